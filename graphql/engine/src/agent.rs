@@ -8,6 +8,7 @@
 mod history;
 mod plan;
 mod quoted;
+mod search;
 #[cfg(test)]
 pub(crate) mod tests;
 mod turn;

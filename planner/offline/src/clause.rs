@@ -87,14 +87,9 @@ impl Reader<'_> {
                 continue;
             };
             clause.is_next |= std::mem::take(&mut is_next);
-            // In `If X, do Y`, fragments belong to the condition until the order begins.
+            // In `If X, do Y`, the condition belongs to the order.
             if let Some(last) = clauses.last_mut().filter(|last| last.mood == Mood::Condition) {
-                let is_fragment = clause.mood == Mood::Fragment && clause.condition.is_none();
-                if is_fragment && clause.verb.is_none() {
-                    last.tokens.extend(clause.tokens);
-                } else {
-                    *last = Clause { condition: last.condition.take(), ..clause };
-                }
+                *last = Clause { condition: last.condition.take(), ..clause };
                 continue;
             }
             clauses.push(clause);
@@ -452,7 +447,9 @@ impl Reader<'_> {
             let found = self.lexicon.moods.find(tokens, at);
             let is_early = at <= start + 1;
             match found.map_or("", |found| found.key) {
-                "denied" if self.is_denial(tokens, at, start) => return Mood::Denied,
+                "denied" if at <= start + 3 && !self.begins_order(tokens, start, false) => {
+                    return Mood::Denied;
+                }
                 "asked" if is_early => return Mood::Asked,
                 "hypothetical" if is_early || token.is("thinking") => return Mood::Hypothetical,
                 "reported" if is_early && !self.begins_order(tokens, start, false) => {
@@ -484,11 +481,6 @@ impl Reader<'_> {
                 || tokens[at].kind == Kind::Word && self.lexicon.fillers.contains(base)
         });
         if is_told { Mood::Reported } else { Mood::Fragment }
-    }
-
-    fn is_denial(&self, tokens: &[Token], at: usize, start: usize) -> bool {
-        let is_first = at <= start + 3 && !self.begins_order(tokens, start, false);
-        is_first || tokens[at].is("don't") && at <= start
     }
 }
 

@@ -8,6 +8,8 @@ mod assignment;
 mod choices;
 mod cues;
 mod groups;
+mod lookup;
+mod mentions;
 mod reading;
 mod references;
 mod texts;
@@ -22,7 +24,10 @@ use std::{
 use serde_json::{Value, json};
 
 use self::reading::Candidate;
-pub(super) use self::reading::{Filling, Reading};
+pub(super) use self::{
+    lookup::look_up,
+    reading::{Filling, Reading},
+};
 use super::{
     clause::Clause,
     lexicon::Lexicon,
@@ -69,17 +74,28 @@ pub(super) fn fill(
     blocked: &[usize],
     verb: VerbFit<'_>,
 ) -> Reading {
-    let filler = Filler {
-        scene,
-        lexicon: scene.lexicon,
-        weights: scene.weights,
-        tokens: &clause.tokens,
-        tool: &scene.tools[tool],
-        verb: clause.verb_places(),
-        moments: &find_moments(&clause.tokens),
-    };
-    let reading = filler.read(blocked, verb);
+    let moments = find_moments(&clause.tokens);
+    let reading = Filler::new(scene, clause, tool, &moments).read(blocked, verb);
     Reading { tool, ..reading }
+}
+
+impl<'a> Filler<'a> {
+    fn new(
+        scene: &'a FillContext<'a>,
+        clause: &'a Clause,
+        tool: usize,
+        moments: &'a [Moment],
+    ) -> Self {
+        Self {
+            scene,
+            lexicon: scene.lexicon,
+            weights: scene.weights,
+            tokens: &clause.tokens,
+            tool: &scene.tools[tool],
+            verb: clause.verb_places(),
+            moments,
+        }
+    }
 }
 
 impl Filler<'_> {

@@ -159,10 +159,6 @@ impl Lexicon {
         self.cues.get(kind).is_some_and(|cues| cues.contains(&token.lower))
     }
 
-    pub(super) fn is_kind(&self, token: &Token, kind: &str) -> bool {
-        token.kind == Kind::Word && self.kinds[kind].contains(&token.lower)
-    }
-
     /// Returns the ending of files that a word means: `python`, or the ending itself.
     pub(super) fn file_ending(&self, token: &Token) -> Option<String> {
         let mut pairs = self.forms["endings"].iter().filter_map(|pair| pair.split_once('='));
@@ -267,6 +263,7 @@ impl Lexicon {
             || self.cues.values().any(|cues| cues.iter().any(|cue| cue == lower))
             || Self::month(lower).is_some()
             || self.unit(lower).is_some()
+            || self.small_number(lower).is_some()
             || [&self.moods, &self.conditions, &self.loops].iter().any(|list| list.has_first(lower))
     }
 }

@@ -7,6 +7,9 @@
 //! maximises a sum of weights ([`weights`]). Words such as `its title` refer to outputs of earlier
 //! steps ([`memory`]), and conditions become expressions.
 //!
+//! A query that only reads may say values in any order. Its values are looked up by their form and
+//! the words near them (`plan/lookups.rs`).
+//!
 //! Words without a place and guessed values are doubts: warnings, with which acting steps need
 //! approval. All words come from one file ([`lexicon`]).
 
@@ -222,7 +225,7 @@ fn check_limits(query: &str, tools: &[Tool]) -> Result<Vec<Token>, Refusal> {
     if tools.is_empty() {
         return Err(Refusal::new(NO_TOOLS));
     }
-    let tokens = token::tokens(query);
+    let tokens = token::unquoted_tokens(query);
     match tokens.len() {
         0 => Err(Refusal::new(EMPTY)),
         1..=MAX_TOKENS => Ok(tokens),

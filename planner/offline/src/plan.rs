@@ -7,6 +7,7 @@
 mod chains;
 mod checks;
 mod conditions;
+mod lookups;
 mod loops;
 mod split;
 mod steps;
@@ -92,7 +93,8 @@ impl<'a> Planning<'a> {
         let clauses = self.rewrite_copies(reader.read(tokens));
         let planned = self.plan_clauses(clauses.clone());
         match planned {
-            Err(_) if self.plan_answer(&clauses) => {}
+            Err(_) if self.plan_answer(&clauses) || self.plan_lookup(tokens, &clauses) => {}
+            Ok(()) if self.is_plain_read() && self.plan_lookup(tokens, &clauses) => {}
             planned => planned?,
         }
         self.settle_steps();
@@ -245,7 +247,7 @@ impl<'a> Planning<'a> {
         let readings = self.readings(&clause, &|_| true);
         self.note_clause(&clause, &readings);
         let said = || self.words(&clause.tokens);
-        let Some(best) = self.best_reading(readings) else {
+        let Some(best) = readings.into_iter().next() else {
             return Err(Refusal::nothing_fits(&said()));
         };
         if let Some(action) = self.loop_action(&clause, &best) {
@@ -269,20 +271,6 @@ impl<'a> Planning<'a> {
             }
             None => self.accept(&clause, best, None),
         }
-    }
-
-    /// Takes the best reading. `the newest order of C-33` is answered by a list if no other tool that
-    /// reads has the values that it needs.
-    fn best_reading(&self, readings: Vec<Reading>) -> Option<Reading> {
-        let is_answer = |reading: &Reading| {
-            let tool = &self.tools[reading.tool];
-            let lists = !tool.has_effect && tool.list().is_some() && reading.has_noun;
-            lists && reading.missing.is_empty() && !reading.fillings.is_empty()
-        };
-        let best = readings.first()?;
-        let is_open = !self.tools[best.tool].has_effect && !best.missing.is_empty();
-        let list = readings.iter().position(is_answer).filter(|_| is_open);
-        readings.into_iter().nth(list.unwrap_or_default())
     }
 
     /// Returns whether a fragment orders nothing: `New year, new folder`.

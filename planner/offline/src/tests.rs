@@ -3,6 +3,7 @@
 mod advice;
 mod blog;
 mod chains;
+mod lookups;
 mod properties;
 mod sentences;
 mod yardstick;

@@ -118,6 +118,19 @@ pub(super) fn tokens(query: &str) -> Vec<Token> {
     tokens
 }
 
+/// Cuts a query into tokens. Quotation marks around the whole query are no part of it.
+pub(super) fn unquoted_tokens(query: &str) -> Vec<Token> {
+    let whole = tokens(query);
+    let [only] = whole.as_slice() else { return whole };
+    if only.kind != Kind::Quoted || !only.value.contains(' ') {
+        return whole;
+    }
+    let start = only.start + query[only.start..].chars().next().map_or(0, char::len_utf8);
+    let moved =
+        |token: Token| Token { start: token.start + start, end: token.end + start, ..token };
+    tokens(&only.value).into_iter().map(moved).collect()
+}
+
 /// Returns the words of tokens as the query has them, unless a clause has them in another order.
 pub(super) fn words_of(query: &str, tokens: &[Token]) -> String {
     match tokens {
@@ -180,11 +193,7 @@ fn chunk_end(query: &str, at: usize) -> usize {
         }
     };
     let end = rest.char_indices().find(stops).map_or(query.len(), |(offset, _)| at + offset);
-    let chunk = &query[at..end];
-    match owner(chunk).filter(|owner| is_id(owner) || is_code(owner)) {
-        Some(owner) => at + owner.len(),
-        None => at + chunk.trim_end_matches(['.', ':', '!', '?', ',', '\'', '…']).len(),
-    }
+    at + query[at..end].trim_end_matches(['.', ':', '!', '?', ',', '\'', '…']).len()
 }
 
 fn has_three_digits(text: &str) -> bool {

@@ -17,6 +17,7 @@ pub(super) enum SlotKind {
     Number,
     Flag,
     Choice,
+    Object,
     Email,
     Url,
     Path,
@@ -44,11 +45,17 @@ pub(super) struct Slot {
     pub(super) is_list: bool,
     /// The schema asks for an integer or a number. An id may have such a type, too.
     pub(super) is_numeric: bool,
+    /// The schema asks for an integer.
+    pub(super) is_whole: bool,
     pub(super) with_time: bool,
     /// The slot is a part of `owner/repo`.
     pub(super) is_slashed: bool,
     /// Values that the description shows behind `e.g.`, in lower case.
     pub(super) examples: Vec<String>,
+    /// Values that the description shows in any way.
+    pub(super) options: Vec<String>,
+    /// Stems of the words in the first sentence of the description.
+    pub(super) gist: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -145,6 +152,9 @@ impl Slot {
             parameter: name.to_owned(),
             field: None,
             examples: read_examples(&description),
+            options: read_options(&description),
+            gist: description_words(description.split(['.', ';']).next().unwrap_or_default())
+                .collect(),
             words,
             about,
             kind: SlotKind::Word,
@@ -152,6 +162,7 @@ impl Slot {
             is_required: false,
             is_list: false,
             is_numeric: has_type(schema, "number") || has_type(schema, "integer"),
+            is_whole: has_type(schema, "integer"),
             with_time: format == "date-time" || format != "date" && tells_time,
             is_slashed: lexicon.forms["slashed"].iter().any(|slashed| slashed == name),
             description,
@@ -174,6 +185,7 @@ impl Slot {
         let kinds = [
             (!self.choices.is_empty(), SlotKind::Choice),
             (has_type(schema, "boolean"), SlotKind::Flag),
+            (has_type(schema, "object"), SlotKind::Object),
             (self.is_numeric && is_id, SlotKind::Id),
             (self.is_numeric, SlotKind::Number),
             (format == "email", SlotKind::Email),
@@ -221,12 +233,6 @@ impl Slot {
 
     pub(super) fn takes_people(&self) -> bool {
         self.about.iter().any(|word| matches!(word.as_str(), "email" | "sender" | "author"))
-    }
-
-    /// Returns whether the slot is an id whose examples have no digit. A number is no value for it.
-    pub(super) fn has_wordy_examples(&self) -> bool {
-        let has_digit = |example: &String| example.bytes().any(|byte| byte.is_ascii_digit());
-        !self.examples.is_empty() && !self.examples.iter().any(has_digit)
     }
 
     pub(super) fn id_name(&self) -> String {
@@ -369,6 +375,30 @@ pub(super) fn read_examples(description: &str) -> Vec<String> {
     let rest = rest.split([';', '(', ')', '.']).next().unwrap_or_default();
     let items = rest.split(',').map(|item| item.trim().trim_matches('"').to_lowercase());
     items.filter(|item| !item.is_empty()).collect()
+}
+
+/// Reads the values that a description shows: `'summary' or 'detailed'`, `such as villa, condo`,
+/// `(oil, acrylic)`.
+fn read_options(description: &str) -> Vec<String> {
+    let quoted = description.split(['\'', '"', '‘', '’']).skip(1).step_by(2);
+    let marks = ["e.g.", "E.g.", "such as", "for example", "For example", "like "];
+    let shown = marks.iter().filter_map(|mark| description.split_once(mark));
+    let shown = shown.map(|(_, rest)| rest.split(['.', ';', '(', ')']).next().unwrap_or_default());
+    let enclosed = description.split('(').skip(1).filter_map(|rest| rest.split_once(')'));
+    let enclosed = enclosed.map(|(inner, _)| inner).filter(|inner| inner.contains(','));
+    let items = shown.chain(enclosed).flat_map(|list| list.split(','));
+    let items = items.flat_map(|item| item.split(" or ")).flat_map(|item| item.split(" and "));
+    let items = items.map(|item| item.trim().trim_matches(['\'', '"']));
+    let is_value = |item: &&str| {
+        item.starts_with(char::is_alphanumeric) && item.len() <= 30 && item.split(' ').count() <= 3
+    };
+    quoted.chain(items).filter(is_value).map(str::to_owned).collect()
+}
+
+/// Returns whether two stems are the same word in other forms: `weigh` and `weight`.
+pub(super) fn is_alike(one: &str, other: &str) -> bool {
+    let (short, long) = if one.len() < other.len() { (one, other) } else { (other, one) };
+    short == long || short.len() >= 4 && long.starts_with(short) && long.len() <= short.len() + 4
 }
 
 pub(super) fn is_file(path: &str) -> bool {

@@ -36,6 +36,9 @@ pub(super) struct Turn {
     /// Failures of models that were tried before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) missed: Vec<String>,
+    /// Tools that searches of the turn found. Later turns offer them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) found: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

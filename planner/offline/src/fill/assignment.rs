@@ -1,38 +1,37 @@
 //! The choice of the candidates that fit together best.
 
-use super::{Candidate, Filler, count_f32};
+use super::{Candidate, Filler, count_f32, reading::Repeat};
+use crate::tool::SlotKind;
 
 /// Partial assignments that are kept at each token.
 const BEAM_WIDTH: usize = 24;
-/// Slots of a tool that can be filled: one bit for each.
-const MAX_SLOTS: usize = 64;
 
 /// The chosen candidates with the sum of their scores, less the costs of the words without a place.
 #[derive(Clone, Default)]
 pub(super) struct Chosen {
     pub(super) candidates: Vec<usize>,
     pub(super) score: f32,
-    slots: u64,
+    /// The number of values of each slot.
+    counts: Vec<u8>,
 }
 
 impl Filler<'_> {
-    /// Chooses candidates that do not overlap and fill each slot at most once. A beam of the best
-    /// choices for the tokens so far moves from token to token.
+    /// Chooses candidates that do not overlap and fill each slot once, unless they may repeat. A
+    /// beam of the best choices for the tokens so far moves from token to token.
     pub(super) fn choose(&self, candidates: &[Candidate], costs: &[f32]) -> Chosen {
         let count = self.tokens.len();
         let mut states: Vec<Vec<Chosen>> = vec![Vec::new(); count + 1];
         let mut by_start: Vec<Vec<(usize, &Candidate)>> = vec![Vec::new(); count + 1];
         for (at, candidate) in candidates.iter().enumerate() {
-            if candidate.fills.iter().all(|(slot, _)| *slot < MAX_SLOTS) {
-                by_start[candidate.tokens.start].push((at, candidate));
-            }
+            by_start[candidate.tokens.start].push((at, candidate));
         }
-        states[0].push(Chosen::default());
+        let counts = vec![0; self.tool.slots.len()];
+        states[0].push(Chosen { counts, ..Chosen::default() });
         for at in 0..count {
             for state in best_states(std::mem::take(&mut states[at])) {
                 for (index, candidate) in &by_start[at] {
-                    if let Some(next) = self.with_candidate(&state, *index, candidate) {
-                        states[candidate.tokens.end].push(next);
+                    if let Some(gain) = self.gain(&state, candidate, candidates) {
+                        states[candidate.tokens.end].push(state.with(*index, candidate, gain));
                     }
                 }
                 states[at + 1].push(Chosen { score: state.score - costs[at], ..state });
@@ -42,31 +41,64 @@ impl Filler<'_> {
         last.into_iter().max_by(|a, b| a.score.total_cmp(&b.score)).unwrap_or_default()
     }
 
-    fn with_candidate(
-        &self,
-        state: &Chosen,
-        index: usize,
-        candidate: &Candidate,
-    ) -> Option<Chosen> {
-        let slots = candidate.fills.iter().fold(0_u64, |bits, (slot, _)| bits | 1 << slot);
-        if slots & state.slots != 0 {
-            return None;
+    /// Returns what a candidate adds to a choice. A slot repeats best as an item of a list, and where
+    /// the order of the slots repeats.
+    fn gain(&self, state: &Chosen, candidate: &Candidate, all: &[Candidate]) -> Option<f32> {
+        let weights = self.weights;
+        let is_used = |(slot, _): &(usize, _)| state.counts[*slot] > 0;
+        if !candidate.fills.iter().any(is_used) {
+            let is_required = |slot: usize| self.tool.slots[slot].is_required;
+            let needed = candidate.fills.iter().filter(|(slot, _)| is_required(*slot)).count();
+            return Some(candidate.score + weights.required * count_f32(needed));
         }
-        let is_required = |slot: usize| self.tool.slots[slot].is_required;
-        let needed = candidate.fills.iter().filter(|(slot, _)| is_required(*slot)).count();
-        let mut candidates = state.candidates.clone();
-        candidates.push(index);
-        let score = state.score + candidate.score + self.weights.required * count_f32(needed);
-        Some(Chosen { candidates, score, slots: state.slots | slots })
+        let slot = candidate.slot();
+        let slots = || state.candidates.iter().map(|at| all[*at].slot());
+        let last = &all[*state.candidates.last()?];
+        let order = (last.slot(), slot);
+        let is_new = order.0 != slot;
+        let is_list = self.tool.slots[slot].is_list;
+        let follows = is_new && slots().zip(slots().skip(1)).any(|pair| pair == order);
+        // The first slot again begins the values of the next call.
+        let begins = is_new && slots().next() == Some(slot) && self.is_complete(state);
+        let is_item = |end: usize| !is_new && end == last.tokens.end;
+        let more = match candidate.repeat {
+            Repeat::Never => return None,
+            _ if self.tool.slots[slot].kind == SlotKind::Choice => {
+                weights.typed - weights.near_form
+            }
+            Repeat::After(end) if is_item(end) && is_list => weights.required + weights.typed,
+            Repeat::After(end) if is_item(end) => 0.0,
+            _ if follows => weights.near_form,
+            _ if begins || is_list => 0.0,
+            _ => -weights.cue,
+        };
+        Some(candidate.score - weights.typed + more)
+    }
+
+    fn is_complete(&self, state: &Chosen) -> bool {
+        let mut slots = self.tool.slots.iter().zip(&state.counts);
+        slots.all(|(slot, count)| !slot.is_required || *count > 0)
+    }
+}
+
+impl Chosen {
+    fn with(&self, index: usize, candidate: &Candidate, gain: f32) -> Self {
+        let mut next = self.clone();
+        next.score += gain;
+        next.candidates.push(index);
+        for (slot, _) in &candidate.fills {
+            next.counts[*slot] = next.counts[*slot].saturating_add(1);
+        }
+        next
     }
 }
 
 fn best_states(mut states: Vec<Chosen>) -> Vec<Chosen> {
     states.sort_by(|a, b| b.score.total_cmp(&a.score));
-    let mut seen: Vec<u64> = Vec::new();
+    let mut seen: Vec<Vec<u8>> = Vec::new();
     states.retain(|state| {
-        let is_new = !seen.contains(&state.slots);
-        seen.push(state.slots);
+        let is_new = !seen.contains(&state.counts);
+        seen.push(state.counts.clone());
         is_new
     });
     states.truncate(BEAM_WIDTH);

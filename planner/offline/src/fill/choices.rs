@@ -59,10 +59,11 @@ impl Filler<'_> {
         }
     }
 
-    fn is_said_at(&self, place: usize, stems: &[String]) -> bool {
+    pub(super) fn is_said_at(&self, place: usize, stems: &[String]) -> bool {
         stems.iter().enumerate().all(|(offset, stem)| {
             self.tokens.get(place + offset).is_some_and(|token| {
-                matches!(token.kind, Kind::Word | Kind::Code) && token.stem == *stem
+                let is_quoted = || token.kind == Kind::Quoted && self::stem(&token.lower) == *stem;
+                matches!(token.kind, Kind::Word | Kind::Code) && token.stem == *stem || is_quoted()
             })
         })
     }

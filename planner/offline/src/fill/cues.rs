@@ -37,17 +37,8 @@ impl Filler<'_> {
             let nouns = slot.nouns(self.tool, self.lexicon);
             nouns.iter().any(|noun| self.lexicon.is_same_noun(noun, &token.stem))
         };
-        // In `a branch called X`, the slot is the object that the tool makes.
-        let is_made = slot.kind == SlotKind::Word
-            && slot.is_required
-            && slot.words.last().is_some_and(|word| self.tool.nouns.contains(word));
-        let is_called = || self.lexicon.is_cue_of(token, "title") && token.lower.ends_with("ed");
         let is_whole = token.lower == name;
-        is_listed
-            || is_whole
-            || is_named
-            || slot.kind == SlotKind::Id && is_noun()
-            || is_made && is_called()
+        is_listed || is_whole || is_named || slot.kind == SlotKind::Id && is_noun()
     }
 
     pub(super) fn is_cue_of_text(&self, token: &Token) -> bool {
@@ -56,10 +47,7 @@ impl Filler<'_> {
 
     pub(super) fn context(&self, at: usize, slot: &Slot) -> Context {
         let weights = self.weights;
-        let is_link = |token: &Token| {
-            token.is_any(&LINKS)
-                || slot.kind == SlotKind::Path && self.lexicon.is_kind(token, "path")
-        };
+        let is_link = |token: &Token| token.is_any(&LINKS);
         let links = self.tokens[..at].iter().rev().take_while(|token| is_link(token)).count();
         let start = at - links;
         let Some(before) = start.checked_sub(1) else { return Context { score: 0.0, start: at } };
@@ -70,9 +58,6 @@ impl Filler<'_> {
                 .checked_sub(1)
                 .filter(|place| self.is_at(*place, &["with", "as", "to", "the", "its"]));
             return Context { score: weights.cue, start: further.unwrap_or(before) };
-        }
-        if self.tokens[start..at].iter().any(|token| self.is_cue(token, slot)) {
-            return Context { score: weights.cue, start };
         }
         if !is_preposition {
             return Context { score: 0.0, start: at };
@@ -106,12 +91,7 @@ impl Filler<'_> {
                 return true;
             }
         }
-        // `from_branch` is closer to `from` than `branch` is.
-        let is_exact = |slot: &Slot| slot.words.contains(&preposition.stem);
-        if !is_exact(slot) && self.tool.slots.iter().any(is_exact) {
-            return false;
-        }
-        is_exact(slot) || is_one_of(slot, names)
+        slot.words.contains(&preposition.stem) || is_one_of(slot, names)
     }
 }
 

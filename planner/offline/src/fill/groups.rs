@@ -5,10 +5,7 @@ use std::ops::Range;
 use serde_json::{Value, json};
 
 use super::{Candidate, Filler, Filling};
-use crate::{
-    token::{Kind, Token},
-    tool::Slot,
-};
+use crate::token::Kind;
 
 const BEFORE_ITEM: [&str; 9] = ["of", "in", "from", "for", "the", "my", "also", "those", "to"];
 
@@ -66,28 +63,6 @@ impl Filler<'_> {
             }
             next += 1;
         }
-    }
-
-    /// Reads `docs, bug and help wanted` as a list of texts, and returns its end.
-    pub(super) fn words_of_list(&self, first: usize) -> (Vec<String>, usize) {
-        let read = |start: usize| {
-            let words = self.tokens[start..].iter().take_while(|token| self.is_in_list(token));
-            let end = start + words.count();
-            (end > start).then(|| (self.slice(start..end), end))
-        };
-        let Some((text, end)) = read(first) else { return (Vec::new(), first) };
-        let (mut values, end) = self.items(end, read);
-        values.insert(0, text);
-        (values, end)
-    }
-
-    fn is_in_list(&self, token: &Token) -> bool {
-        let is_cue = |slot: &Slot| slot.is_free() && !slot.is_list && self.is_cue(token, slot);
-        matches!(token.kind, Kind::Word | Kind::Code | Kind::Quoted | Kind::Email)
-            && !token.is_separator()
-            && !self.lexicon.is_preposition(token)
-            && !self.lexicon.soft.has(&token.lower)
-            && !self.tool.slots.iter().any(is_cue)
     }
 
     /// Adds `owner/repo` for the two parameters that a repository needs.

@@ -37,12 +37,26 @@ pub(super) struct Candidate {
     pub(super) score: f32,
     pub(super) link: Option<usize>,
     pub(super) is_guess: bool,
+    pub(super) repeat: Repeat,
+}
+
+/// How a slot that has a value gets another one, for another call.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Repeat {
+    Never,
+    /// The value continues a list, behind the value that ends here.
+    After(usize),
+    Apart,
 }
 
 impl Candidate {
     pub(super) fn new(fills: Vec<(usize, Filling)>, tokens: Range<usize>, score: f32) -> Self {
         let value = tokens.clone();
-        Self { fills, tokens, value, score, link: None, is_guess: false }
+        Self { fills, tokens, value, score, link: None, is_guess: false, repeat: Repeat::Never }
+    }
+
+    pub(super) fn slot(&self) -> usize {
+        self.fills[0].0
     }
 
     /// Tells which of the tokens are the value.

@@ -86,18 +86,12 @@ impl Filler<'_> {
 
     fn can_mean(&self, phrase: &Phrase<'_>, slot: &Slot) -> bool {
         let Some(noun) = phrase.noun else { return self.can_mean_pronoun(phrase.place, slot) };
-        // `with the subject X`: the noun announces the value behind it.
-        let is_cue = |token: &Token| self.tool.slots.iter().any(|other| self.is_cue(token, other));
-        let has_value = self.tokens.get(phrase.end).is_some_and(|next| {
-            let is_word = next.kind == Kind::Word && !next.is_separator();
-            next.kind == Kind::Quoted || is_word && !self.lexicon.is_filler(next)
-        });
         let is_own = slot.words.iter().any(|own| self.lexicon.is_same_noun(own, noun));
         // Optional names, optional queries and owners are not filled from a field of another
         // object.
         let is_loose = matches!(slot.kind, SlotKind::Word | SlotKind::Query) && !slot.is_required;
         let is_foreign = (is_loose || slot.is_slashed) && !is_own;
-        !(is_foreign || has_value && is_cue(&self.tokens[phrase.end - 1]))
+        !is_foreign
     }
 
     /// Returns whether a bare pronoun can be the value of a slot: an id, a required value, a place
@@ -131,19 +125,16 @@ impl Filler<'_> {
             return Some(self.linked(at, found, &(context.start..phrase.end), score));
         }
         let found = self.scene.memory.text(&wanted)?;
-        let cued = self.cue_after(phrase.end, slot);
         let is_own = phrase
             .noun
             .is_some_and(|noun| slot.words.iter().any(|own| self.lexicon.is_same_noun(own, noun)));
         // `its author` does not mean a title.
-        if slot.kind == SlotKind::Title && phrase.noun.is_some() && !is_own && cued.is_none() {
+        if slot.kind == SlotKind::Title && phrase.noun.is_some() && !is_own {
             return None;
         }
-        let score = weights.reference
-            + context.score.max(0.0)
-            + if cued.is_some() || is_own { weights.cue } else { 0.0 };
-        let end = cued.unwrap_or(phrase.end);
-        Some(self.linked(at, found, &(context.start..end), score))
+        let score =
+            weights.reference + context.score.max(0.0) + if is_own { weights.cue } else { 0.0 };
+        Some(self.linked(at, found, &(context.start..phrase.end), score))
     }
 
     /// Makes a candidate from a value of an earlier step. None of its words is the value itself, so
@@ -153,15 +144,5 @@ impl Filler<'_> {
         let candidate =
             self.single_value_candidate(slot, found.value, tokens.clone(), score).valued(none);
         Candidate { link: Some(found.step), ..candidate }
-    }
-
-    /// Returns where `as the body` ends, if these words follow.
-    fn cue_after(&self, end: usize, slot: &Slot) -> Option<usize> {
-        if !self.is_at(end, &["as", "in"]) {
-            return None;
-        }
-        let at = (end + 1..self.tokens.len()).find(|at| !self.is_at(*at, &["the", "its", "a"]))?;
-        let token = &self.tokens[at];
-        (self.is_cue(token, slot) || self.is_noun(token)).then_some(at + 1)
     }
 }

@@ -35,11 +35,7 @@ impl Filler<'_> {
     pub(super) fn add_texts(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
         for place in 0..self.tokens.len() {
             let Some(opening) = self.opening(place, slot) else { continue };
-            let set = self.value_start_after_to(&opening).filter(|_| slot.kind != SlotKind::Id);
             self.add_text(at, slot, &opening, candidates);
-            if let Some(set) = set {
-                self.add_text(at, slot, &set, candidates);
-            }
         }
         if let Some(opening) = self.bare_value_start(slot) {
             self.add_extents(at, slot, &opening, candidates);
@@ -51,7 +47,7 @@ impl Filler<'_> {
         let is_text = slot.kind == SlotKind::Text;
         let is_about = is_text && token.is("about");
         let is_preposition = self.lexicon.is_preposition(token);
-        let is_cue = self.is_cue(token, slot) || self.is_colon_of(place, slot);
+        let is_cue = self.is_cue(token, slot);
         let is_verb = self.verb.contains(&place)
             && place + 1 < self.tokens.len()
             && !self.lexicon.states.contains_key(&token.lower);
@@ -79,24 +75,6 @@ impl Filler<'_> {
         Some(ValueStart { start: place - usize::from(has_link), value, score, announced_by })
     }
 
-    /// Returns whether a colon announces the text that a tool needs: `comment on issue 3: thanks`.
-    fn is_colon_of(&self, place: usize, slot: &Slot) -> bool {
-        let is_free = place > 0 && !self.is_cue_of_text(&self.tokens[place - 1]);
-        let is_needed = slot.kind == SlotKind::Text && slot.is_required;
-        is_free && is_needed && self.tokens[place].is_mark(":")
-    }
-
-    /// Finds the value behind `to`: `change the phone of C-1 to X`.
-    fn value_start_after_to(&self, name: &ValueStart) -> Option<ValueStart> {
-        let is_name = name.announced_by == Announcer::Cue
-            && self.tool.has_effect
-            && self.is_at(name.value, &["of", "for"]);
-        let mut places = name.value + 2..self.tokens.len().saturating_sub(1);
-        let start = places.find(|place| is_name && self.is_at(*place, &["to"]))?;
-        let score = name.score + self.weights.preposition;
-        Some(ValueStart { start, value: start + 1, score, announced_by: Announcer::Cue })
-    }
-
     /// Adds the text that an opening announces: a quotation, a list, or words with each end that
     /// they may have.
     fn add_text(
@@ -118,16 +96,6 @@ impl Filler<'_> {
                 score,
             ));
         } else if slot.kind == SlotKind::Id || !self.begins_text(opening, slot) {
-        } else if slot.is_list && slot.kind == SlotKind::Word {
-            let (values, end) = self.words_of_list(value);
-            if end > value && !self.lexicon.is_pronoun(first) {
-                let more = weights.unplaced * count_f32(values.len() - 1);
-                let score = opening.score + weights.typed + more;
-                candidates.push(
-                    self.single_value_candidate(at, json!(values), start..end, score)
-                        .valued(value..end),
-                );
-            }
         } else {
             self.add_extents(at, slot, opening, candidates);
         }
@@ -175,22 +143,11 @@ impl Filler<'_> {
             let score = opening.score
                 + if is_bare { 0.0 } else { self.weights.text }
                 + if is_text && !is_bare { length } else { -length };
-            // `the main branch`: the slot's own noun closes the value.
-            let is_closed = slot.kind == SlotKind::Word
-                && self
-                    .tokens
-                    .get(end)
-                    .is_some_and(|token| token.kind == Kind::Word && slot.mentions(&token.stem));
-            let tokens = start..end + usize::from(is_closed);
             let candidate = self
-                .single_value_candidate(at, as_value(text, slot), tokens, score)
+                .single_value_candidate(at, as_value(text, slot), start..end, score)
                 .valued(value..end);
-            let is_guess = match announced_by {
-                // In `send a mail about lunch`, the words name a topic and are no finished text.
-                Announcer::About => self.tool.verb == "send",
-                Announcer::Verb => is_text && count > 3,
-                _ => false,
-            };
+            // In `send a mail about lunch`, the words name a topic and are no finished text.
+            let is_guess = announced_by == Announcer::About && self.tool.verb == "send";
             candidates.push(Candidate { is_guess, ..candidate });
         }
     }

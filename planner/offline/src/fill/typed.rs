@@ -9,9 +9,6 @@ use crate::{
     tool::{Slot, SlotKind, has_form},
 };
 
-/// Maximum number of tokens between a day and its time if both become one value.
-const MAX_MOMENT_GAP: usize = 6;
-
 impl Filler<'_> {
     pub(super) fn add_typed(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
         let weights = self.weights;
@@ -22,12 +19,6 @@ impl Filler<'_> {
                 let has_unit = self.has_unit(place, slot);
                 end += usize::from(has_unit);
                 fit += if has_unit { weights.preposition } else { 0.0 };
-                // In `the last 10 lines`, the word before the number is in the description, too.
-                let before = place.checked_sub(1).map(|before| &self.tokens[before]);
-                let is_counted = before.is_some_and(|token| {
-                    slot.about.contains(&token.stem) && !self.lexicon.is_preposition(token)
-                });
-                fit += if is_counted { weights.preposition } else { 0.0 };
             }
             let context = self.context(place, slot);
             let evidence = if slot.kind == SlotKind::Number { fit } else { 0.0 } + context.score;
@@ -77,7 +68,6 @@ impl Filler<'_> {
                 let fit = if token.value.starts_with('#') { weights.form } else { 0.0 };
                 Some((Value::Number(number(&token.value)?), fit))
             }
-            (SlotKind::Id, Kind::Number) if slot.has_wordy_examples() => None,
             (SlotKind::Id, Kind::Code | Kind::Id) if !slot.is_numeric => {
                 text(self.id_fit(&token.value, slot)?)
             }
@@ -177,11 +167,7 @@ impl Filler<'_> {
         let parts = || own_day.into_iter().chain(time);
         let first = parts().map(|moment| moment.tokens.start).min();
         let last = parts().map(|moment| moment.tokens.end).max();
-        let (Some(mut first), Some(last)) = (first, last) else { return };
-        // A time apart from its day claims only itself, because values may stand between them.
-        if last - first > MAX_MOMENT_GAP {
-            first = time.map_or(first, |moment| moment.tokens.start);
-        }
+        let (Some(first), Some(last)) = (first, last) else { return };
         let context = self.context(first, slot);
         let floor = if is_end { 0.0 } else { f32::MIN };
         let score = weights.typed + weights.form + context.score.max(floor);

@@ -28,11 +28,8 @@ impl Filler<'_> {
         let is_said = |noun: &String| {
             said.iter().any(|word| self.lexicon.is_same_noun(noun, word)) || self.has_compound(noun)
         };
-        let verb = self.verb.first().map_or("", |at| self.tokens[*at].stem.as_str());
-        let is_verb = |noun: &String| self.lexicon.is_noun_of_verb(noun, verb);
         let found = nouns.iter().filter(|noun| is_said(noun)).count();
-        let by_verb = nouns.iter().filter(|noun| !is_said(noun) && is_verb(noun)).count();
-        let absent = nouns.len() - found - by_verb;
+        let absent = nouns.len() - found;
         let is_about = |word: &&&str| {
             self.tool.about.iter().any(|own| own == *word) && !self.lexicon.fillers.contains(**word)
         };
@@ -40,7 +37,7 @@ impl Filler<'_> {
         let score = weights.noun * count_f32(found.min(2) + found.min(1)) / 2.0
             - weights.noun_missing * count_f32(absent)
             + weights.about * count_f32(about.min(3));
-        NounFit { score, has_noun: found + by_verb > 0 }
+        NounFit { score, has_noun: found > 0 }
     }
 
     /// Returns whether a noun of two words is said: `pull request` is `pr`.
@@ -72,9 +69,6 @@ impl Filler<'_> {
     /// Returns whether a word says nothing that the tool's name does not say.
     fn is_known_word(&self, at: usize) -> bool {
         let token = &self.tokens[at];
-        let is_in_compound = |pair: Option<&[Token]>| {
-            pair.is_some_and(|pair| self.tool.has_noun(&pair_stem(pair), self.lexicon))
-        };
         self.lexicon.is_filler(token)
             || self.is_noun(token)
             || self.tool.about.contains(&token.stem)
@@ -85,8 +79,6 @@ impl Filler<'_> {
             || token.stem == self.tool.verb
             || self.tool.verb.split(' ').any(|word| word == token.lower)
             || self.lexicon.is_compound_of(&token.stem, &self.tool.nouns)
-            || is_in_compound(self.tokens.get(at..at + 2))
-            || is_in_compound(at.checked_sub(1).and_then(|before| self.tokens.get(before..=at)))
     }
 
     pub(super) fn is_noun(&self, token: &Token) -> bool {

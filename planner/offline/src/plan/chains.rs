@@ -219,7 +219,7 @@ impl Planning<'_> {
     }
 
     /// Returns whether a clause may order a call with an effect.
-    fn may_act(&self, clause: &Clause) -> bool {
+    pub(super) fn may_act(&self, clause: &Clause) -> bool {
         let acts = |clause: &Clause| {
             self.tools.iter().any(|tool| tool.has_effect && self.verb_fit(clause, tool).score > 0.0)
         };
@@ -323,7 +323,7 @@ impl Planning<'_> {
         Some(outputs.map(|place| (place.tool, place.at)).collect())
     }
 
-    fn is_content(&self, token: &Token) -> bool {
+    pub(super) fn is_content(&self, token: &Token) -> bool {
         token.kind == Kind::Word && !self.lexicon.is_filler(token)
     }
 }

@@ -47,10 +47,8 @@ impl Planning<'_> {
         let mut main = Clause { condition: None, ..clause.clone() };
         let action = self.readings(&main, &|_| true).into_iter().next();
         let shared = action.map(|reading| reading.first_call(&self.tools[reading.tool]));
-        let is_noun = |token: &&Token| token.kind == Kind::Word && self.nouns.contains(&token.stem);
-        let topic: Vec<Token> = main.tokens.iter().filter(is_noun).cloned().collect();
         let fact = self
-            .read_fact(condition, shared.as_ref(), &topic)
+            .read_fact(condition, shared.as_ref())
             .ok_or_else(|| Refusal::condition(&self.words(&condition.tokens)))?;
         let step = fact.step.unwrap_or_else(|| {
             let tool = &self.tools[fact.reading.tool];
@@ -78,10 +76,9 @@ impl Planning<'_> {
         &self,
         condition: &Condition,
         shared: Option<&Map<String, Value>>,
-        topic: &[Token],
     ) -> Option<Fact> {
         let mut statement = self.read_statement(condition);
-        let mut clause = Clause::question(statement.tokens.clone());
+        let clause = Clause::question(statement.tokens.clone());
         if statement.is_existence() {
             let is_empty_word = |token: &Token| self.lexicon.is_filler(token) || token.is("are");
             let listed =
@@ -124,10 +121,6 @@ impl Planning<'_> {
             });
             if known.is_some() {
                 return known;
-            }
-            // `it is already closed` refers to the object of the action.
-            if has_pronoun {
-                clause.tokens.extend(topic.iter().cloned());
             }
         }
         let readings = self.readings(&clause, &|tool| {

@@ -50,9 +50,6 @@ impl Planning<'_> {
         if !reading.missing.is_empty() {
             return Err(self.missing(clause, &reading, &reading.missing));
         }
-        if let Some(change) = self.missing_change(&reading) {
-            return Err(self.missing(clause, &reading, &[change]));
-        }
         self.add_derivations(&mut reading, derivations);
         self.add_doubts(clause, &reading);
         let calls = reading.calls(tool);
@@ -77,18 +74,6 @@ impl Planning<'_> {
         self.last = places;
         self.previous = Some(clause.clone());
         Ok(())
-    }
-
-    /// Returns the first slot that an update without anything to change could set.
-    fn missing_change(&self, reading: &Reading) -> Option<usize> {
-        let tool = &self.tools[reading.tool];
-        if !tool.has_effect || !self.lexicon.means(&tool.verb, "updat") {
-            return None;
-        }
-        let is_change =
-            |slot: &usize| tool.slots[*slot].kind != SlotKind::Id && !tool.slots[*slot].is_slashed;
-        let has_change = reading.fillings.keys().any(is_change);
-        (0..tool.slots.len()).find(is_change).filter(|_| !has_change)
     }
 
     pub(super) fn add_step(&mut self, call: Call<'_>) -> usize {

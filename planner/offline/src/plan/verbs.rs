@@ -34,13 +34,8 @@ impl Planning<'_> {
         if let Some(state) = target.filter(has_choice) {
             return VerbFit { score: self.weights.described, state: Some(state) };
         }
-        let has_parameter = target.is_some_and(|target| {
-            self.lexicon.means(&tool.verb, "updat")
-                && tool.slots.iter().any(|slot| slot.parameter == target)
-        });
-        let by_state = if has_parameter { self.weights.synonym } else { 0.0 };
-        let score = by_state
-            .max(self.fit_of_description(verb, tool))
+        let score = self
+            .fit_of_description(verb, tool)
             .max(self.fit_of_concepts(verb, tool))
             .max(self.fit_of_noun(verb, tool));
         VerbFit { score, ..none }

@@ -5,7 +5,7 @@ use toolbox::{ToolSet, function};
 use super::*;
 use crate::{
     access::{Access, Limits, Role, Token},
-    agent::tests::{make_agent_context, reply_with},
+    agent::tests::{ScriptedModel, make_agent_context, reply_with},
 };
 
 async fn call_tool(
@@ -413,4 +413,79 @@ async fn calls_of_an_agent_count_for_the_limits_of_its_caller() {
     // The limit also applies to a direct call.
     let name = "blog.look".parse().unwrap();
     assert!(access.find_grant_by_name("ci").unwrap().count_uses([&name]).is_err());
+}
+
+/// Returns a context with a toolset of more tools than one question offers.
+fn make_crowded_context(answers: Vec<Reply>) -> (Arc<AgentContext>, Toolbox, Arc<ScriptedModel>) {
+    let (agent_context, toolbox, model) = make_agent_context(answers);
+    let run = |_: serde_json::Map<String, Value>, _: ToolContext| async { Ok::<_, ToolError>(1) };
+    let make = |name: &'static str, about| function("crowd", name, about, Effect::Read, run);
+    let mut tools: Vec<_> =
+        (0..2 * MAX_OFFERED_TOOLS).map(|at| make(format!("do_{at}").leak(), "Does it.")).collect();
+    tools.push(make("weigh_whale", "Weighs a whale in tons."));
+    toolbox.put_set(ToolSet::ready("crowd".parse().unwrap(), "local", "", tools));
+    (agent_context, toolbox, model)
+}
+
+#[tokio::test]
+async fn a_search_inside_a_turn_makes_a_hidden_tool_available() {
+    let search = || reply_with("", &[("search_tools", json!({ "query": "the weight of whales" }))]);
+    let call = || reply_with("", &[("weigh_whale", json!({}))]);
+    let (agent_context, _toolbox, model) =
+        make_crowded_context(vec![search(), call(), reply_with("Heavy.", &[])]);
+    let mut given = turn_parameters(json!({}));
+    let turn =
+        call_tool("faber_agent.turn", Arc::clone(&agent_context), given.clone()).await.unwrap();
+    assert_eq!(turn["read"][0]["tool"], "crowd.weigh_whale");
+    assert_eq!(turn["found"], json!(["crowd.weigh_whale"]));
+    assert_eq!(turn["tokens"], json!({ "input": 20, "output": 2 }), "both questions count");
+    given["history"] = json!([{ "turn": turn, "read": [{ "tool": "crowd.weigh_whale", "status": "success", "result": 1 }] }]);
+    call_tool("faber_agent.turn", agent_context, given).await.unwrap();
+    let questions = model.questions.lock().unwrap();
+    let offers =
+        |at: usize, name: &str| questions[at].tools.iter().any(|tool| tool.name.as_str() == name);
+    let offered = [0, 1, 2].map(|at| (offers(at, "crowd.weigh_whale"), offers(at, "search_tools")));
+    assert_eq!(offered, [(false, true), (true, true), (true, true)]);
+    let Message::Results(results) = questions[1].messages.last().unwrap() else { panic!() };
+    assert!(results[0].text.contains("weigh_whale"), "{results:?}");
+}
+
+#[tokio::test]
+async fn a_turn_searches_at_most_three_times_and_never_beside_other_calls() {
+    let search = || ("search_tools", json!({ "query": "whales" }));
+    let replies: Vec<Reply> = (0..4).map(|_| reply_with("", &[search()])).collect();
+    let (agent_context, _toolbox, model) = make_crowded_context(replies);
+    let turn =
+        call_tool("faber_agent.turn", agent_context, turn_parameters(json!({}))).await.unwrap();
+    assert_eq!(turn["refused"][0]["error"], SEARCH_ALONE);
+    let last = model.questions.lock().unwrap().last().unwrap().tools.clone();
+    assert!(!last.iter().any(|tool| tool.name.as_str() == "search_tools"));
+    let mixed = reply_with("", &[search(), ("blog.look", json!({}))]);
+    let (agent_context, _toolbox, _) = make_crowded_context(vec![mixed]);
+    let turn =
+        call_tool("faber_agent.turn", agent_context, turn_parameters(json!({}))).await.unwrap();
+    assert_eq!(turn["read"][0]["tool"], "blog.look");
+    assert_eq!(turn["refused"][0]["error"], SEARCH_ALONE);
+}
+
+#[tokio::test]
+async fn a_model_without_native_calls_searches_in_words() {
+    let said = "TOOL: search_tools ARGS: {\"query\": \"whales\"}";
+    let replies = vec![reply_with(said, &[]), reply_with("TOOL: weigh_whale ARGS: {}", &[])];
+    let (native, _toolbox, model) = make_crowded_context(replies);
+    let words = AgentContext {
+        model: Arc::clone(&native.model),
+        toolbox: native.toolbox.clone(),
+        server_access: Arc::default(),
+        has_native_tools: false,
+    };
+    let turn =
+        call_tool("faber_agent.turn", Arc::new(words), turn_parameters(json!({}))).await.unwrap();
+    assert_eq!(turn["read"][0]["tool"], "crowd.weigh_whale");
+    let questions = model.questions.lock().unwrap();
+    let rules = questions.iter().map(|question| match &question.messages[0] {
+        Message::System(rules) => rules.contains("- crowd.weigh_whale"),
+        _ => false,
+    });
+    assert_eq!(rules.collect::<Vec<_>>(), [false, true]);
 }

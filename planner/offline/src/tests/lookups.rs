@@ -1,0 +1,121 @@
+//! Queries that only read, and say values in no order.
+
+use super::*;
+
+fn read(name: &str, description: &str, fields: Value) -> ToolDefinition {
+    ToolDefinition { effect: Effect::Read, ..tool(name, description, fields) }
+}
+
+fn world() -> Catalog {
+    let text = |about: &str| json!({ "type": "string", "description": about });
+    let whole = |about: &str| json!({ "type": "integer", "description": about });
+    catalog(vec![
+        read(
+            "weather.humidity",
+            "Get the humidity of a city for some days.",
+            json!({ "city!": text("The city."), "days!": whole("Number of days.") }),
+        ),
+        read(
+            "loan_interest",
+            "Compute the interest of a loan.",
+            json!({
+                "amount!": whole("The amount of the loan."),
+                "rate!": { "type": "number", "description": "The rate as a decimal." },
+                "years!": whole("The number of years."),
+            }),
+        ),
+    ])
+}
+
+fn calls(query: &str) -> Vec<Value> {
+    let proposal = propose(query, &world()).unwrap();
+    assert_compiles(&proposal, &world());
+    let steps = proposal.draft.tools.into_iter();
+    steps.map(|step| json!({ step.name.unwrap(): step.parameters })).collect()
+}
+
+#[test]
+fn a_question_is_answered_by_the_tool_that_shares_its_nouns() {
+    let expected = [json!({ "weather.humidity": { "city": "New York", "days": 7 } })];
+    assert_eq!(calls("How will the humidity be in New York for the next 7 days?"), expected);
+    let quoted = "\"How will the humidity be in New York for the next 7 days?\"";
+    assert_eq!(calls(quoted), expected);
+}
+
+#[test]
+fn a_share_is_a_decimal_where_the_parameter_is_no_integer() {
+    let said = "What interest does a loan of $2,000 cost at a rate of 5% for 3 years?";
+    let expected = json!({ "loan_interest": { "amount": 2000, "rate": 0.05, "years": 3 } });
+    assert_eq!(calls(said), [expected]);
+}
+
+#[test]
+fn paired_values_become_parallel_calls() {
+    let said = "What is the humidity in Oslo and Rome for 3 and 5 days respectively?";
+    let call = |city: &str, days: u8| json!({ "weather.humidity": { "city": city, "days": days } });
+    assert_eq!(calls(said), [call("Oslo", 3), call("Rome", 5)]);
+    let said = "What is the humidity in Oslo and Rome for 3 days?";
+    assert_eq!(calls(said), [call("Oslo", 3), call("Rome", 3)]);
+}
+
+/// Returns the parameters of the calls of a tool that reads, which is the only one.
+fn parameters(tool: ToolDefinition, query: &str) -> Vec<Value> {
+    let proposal = propose(query, &catalog(vec![tool])).unwrap();
+    proposal.draft.tools.into_iter().map(|step| step.parameters.unwrap()).collect()
+}
+
+#[test]
+fn the_first_slot_again_begins_the_next_call() {
+    let whole = |about: &str| json!({ "type": "integer", "description": about });
+    let fields =
+        json!({ "num1!": whole("The first number."), "num2!": whole("The second number.") });
+    let gcd = read("math.gcd", "Compute the greatest common divisor of two numbers.", fields);
+    let said = "What is the greatest common divisor (GCD) of the pairs (45, 60) and (81, 27)?";
+    let expected = [json!({ "num1": 45, "num2": 60 }), json!({ "num1": 81, "num2": 27 })];
+    assert_eq!(parameters(gcd, said), expected);
+}
+
+#[test]
+fn values_of_a_list_become_one_list() {
+    let about = "Wanted features, such as camping, fishing or scenic views.";
+    let features = json!({ "type": "array", "items": { "type": "string" }, "description": about });
+    let city = json!({ "type": "string", "description": "The city." });
+    let park = read(
+        "find_park",
+        "Find a nature park in a city.",
+        json!({ "city!": city, "features!": features }),
+    );
+    let said = "Which nature park near Boston allows camping and has scenic views?";
+    let expected = [json!({ "city": "Boston", "features": ["camping", "scenic views"] })];
+    assert_eq!(parameters(park, said), expected);
+}
+
+#[test]
+fn the_form_of_a_figure_tells_its_slot() {
+    let fields = json!({
+        "revenue!": { "type": "integer", "description": "The revenue." },
+        "year!": { "type": "integer", "description": "The year." },
+    });
+    let growth = read("growth", "Compute the growth of a company.", fields);
+    let said = "How did the company grow in 2019 with $2M of revenue?";
+    assert_eq!(parameters(growth, said), [json!({ "revenue": 2_000_000, "year": 2019 })]);
+}
+
+#[test]
+fn an_order_with_an_unknown_verb_is_no_lookup() {
+    let title = json!({ "title!": { "type": "string" } });
+    let board = catalog(vec![
+        read("list_issues", "List the issues", json!({})),
+        tool("create_issue", "Create an issue", title),
+    ]);
+    for query in ["Merge issue 3", "Fry the issues"] {
+        assert!(propose(query, &board).is_err(), "{query}");
+    }
+}
+
+#[test]
+fn a_tool_that_acts_is_never_looked_up() {
+    let fields = json!({ "city!": { "type": "string", "description": "The city." } });
+    let acting = catalog(vec![tool("leave_city", "Leave a city for good.", fields)]);
+    assert!(propose("What about the city of Oslo?", &acting).is_err());
+}
