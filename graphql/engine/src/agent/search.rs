@@ -99,7 +99,7 @@ pub(super) async fn find_tools(
     };
     let is_new = |at: usize| !offered.iter().any(|known| Arc::ptr_eq(known, &all[at]));
     let found = selector.select(all, &ask, is_new).await.unwrap_or_default();
-    found.matches.iter().map(|found| Arc::clone(&all[found.at])).collect()
+    found.matches.iter().map(|found| Arc::clone(&all[found.index])).collect()
 }
 
 /// Lists found tools for the model.
