@@ -36,6 +36,7 @@ pub use self::{
     model::{ModelConfig, PlannerConfig},
 };
 
+const MAX_FILE_BYTES: u64 = 4 << 20;
 const DEFAULT_FILE: &str = "faber.yaml";
 const DEFAULT_LISTEN: &str = "127.0.0.1:8080";
 const DEFAULT_PLANNER: &str = "offline";

@@ -1,6 +1,6 @@
 //! The state that all handlers share.
 
-use std::{net::IpAddr, sync::Arc};
+use std::sync::Arc;
 
 use axum::http::HeaderMap;
 use engine::access::Grant;
@@ -13,10 +13,6 @@ use super::{
     nursery::TaskSender,
     options::{Hooks, ServerOptions},
 };
-
-/// The address of a connection. Every request carries it as an extension.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Peer(pub(super) IpAddr);
 
 /// The caller of an operation. Resolvers read it as `ctx.data::<Arc<Caller>>()`.
 #[derive(Debug, Clone, Default)]

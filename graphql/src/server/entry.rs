@@ -9,10 +9,7 @@ use axum::{
 use engine::access::{Access, Denied, Grant};
 use serde_json::{Map, Value};
 
-use super::{
-    app::{Caller, Peer},
-    refusal::Refusal,
-};
+use super::{app::Caller, peer::Peer, refusal::Refusal};
 
 /// Paths of health checks, which need no token.
 const HEALTH_PATH: &str = "/health/";

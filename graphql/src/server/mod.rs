@@ -34,6 +34,7 @@ mod operation;
 mod options;
 mod pages;
 mod params;
+mod peer;
 mod refusal;
 mod refusal_log;
 mod reply;

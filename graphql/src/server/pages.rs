@@ -21,11 +21,12 @@ use tower_http::{
 };
 
 use super::{
-    app::{App, Peer},
+    app::App,
     entry,
     guard::{GuardState, check_hosts_and_origins},
     http,
     options::UnknownPathHandler,
+    peer::Peer,
     refusal::Refusal,
 };
 

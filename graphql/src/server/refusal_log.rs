@@ -9,7 +9,7 @@ use std::{
 
 use axum::{extract::Request, http::request::Parts};
 
-use super::{app::Peer, refusal::Refusal};
+use super::{peer::Peer, refusal::Refusal};
 
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
 

@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     answer_stream::AnswerStream,
-    app::{App, Peer},
+    app::App,
     bodies::{AnswerBody, RequestBody},
     connections::{Connection, ConnectionLimits, Connections},
     entry,
@@ -43,6 +43,7 @@ use super::{
     nursery::{Task, task_channel},
     options::{Hooks, ServerOptions},
     pages,
+    peer::Peer,
     refusal::Refusal,
 };
 

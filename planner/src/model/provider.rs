@@ -124,7 +124,7 @@ impl Provider {
             Key::Variable(_, Some(key)) => key,
             Key::Variable(name, None) => {
                 return Err(self.refused_error(format!(
-                    "the variable `{name}`, which should have its key, is not set: set it, or name \
+                    "the variable `{name}` is not set: set it to the key of the model, or name \
                      another variable with `planner.api_key_env`"
                 )));
             }

@@ -14,7 +14,7 @@ use super::{
     Mongo,
     connection::to_store_error,
     lists::{self, CREATED, ListQuery},
-    removal::FINISHED_STATES,
+    rows::FINISHED_STATES,
 };
 
 /// Counts the documents of a list.

@@ -26,7 +26,8 @@ use super::{
     connection::to_store_error,
     documents::transcript_range,
     lists::{self, CREATED},
-    records, rows,
+    records,
+    rows::{self, FINISHED_STATES},
 };
 
 /// Documents that are checked or removed by one command.
@@ -35,8 +36,6 @@ const BATCH_LEN: usize = 64;
 const ABANDONED_AFTER_MS: i64 = 60_000;
 /// Abandoned removals that one call finishes.
 const MAX_ABANDONED: i64 = 1_024;
-
-pub(super) const FINISHED_STATES: [&str; 3] = ["COMPLETED", "FAILED", "CANCELLED"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {

@@ -18,6 +18,8 @@ use shared::{
 
 use super::json::{Times, Value, to_text};
 
+pub(super) const FINISHED_STATES: [&str; 3] = ["COMPLETED", "FAILED", "CANCELLED"];
+
 /// Draws a random name for this process, so that its change stream can leave out its own writes.
 pub(super) fn new_writer_name() -> String {
     nanoid::nanoid!(12)

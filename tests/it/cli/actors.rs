@@ -76,9 +76,12 @@ async fn events_name_the_user_of_the_command_line() {
     let execution: Value = serde_json::from_str(&out).unwrap();
     let id = execution["executionId"].as_str().unwrap();
     run(&["approve", id, "a"]).await;
-    let shown = workspace.run(&["debug", id, "--full"]).await.out;
-    assert!(shown.contains("created by user `ada`"), "{shown}");
-    assert!(shown.contains("`a` was approved by user `ada`"), "{shown}");
+    let shown = workspace.json(&["debug", id, "--full"], 0).await;
+    let timeline = shown["timeline"].as_array().unwrap().iter();
+    let messages: Vec<&str> = timeline.filter_map(|entry| entry["message"].as_str()).collect();
+    let has = |end: &str| messages.iter().any(|message| message.ends_with(end));
+    assert!(has("created by user `ada`"), "{messages:#?}");
+    assert!(has("`a` was approved by user `ada`"), "{messages:#?}");
 }
 
 #[tokio::test]

@@ -19,11 +19,9 @@ use serde_json::{Map, Value, json};
 use toolbox::effect_rules::EffectRules;
 
 use super::{
-    AccessConfig, ConfigError, EmbeddingConfig, Limits, LogFormat, PlannerConfig, ToolkitFiles,
-    access, embedding, log_format, model, toolsets,
+    AccessConfig, ConfigError, EmbeddingConfig, Limits, LogFormat, MAX_FILE_BYTES, PlannerConfig,
+    ToolkitFiles, access, embedding, log_format, model, toolsets,
 };
-
-pub(super) const MAX_FILE_BYTES: u64 = 4 << 20;
 
 const KEYS: [&str; 13] = [
     "store",

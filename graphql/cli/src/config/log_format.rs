@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use engine::yaml;
 use serde_json::Value;
 
-use super::{ConfigError, Environment, Flags, Origin, Setting, file::MAX_FILE_BYTES, find_file};
+use super::{ConfigError, Environment, Flags, MAX_FILE_BYTES, Origin, Setting, find_file};
 
 const KEY: &str = "log_format";
 const VARIABLE: &str = "FABER_LOG_FORMAT";

@@ -1,0 +1,7 @@
+//! Addresses of callers.
+
+use std::net::IpAddr;
+
+/// The address of a connection. Every request carries it as an extension.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Peer(pub(super) IpAddr);
