@@ -59,6 +59,11 @@ export interface ExecutionFilter {
   from?: string | null;
   to?: string | null;
   needsPerson?: boolean | null;
+  labels?: Json | null;
+  errorCode?: string | null;
+  failedTool?: string | null;
+  errorText?: string | null;
+  executionIds?: string[] | null;
 }
 export type ExecutionMode = "SEQUENTIAL" | "PARALLEL";
 export interface ExecutionOptions {
@@ -73,6 +78,7 @@ export interface ExecutionOptions {
   startAt?: string | null;
   priority?: number | null;
   replans?: number | null;
+  labels?: Json | null;
 }
 export type ExecutionState = "PENDING" | "IN_PROGRESS" | "PAUSED" | "WAITING" | "COMPENSATING" | "COMPLETED" | "FAILED" | "CANCELLED";
 export type FindingKind = "FAILURE" | "WAIT" | "SKIP" | "WARNING" | "TAKEOVER";
