@@ -119,17 +119,13 @@ fn find_address(line: &str) -> Option<String> {
 }
 
 /// Returns the expressions of the dashboard, with values for the variables of Grafana.
-fn dashboard_expressions() -> Vec<(String, String)> {
+fn dashboard_expressions() -> Vec<String> {
     let text = fs::read_to_string(deploy("grafana/faber.json")).unwrap();
     let dashboard: Value = serde_json::from_str(&text).unwrap();
     let panels = dashboard["panels"].as_array().unwrap().iter();
-    let targets = panels.flat_map(|panel| {
-        let title = panel["title"].as_str().unwrap();
-        let targets = panel["targets"].as_array().into_iter().flatten();
-        targets.map(move |target| (title, target["expr"].as_str().unwrap()))
-    });
+    let targets = panels.flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
     let fill_in = |text: &str| text.replace("$__rate_interval", "1m").replace("$instance", ".*");
-    targets.map(|(title, expression)| (title.to_owned(), fill_in(expression))).collect()
+    targets.map(|target| fill_in(target["expr"].as_str().unwrap())).collect()
 }
 
 /// Returns the names of Faber's metrics in an expression.
@@ -157,16 +153,16 @@ async fn the_dashboard_and_the_alerts_work_with_a_real_prometheus() {
     assert_eq!(workspace.run(&["run", DEMO_QUERY, "--server", url]).await.status, 1);
     prometheus.wait_for("rate(faber_executions_finished_total{state=\"FAILED\"}[1m])").await;
 
-    let mut empty = Vec::new();
-    for (title, expression) in dashboard_expressions() {
-        let series = prometheus.query(&expression).await;
-        let may_be_empty =
+    for expression in dashboard_expressions() {
+        let reads_model =
             metric_names(&expression).iter().any(|name| name.starts_with(MODEL_METRICS));
-        if series.is_empty() && !may_be_empty {
-            empty.push(format!("{title}: {expression}"));
+        if reads_model {
+            prometheus.query(&expression).await;
+        } else {
+            // A rate needs two values of a series, and some series begin with the first execution.
+            prometheus.wait_for(&expression).await;
         }
     }
-    assert!(empty.is_empty(), "panels without data:\n{}", empty.join("\n"));
 
     let rules = prometheus.get("rules").await;
     let rules = rules["groups"][0]["rules"].as_array().unwrap().clone();

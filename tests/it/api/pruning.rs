@@ -82,8 +82,12 @@ async fn retention_keeps_each_state_for_its_age() {
             figures.contains("faber_pruned_total{kind=\"execution\"} 2")
         };
         let counted = async {
-            // Plans are removed after their executions.
-            while !is_counted() || store.plan(plan).await.unwrap().is_some() {
+            // Plans are removed after their executions, and sub-plans after those that contain them.
+            let part: PlanId = echo.parse().unwrap();
+            while !is_counted()
+                || store.plan(plan).await.unwrap().is_some()
+                || store.plan(part).await.unwrap().is_some()
+            {
                 time::sleep(Duration::from_millis(5)).await;
             }
         };

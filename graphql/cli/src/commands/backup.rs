@@ -91,11 +91,19 @@ pub(crate) async fn import(app: &App, file: &Path) -> Result<ExitStatus, Failure
         return app.detach("stopped; the same command imports the rest");
     };
     let imported = imported.map_err(to_failure)?;
+    // Requests and plans may repeat in the file, so their numbers would say nothing.
+    let Counts { executions, events, records, blobs, .. } = imported.known;
     let mut text = format!("imported {}", describe_counts(&imported.new));
-    if imported.known != Counts::default() {
-        let _ = write!(text, "\nthe store had {} already", describe_counts(&imported.known));
+    if executions + records + blobs > 0 {
+        let events = count_noun(events, "event");
+        let executions = format!("{} ({events})", count_noun(executions, "execution"));
+        let (records, blobs) = (count_noun(records, "record"), count_noun(blobs, "blob"));
+        let _ = write!(text, "\nthe store had {executions}, {records} and {blobs} already");
     }
-    let document = json!({ "file": file, "new": imported.new, "known": imported.known });
+    let known = json!({
+        "executions": executions, "events": events, "records": records, "blobs": blobs,
+    });
+    let document = json!({ "file": file, "new": imported.new, "known": known });
     app.screen.print_result(&document, &text)
 }
 

@@ -71,23 +71,40 @@ async fn remove_with_documents(
     let ids = heads.iter().map(|head| head.execution).collect();
     let executions = store.remove_unused(&Removable::Executions(ids)).await?;
     let mut requests: BTreeSet<RequestId> = heads.iter().map(|head| head.request).collect();
-    let mut waiting: BTreeSet<PlanId> = heads.iter().map(|head| head.plan).collect();
-    let mut seen = waiting.clone();
+    let candidates = find_plans(store, heads, &mut requests).await?;
+    let candidates = Removable::Plans(candidates.into_iter().collect());
     let mut plans = 0;
-    // A plan needs its sub-plans, so they come after it.
-    while !waiting.is_empty() {
-        let mut parts = BTreeSet::new();
-        for id in &waiting {
-            let Some(plan) = store.plan(*id).await? else { continue };
-            requests.insert(plan.info().request);
-            parts.extend(sub_plans(&plan).into_iter().filter(|part| seen.insert(*part)));
+    // A plan needs its sub-plans, so they become unused one level after another.
+    loop {
+        match store.remove_unused(&candidates).await? {
+            0 => break,
+            removed => plans += removed,
         }
-        plans += store.remove_unused(&Removable::Plans(waiting.into_iter().collect())).await?;
-        waiting = parts;
     }
     let requests = Removable::Requests(requests.into_iter().collect());
     let requests = store.remove_unused(&requests).await?;
     Ok(Pruned { executions, plans, requests, more: false })
+}
+
+/// Returns the plans of executions with all sub-plans, and adds their requests.
+async fn find_plans(
+    store: &dyn Store,
+    heads: &[&ExecutionHead],
+    requests: &mut BTreeSet<RequestId>,
+) -> Result<BTreeSet<PlanId>, StoreError> {
+    let mut found: BTreeSet<PlanId> = heads.iter().map(|head| head.plan).collect();
+    let mut waiting: Vec<PlanId> = found.iter().copied().collect();
+    while let Some(id) = waiting.pop() {
+        let plan = match store.plan(id).await {
+            Ok(Some(plan)) => plan,
+            // A damaged plan is removed, too.
+            Ok(None) | Err(StoreError::Corrupt { .. }) => continue,
+            Err(err) => return Err(err),
+        };
+        requests.insert(plan.info().request);
+        waiting.extend(sub_plans(&plan).into_iter().filter(|part| found.insert(*part)));
+    }
+    Ok(found)
 }
 
 #[cfg(test)]
