@@ -177,8 +177,8 @@ impl ProcessGroup {
         self.child().wait().await
     }
 
-    /// Kills the remaining group at once. Before that, a reaper must have ended or its time limit
-    /// must have passed.
+    /// Kills the remaining processes of the group. If the group has a reaper, call this only after
+    /// the reaper has ended or had time to end, because only the reaper knows all processes.
     pub fn kill(&self) {
         self.send_signal(Signal::SIGKILL);
     }

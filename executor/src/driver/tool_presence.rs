@@ -81,9 +81,9 @@ impl Driver {
         };
         if *is_alone {
             // Only logs the missing tool, because the command line reports it itself.
-            warn!(target: toolbox::LOG_TARGET, %execution, %tool, "the execution waits: its tool is missing");
+            warn!(target: toolbox::LOG_TARGET, %execution, %tool, "the execution waits: this process lacks a tool that it needs");
         } else {
-            info!(%execution, %tool, "released to other nodes: its tool is missing here");
+            info!(%execution, %tool, "released the execution to other nodes: this node lacks a tool that it needs");
         }
     }
 }

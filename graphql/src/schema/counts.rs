@@ -52,11 +52,11 @@ pub(super) struct ExecutionCount {
     last_at: DateTime,
     /// Id of the last execution, `exec_…`.
     sample_execution_id: ID,
-    /// Duration in milliseconds that half of the finished executions did not exceed, within a
-    /// tenth. Null if none is finished.
+    /// Median of the durations of finished executions, in milliseconds, accurate to 10 %. Null if
+    /// none is finished.
     p50_ms: Option<f64>,
-    /// Duration in milliseconds that 95 % of the finished executions did not exceed, within a
-    /// tenth. Null if none is finished.
+    /// 95th percentile of the durations of finished executions, in milliseconds, accurate to 10 %.
+    /// Null if none is finished.
     p95_ms: Option<f64>,
 }
 

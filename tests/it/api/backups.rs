@@ -397,7 +397,7 @@ async fn a_wrong_line_of_an_import_is_refused_before_anything_is_written() {
     }
 }
 
-/// A log of several reads is not kept in memory, and is restored in parts.
+/// A log that is too long for one read is backed up and restored in parts.
 #[tokio::test]
 async fn a_long_log_is_backed_up_in_parts() {
     let folder = TempDir::new().unwrap();

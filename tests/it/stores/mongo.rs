@@ -42,7 +42,7 @@ pub(crate) async fn open_twice() -> StorePair {
     StorePair::shared(open_store(&url).await.unwrap(), open_store(&url).await.unwrap(), ())
 }
 
-/// Returns the store with the default methods of the trait.
+/// Converts to `dyn Store`, because `transcript`, `find_output` and others are methods of it.
 fn as_store(store: &Mongo) -> &dyn Store {
     store
 }

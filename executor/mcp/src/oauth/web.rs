@@ -32,8 +32,8 @@ use super::token_error::TokenError;
 const MAX_ANSWER_BYTES: usize = 256 << 10;
 /// Default time limit for an answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// Maximum number of rmcp's requests for one token. The limit is needed because a server can name
-/// many others, and each gets a request.
+/// Maximum number of requests that rmcp may send to get one token. Without a limit, a server could
+/// name any number of other servers, and rmcp would ask each of them.
 const MAX_REQUESTS: usize = 60;
 
 /// Requests metadata and tokens for one server.

@@ -24,8 +24,8 @@ impl ToolSet {
     }
 }
 
-/// Removes tools whose schemas cost too much to check. Returns the reasons, and the patterns of the
-/// other tools that are not enforced.
+/// Removes tools whose schemas cost too much to check. Returns a message for each removed
+/// tool, and for each pattern of the remaining tools that is too large to be enforced.
 pub(super) fn remove_costly_tools(set: &ToolSetName, tools: &mut Vec<ReadyTool>) -> Vec<String> {
     let mut left_out = Vec::new();
     tools.retain(|tool| {

@@ -111,7 +111,7 @@ impl Limits {
                 continue;
             }
             let Some(index) = LIMITS.iter().position(|limit| limit.key == key) else {
-                return Err(unknown_key(key));
+                return Err(describe_unknown_key(key));
             };
             let Limit { minimum, maximum, .. } = LIMITS[index];
             let number = value.as_u64().filter(|number| (minimum..=maximum).contains(number));
@@ -194,7 +194,7 @@ impl Limits {
     }
 }
 
-fn unknown_key(key: &str) -> String {
+fn describe_unknown_key(key: &str) -> String {
     let keys = || LIMITS.iter().map(|limit| limit.key).chain([CALLS_KEY]);
     let help = did_you_mean(key, keys());
     let list_keys = || {

@@ -33,10 +33,11 @@ pub enum BulkAction {
 
 impl Executions {
     /// Applies an action to every execution that matches the filter and that the action can change,
-    /// oldest first. Returns their number. Stops early if the caller leaves.
+    /// oldest first. Returns the number of changed executions. Stops early if the client disconnects.
     ///
     /// Ignores executions that are created after this request. `per_second` spreads the actions
-    /// over time. Retries are started at once with a later `startAt`, which is durable.
+    /// over time. For retries, all new executions are created immediately, each with a later
+    /// `startAt`, so that the schedule survives a crash.
     pub async fn steer_all(
         &self,
         filter: &ExecutionFilter,

@@ -18,8 +18,8 @@ use crate::error::EngineError;
 /// twice.
 pub(super) const MAX_STEPS: usize = 100_000;
 
-/// Returns the draft of a plan, with the plans that it executes inside. `steps_left` is the number
-/// of steps that still fit into the draft.
+/// Returns the draft of a plan. The plans that its steps execute are embedded in the draft.
+/// `steps_left` is the number of steps that still fit into the draft.
 pub(super) fn to_draft<'a>(
     store: &'a dyn Store,
     plan: Arc<Plan>,
