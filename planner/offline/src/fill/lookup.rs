@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use chrono::NaiveDate;
 use serde_json::{Number, Value, json};
 
 use super::{
@@ -182,7 +183,7 @@ impl Filler<'_> {
                 let mut moments = self.moments.iter();
                 let moment = moments.find(|moment| moment.tokens == mention.tokens);
                 let day = moment.and_then(|moment| moment.day);
-                let day = day.map_or_else(text, |day| json!(write_moment(day, None)));
+                let day = day.map_or_else(text, |day| json!(write_day(day, slot)));
                 Some((day, score + weights.form))
             }
             Said::Figure { .. } | Said::Day => None,
@@ -223,8 +224,10 @@ impl Filler<'_> {
         let Some(last) = slot.words.iter().rfind(is_content) else { return };
         for (place, token) in self.tokens.iter().enumerate() {
             if token.kind == Kind::Word && is_alike(&token.stem, last) {
+                let is_no = |at| self.is_at(at, &["not", "no", "without", "don't"]);
+                let is_wanted = !(place.saturating_sub(3)..place).any(is_no);
                 let (tokens, score) = (place..place + 1, self.weights.near_form);
-                candidates.push(self.single_value_candidate(at, json!(true), tokens, score));
+                candidates.push(self.single_value_candidate(at, json!(is_wanted), tokens, score));
             }
         }
     }
@@ -301,6 +304,24 @@ impl Filler<'_> {
         } else {
             0.0
         }
+    }
+}
+
+/// Writes a day in the form that a description asks for, such as `MM-DD-YYYY`.
+fn write_day(day: NaiveDate, slot: &Slot) -> String {
+    let words = slot.description.split_whitespace().map(str::to_lowercase);
+    let mut forms = words.map(|word| {
+        let word = word.trim_matches(|char: char| !char.is_alphabetic());
+        word.replacen("yyyy", "%Y", 1).replacen("mm", "%m", 1).replacen("dd", "%d", 1)
+    });
+    let is_form = |form: &String| {
+        form.len() == "%Y-%m-%d".len()
+            && form.matches('%').count() == 3
+            && ["%Y", "%m", "%d"].iter().all(|part| form.contains(part))
+    };
+    match forms.find(is_form) {
+        Some(form) => day.format(&form).to_string(),
+        None => write_moment(day, None),
     }
 }
 

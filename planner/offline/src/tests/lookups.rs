@@ -102,6 +102,23 @@ fn the_form_of_a_figure_tells_its_slot() {
 }
 
 #[test]
+fn a_day_has_the_form_that_the_description_asks_for() {
+    let about = "The date, in the format MM-DD-YYYY.";
+    let index = read(
+        "uv_index",
+        "Get the UV index of a city on a date.",
+        json!({
+            "city!": { "type": "string", "description": "The city." },
+            "date!": { "type": "string", "description": about },
+            "with_history": { "type": "boolean", "description": "Add the history." },
+        }),
+    );
+    let said = "What is the UV index of Tokyo on June 1, 2023, without history?";
+    let expected = json!({ "city": "Tokyo", "date": "06-01-2023", "with_history": false });
+    assert_eq!(parameters(index, said), [expected]);
+}
+
+#[test]
 fn an_order_with_an_unknown_verb_is_no_lookup() {
     let title = json!({ "title!": { "type": "string" } });
     let board = catalog(vec![
