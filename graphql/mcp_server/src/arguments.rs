@@ -14,7 +14,7 @@ pub(crate) struct PlanArguments {
     /// Plan only with tools of these toolsets. Default: all active toolsets.
     pub(crate) tool_sets: Option<Vec<String>>,
     /// Maximum number of tools that the planner sees, from 1 to 1,000. Those that fit the query
-    /// best come first. Default: 64, and 8 for a model.
+    /// best come first. Default: 256, and 8 for a model.
     #[schemars(range(min = 1))]
     pub(crate) max_tools: Option<i32>,
     /// `offline`, `model`, or the name of the configured provider or model. Default: the configured
@@ -84,7 +84,7 @@ pub(crate) struct RunArguments {
     /// Plan only with tools of these toolsets. Default: all active toolsets.
     pub(crate) tool_sets: Option<Vec<String>>,
     /// Maximum number of tools that the planner sees, from 1 to 1,000. Those that fit the query
-    /// best come first. Default: 64, and 8 for a model.
+    /// best come first. Default: 256, and 8 for a model.
     #[schemars(range(min = 1))]
     pub(crate) max_tools: Option<i32>,
     /// `offline`, `model`, or the name of the configured provider or model. Default: the configured

@@ -52,7 +52,7 @@ pub(crate) struct Source<'a> {
     store: &'a dyn Store,
     sink: &'a mut dyn Sink,
     on_progress: OnProgress<'a>,
-    /// Leaves out what is older, and what has no time of its own.
+    /// If set, objects that are older, or that have no time, are left out.
     since: Option<Timestamp>,
     began_at: Timestamp,
     plans: RecentPlans,
