@@ -25,7 +25,8 @@ pub(super) struct Replacement {
     pub(super) document: RawDocumentBuf,
 }
 
-/// Divides replacements among commands of at most `max_bytes`, unless a single one is larger.
+/// Divides replacements among commands of at most `max_bytes`, unless a single replacement is
+/// larger.
 pub(super) fn split_replacements(
     replacements: impl IntoIterator<Item = Replacement>,
     max_bytes: usize,

@@ -25,7 +25,8 @@ use super::{
     rows, transcripts,
 };
 
-/// Attempts to add an entry to a transcript while other processes add entries to it.
+/// Maximum number of attempts to add an entry to a transcript while other processes add entries to
+/// it.
 const MAX_TRANSCRIPT_ATTEMPTS: usize = 32;
 
 #[async_trait]
@@ -236,7 +237,7 @@ impl Mongo {
     }
 
     /// Returns a query for the entries after the first `known` ones, or `None` if there are no more
-    /// entries. Reads only the ids of the first ones.
+    /// entries. Reads only the ids of the known entries.
     async fn find_entries_after(
         &self,
         request: &str,

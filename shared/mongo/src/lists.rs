@@ -183,7 +183,7 @@ fn add_details(matching: &mut Row, filter: &ExecutionFilter) {
         matching.insert("failedTool", tool.as_str());
     }
     if let Some(words) = words_condition("$errorText", filter.error_text.as_deref()) {
-        // The index of failed executions leaves the others out.
+        // Lets the server use the index of failed executions, which contains no other executions.
         if filter.error_code.is_none() {
             matching.insert("errorCode", doc! { "$exists": true });
         }

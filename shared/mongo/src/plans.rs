@@ -27,7 +27,7 @@ pub(super) struct StoredPlan {
     pub(super) row: RawDocumentBuf,
     /// The text of a large plan, which the row does not have.
     pub(super) parts: Vec<String>,
-    /// The length of the text.
+    /// The length of the JSON text of the whole plan.
     pub(super) bytes: usize,
 }
 

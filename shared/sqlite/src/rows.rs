@@ -40,7 +40,7 @@ const PUT_HEAD: &str = "INSERT INTO executions (number, executionId, requestId, 
         failedTool = excluded.failedTool, errorMessage = excluded.errorMessage
     WHERE seq <= excluded.seq";
 
-/// Returns `false` if the stored head is newer.
+/// Writes a head. Returns `false` if the stored head is newer.
 pub(super) fn put_head(
     connection: &Connection,
     log: i64,
@@ -86,7 +86,7 @@ pub(super) fn put_head(
     Ok(true)
 }
 
-/// Adds the first error of an execution to the index for searches. It nearly never changes.
+/// Adds the first error of an execution to the index for searches. This error nearly never changes.
 fn put_error_text(connection: &Connection, log: i64, error: &HeadError) -> rusqlite::Result<()> {
     let text = error.folded_text();
     let sql = "SELECT 1 FROM executions WHERE number = ?1 AND errorText = ?2";

@@ -148,7 +148,7 @@ impl WebClient {
     }
 }
 
-/// Plain HTTP needs no certificates, and a machine may have none.
+/// Configures TLS without certificates, for a machine that has none. Plain HTTP still works.
 fn tls_without_certificates() -> rustls::ClientConfig {
     rustls::ClientConfig::builder()
         .with_root_certificates(rustls::RootCertStore::empty())
@@ -185,7 +185,7 @@ fn unreachable_error(url: &Url, err: &reqwest::Error) -> ToolError {
     )
 }
 
-/// The last cause has the most specific message.
+/// Returns the last cause of an error, which has the most specific message.
 fn root_cause(err: &reqwest::Error) -> String {
     let mut last: &dyn std::error::Error = err;
     while let Some(cause) = last.source() {
