@@ -112,7 +112,7 @@ pub(super) fn apply(confinement: &Confinement, system: ReadablePaths) -> Result<
 #[derive(Debug)]
 pub(super) struct ReadablePaths {
     with_contents: Vec<PathBuf>,
-    /// Folders that were split into entries. Their names may be listed.
+    /// Folders that were split into entries. The names in these folders may be listed.
     listed: Vec<PathBuf>,
     /// Folders that not every user may list. Landlock still allows listing them, because a right to
     /// list applies to everything below a folder.
@@ -217,7 +217,7 @@ impl ReadablePaths {
 }
 
 /// Returns the entries of a folder without symlinks. A symlink needs no permission, and its target
-/// needs its own.
+/// needs its own permission.
 fn list_entries(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let is_link = |path: &PathBuf| path.is_symlink();

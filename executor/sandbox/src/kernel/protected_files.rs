@@ -54,8 +54,8 @@ struct ProtectionMounts {
 }
 
 impl ProtectionMounts {
-    /// Starts with the folders of a command. The configuration names those in `named`, and every
-    /// command reads those in `system`.
+    /// Starts with the folders of a command. The configuration names the folders in `named`, and
+    /// every command reads the folders in `system`.
     fn new(confinement: &Confinement, named: &[PathBuf], system: &ReadablePaths) -> Self {
         let reach = [named, canonical_paths(SYSTEM_FOLDERS).as_slice()].concat();
         let write = canonical_paths(&confinement.write);
