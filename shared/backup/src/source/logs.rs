@@ -85,9 +85,10 @@ impl Source<'_> {
         }
     }
 
-    /// Writes the log of a child, and before it those of ancestors that come later in the list.
+    /// Writes the log of a child. Before that, writes the logs of its ancestors that come later in
+    /// the list.
     ///
-    /// This happens if a child has the same time as its parent, or an earlier one by the clock of
+    /// An ancestor comes later if the child has the same time, or an earlier time by the clock of
     /// another node.
     async fn write_child(
         &mut self,
