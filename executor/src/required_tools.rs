@@ -49,7 +49,7 @@ impl RequiredTools {
 }
 
 /// Returns whether a due execution can continue with the tools of a toolbox. A worker that claimed
-/// any other execution would release it at once.
+/// any other execution would release it immediately.
 pub async fn can_continue(
     store: &dyn Store,
     toolbox: &Toolbox,

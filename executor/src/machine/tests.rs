@@ -1,7 +1,7 @@
 //! Tests of the machine. Each test is a story: its inputs, and the events that they lead to.
 //!
-//! Every decision is made twice, and the second must return no events. Every story is replayed from
-//! its log, and must end in the same state.
+//! Every decision is made twice, and the second decision must return no events. Every story is
+//! replayed from its log, and must end in the same state.
 
 mod compensation;
 mod conditions;
@@ -188,7 +188,7 @@ fn cancelled_error() -> ToolError {
 }
 
 impl Story {
-    /// Creates an execution, which a worker claims at once.
+    /// Creates an execution, which a worker claims immediately.
     fn new(steps: Vec<UncheckedStep>) -> Self {
         Self::with_options(steps, ExecutionOptions::default())
     }

@@ -96,7 +96,7 @@ impl ReplanTest {
         Self { store, plan, control: None }
     }
 
-    /// Starts a worker whose replanner does these acts, the last first.
+    /// Starts a worker whose replanner behaves in these ways, the last one first.
     fn start_worker(&mut self, behaviors: &[ReplanBehavior]) -> RunningWorker {
         let (worker, handle) = worker(&self.store);
         let clock = Arc::clone(&worker.context().clock);
