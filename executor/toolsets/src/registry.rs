@@ -40,7 +40,7 @@ use self::merge::{Complaint, KnownRecords, MergedSets, ReadDocuments, SetMerger,
 pub use self::{activation::SwitchResult, records::find_added_set};
 use crate::sources::{Documents, SetConfig, Source, Sources, documents::DOCUMENTS_FIELD};
 
-/// Poll interval for changes by other nodes. A hint arrives earlier.
+/// Poll interval for changes by other nodes. A hint makes a node read earlier.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// Shortest pause between two reads of the records. The pause is [`PAUSE_FACTOR`] times the
 /// duration of the last read, because thousands of tools may be registered one after another.
@@ -370,8 +370,8 @@ impl Registry {
         self.0.applied.lock().await.known.contexts.get(name).cloned()
     }
 
-    /// Rejects variables that callers may not use. They could send any secret to a server of their
-    /// choice.
+    /// Rejects variables that callers may not use, because callers could send any secret to a
+    /// server of their choice.
     fn check_secrets<'a>(
         &self,
         variables: impl IntoIterator<Item = &'a str>,

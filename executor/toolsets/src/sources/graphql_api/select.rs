@@ -116,7 +116,8 @@ impl<'a> Selector<'a> {
     }
 
     /// Selects scalar and enum fields of the possible types. If two types have fields of the same
-    /// name and different types, only the first is selected, because a response cannot have both.
+    /// name and different types, only the first field is selected, because a response cannot have
+    /// both.
     fn select_members(
         &mut self,
         parent: &'a Type,

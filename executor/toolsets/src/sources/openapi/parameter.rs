@@ -252,7 +252,7 @@ fn percent_encode_unreserved(text: &str) -> String {
     kept
 }
 
-/// Also encodes commas, which separate the items of a list.
+/// Percent-encodes a value, with commas, because commas separate the items of a list.
 fn percent_encode_item(text: &str) -> String {
     percent_encode_unreserved(text).replace(',', "%2C")
 }
