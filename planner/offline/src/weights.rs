@@ -1,7 +1,7 @@
 //! The weights of evidence.
 //!
 //! `examples/fit.rs` looks for better values on the development half of the yardstick. The values
-//! here are round numbers set by hand, because the fitted ones are no better on queries that they
+//! here are round numbers set by hand, because fitted values are no better on queries that they
 //! were not fitted on.
 
 /// Declares the weights with their values.
@@ -36,7 +36,7 @@ weights! {
     verb: 3.0,
     /// The description begins with the verb, or the verb names what the tool makes or sets.
     described: 2.6,
-    /// The verb means the same as the tool's.
+    /// The verb means the same as the verb of the tool.
     synonym: 2.4,
     /// The verb and the verb of the tool have related meanings: both only read.
     akin: 2.2,
@@ -71,10 +71,10 @@ weights! {
     near_form: 0.4,
     choice: 1.0,
     reference: 1.0,
-    /// Words behind the verb fill a slot without any cue, or are a name.
+    /// Words after the verb fill a slot without any cue, or are a name.
     bare: 0.4,
     quoted: 0.6,
-    /// A text without quotation marks stands behind a cue.
+    /// A text without quotation marks stands after a cue.
     text: 0.4,
     /// Each word of a text without quotation marks.
     length: 0.02,

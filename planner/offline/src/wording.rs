@@ -62,7 +62,8 @@ impl<'a> Wording<'a> {
     }
 
     /// Returns how the query speaks of a call, and the words that decide. Of several clauses about
-    /// the tool, the one with the most of the call's values counts. `values` are words in lower case.
+    /// the tool, the clause with the most of the call's values counts. `values` are words in lower
+    /// case.
     pub fn standing(&self, tool: &ToolDefinition, values: &[String]) -> (Standing, String) {
         let tool = Tool::read(tool, tool.name.to_string(), self.lexicon);
         let fits = self.clauses.iter().filter(|clause| self.speaks_of(clause, &tool));

@@ -198,7 +198,7 @@ impl Planning<'_> {
         }
     }
 
-    /// Makes a call about the first item of a list a call for each item.
+    /// Turns a call about the first item of a list into a call for each item.
     pub(super) fn over_items(&self, step: usize, call: &Map<String, Value>) -> Option<EachItem> {
         let list = &self.memory.steps[step];
         let path = &self.tools[list.tool].list()?.path;
@@ -219,8 +219,8 @@ pub(super) struct EachItem {
     pub(super) items: String,
 }
 
-/// Returns whether the items of a list can fill a slot, unless the call that the list shares its
-/// parameters with does.
+/// Returns whether the items of a list can fill a slot, unless the call with which the list shares
+/// its parameters can fill it.
 fn can_give(list: &Output, slot: &Slot, shared: &Map<String, Value>) -> bool {
     !matches!(slot.kind, SlotKind::Id | SlotKind::Email | SlotKind::Word)
         || item_field(list, slot).is_some()

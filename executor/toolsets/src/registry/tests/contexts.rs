@@ -150,9 +150,9 @@ async fn a_field_removed_from_a_context_disappears_on_every_node() {
         |contexts: Value| node_with(Arc::clone(&store) as Arc<dyn Store>, json!([]), &contexts);
     let has = file(json!({ "shop": { "mode": "a", "n": 1, "users": { "ann": 1 } } }));
     let (lacks, knows_none) = (file(json!({ "shop": { "mode": "b" } })), file(json!({})));
-    // On a node that never had the field.
+    // Removes a field on a node that never had it.
     lacks.set_context("shop", &json!({ "n": null })).await.unwrap();
-    // On a node that applies another change later.
+    // Removes a field on a node that has it. Another node then changes the context.
     has.set_context("shop", &json!({ "users": { "ann": null } })).await.unwrap();
     knows_none.set_context("shop", &json!({ "open": true })).await.unwrap();
     has.sync().await.unwrap();
