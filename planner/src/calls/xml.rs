@@ -397,7 +397,7 @@ fn read_fields(
     Ok(fields)
 }
 
-/// Returns the arguments, unless one has two values.
+/// Returns the arguments, unless an argument has two values.
 fn merge_fields(fields: impl Iterator<Item = (String, Value)>) -> Option<Args> {
     let mut args = Args::new();
     for (key, value) in fields {

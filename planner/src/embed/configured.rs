@@ -85,7 +85,8 @@ struct OpenedEmbedder {
 }
 
 impl ConfiguredEmbedder {
-    /// Without a source, tools are selected by words. Vectors are stored in `store`.
+    /// Makes an embedder that stores vectors in `store`. Without a source, tools are selected by
+    /// words.
     pub fn new(source: Option<Source>, store: Arc<dyn Vectors>) -> Self {
         Self { store, source, opened: OnceCell::new() }
     }

@@ -91,7 +91,7 @@ impl Filler<'_> {
         reading
     }
 
-    /// Makes one list of several, unless another slot has several values.
+    /// Joins several lists of a slot into one list, unless another slot has several values.
     fn join_lists(&self, values: &mut BTreeMap<usize, Vec<Placed>>) {
         let several = values.values().filter(|values| values.len() > 1).count();
         for (slot, lists) in values.iter_mut().filter(|(_, lists)| lists.len() > 1) {

@@ -167,7 +167,7 @@ impl Filler<'_> {
             return false;
         }
         let has_typed = tokens.iter().any(Token::is_typed);
-        // `titled A and one titled B`
+        // In `titled A and one titled B`, the second cue shows that the words are not one name.
         let is_cue =
             |token: &Token| self.is_cue(token, slot) && !self.lexicon.is_preposition(token);
         let is_name = matches!(slot.kind, SlotKind::Title | SlotKind::Word);

@@ -8,7 +8,7 @@ fn text() -> Value {
     json!({ "type": "string" })
 }
 
-/// Returns a tool that reads, and one with an effect.
+/// Returns a tool that only reads. Its input is required, and each output is a text.
 fn link(name: &str, input: &str, outputs: &[&str]) -> ToolDefinition {
     let mut fields = json!({});
     for output in outputs {
