@@ -10,8 +10,8 @@ use crate::{
     select::{Criterion, Selection, Tools},
 };
 
-/// Default limit of the tools that a model may draft with. Only the best of these tools are shown
-/// to the model.
+/// Default limit of the tools that a model may draft with. If there are more tools, the model sees
+/// only the best of them.
 pub const DEFAULT_MAX_TOOLS: usize = 64;
 /// Default limit for the planner without a model, which reads 256 tools faster than the embedder
 /// reads the query.

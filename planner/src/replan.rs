@@ -28,7 +28,7 @@ pub use self::{
 };
 use crate::draft::Draft;
 
-/// Items of a list whose states the model gets.
+/// Maximum number of items of a list whose states the model gets.
 const TOLD_ITEMS: usize = 256;
 /// The transcript entry that is written before a model is asked.
 pub const ATTEMPT: &str = "replan";
@@ -58,7 +58,7 @@ pub struct StepResult {
     pub error: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub items: Vec<&'static str>,
-    /// The error with the effect of the tool. A model gets only the text of it.
+    /// The error with the effect of the tool. A model gets only the text of the error.
     #[serde(skip)]
     pub failure: Option<(Effect, ToolError)>,
 }

@@ -29,7 +29,7 @@ pub fn nearest<'a>(name: &str, known_names: impl IntoIterator<Item = &'a str>) -
     best.or(containing)
 }
 
-/// Like [`nearest`], and compares the singular of a plural such as `retries` with `retry`.
+/// Like [`nearest`], but also compares the singular of a plural such as `retries` with `retry`.
 fn nearest_with_plurals<'a>(
     name: &str,
     known_names: &(impl Iterator<Item = &'a str> + Clone),

@@ -84,7 +84,7 @@ impl LastLoggedError {
     }
 }
 
-/// One model: an embedder for stored texts, and one for queries.
+/// One model: an embedder for stored texts, and an embedder for queries.
 #[derive(Clone, Debug)]
 pub(super) struct EmbedderPair {
     pub(super) text_embedder: Arc<dyn Embedder>,
@@ -163,8 +163,8 @@ impl Selector {
         self.embedders.as_ref()
     }
 
-    /// Selects tools for a query. `is_allowed` filters them. The limit applies before it is known
-    /// which of them are hits.
+    /// Selects tools for a query. `is_allowed` filters the tools. The limit applies before it is
+    /// known which tools are hits.
     pub async fn select(
         &self,
         tools: &Tools,

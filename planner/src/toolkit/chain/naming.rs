@@ -119,7 +119,7 @@ impl ChainGraph {
             for key in keys() {
                 let other = *type_by_key.entry(key).or_insert(first);
                 if other != first {
-                    // The field joins two groups.
+                    // Merges the two groups, because the field belongs to both.
                     let moved = std::mem::take(&mut types[other].places);
                     types[first].places.extend(moved);
                     type_by_key.values_mut().filter(|group| **group == other).for_each(|group| {
