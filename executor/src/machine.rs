@@ -54,8 +54,8 @@ pub enum Input {
         /// steps or finishes, because one of them may cancel it.
         commands_follow: bool,
     },
-    /// The owner claims the execution again. No other worker owned it in between, so running calls
-    /// continue.
+    /// The owner claims the execution again. No other worker owned the execution in the meantime,
+    /// so running calls continue.
     Renewed {
         worker: WorkerId,
         node: Arc<str>,
@@ -540,7 +540,7 @@ impl Decision<'_> {
             Phase::Finished(_) => return,
             Phase::Open => Outcome::Completed,
             // Ends as completed, because the calls that were running at the deadline succeeded and
-            // were the last ones.
+            // were the last calls of the plan.
             Phase::Expired if self.has_run_to_end() => Outcome::Completed,
             Phase::Failing if self.commands_follow => return,
             Phase::Failing | Phase::Expired => Outcome::Failed,

@@ -31,7 +31,7 @@ pub struct Lessons {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolSequence {
     pub tools: Vec<ToolName>,
-    /// Pairs of indexes into `tools`. The second tool follows the first one.
+    /// Pairs of indexes into `tools`. The second tool follows the first tool.
     pub transitions: Vec<(usize, usize)>,
 }
 

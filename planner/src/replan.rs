@@ -42,7 +42,7 @@ pub struct EarlierPlan {
     pub reason: String,
     /// The execution completed, and one of its steps asked for the replan.
     pub is_requested: bool,
-    /// The calls that failed for good, in this version and in earlier versions.
+    /// The calls that failed permanently, in this version and in earlier versions.
     pub failures: Vec<Failure>,
 }
 

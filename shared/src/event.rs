@@ -182,7 +182,7 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         comment: Option<String>,
         /// The command that caused the event. Absent if the decision comes from the execution that
-        /// this one repeats.
+        /// this execution repeats.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         command: Option<CommandId>,
     },
@@ -262,7 +262,7 @@ pub struct Created {
     pub options: ExecutionOptions,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
-    /// The execution that this one repeats, in whole or in part.
+    /// The execution that this execution repeats, in whole or in part.
     #[serde(default, alias = "retry_of", skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<ExecutionId>,
     /// Outputs that this execution reuses from the steps of the execution that it repeats.

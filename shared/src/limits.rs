@@ -47,7 +47,7 @@ pub const MESSAGE_BYTES: usize = 8 << 10;
 /// Maximum bytes of a progress message. The limit is low, because a call makes many of them.
 pub const PROGRESS_BYTES: usize = 512;
 /// Minimum time between two progress reports of a call. If a call reports more often, the newest
-/// report replaces the others.
+/// report replaces the earlier reports.
 ///
 /// People do not read faster, and each report adds an event to the log.
 pub const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
@@ -124,8 +124,8 @@ pub const CONDITION_WORK: usize = 1_000_000;
 /// Maximum bytes that a pattern in a condition may compile to. The time of a match grows with these
 /// bytes.
 pub const CONDITION_PATTERN_BYTES: usize = 256 << 10;
-/// Maximum number of toolsets that are added to the configured ones. Every node connects to each of
-/// them.
+/// Maximum number of toolsets that are added to the configured toolsets. Every node connects to
+/// each of them.
 pub const TOOL_SETS: usize = 1_000;
 pub const REGISTERED_TOOLS: usize = 100_000;
 /// Maximum number of contexts. Conditions of toolsets read their data.

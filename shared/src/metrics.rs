@@ -29,7 +29,7 @@ use crate::{
 
 /// Maximum number of values of a label that users choose.
 const MAX_LABEL_VALUES: usize = 200;
-/// The value of a label for everything beyond [`MAX_LABEL_VALUES`].
+/// The value of a label for all values beyond [`MAX_LABEL_VALUES`].
 const OTHER: &str = "other";
 
 /// Limits of buckets in seconds, from a millisecond to a day, because executions and steps may run

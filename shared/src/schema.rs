@@ -205,8 +205,8 @@ impl Schema {
         self.violations_where(value, &mut Budget::for_check(), |_| true)
     }
 
-    /// Returns the violations for which `keep` is true. Other violations do not count towards
-    /// [`MAX_VIOLATIONS`].
+    /// Returns the violations for which `keep` is true. Other violations do not count towards the
+    /// limit of a report.
     pub fn violations_where(
         &self,
         value: &Value,

@@ -25,7 +25,7 @@ pub enum Effect {
     Read,
     /// None, if the second call has the same idempotency key.
     Idempotent,
-    /// A second effect. Faber never repeats such a call unless it knows that the first one did not
+    /// A second effect. Faber never repeats such a call unless it knows that the first call did not
     /// happen.
     #[default]
     Once,
@@ -87,7 +87,7 @@ pub enum NameOrigin {
     Qualified,
     /// The name comes from the tool's source.
     Own,
-    /// The name is the rest of the source's name after its first dot.
+    /// The name is the part of the source's name after its first dot.
     Short,
 }
 

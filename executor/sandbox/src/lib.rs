@@ -201,7 +201,7 @@ struct LaunchOrder {
 pub struct Launcher {
     binary: Option<PathBuf>,
     hidden: Vec<PathBuf>,
-    /// The hidden paths that are folders, including missing ones.
+    /// The hidden paths that are folders, including folders that do not exist.
     folders: Vec<PathBuf>,
     kept: Vec<PathBuf>,
     secrets: BTreeSet<String>,

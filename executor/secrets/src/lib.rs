@@ -133,7 +133,7 @@ impl Redaction {
         let lines = value.lines().map(str::trim);
         let lines = lines.filter(|line| line.len() >= MIN_PART_BYTES && !line.starts_with("-----"));
         lines.map(str::to_owned).for_each(&mut add);
-        // One secret may contain another, so longer ones are redacted first.
+        // One secret may contain another, so longer secrets are redacted first.
         self.0.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
         self.1.sort_by_key(|(_, disguise)| std::cmp::Reverse(disguise.text().len()));
     }

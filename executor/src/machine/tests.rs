@@ -59,7 +59,7 @@ fn time_at(ms: i64) -> Timestamp {
     Timestamp::from_timestamp_millis(1_700_000_000_000 + ms).unwrap()
 }
 
-/// Returns a step `id` that calls `set.tool` (or `flow.sleep`, `flow.wait`) after others.
+/// Returns a step `id` that calls `set.tool` (or `flow.sleep`, `flow.wait`) after other steps.
 fn step(id: &str, tool: &str, after: &[&str]) -> UncheckedStep {
     UncheckedStep {
         id: id.parse().unwrap(),

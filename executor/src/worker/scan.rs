@@ -174,7 +174,7 @@ impl Worker {
             )
             .await?;
         // Counts executions that are driven here or lack tools. The next scan reads that many more
-        // heads, so that these executions do not hide others.
+        // heads, so that these executions do not hide other executions.
         let n_local = due.iter().filter(|head| self.local.contains(head.execution)).count();
         let (n_due, lacking) = self.claim_heads(due).await?;
         self.backlog.missing_tool_count = lacking.len() + n_local;

@@ -410,7 +410,7 @@ async fn a_tool_that_only_finished_steps_used_is_not_required() {
     test.wait_for_state(id, ExecutionState::Completed, Duration::from_secs(40)).await;
 }
 
-/// Regression: a worker whose executions ended all the time never scanned for others.
+/// Regression: a worker whose executions ended all the time never scanned for other executions.
 #[tokio::test(start_paused = true)]
 async fn a_busy_worker_still_scans_for_work() {
     let store = Arc::new(Memory::new());

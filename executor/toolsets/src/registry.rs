@@ -76,8 +76,8 @@ pub struct Parts {
 #[derive(Debug)]
 struct RegistryState {
     parts: Parts,
-    /// Locked during a change until this node has applied it, so that only changes by other nodes
-    /// can come in between.
+    /// Locked during a change until this node has applied it, so that in the meantime only other
+    /// nodes can make changes.
     applied: Mutex<AppliedState>,
     /// The revision that was applied last, or [`NO_REVISION`].
     applied_revision: AtomicU64,
@@ -206,8 +206,8 @@ impl Registry {
     }
 
     async fn read_changes(&self, applied: &mut AppliedState) -> Result<(), StoreError> {
-        // Reads the revision before the records, so that changes in between are read again next
-        // time.
+        // Reads the revision before the records, so that changes between the two reads are read
+        // again next time.
         let revision = self.0.parts.store.records_revision().await?;
         if applied.revision == Some(revision) {
             return Ok(());

@@ -183,7 +183,7 @@ fn calls(proposal: &Proposal, names: &BTreeMap<String, String>) -> Vec<(String, 
         .collect()
 }
 
-/// Returns whether the calls are the right ones, in any order.
+/// Returns whether the calls are the right calls, in any order.
 fn is_exact(calls: &[(String, Value)], gold: &[Gold]) -> bool {
     let mut left: Vec<&(String, Value)> = calls.iter().collect();
     calls.len() == gold.len()

@@ -259,7 +259,6 @@ fn read_tools(catalog: &Catalog) -> Vec<Tool> {
     tools.map(|tool| Tool::read(tool, plan_name(catalog, tool), lexicon::english())).collect()
 }
 
-/// Returns the name of a tool in plans.
 fn plan_name(catalog: &Catalog, tool: &ToolDefinition) -> String {
     let plain = tool.name.as_str();
     let is_plain = catalog.find(plain).is_some_and(|found| found.definition.set == tool.set);

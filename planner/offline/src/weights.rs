@@ -20,7 +20,6 @@ macro_rules! weights {
         }
 
         impl Weights {
-            /// The names of the weights.
             pub const NAMES: &[&str] = &[$(stringify!($name)),*];
 
             /// Returns the weights in the order of their names.

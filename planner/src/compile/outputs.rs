@@ -30,7 +30,7 @@ enum PathResult<'a> {
     Found(Shape<'a>),
     /// This part cannot exist, because of the shape.
     Missing(&'a str, Shape<'a>),
-    /// The shape declares fields, but not this one. The field may still exist.
+    /// The shape declares fields, but not this field. It may still exist.
     Undeclared(&'a str, Shape<'a>),
 }
 

@@ -26,7 +26,6 @@ pub const PULL_COMMAND: &str = "faber models pull planner";
 /// The name under which a started server offers the downloaded model.
 pub const STARTED_MODEL: &str = "faber-planner";
 
-/// A server that Faber started.
 #[derive(Clone, Debug)]
 pub struct StartedServer {
     /// The address before `chat/completions`.

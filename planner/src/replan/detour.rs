@@ -241,7 +241,7 @@ impl<'a> DetourPlanner<'a> {
         Ok(())
     }
 
-    /// Returns the outputs of a step that others use, if each is a whole value.
+    /// Returns the outputs of a step that other steps use, if each is a whole value.
     fn used_paths(&self, id: &str) -> Result<BTreeSet<String>, String> {
         let mut paths = BTreeSet::new();
         for step in self.draft.tools.iter().filter(|step| step.id.as_deref() != Some(id)) {

@@ -27,7 +27,6 @@ const PART_WEIGHT: f64 = 0.5;
 
 struct QueryMeaning {
     tools: Arc<Rows>,
-    /// The vector of each text.
     texts: Vec<QueryVector>,
 }
 

@@ -37,7 +37,6 @@ pub type Tools = Arc<[Arc<ToolDefinition>]>;
 pub struct Centroid {
     /// The mean, which is not normalized.
     pub mean: Vec<f32>,
-    /// The index of the least similar example.
     pub least_similar_index: usize,
     pub least_similar: f64,
 }

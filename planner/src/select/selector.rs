@@ -38,7 +38,7 @@ pub struct Selector {
 struct Kinds {
     texts: Vec<String>,
     rows: Arc<Rows>,
-    /// Vectors by text, including recently evicted ones that readers may still need.
+    /// Vectors by text, including recently evicted vectors that readers may still need.
     vectors: BTreeMap<String, Vec<f32>>,
 }
 
@@ -72,7 +72,7 @@ impl Kinds {
 pub struct LastLoggedError(Plain<Option<EmbedError>>);
 
 impl LastLoggedError {
-    /// Logs an error and its consequence, unless the last entry is the same.
+    /// Logs an error and its consequence, unless the last logged error is the same.
     pub fn log_if_new(&self, err: Option<&EmbedError>, consequence: &str) {
         let mut last_error = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(err) = err

@@ -43,7 +43,6 @@ pub(super) fn write_all_lines(catalog: &Catalog) -> String {
     if full.len() > MAX_DETAILED_BYTES { lines(SHORT_DETAIL) } else { full }
 }
 
-/// Returns the line of a tool with all details.
 pub(super) fn write_full_line(tool: &ToolDefinition, catalog: &Catalog) -> String {
     write_line(tool, catalog, FULL_DETAIL)
 }

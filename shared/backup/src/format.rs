@@ -28,8 +28,8 @@ use sha2::{Digest, Sha256};
 
 use crate::entry::Entry;
 
-/// The first bytes of a backup. One is not ASCII, and the others reveal a transfer that changed
-/// line ends.
+/// The first bytes of a backup. The first byte is not ASCII, and the other bytes reveal a transfer
+/// that changed line ends.
 const MAGIC: [u8; 8] = *b"\x89FBK\r\n\x1a\n";
 pub(crate) const FORMAT_VERSION: u32 = 1;
 const BLOCK: u8 = b'B';

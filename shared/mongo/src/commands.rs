@@ -45,7 +45,8 @@ pub(super) fn split_replacements(
     parts
 }
 
-/// Builds an insert of several documents. A document whose key exists does not stop the others.
+/// Builds an insert of several documents. A document whose key exists does not stop the other
+/// inserts.
 pub(super) fn insert_command(collection: &str, documents: RawArrayBuf) -> RawDocumentBuf {
     let mut command = RawDocumentBuf::new();
     command.append(cstr!("insert"), collection);

@@ -236,8 +236,8 @@ impl Mongo {
         Ok(text)
     }
 
-    /// Returns a query for the entries after the first `known` ones, or `None` if there are no more
-    /// entries. Reads only the ids of the known entries.
+    /// Returns a query for the entries after the first `known` entries, or `None` if there are no
+    /// more entries. Reads only the ids of the known entries.
     async fn find_entries_after(
         &self,
         request: &str,
@@ -264,7 +264,7 @@ impl Mongo {
         Ok(None)
     }
 
-    /// Adds an entry after the last one. If another process adds an entry at the same position,
+    /// Adds an entry after the last entry. If another process adds an entry at the same position,
     /// tries again at the next position.
     async fn add_entry(&self, request: &str, entry: &TranscriptEntry) -> Result<(), StoreError> {
         for _ in 0..MAX_TRANSCRIPT_ATTEMPTS {

@@ -35,7 +35,7 @@ use super::{
 /// Maximum number of appends in the queue. Further callers wait until there is room.
 const QUEUE_LEN: usize = 8_192;
 /// Maximum number of batches that are sent at the same time: the server works on one while the
-/// other travels.
+/// other batch travels.
 const MAX_BATCHES: usize = 2;
 /// A batch of this size is sent, even if more appends wait.
 const FULL_BATCH_BYTES: usize = 4 << 20;
@@ -93,7 +93,6 @@ impl Journal {
     }
 }
 
-/// The result of one step of a batch.
 struct StepResult {
     /// Logs whose appends are finished, so that their next append may be sent.
     finished: BTreeSet<ExecutionId>,

@@ -22,7 +22,7 @@ use super::{connection::to_store_error, rows};
 /// The field that gives lists their order.
 pub(super) const CREATED: &str = "createdAtMicros";
 
-/// Leaves out damaged items, so that one bad document does not hide the others.
+/// Leaves out damaged items, so that one bad document does not hide the other documents.
 pub(super) fn skip_damaged_items<T>(
     items: impl Iterator<Item = Result<T, StoreError>>,
 ) -> Result<Vec<T>, StoreError> {

@@ -22,7 +22,6 @@ use super::{
 /// The fields of a stored plan that are converted as they are.
 const FIELDS: [&str; 3] = ["steps", "written", "diagnostics"];
 
-/// A plan as it is stored.
 pub(super) struct StoredPlan {
     pub(super) row: RawDocumentBuf,
     /// The text of a large plan, which the row does not have.

@@ -41,7 +41,6 @@ const BATCH_LEN: usize = 1_000;
 /// Maximum number of attempts to write a record while other processes insert the same record.
 const MAX_ATTEMPTS: usize = 3;
 
-/// A write of one record.
 #[derive(Clone, Debug)]
 enum RecordWrite {
     Insert(Row),

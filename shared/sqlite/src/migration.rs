@@ -136,7 +136,6 @@ fn convert_next(connection: &Connection) -> Result<Option<Batch>, StoreError> {
     Ok(Some(Batch { part, len: numbers.len() }))
 }
 
-/// A row with a number and a text.
 struct TextRow {
     number: i64,
     text: String,

@@ -296,7 +296,7 @@ fn list_records(
     let mut found =
         statement.query(params_from_iter(values)).map_err(|err| to_store_error(&err))?;
     let mut records = Vec::new();
-    // Damaged rows do not count, because a page with fewer records than wanted is the last one.
+    // Damaged rows do not count, because a page with fewer records than wanted is the last page.
     while records.len() < page.first
         && let Some(row) = found.next().map_err(|err| to_store_error(&err))?
     {

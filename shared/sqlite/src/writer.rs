@@ -214,7 +214,7 @@ impl WriterThread {
             let applied = operation.change.apply(&self.connection, &mut self.logs);
             answers.push(match applied {
                 Ok(answer) => Ok(answer),
-                // Only this operation is wrong, so the others can be written.
+                // Only this operation is wrong, so the other operations can be written.
                 Err(err) if is_rejection(&err) => Err(to_store_error(&err)),
                 Err(err) => return Err(err),
             });

@@ -12,7 +12,7 @@ use crate::limits;
 #[derive(Clone, Debug)]
 pub(super) enum Fault<'a> {
     /// The evaluation used up its operations. `&&` and `||` may hide other faults, but never this
-    /// one.
+    /// fault.
     Exhausted,
     NotFilled(&'a Expr),
     /// An object without the field.

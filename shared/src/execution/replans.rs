@@ -72,7 +72,7 @@ impl ReplanOptions {
         Self { after_failure: left > 0, left, ..Self::default() }
     }
 
-    /// Returns the options for the execution that replaces this one.
+    /// Returns the options for the execution that replaces this execution.
     #[must_use]
     pub fn after_replan(&self) -> Self {
         let (left, before) = (self.left.saturating_sub(1), self.before.saturating_add(1));

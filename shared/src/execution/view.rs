@@ -209,7 +209,7 @@ impl Execution {
         first.map(|(number, _, error)| (Some(number), error))
     }
 
-    /// Returns the execution that this one repeats.
+    /// Returns the execution that this execution repeats.
     pub fn retry_of(&self) -> Option<ExecutionId> {
         self.retry_of
     }
@@ -322,8 +322,8 @@ impl Execution {
         Value::Object(outputs.collect())
     }
 
-    /// Returns the value of a variable. If several steps fill it, the last one in plan order that
-    /// has a value wins.
+    /// Returns the value of a variable. If several steps fill it, the last step in plan order that
+    /// has a value decides.
     pub fn variable(&self, name: &str) -> Option<&Value> {
         let by = self.plan.variables().get(name)?;
         by.iter().rev().find_map(|number| {

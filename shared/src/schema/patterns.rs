@@ -29,7 +29,7 @@ pub(super) fn remove_unusable(schema: &mut Value, bytes: usize) -> Vec<String> {
         }
         all.retain(|pattern, _| !unusable.contains(pattern));
         // Removes these keywords, too, because the properties of the removed patterns would count
-        // as additional ones.
+        // as additional properties.
         fields.remove("additionalProperties");
         fields.remove("unevaluatedProperties");
         removed.extend(unusable);

@@ -109,7 +109,7 @@ pub enum HeadQuery {
     },
     /// Due executions by due time only.
     ///
-    /// A worker that cannot run the first executions uses it to see the others.
+    /// A worker that cannot run the first executions uses this query to see later executions.
     DueAfter {
         now: Timestamp,
         after: Option<QueuePosition>,

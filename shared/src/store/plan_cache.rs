@@ -100,7 +100,7 @@ impl PlanCache {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a plan, and drops the least recently used ones.
+    /// Adds a plan, and drops the least recently used plans.
     pub fn insert(&self, plan: &Arc<Plan>, bytes: usize) {
         if bytes > MAX_BYTES {
             return;

@@ -183,7 +183,7 @@ async fn read_end(
         return Ok(None);
     }
     if events.len() == 1 {
-        // A read is limited in size, so a large event may leave no room for the next ones.
+        // A read is limited in size, so a large event may leave no room for the next events.
         events.extend(store.read(id, after).await?);
     }
     Ok(Some(events))

@@ -140,7 +140,7 @@ pub enum WriteCondition {
     /// The record with this name does not exist, or has another time.
     ///
     /// A caller that read the record writes it with a later time. So the caller cannot overwrite a
-    /// change that was made in between.
+    /// change that was made after the read.
     ChangedSince(Timestamp),
 }
 

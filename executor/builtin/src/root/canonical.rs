@@ -1,7 +1,7 @@
 //! Access by canonical paths without following symlinks.
 //!
 //! A path is first resolved and checked, and then opened. Another process may put a symlink into
-//! the path in between, so opening must not follow symlinks.
+//! the path between these two steps, so opening must not follow symlinks.
 
 use std::{
     ffi::OsStr,

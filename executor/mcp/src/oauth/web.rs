@@ -217,7 +217,7 @@ fn are_private(addresses: impl IntoIterator<Item = IpAddr>) -> bool {
     addresses.peek().is_some() && addresses.all(|address| !is_public(address))
 }
 
-/// Returns the URL that names a server to others (RFC 8707). Its query may be secret and is
+/// Returns the URL that names a server to other servers (RFC 8707). Its query may be secret and is
 /// removed.
 pub(super) fn resource_url(server: &Url) -> Url {
     let mut url = server.clone();

@@ -17,8 +17,8 @@ pub(super) struct Found {
 }
 
 impl Filler<'_> {
-    /// Adds a value, and the list that it begins if others of its kind follow: `12, 13 and 14`. A
-    /// slot that takes no list gives one call for each value.
+    /// Adds a value, and the list that it begins if other values of its kind follow: `12, 13 and
+    /// 14`. A slot that takes no list gives one call for each value.
     pub(super) fn add_values(
         &self,
         at: usize,

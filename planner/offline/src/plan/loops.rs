@@ -148,7 +148,7 @@ impl Planning<'_> {
         action.score = action.score.max(self.weights.least);
         self.check(clause, &action)?;
         self.add_doubts(clause, &action);
-        // `the newest order` is the first one of a list that begins with the newest.
+        // `the newest order` is the first order of a list that begins with the newest order.
         let list = &self.tools[self.memory.steps[step].tool];
         if rank.is_some_and(|rank| !rank.is("first") && !list.about.contains(&stem("newest"))) {
             return Err(Refusal::no_list(tool, &self.words(&clause.tokens)));

@@ -45,8 +45,8 @@ pub(crate) enum HeadResult {
 }
 
 pub(crate) fn build_client(place: &str) -> Result<Client, PullError> {
-    // This fails if the process has a cryptography provider already, and then that provider is
-    // used.
+    // The installation fails if the process has a cryptography provider already, and then that
+    // provider is used.
     let _ = rustls::crypto::ring::default_provider().install_default();
     // The hub sends the metadata with its redirect, so this module follows redirects itself.
     let client = Client::builder().user_agent(USER_AGENT_NAME).connect_timeout(CONNECT_TIMEOUT);

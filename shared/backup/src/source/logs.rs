@@ -23,8 +23,7 @@ use crate::{
     spool::{SpoolReader, SpooledExecution},
 };
 
-/// Number of executions that are read together. Those that are children are written after the
-/// others.
+/// Number of executions that are read together. The children among them are written last.
 const CHUNK_LEN: usize = 64;
 /// Bytes of events in one entry. A single event may be larger.
 const EVENT_BYTES: usize = 4 << 20;

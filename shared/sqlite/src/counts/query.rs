@@ -20,7 +20,6 @@ const UNFINISHED: [&str; 5] = ["PENDING", "IN_PROGRESS", "PAUSED", "WAITING", "C
 const COLUMNS: &str = "state, planId, failedTool, errorCode, executions.createdAt, startedAt,
     finishedAt, executions.executionId";
 
-/// Counts executions by group.
 pub(in super::super) fn count_executions(
     connection: &Connection,
     query: &CountQuery,

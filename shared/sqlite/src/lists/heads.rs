@@ -126,8 +126,8 @@ fn add_states(query: &mut Query, filter: &ExecutionFilter) {
     match states.as_slice() {
         [] => (),
         [one] if !is_narrow => query.add_condition("state = ?", Some(one.as_str().to_owned())),
-        // `+state` makes SQLite use another index, which has the order of the list. Otherwise it
-        // would use the index by state and sort the rows of all states.
+        // `+state` makes SQLite use another index, which has the order of the list. Without `+`,
+        // SQLite would use the index by state and sort the rows of all states.
         many => {
             let words: Vec<_> = many.iter().map(|state| format!("'{}'", state.as_str())).collect();
             query.sql.extend([" AND +state IN (", &words.join(", "), ")"]);

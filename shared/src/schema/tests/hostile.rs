@@ -17,7 +17,7 @@ fn assert_ends_soon<T>(description: &str, run: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Returns definitions that each apply the next one ten times.
+/// Returns definitions that each apply the next definition ten times.
 fn exponential_schema(keyword: &str, home: &str) -> Value {
     let mut defs = Map::new();
     for index in 0..14 {

@@ -172,7 +172,7 @@ mod tests {
 
     use super::*;
 
-    /// Input objects that each contain all others, as in endpoints over databases.
+    /// Input objects that each contain all other input objects, as in endpoints over databases.
     fn database_types(tables: usize) -> Types {
         let input = |n: usize| json!({ "kind": "INPUT_OBJECT", "name": format!("i{n}") });
         let all = || (0..tables).map(|n| json!({ "name": format!("f{n}"), "type": input(n) }));

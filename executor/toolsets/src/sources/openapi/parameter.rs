@@ -26,7 +26,6 @@ pub(super) enum Style {
     Bars,
     /// Objects as `name[key]=value`.
     Deep,
-    /// As JSON.
     Json,
 }
 
@@ -230,8 +229,8 @@ impl Parameter {
     }
 }
 
-/// Percent-encodes a value, except reserved characters and encoded ones. Always encodes `&`, `#`
-/// and `+`, which have a meaning in a query.
+/// Percent-encodes a value, except reserved characters and characters that are encoded already.
+/// Always encodes `&`, `#` and `+`, which have a meaning in a query.
 fn percent_encode_unreserved(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut rest = text;
