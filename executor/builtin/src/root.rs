@@ -333,13 +333,13 @@ pub(crate) fn set_nonblocking(options: &mut OpenOptions) -> &mut OpenOptions {
     options.custom_flags(O_NONBLOCK | O_NOCTTY)
 }
 
-/// Returns `.` for the root itself, which the system calls need.
+/// Returns `.` for the root itself, because the system calls need a path that is not empty.
 pub(crate) fn os_path(path: &Path) -> &Path {
     if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }
 
-/// Returns whether an error is about a path that leads outside. The descriptor's error for it has
-/// no error number.
+/// Returns whether an error is about a path that leads outside. The descriptor's error for such a
+/// path has no error number.
 fn is_outside_error(err: &io::Error) -> bool {
     err.kind() == io::ErrorKind::PermissionDenied && err.raw_os_error().is_none()
 }

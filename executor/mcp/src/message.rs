@@ -246,7 +246,7 @@ pub(super) struct CallToken {
 }
 
 impl ProgressTokens {
-    /// Creates a token. Its reports go to `reporter`, without these secrets.
+    /// Creates a token. The reports of the call go to `reporter`, without these secrets.
     pub(super) fn register_call(
         self: &Arc<Self>,
         reporter: Reporter,

@@ -417,7 +417,7 @@ pub struct Support {
     pub tcp: bool,
     /// Signals to other processes: Linux 6.12.
     pub signals: bool,
-    /// System calls, and with them sockets: seccomp.
+    /// System calls, including the calls that create sockets: seccomp.
     pub calls: bool,
     /// New privileges.
     pub privileges: bool,

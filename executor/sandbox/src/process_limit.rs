@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs};
 
 use nix::unistd::getpid;
 
-/// Entries to read between two checks of the limit.
+/// Number of entries that are read between two checks of the limit.
 const CHECK_INTERVAL: usize = 64;
 
 pub(super) fn count_all() -> Option<u64> {

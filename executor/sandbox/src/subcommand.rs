@@ -153,8 +153,8 @@ fn apply_order(order: &LaunchOrder) -> io::Result<()> {
 }
 
 fn set_limits(confinement: &Confinement) -> io::Result<()> {
-    // The kernel compares this limit with all processes of the user. So it is the number of
-    // processes on the machine plus those of the command.
+    // The kernel compares this limit with all processes of the user. So the limit is the number of
+    // processes on the machine plus the limit of the command.
     let all = process_limit::count_all().unwrap_or(u64::MAX);
     let limits = [
         (Resource::RLIMIT_CORE, 0),

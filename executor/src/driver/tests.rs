@@ -310,7 +310,7 @@ async fn a_driver_requests_only_permits_that_have_a_slot() {
     assert_eq!(test.driver.permit_requests.open_requests(), 0, "no task may start");
     test.send_command(Command::Resume).await;
     assert_eq!(test.driver.permit_requests.open_requests(), 2);
-    // One call holds the only permit, so one more may wait for it.
+    // One call holds the only permit, so one more call may wait for it.
     while test.driver.execution.agenda().running().is_empty() {
         let done = test.driver.jobs.join_next().await.unwrap().unwrap();
         test.driver.collect_results(done);

@@ -71,8 +71,8 @@ pub(super) async fn postpone_if_damaged(
     }
 }
 
-/// Releases an orphan whose tools this worker lacks. It becomes a due execution, so that it does
-/// not hide other orphans.
+/// Releases an orphan whose tools this worker lacks. The orphan becomes a due execution, so that it
+/// does not hide other orphans.
 async fn release_orphan(store: &dyn Store, head: ExecutionHead) -> Result<(), StoreError> {
     let due = head.due.unwrap_or(head.created_at);
     store.put_head(ExecutionHead { owner: None, due: Some(due), ..head }).await

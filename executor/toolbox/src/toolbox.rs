@@ -147,7 +147,7 @@ struct Inventory {
     names: OnceLock<ToolNames<(usize, usize)>>,
     /// The number of changes so far.
     revision: u64,
-    /// Built at the first listing.
+    /// The list of all tools, which is built at the first listing.
     listed: OnceLock<Arc<Listed>>,
 }
 

@@ -197,7 +197,8 @@ impl Sources {
         let ready = self.toolbox.tools(&config.name);
         let by_name: BTreeMap<_, _> =
             ready.iter().map(|tool| (&tool.definition().name, tool)).collect();
-        // The first of two tools with the same name is registered, so it must be inserted last.
+        // The first of two tools with the same name is registered, so the first tool must be
+        // inserted last.
         let old = before.with_effects(old);
         let kept = old
             .iter()

@@ -104,7 +104,7 @@ impl ConfiguredEmbedder {
         Ok(Some(opened.embedding.clone()))
     }
 
-    /// Probes the embedder before its next use, unless it only rejected a text.
+    /// Makes the embedder be probed before its next use, unless it only rejected a text.
     pub fn report_failure(&self, error: &EmbedError) {
         if let Some(opened) = self.opened.get()
             && !matches!(error, EmbedError::Text { .. })

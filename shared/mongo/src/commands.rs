@@ -55,7 +55,7 @@ pub(super) fn insert_command(collection: &str, documents: RawArrayBuf) -> RawDoc
     })
 }
 
-/// Builds replacements that insert the document if the query finds none.
+/// Builds replacements that insert the document if the query finds no document.
 pub(super) fn upsert_command(
     collection: &str,
     replacements: impl IntoIterator<Item = Replacement>,

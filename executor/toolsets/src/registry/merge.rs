@@ -27,7 +27,7 @@ pub(super) struct KnownRecords {
     pub(super) tools: Vec<RegisteredTool>,
     /// `true` for sets that were activated, `false` for sets that were deactivated.
     pub(super) switches: BTreeMap<String, bool>,
-    /// The data of each context, without its documents. Conditions read it.
+    /// The data of each context, without its documents. Conditions read this data.
     pub(super) contexts: Contexts,
     /// The documents of each context. They become tools, and conditions do not read them.
     pub(super) documents: Contexts,

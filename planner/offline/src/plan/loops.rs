@@ -85,8 +85,8 @@ impl Planning<'_> {
             Refusal::no_list(&self.tools[action.tool], &self.words(&clause.tokens))
         })?;
         if let Some(at) = list.unplaced.first() {
-            // A word without a place may be a filter. Without it, the loop would include wrong
-            // items.
+            // A word without a place may be a filter. Without the filter, the loop would include
+            // wrong items.
             let own = &self.tools[list.tool];
             let word = &rest.tokens[*at].value;
             return Err(Refusal::unplaced(own, word, &self.words(&clause.tokens)));

@@ -1,4 +1,4 @@
-//! Logs of executions, each to one moment.
+//! Reads and writes the logs of executions, each up to one moment.
 //!
 //! Each log is folded before it is written, so a backup contains no log that a worker could not
 //! load.
