@@ -34,7 +34,7 @@ pub(crate) enum Mode {
     Compare,
     /// The store belongs to the caller, so heads of existing logs are written again.
     Restore,
-    /// Workers may own executions of the store, so it leaves existing logs alone.
+    /// Workers may own executions of the store, so an import leaves existing logs alone.
     Import,
 }
 

@@ -41,8 +41,8 @@ const OLD_INDEXES: [(&str, &str); 10] = [
     ("keys", "execution_1"),
 ];
 
-/// A collection that is converted document by document. They are converted in this order, because a
-/// head is made from its plan and its events.
+/// A collection that is converted document by document. Collections are converted in this order,
+/// because a head is made from its plan and its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Plans,

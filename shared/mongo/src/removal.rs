@@ -227,7 +227,7 @@ impl Mongo {
         self.finish_removal(kind, ids).await
     }
 
-    /// Removes the remaining documents after those that lists show.
+    /// Removes the other documents of the objects, which are gone from lists already.
     async fn finish_removal(&self, kind: Kind, ids: &[String]) -> Result<(), StoreError> {
         match kind {
             Kind::Executions => {

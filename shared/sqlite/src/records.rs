@@ -147,7 +147,7 @@ impl WriteCounts {
         }
         if let Some(most) = row.kind.max_records() {
             // The first write of a process counts the rows, because the last process may have
-            // stopped before it did so.
+            // stopped before it counted them.
             let writes = self.0.entry(row.kind).or_insert(WRITES_PER_COUNT - 1);
             *writes += 1;
             if *writes >= WRITES_PER_COUNT {

@@ -37,7 +37,7 @@ pub(super) enum Kind {
 
 #[derive(Debug)]
 pub(super) enum Removal {
-    /// Removes those of `ids` that are still unused.
+    /// Removes the objects among `ids` that are still unused.
     Unused { kind: Kind, before: Timestamp, ids: Vec<String> },
     /// Removes unused rates, permits of unknown workers, and expired outputs.
     Expired { before: Timestamp },

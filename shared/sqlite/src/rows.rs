@@ -14,7 +14,7 @@ use shared::{
 
 use super::connection::to_store_error;
 
-/// The columns that [`read_head`] expects, in its order.
+/// The columns that [`read_head`] expects, in the order in which it reads them.
 pub(super) const HEAD_COLUMNS: &str = "executions.executionId, requestId, planId, state,
     executions.createdAt, seq, epoch, owner, dueAt, priority, finishedAt, parentExecutionId,
     needsPerson, startedAt, query, stepsDone, stepsTotal, errorCode, failedTool, errorMessage,
