@@ -102,7 +102,7 @@ impl Start {
         Self::from_created(plan, Created::new(about.id, about.request, options))
     }
 
-    /// Returns the start of a plan with a first event, such as that of a retry.
+    /// Returns the start of a plan with a first event, such as the first event of a retry.
     pub fn from_created(plan: &Arc<Plan>, created: Created) -> Self {
         Self { plan: Arc::clone(plan), created, id: None, key: None, finished: None }
     }

@@ -133,7 +133,7 @@ pub fn create_execution(
         .expect("an execution without calls of earlier executions can start")
 }
 
-/// Creates an execution from its first event, for example that of a child or a retry.
+/// Creates an execution from its first event, for example the first event of a child or a retry.
 pub fn create_execution_from(
     id: ExecutionId,
     plan: &Arc<Plan>,

@@ -87,7 +87,8 @@ fn list_processes() -> impl Iterator<Item = (i32, i32, u64)> {
 /// Parses the parent and the number of threads in a `stat` file. A zombie has no threads but counts
 /// as one.
 fn parse_stat(stat: &str) -> Option<(i32, u64)> {
-    // The process name before this is in parentheses and may contain any character.
+    // The process name is in parentheses and may contain any character, so the last `)` ends the
+    // name.
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_whitespace().skip(1);
     let parent = fields.next()?.parse().ok()?;

@@ -350,7 +350,8 @@ async fn an_execution_whose_tool_disappears_waits_for_it() {
     assert!(!test.event_kinds(id).await.contains(&"step_interrupted"));
 }
 
-/// A running call keeps the driver here, and the driver must notice that the tool is back.
+/// A running call keeps the driver in this worker, and the driver must notice that the tool is
+/// back.
 #[tokio::test(start_paused = true)]
 async fn a_returned_tool_is_called_while_other_steps_run() {
     let test = WorkerTest::new();

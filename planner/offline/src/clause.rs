@@ -252,8 +252,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns whether the comma stands between `for each X` and its order. Then both are one
-    /// piece.
+    /// Returns whether the comma stands between `for each X` and the order that follows. If so, the
+    /// loop and the order are one piece.
     fn is_in_each(&self, tokens: &[Token], start: usize, at: usize) -> bool {
         let first = skip_marks(tokens, start).min(at);
         let found = self.lexicon.loops.find(tokens, first);

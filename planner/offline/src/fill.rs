@@ -66,7 +66,8 @@ struct Filler<'a> {
     moments: &'a [Moment],
 }
 
-/// Reads a clause as a call of a tool. Slots in `blocked` are filled elsewhere.
+/// Reads a clause as a call of a tool. Slots in `blocked` get no value here, because the caller
+/// fills them.
 pub(super) fn fill(
     scene: &FillContext<'_>,
     clause: &Clause,

@@ -14,7 +14,8 @@ pub(super) struct PlannedStep {
     pub(super) tool: usize,
     pub(super) parameters: Map<String, Value>,
     pub(super) is_loop: bool,
-    /// The step produces a value that the query does not speak of, so no word means it.
+    /// The step produces a value that the query does not speak of, so no word of the query refers
+    /// to the step.
     pub(super) is_derived: bool,
 }
 
@@ -54,7 +55,8 @@ impl Memory {
         })
     }
 
-    /// Finds a text that a phrase such as `its title` means. Without a noun, returns the main text.
+    /// Finds a text that a phrase such as `its title` means. If the phrase has no noun, returns the
+    /// main text.
     pub(super) fn text(&self, wanted: &Wanted<'_>) -> Option<Recalled> {
         self.find(|step| {
             let own = &wanted.tools[step.tool];

@@ -344,8 +344,8 @@ impl<'a> Planning<'a> {
         clause.mood = previous.mood;
     }
 
-    /// Fills what is missing from `shared`, the parameters of a call that belongs to this call, and
-    /// the repository from any earlier step.
+    /// Fills missing slots from `shared`, which are the parameters of a related call. Fills a
+    /// missing repository from any earlier step.
     fn inherit_values(&self, reading: &mut Reading, shared: Option<&Map<String, Value>>) {
         let tool = &self.tools[reading.tool];
         for at in std::mem::take(&mut reading.missing) {

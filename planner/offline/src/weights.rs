@@ -47,13 +47,13 @@ weights! {
     noun_missing: 0.8,
     /// A word of the clause is in the tool's description.
     about: 0.3,
-    /// The clause asks, and the tool reads.
+    /// The clause asks a question, and the tool only reads.
     reads: 1.2,
     /// A required slot has a value, or is missing one.
     required: 1.0,
     missing: 1.5,
     unplaced: 0.8,
-    /// A value, or the noun of another tool, has no place.
+    /// No slot takes a value or the noun of another tool.
     unplaced_value: 2.8,
     typed: 0.8,
     /// A value has a form that is more usual for other slots.
@@ -66,7 +66,7 @@ weights! {
     foreign: 0.5,
     /// A value has, or has not, the form of the slot's example.
     form: 0.8,
-    /// A value has a form that only such slots have.
+    /// A value has a form that only slots of this kind have.
     near_form: 0.4,
     choice: 1.0,
     reference: 1.0,
@@ -78,7 +78,7 @@ weights! {
     /// Each word of a text without quotation marks.
     length: 0.02,
     least: 1.0,
-    /// Maximum cost of words without a place for a call that acts. For a call that reads, it is
-    /// twice as high.
+    /// Maximum cost of the words that no slot takes, for a call that acts. For a call that reads,
+    /// it is twice as high.
     most_unplaced: 1.5,
 }

@@ -14,7 +14,8 @@ use shared::tool::{Effect, ToolDefinition};
 
 use crate::catalog::Catalog;
 
-/// Maximum number of bytes of all lines together. Longer lines are shortened.
+/// Maximum number of bytes of all lines together. If the lines have more bytes, each line is
+/// shortened.
 const MAX_DETAILED_BYTES: usize = 2_400;
 /// Maximum depth of nested objects that a line shows.
 const MAX_LEVELS: usize = 2;

@@ -100,20 +100,20 @@ fn failed_request_stages(executions: Vec<Row>) -> Vec<Row> {
     ]
 }
 
-/// Selects the documents with these ids, or all others.
+/// Selects the documents with these ids, or all other documents.
 pub(super) fn match_ids(matching: &mut Row, wanted: bool, ids: Vec<Bson>) {
     let operator = if wanted { "$in" } else { "$nin" };
     matching.insert("_id", doc! { operator: ids });
 }
 
-/// Selects executions that need a person and their `ancestors`, or all others.
+/// Selects executions that need a person and their `ancestors`, or all other executions.
 pub(super) fn match_needing_person(matching: &mut Row, wanted: bool, ancestors: Vec<Bson>) {
     let either = vec![doc! { "needsPerson": true }, doc! { "_id": { "$in": ancestors } }];
     let operator = if wanted { "$or" } else { "$nor" };
     matching.insert("$and", vec![doc! { operator: either }]);
 }
 
-/// Keeps requests with an execution that needs a person, or all others.
+/// Keeps requests with an execution that needs a person, or all other requests.
 pub(super) fn join_needing_person(wanted: bool) -> Vec<Row> {
     let same = doc! { "$eq": ["$requestId", "$$id"] };
     let pipeline = vec![

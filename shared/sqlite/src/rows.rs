@@ -154,7 +154,7 @@ fn read_error(row: &Row<'_>, id: &str) -> Result<Option<HeadError>, StoreError> 
     }))
 }
 
-/// Reads all rows that a query finds, without the damaged ones.
+/// Reads all rows that a query finds, except damaged rows.
 pub(super) fn list_rows<T>(
     connection: &Connection,
     sql: &str,

@@ -44,8 +44,8 @@ impl Expression {
 }
 
 impl ExpressionError {
-    /// Finds the place of an error in the source, because only syntax errors from the parser have a
-    /// place.
+    /// Adds the place of the error in the source. Only syntax errors contain their place, so the
+    /// places of other errors are searched for.
     fn locate(kind: ConditionError, source: &str) -> Self {
         let place = match &kind {
             ConditionError::Syntax { line, column, reason } => {

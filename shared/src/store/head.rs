@@ -80,8 +80,8 @@ impl ExecutionHead {
             created_at: execution.created_at(),
             seq: execution.seq(),
             epoch: execution.epoch(),
-            // Keeps the owner until then. If the owner is lost, another worker finds the execution
-            // as an orphan.
+            // Keeps the owner until the parent and the replan no longer need it. If the owner is
+            // lost, another worker finds the execution as an orphan.
             owner: owner.filter(|_| !state.is_finished() || execution.has_follow_up()),
             due: due.filter(|_| !state.is_finished()),
             priority: execution.options().priority,

@@ -20,7 +20,7 @@ pub struct RequestFilter {
     /// failed, too.
     pub state: Option<ExecutionState>,
     /// Selects requests with an execution, or a child of one, that needs a person. `Some(false)`
-    /// selects all others.
+    /// selects all other requests.
     pub needs_person: Option<bool>,
 }
 
@@ -41,7 +41,7 @@ pub struct ExecutionFilter {
     pub tool: Option<ToolName>,
     pub from: Option<Timestamp>,
     pub to: Option<Timestamp>,
-    /// Selects executions that need a person, or with `Some(false)` all others.
+    /// Selects executions that need a person, or with `Some(false)` all other executions.
     ///
     /// If children are left out ([`is_root`](Self::is_root)), an execution needs a person if one of
     /// its descendants needs one. Otherwise the descendant itself is in the list, and only that

@@ -73,7 +73,7 @@ impl WebClient {
     async fn follow_redirects(&self, mut url: Url, accept: &str) -> Result<WebResponse, ToolError> {
         let client = self.client.get_or_try_init(|| async { self.connect() }).await?;
         for _ in 0..=MAX_REDIRECTS {
-            // The URL may come from a redirect, so each one is checked.
+            // The URL may come from a redirect, so each URL is checked.
             check_url(&url, self.allow_private).map_err(|err| refused_error(&err))?;
             let result = client.get(url.clone()).header(header::ACCEPT, accept).send().await;
             let response = result.map_err(|err| unreachable_error(&url, &err))?;

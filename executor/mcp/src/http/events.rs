@@ -36,8 +36,8 @@ enum EventKind {
 pub(super) struct Events {
     max_bytes: usize,
     line: Vec<u8>,
-    /// `true` if the last byte was a `\r`. A `
-    /// ` directly after it belongs to the same line end.
+    /// `true` if the last byte was a `\r`. A `\n` directly after it belongs to
+    /// the same line end.
     is_after_cr: bool,
     data: Option<Vec<u8>>,
     kind: EventKind,

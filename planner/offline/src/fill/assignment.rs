@@ -42,8 +42,8 @@ impl Filler<'_> {
         last.into_iter().max_by(|a, b| a.score.total_cmp(&b.score)).unwrap_or_default()
     }
 
-    /// Returns what a candidate adds to a choice. A further value of a slot adds most as an item of
-    /// a list, and where the order of the slots repeats.
+    /// Returns what a candidate adds to a choice. A further value of a slot adds most if it is an
+    /// item of a list, or if the slots follow each other in the same order again.
     fn gain(&self, state: &Chosen, candidate: &Candidate, all: &[Candidate]) -> Option<f32> {
         let weights = self.weights;
         let is_used = |(slot, _): &(usize, _)| state.counts[*slot] > 0;

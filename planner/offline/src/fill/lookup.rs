@@ -198,7 +198,7 @@ impl Filler<'_> {
         owner.unwrap_or(&text).to_owned()
     }
 
-    /// Adds values of the description that the query says: `e.g. summary or detailed`.
+    /// Adds values that both the description and the query contain: `e.g. summary or detailed`.
     fn add_options(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
         let score = self.weights.choice + self.weights.form;
         for option in &slot.options {

@@ -24,7 +24,7 @@ struct ValueStart {
 enum Announcer {
     Cue,
     Preposition,
-    /// `about X` may be a text as a whole.
+    /// The text stands after `about`. The text may also begin with `about` itself.
     About,
     /// The text stands after the verb and its noun, without any cue.
     Verb,

@@ -1,5 +1,5 @@
 //! Values that no word of the query gives, but that tools which only read can produce from values
-//! that it gives.
+//! that the query gives.
 //!
 //! Such a value is a required value that is missing (`refund the payment of order A-1020`), or the
 //! answer to a query whose words name only the wanted value and known values.
@@ -298,7 +298,7 @@ impl Planning<'_> {
         let accepts = |places: &[Place]| places.iter().any(|place| takes(&place));
         let named = linked.vocabulary.find(&words, accepts);
         let named = named.filter(|named| named.is_whole || named.is_identified)?;
-        // The parameter whose own name is said tells the type best.
+        // The parameter whose own name is in the query tells the type best.
         let count = |place: &&Place| {
             let said = |name: &Vec<String>| {
                 name.iter().filter(|word| words.contains(&word.as_str())).count()

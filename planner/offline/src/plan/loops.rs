@@ -14,7 +14,7 @@ use crate::{
 
 impl Planning<'_> {
     /// Reads the action of a clause such as `delete all emails from X`. The words that filter the
-    /// items stay for the list.
+    /// items are left for the call that lists the items.
     pub(super) fn loop_action(&self, clause: &Clause, best: &Reading) -> Option<Reading> {
         let tool = &self.tools[best.tool];
         let has_word = clause.tokens.iter().enumerate().any(|(at, token)| {
@@ -85,7 +85,7 @@ impl Planning<'_> {
             Refusal::no_list(&self.tools[action.tool], &self.words(&clause.tokens))
         })?;
         if let Some(at) = list.unplaced.first() {
-            // A word without a place may be a filter. Without the filter, the loop would include
+            // A word that no slot takes may be a filter. Without the filter, the loop would include
             // wrong items.
             let own = &self.tools[list.tool];
             let word = &rest.tokens[*at].value;

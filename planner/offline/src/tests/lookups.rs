@@ -1,4 +1,4 @@
-//! Queries that only read, and say values in no order.
+//! Queries that only read, and that give the values in any order.
 
 use super::*;
 

@@ -10,7 +10,8 @@ use crate::select::words;
 const LEVELS: usize = 3;
 /// Maximum number of references of a schema that are followed.
 const MAX_REFERENCES: usize = 8;
-/// Minimum number of words, besides those that every schema uses, that make a description a type.
+/// Minimum number of words, besides the words that every schema uses, that make a description a
+/// type.
 const MIN_TELLING_WORDS: usize = 2;
 
 /// Words that name a property of any thing. Alone, they do not show which thing it belongs to.
@@ -105,7 +106,7 @@ pub struct Field {
     pub is_required: bool,
     pub description: String,
     pub(super) keys: Vec<Key>,
-    /// The format, or the allowed values. Empty if there is none.
+    /// The format, or the allowed values. Empty if the field has neither.
     pub(super) form: String,
 }
 

@@ -13,7 +13,7 @@ use crate::select::words;
 
 /// The points of any word of a name, besides the points for a rare word.
 const WORD: f64 = 2.0;
-/// The share of a word that only the description has.
+/// Factor for the points of a word that only the description has.
 const DESCRIBED: f64 = 0.4;
 /// The points of each word of a name in one piece.
 const PIECE: f64 = 1.0;
