@@ -244,8 +244,8 @@ impl Control {
     }
 
     /// Writes the head of an execution that has a log but no head. The process that started it
-    /// crashed between the two writes, and no worker would find the execution. Returns whether it
-    /// has a log. `plan` is probably its plan.
+    /// crashed before it wrote the head, so no worker would find the execution. Returns whether the
+    /// execution has a log. `plan` is probably its plan.
     async fn repair_head(
         &self,
         id: ExecutionId,
