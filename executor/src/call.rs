@@ -34,7 +34,7 @@ pub(crate) struct Call {
     pub(crate) task: Task,
     pub(crate) attempt: Attempt,
     pub(crate) tool: ToolName,
-    /// The tool to call. Without one, the attempt looks `tool` up.
+    /// The tool to call. If it is `None`, the attempt looks `tool` up.
     pub(crate) pinned: Option<ReadyTool>,
     pub(crate) parameters: Arc<Value>,
     pub(crate) timeout: Duration,
@@ -52,7 +52,7 @@ pub(crate) struct FinishedCall {
     pub(crate) result: Result<CallOutput, ToolError>,
     /// The approximate size of the result in the log.
     pub(crate) bytes: usize,
-    /// The plan's tool was missing, so no tool was called.
+    /// `true` if the plan's tool was missing, so that no tool was called.
     pub(crate) is_tool_missing: bool,
 }
 
@@ -182,7 +182,8 @@ impl Call {
         }
     }
 
-    /// Calls the tool. Cancels the call after a timeout, and waits for it for `grace`.
+    /// Calls the tool. Cancels the call after a timeout, and then waits for the end of the call for
+    /// `grace`.
     async fn call_tool(
         self,
         tool: &ReadyTool,
@@ -248,8 +249,8 @@ async fn catch_panic<T>(
 
 /// Forwards reports until none arrives for `idle_limit`, and then returns that limit.
 ///
-/// Pauses between two reports. The newest report of the pause follows, with the time at which the
-/// tool made it.
+/// After each report, the function pauses. It then forwards only the newest report of the pause,
+/// with the time at which the tool made it.
 async fn forward_reports(
     mut reports: Listener,
     sink: &ProgressSink<AttemptKey>,
@@ -337,7 +338,8 @@ pub fn connect_timeout_error(name: &ToolName, connect_timeout: Duration) -> Tool
     ToolError::new(ErrorCode::UNAVAILABLE, reason)
 }
 
-/// Marks the outcome of a cancelled call as unknown. The tool may have done some of its work.
+/// Marks the outcome of a cancelled call as unknown, because the tool may have done some of its
+/// work.
 fn with_unknown_outcome_if_stopped(error: ToolError) -> ToolError {
     if error.code == ErrorCode::CANCELLED { error.with_unknown_outcome() } else { error }
 }

@@ -43,7 +43,8 @@ impl CallLimits {
             let name = rule.limit_name();
             let n = uses.entry(name.clone()).or_default();
             *n += 1;
-            // Numbers the rules with the same name, such as a rate for a second and one for a day.
+            // Numbers the rules with the same name, such as a rate for a second and a rate for a
+            // day.
             if *n > 1 { format!("{name}#{n}") } else { name }
         });
         let names = names.collect();

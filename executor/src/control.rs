@@ -1,8 +1,8 @@
 //! Starts executions, and sends them commands: cancel, pause, resume, approve, signal.
 //!
-//! A start writes the first event of the log. If a worker of this process has room, it does so
-//! together with its claim. A command goes into the execution's inbox and is acknowledged when the
-//! inbox has stored it durably. The worker that owns the execution records it.
+//! A start writes the first event of the log. If a worker of this process has room, the same append
+//! also contains the worker's claim. A command goes into the execution's inbox and is acknowledged
+//! when the inbox has stored it durably. The worker that owns the execution records it.
 
 mod dry_run;
 
@@ -35,7 +35,7 @@ pub struct Control {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     worker: Option<WorkerHandle>,
-    /// Who starts executions and sends commands through this control.
+    /// The actor that starts executions and sends commands through this control.
     actor: Option<Arc<Actor>>,
 }
 
@@ -80,7 +80,7 @@ pub struct Start {
     pub id: Option<ExecutionId>,
     pub key: Option<IdempotencyKey>,
     /// Notified when a worker of this process has finished the execution. Dropped if another
-    /// process finishes it.
+    /// process finishes the execution.
     pub finished: Option<oneshot::Sender<()>>,
 }
 
@@ -102,7 +102,7 @@ impl Start {
         Self::from_created(plan, Created::new(about.id, about.request, options))
     }
 
-    /// Returns the start of a plan with a first event, such as that of a retry.
+    /// Returns the start of a plan with a first event, such as the first event of a retry.
     pub fn from_created(plan: &Arc<Plan>, created: Created) -> Self {
         Self { plan: Arc::clone(plan), created, id: None, key: None, finished: None }
     }
@@ -243,8 +243,9 @@ impl Control {
         }
     }
 
-    /// Writes the head of an execution that has a log only. Its starter crashed between the two,
-    /// and no worker would find it. Returns whether there is a log. `plan` is probably its plan.
+    /// Writes the head of an execution that has a log but no head. The process that started it
+    /// crashed before it wrote the head, so no worker would find the execution. Returns whether the
+    /// execution has a log. `plan` is probably its plan.
     async fn repair_head(
         &self,
         id: ExecutionId,
@@ -386,7 +387,8 @@ impl Control {
         self.send(id, Command::Approve { step, item, approved, comment }).await
     }
 
-    /// Settles a step that waits because the outcome of its call is unknown, or an item of one.
+    /// Settles a step that waits because the outcome of its call is unknown, or an item of such a
+    /// step.
     pub async fn settle(
         &self,
         id: ExecutionId,

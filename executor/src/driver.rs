@@ -74,7 +74,7 @@ pub(crate) struct WorkerContext {
     pub(crate) control: Control,
     pub(crate) handle: WorkerHandle,
     pub(crate) permits: Arc<Permits>,
-    /// Replans finished executions. Empty if this process does not.
+    /// Replans finished executions. Empty if this process replans none.
     pub(crate) replanner: OnceLock<Arc<dyn Replanner>>,
     /// Exports the spans of executions. Empty if this process exports none.
     pub(crate) span_sink: OnceLock<Arc<dyn SpanSink>>,
@@ -82,8 +82,8 @@ pub(crate) struct WorkerContext {
     pub(crate) slots: Arc<Semaphore>,
     /// Memory slots for executions that only wait for permits.
     pub(crate) waiting_slots: Arc<Semaphore>,
-    /// `true` if the worker drives only executions that this process gives it. It does not scan for
-    /// others.
+    /// `true` if the worker drives only executions that this process gives it. The worker does not
+    /// scan for other executions.
     pub(crate) is_alone: bool,
     pub(crate) drain: CancellationToken,
 }
@@ -105,7 +105,8 @@ pub(crate) struct Driver {
     /// Number of recorded reports of each call, and the time of the last report.
     progress_counts: BTreeMap<Task, (u32, time::Instant)>,
     cancel: CancellationToken,
-    /// Its memory slot: one of [`WorkerContext::slots`] or [`WorkerContext::waiting_slots`].
+    /// The memory slot of the execution, taken from [`WorkerContext::slots`] or
+    /// [`WorkerContext::waiting_slots`].
     slot: OwnedSemaphorePermit,
     tool_presence: ToolPresence,
     telemetry: Telemetry,
@@ -239,7 +240,7 @@ impl Driver {
     ) -> Self {
         let durable = execution.seq();
         // Takes no commands, so that they stay in the inbox until the execution has finished. One
-        // of them may be the event that is too large.
+        // of the commands may have caused the event that is too large.
         let (_, commands) = mpsc::channel(1);
         let mut driver = Self::new(context, execution, durable, commands, slot);
         driver.record_claim(false);
@@ -354,7 +355,7 @@ impl Driver {
     }
 
     /// Claims the execution again after the lease expired and was renewed. If another worker has
-    /// claimed it in between, the append of the claim fails. Running calls continue.
+    /// claimed it in the meantime, the append of the claim fails. Running calls continue.
     fn renew_claim(&mut self) {
         let term = self.context.lease.term();
         let is_stale = self.is_lease_doubtful() && self.context.lease.is_safe(term);

@@ -20,8 +20,8 @@ struct LeaseState {
     term: Term,
 }
 
-/// Counts how often the lease was granted after it had expired. Claims of an earlier term may have
-/// been overtaken by other workers.
+/// Counts how often the lease was granted after it had expired. Other workers may have claimed
+/// executions that this worker claimed in an earlier term.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Term(u64);
 
@@ -32,10 +32,11 @@ impl LeaseClock {
         Self { state: Mutex::default(), margin: lease / 5 }
     }
 
-    /// Records a lease that the store granted. It counts from the request at `requested_at`.
+    /// Records a lease that the store granted. The lease counts from the request at `requested_at`.
     pub(crate) fn extend(&self, requested_at: Instant, lease: Duration) {
         let mut state = self.lock_state();
-        // The exact time of the grant is unknown. It is between the request and now.
+        // Compares with the present, because the exact time of the grant is unknown: it is between
+        // the request and now.
         if state.valid_until.is_none_or(|valid_until| valid_until <= Instant::now()) {
             state.term.0 += 1;
         }

@@ -1,4 +1,5 @@
-//! The state machine of an execution. Pure: no clock, no store, no tools, no randomness.
+//! The state machine of an execution. It is pure: it uses no clock, no store, no tools and no
+//! randomness.
 //!
 //! [`decide`] applies one input to an execution and returns the new events. Nothing else changes an
 //! execution, so its event log is its state. Replaying the log gives the same execution.
@@ -53,8 +54,8 @@ pub enum Input {
         /// steps or finishes, because one of them may cancel it.
         commands_follow: bool,
     },
-    /// The owner claims the execution again. No other worker owned it in between, so running calls
-    /// continue.
+    /// The owner claims the execution again. No other worker owned the execution in the meantime,
+    /// so running calls continue.
     Renewed {
         worker: WorkerId,
         node: Arc<str>,
@@ -104,7 +105,7 @@ pub struct DecisionContext<'a> {
     /// `true` if tasks may start. `false` while the worker drains, lacks a tool, or doubts its
     /// lease.
     pub may_start: bool,
-    /// The present effects of tools. Without them, the effects of the plan hold.
+    /// The present effects of tools. Without them, the effects in the plan apply.
     pub effects: Option<&'a dyn CurrentEffects>,
 }
 
@@ -132,7 +133,7 @@ pub fn create_execution(
         .expect("an execution without calls of earlier executions can start")
 }
 
-/// Creates an execution from its first event, for example that of a child or a retry.
+/// Creates an execution from its first event, for example the first event of a child or a retry.
 pub fn create_execution_from(
     id: ExecutionId,
     plan: &Arc<Plan>,
@@ -263,7 +264,7 @@ struct Decision<'a> {
     moment: DecisionContext<'a>,
     events: Vec<RecordedEvent>,
     commands_follow: bool,
-    /// Who gave the command that is being applied.
+    /// The actor that gave the command that is being applied.
     by: Option<Arc<Actor>>,
 }
 
@@ -343,8 +344,8 @@ impl Decision<'_> {
         }
     }
 
-    /// Shortens waits that began in the future: the previous owner's clock was ahead. Without this,
-    /// they would last longer by that difference, which may be a year.
+    /// Shortens waits that began in the future because the previous owner's clock was ahead.
+    /// Otherwise they would last longer by the difference of the clocks, which may be a year.
     fn shorten_waits(&mut self) {
         let Some(began) = self.execution.latest_wait_start() else { return };
         let ahead = began - self.moment.now;
@@ -539,7 +540,7 @@ impl Decision<'_> {
             Phase::Finished(_) => return,
             Phase::Open => Outcome::Completed,
             // Ends as completed, because the calls that were running at the deadline succeeded and
-            // were the last ones.
+            // were the last calls of the plan.
             Phase::Expired if self.has_run_to_end() => Outcome::Completed,
             Phase::Failing if self.commands_follow => return,
             Phase::Failing | Phase::Expired => Outcome::Failed,

@@ -8,7 +8,8 @@ use crate::call_limits::CallLimits;
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Lifetime of the worker's lease. After that, other workers claim its executions.
+    /// Lifetime of the worker's lease. After that, other workers claim the executions of the
+    /// worker.
     pub lease: Duration,
     /// Interval between scans without a hint. Also the limit of most retry delays.
     pub poll: Duration,

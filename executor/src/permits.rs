@@ -1,9 +1,9 @@
 //! Permits for calls whose tools have limits, as one worker requests them.
 //!
 //! The store counts the holders of all nodes. On each node, calls with the same limits wait in one
-//! queue, and only the first sends requests. A thousand waiting calls cost no more than one. A
-//! higher priority gives a head start in the queue. Each call eventually reaches the front, so no
-//! call starves.
+//! queue, and only the first call sends requests. So a thousand waiting calls cost no more than one
+//! call. A higher priority gives a head start in the queue. Each call eventually reaches the front,
+//! so no call starves.
 
 use std::{
     collections::BTreeMap,
@@ -65,8 +65,8 @@ type PendingRequest = BoxFuture<'static, Result<Permission, StoreError>>;
 
 struct ReleasedPermit {
     permit: Permit,
-    /// Its request, if that is still in flight. A release that overtook the request would have no
-    /// effect, and the permit would stay held until the worker ends.
+    /// The request for the permit, if it is still in flight. A release that overtook the request
+    /// would have no effect, and the permit would stay held until the worker ends.
     request: Option<PendingRequest>,
 }
 
@@ -165,8 +165,8 @@ impl Permits {
         let (mut backoff, mut may_hold) = (MIN_RETRY_DELAY, false);
         loop {
             // Checks the position again, because a call with a higher priority may be in front now.
-            // After an error the call continues, because it may hold a permit and others may wait
-            // for it.
+            // After an error the call continues, because it may hold a permit for which other calls
+            // wait.
             while !may_hold && !waiting.is_first() {
                 turn.notified().await;
             }

@@ -21,7 +21,7 @@ pub(crate) struct RequiredTools {
 impl RequiredTools {
     /// Reads the required tools of an execution. Returns `None` if its log was removed.
     ///
-    /// An execution that has not started needs the tools of all steps except reused ones.
+    /// An execution that has not started needs the tools of all steps except reused steps.
     pub(crate) async fn read(
         store: &dyn Store,
         head: &ExecutionHead,
@@ -49,7 +49,7 @@ impl RequiredTools {
 }
 
 /// Returns whether a due execution can continue with the tools of a toolbox. A worker that claimed
-/// any other execution would release it at once.
+/// any other execution would release it immediately.
 pub async fn can_continue(
     store: &dyn Store,
     toolbox: &Toolbox,

@@ -88,8 +88,8 @@ pub struct WorkerParts {
 impl Worker {
     /// Creates a worker. [`Self::run`] runs it.
     ///
-    /// When `drain` fires, the worker starts nothing, waits for short steps, and leaves the rest to
-    /// other workers.
+    /// When `drain` fires, the worker starts nothing, waits for short steps, and leaves its
+    /// executions to other workers.
     pub fn new(parts: WorkerParts, id: WorkerId, drain: CancellationToken) -> (Self, WorkerHandle) {
         let WorkerParts { node, store, toolbox, clock, options, scope } = parts;
         let (sender, orders) = mpsc::channel(MAX_ORDERS);
@@ -140,8 +140,8 @@ impl Worker {
         (worker, handle)
     }
 
-    /// Sets the replanner of finished executions. Without one, other processes replan. Later calls
-    /// have no effect.
+    /// Sets the replanner of finished executions. Without a replanner, other processes replan.
+    /// Later calls have no effect.
     pub fn set_replanner(&self, replanner: Arc<dyn Replanner>) {
         let _ = self.context.replanner.set(replanner);
     }
@@ -217,7 +217,7 @@ impl Worker {
         match result {
             Ok(DriverStop::Finished) => (),
             Ok(DriverStop::NeedsReplan) => self.queue_replan(id),
-            // Delivers commands again, because one may have arrived while the driver ended.
+            // Delivers commands again, because a command may have arrived while the driver ended.
             Ok(DriverStop::Parked) => self.context.store.hints().wake_inbox(),
             Ok(DriverStop::HeadUnwritten(head)) => {
                 self.backlog.pending_heads.push(*head, self.context.clock.now());
@@ -231,7 +231,7 @@ impl Worker {
             Err(DriveError::Fenced) => {
                 // The log rejects this worker's appends, because another worker owns the execution,
                 // or because a late append of this worker succeeded. In the second case no worker
-                // owns it.
+                // owns the execution.
                 info!(execution = %id, "another worker owns the execution");
                 self.backlog.give_up(id);
             }

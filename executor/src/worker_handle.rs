@@ -102,7 +102,7 @@ impl WorkerHandle {
     }
 
     pub async fn claim_execution(&self, id: ExecutionId) {
-        // Ignores the error, because another worker finds the execution if this one has ended.
+        // Ignores the error, because another worker finds the execution if this worker has ended.
         let _ = self.orders.send(WorkerRequest::Claim(id)).await;
     }
 }

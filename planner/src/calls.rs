@@ -137,7 +137,8 @@ pub fn parse_tool_calls(
     read_tool_calls(text, find_tool).map(|read| read.calls)
 }
 
-/// Returns the same calls, and also the texts that look like a call and cannot be called.
+/// Returns the calls like [`parse_tool_calls`], and also the texts that look like a call but cannot
+/// be called.
 pub fn read_tool_calls(
     text: &str,
     find_tool: &dyn Fn(&str) -> Option<Arc<KnownTool>>,

@@ -10,9 +10,11 @@ use crate::{
     select::{Criterion, Selection, Tools},
 };
 
-/// Default limit of the tools that a model may draft with, before the best of them are shown to it.
+/// Default limit of the tools that a model may draft with. If there are more tools, the model sees
+/// only the best of them.
 pub const DEFAULT_MAX_TOOLS: usize = 64;
-/// Default limit for the planner without a model. It reads 256 tools sooner than the embedder reads the query.
+/// Default limit for the planner without a model, which reads 256 tools faster than the embedder
+/// reads the query.
 pub const DEFAULT_OFFLINE_TOOLS: usize = 256;
 const MAX_LISTED_CANDIDATES: usize = 256;
 
@@ -20,7 +22,7 @@ const MAX_LISTED_CANDIDATES: usize = 256;
 pub struct Candidates {
     /// The candidates. Tools that cannot be planned are included, because messages name them.
     pub catalog: Catalog,
-    /// The score of every candidate, and why it is kept, for the transcript.
+    /// The score of every candidate, and the reason to keep it, for the transcript.
     pub report: Value,
 }
 

@@ -42,7 +42,8 @@ pub struct DraftStep {
     pub plan: Option<SubDraft>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameters: Option<Value>,
-    /// Dependencies besides those of templates: null, a name, or a list of names.
+    /// Dependencies besides the dependencies that follow from templates: null, a name, or a list of
+    /// names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub depends_on: Option<Value>,
     /// `{"path in the output": "variable"}`.
@@ -117,7 +118,7 @@ pub struct DraftRetry {
     /// The factor by which each wait grows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multiplier: Option<f64>,
-    /// Draws each wait between half of it and all of it.
+    /// `true` draws each wait at random between half of its length and its full length.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jitter: Option<bool>,
 }

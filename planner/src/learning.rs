@@ -31,7 +31,7 @@ pub struct Lessons {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolSequence {
     pub tools: Vec<ToolName>,
-    /// Pairs of indexes into `tools`. The second tool follows the first one.
+    /// Pairs of indexes into `tools`. The second tool follows the first tool.
     pub transitions: Vec<(usize, usize)>,
 }
 
@@ -44,8 +44,9 @@ pub struct QueryOutcome {
 }
 
 impl ToolSequence {
-    /// Reads the calls of an execution. Empty if it did not complete. A call follows the calls that
-    /// its step depends on. In a plan without dependencies, it follows the call before.
+    /// Reads the calls of an execution. Empty if the execution did not complete. A call follows the
+    /// calls that its step depends on. In a plan without dependencies, a call follows the call
+    /// before it.
     ///
     /// `is_chosen` excludes tools that a planner did not choose, such as the tools of agents.
     pub fn read(execution: &Execution, is_chosen: impl Fn(&ToolName) -> bool) -> Self {

@@ -69,7 +69,7 @@ pub trait Planner: Send + Sync {
         self.plan(query, catalog, compiler).await
     }
 
-    /// Plans the rest of an earlier plan from the results of its steps.
+    /// Plans the remaining part of an earlier plan from the results of its steps.
     ///
     /// The planner does not see all fields of the earlier steps. The caller and `compiler` copy the
     /// remaining fields into the draft ([`replan::carry_over`]).

@@ -61,7 +61,7 @@ pub enum Message {
         text: String,
         calls: Vec<NativeCall>,
     },
-    /// The results of the calls in the message before, one for each.
+    /// The results of the calls in the previous message, one result for each call.
     Results(Vec<CallResult>),
 }
 

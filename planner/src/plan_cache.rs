@@ -11,7 +11,7 @@ use shared::{diagnostic::Diagnostic, id::RequestId};
 
 use crate::{Note, Proposal, catalog::Catalog, draft::Draft};
 
-/// The planner that has no cache, because it is as fast as the cache.
+/// The planner that does not use the cache, because it is as fast as the cache.
 const OFFLINE_PLANNER: &str = "offline";
 
 /// The rule for taking a draft from the cache.

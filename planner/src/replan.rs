@@ -28,7 +28,7 @@ pub use self::{
 };
 use crate::draft::Draft;
 
-/// Items of a list whose states the model gets.
+/// Maximum number of items of a list whose states the model gets.
 const TOLD_ITEMS: usize = 256;
 /// The transcript entry that is written before a model is asked.
 pub const ATTEMPT: &str = "replan";
@@ -42,7 +42,7 @@ pub struct EarlierPlan {
     pub reason: String,
     /// The execution completed, and one of its steps asked for the replan.
     pub is_requested: bool,
-    /// The calls that failed for good, in this version and in earlier versions.
+    /// The calls that failed permanently, in this version and in earlier versions.
     pub failures: Vec<Failure>,
 }
 
@@ -58,7 +58,7 @@ pub struct StepResult {
     pub error: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub items: Vec<&'static str>,
-    /// The error with the effect of the tool. A model gets only the text of it.
+    /// The error with the effect of the tool. A model gets only the text of the error.
     #[serde(skip)]
     pub failure: Option<(Effect, ToolError)>,
 }

@@ -45,7 +45,7 @@ pub enum ReuseError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryScope<'a> {
     Failed,
-    /// The retry runs this step and all later ones.
+    /// The retry runs this step and all later steps.
     FromStep(&'a str),
     All,
 }

@@ -36,7 +36,7 @@ pub enum Criterion {
     #[default]
     Centroid,
     Description,
-    /// The words of their name, description, parameters and examples.
+    /// The words of the tools' names, descriptions, parameters and examples.
     Lexical,
     /// Meaning and words, for the query and for its parts. Planning uses this criterion.
     Hybrid,

@@ -39,7 +39,7 @@ pub struct Toolkit {
 #[derive(Clone, Debug, PartialEq)]
 struct Vertex {
     node: Node,
-    /// The targets of its edges, with scores.
+    /// The targets of the edges from this vertex, with scores.
     next: IndexMap<NodeName, f64>,
     /// The sources of edges to this vertex.
     before: IndexSet<NodeName>,
@@ -74,7 +74,7 @@ pub enum Origin {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EdgeKind {
-    /// An action may follow another.
+    /// An action may follow another action.
     Next,
     /// An action calls a tool.
     Call,

@@ -1,4 +1,4 @@
-//! Who gave a command.
+//! Actors, which are the callers that give commands: token holders, users, or Faber itself.
 
 use std::fmt;
 
@@ -7,13 +7,14 @@ use serde::{Deserialize, Serialize};
 /// Maximum number of characters of a name. Clients choose their names themselves.
 const MAX_NAME_CHARS: usize = 128;
 
-/// Who gave a command: started an execution, approved a step, cancelled, and so on.
+/// The caller that gave a command, for example started an execution or approved a step.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Actor {
-    /// Which kind of caller it is.
+    /// The kind of caller.
     pub kind: ActorKind,
-    /// The name of the token or user. Callers without a token have none, nor has Faber.
+    /// The name of the token or user. `None` for a caller without a token on this machine, and for
+    /// Faber.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The name that an MCP client gave when it connected.
@@ -86,7 +87,7 @@ impl fmt::Display for Actor {
     }
 }
 
-/// Removes control characters and what exceeds the limit.
+/// Removes control characters, and the characters after the first [`MAX_NAME_CHARS`].
 fn shorten(name: &str) -> String {
     name.chars().filter(|char| !char.is_control()).take(MAX_NAME_CHARS).collect()
 }

@@ -23,7 +23,7 @@ pub const REFERENCE_FIELD: &str = "$blob";
 /// Replaces the execution in the id of a blob that a call outside plans returned.
 const NO_EXECUTION: &str = "call";
 const SHA256_DIGITS: usize = 64;
-/// Maximum bytes of content in one record. It is far below the size limit of a document.
+/// Maximum bytes of content in one record. It is far below 16 MiB, the limit of a MongoDB document.
 const PART_BYTES: usize = 4 << 20;
 const PAGE_SIZE: usize = 256;
 
@@ -199,7 +199,8 @@ pub async fn remove_old_blobs(store: &dyn Store, before: Timestamp) -> Result<us
 async fn remove_blob(store: &dyn Store, id: &BlobId) -> Result<(), StoreError> {
     let prefix = format!("{id}/");
     let parts = store.count_records(RecordKind::BlobPart, &prefix, usize::MAX >> 1);
-    // Starts with the last part, so that after a crash the count still gives the remaining names.
+    // Removes the last part first. A crash then leaves parts that are still numbered from zero, so
+    // the count gives their names.
     for n in (0..parts.await?).rev() {
         store.remove_record(RecordKind::BlobPart, &part_name(id, n)).await?;
     }

@@ -28,7 +28,7 @@ pub fn next_moment(at: Timestamp) -> Timestamp {
 
 /// A clock that ignores changes of the machine's clock.
 ///
-/// It reads that clock once and then adds the time since boot. Leases, retries, sleeps and
+/// It reads the machine's clock once and then adds the time since boot. Leases, retries, sleeps and
 /// deadlines of a process use it.
 #[derive(Debug)]
 pub struct SteadyClock(Mutex<SteadyState>);

@@ -127,7 +127,8 @@ impl Condition {
         &self.0.targets
     }
 
-    /// Returns each place that the condition reads, as it is written, with the value that it found.
+    /// Returns each path that the condition reads, as its source writes it, with the value at that
+    /// path.
     pub fn values_read<'a>(
         &self,
         values: &'a dyn LookUpValues,
@@ -136,9 +137,9 @@ impl Condition {
         reads::values_read(&self.0, values, input)
     }
 
-    /// Evaluates the condition. Returns a message for the plan's author if that fails.
+    /// Evaluates the condition. Returns a message for the plan's author if the evaluation fails.
     ///
-    /// A step without a value in `values` has no output, so it is null.
+    /// A step without a value in `values` has no output, so its value is null.
     pub fn evaluate(&self, values: &dyn LookUpValues, input: &Value) -> Result<bool, String> {
         let mut evaluation = Evaluation::new(&self.0, values, input);
         match evaluation.eval_expr(&self.0.expr) {

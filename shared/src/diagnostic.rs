@@ -25,7 +25,7 @@ pub struct Diagnostic {
 pub enum Severity {
     /// The draft gives no plan.
     Error,
-    /// The draft gives a plan, but its author should know this.
+    /// The draft gives a plan, but its author should know the problem.
     Warning,
     /// The author may want to know this, but needs to do nothing.
     Info,

@@ -114,7 +114,7 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
         attempt: Attempt,
-        /// The reason why nothing was called. Absent if the worker died.
+        /// The reason why the tool was not called. Absent if the worker died.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<ToolError>,
     },
@@ -182,7 +182,7 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         comment: Option<String>,
         /// The command that caused the event. Absent if the decision comes from the execution that
-        /// this one repeats.
+        /// this execution repeats.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         command: Option<CommandId>,
     },
@@ -220,17 +220,18 @@ pub enum Event {
     },
     /// The execution fails as a whole, and no further step starts.
     ///
-    /// Either its input lacks values that templates need, or the next event can never be written.
+    /// Either its input lacks values that templates need, or the store can never write the next
+    /// event.
     ExecutionFailed {
         error: ToolError,
     },
     DeadlinePassed,
     /// A worker found that the waits were recorded by a clock that was ahead, and shortened them.
     ///
-    /// Each wait that began after the time of this event starts again now, with its full length. So
-    /// does the deadline. A planned start does not change.
+    /// Each wait that began after the time of this event starts again now, with its full length.
+    /// The deadline starts again, too. A planned start keeps its time.
     WaitsShortened {
-        /// The milliseconds by which that clock was ahead, at least.
+        /// The clock was ahead by at least this many milliseconds.
         #[serde(rename = "aheadMs", alias = "ahead_ms")]
         ahead_ms: u64,
     },
@@ -261,16 +262,17 @@ pub struct Created {
     pub options: ExecutionOptions,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
-    /// The execution that this one repeats, in whole or in part.
+    /// The execution that this execution repeats, in whole or in part.
     #[serde(default, alias = "retry_of", skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<ExecutionId>,
-    /// Outputs of that execution's steps that are reused.
+    /// Outputs that this execution reuses from the steps of the execution that it repeats.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reused: Vec<(StepId, Arc<Value>)>,
     /// Idempotency keys of calls in earlier executions whose outcome is still unknown.
     #[serde(default, alias = "call_keys", skip_serializing_if = "Vec::is_empty")]
     pub call_keys: Vec<CallKey>,
-    /// Calls of earlier executions that a person settled as succeeded. They are not made again.
+    /// Calls of earlier executions that a person settled as succeeded. The retry does not repeat
+    /// them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settled: Vec<SettledCall>,
     /// The span of the caller that started the execution.
@@ -373,7 +375,7 @@ pub struct StepStarted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SkipReason {
-    /// A step that it depends on did not succeed.
+    /// A step on which this step depends did not succeed.
     Dependency,
     /// The execution failed before the step started.
     ExecutionFailed,
@@ -400,7 +402,7 @@ pub enum WaitReason {
         )]
         until: Option<Timestamp>,
     },
-    /// The step failed, and a person must decide if it is attempted again.
+    /// The step failed, and a person must decide if the step is attempted again.
     Decision { error: ToolError },
 }
 
@@ -408,7 +410,7 @@ pub enum WaitReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// All steps that had to succeed did.
+    /// Every required step succeeded.
     Completed,
     /// A required step failed, or the deadline passed.
     Failed,
@@ -552,7 +554,8 @@ fn deserialize_nullable<'de, D: serde::Deserializer<'de>>(
     Arc::<Value>::deserialize(deserializer).map(Some)
 }
 
-/// An event as a store keeps it. It has no position, because the place of the append gives it.
+/// An event as a store keeps it. It has no position, because the position follows from the append
+/// that contains the event.
 #[derive(Deserialize)]
 struct StoredEvent {
     #[serde(with = "chrono::serde::ts_microseconds")]

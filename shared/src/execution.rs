@@ -59,7 +59,7 @@ pub struct Execution {
     created_by: Option<Arc<Actor>>,
     started_at: Option<Timestamp>,
     finished_at: Option<Timestamp>,
-    /// The start of the deadline, if the clock was ahead when the execution started.
+    /// The time from which the deadline counts, if the clock was ahead when the execution started.
     deadline_from: Option<Timestamp>,
     phase: Phase,
     /// `true` if the deadline passed while the execution was running and had not failed yet.
@@ -275,8 +275,9 @@ impl Execution {
         Ok(())
     }
 
-    /// Records a claim by another worker while calls were running. The calls worked no longer than
-    /// until the lost worker's last event, as far as the log knows.
+    /// Records a claim by another worker while calls were running. The working time of these calls
+    /// excludes the time since the lost worker's last event, because no later event shows that they
+    /// still ran.
     fn record_takeover(&mut self, claim: Occurrence, event: &Event) {
         let (Event::Claimed(new), Some(lost)) = (event, &self.owner) else { return };
         if lost.worker == new.worker || !self.may_claim(new) {
@@ -412,7 +413,7 @@ impl Execution {
         }
     }
 
-    /// Continues with the previous task when one is undone, or could not be.
+    /// Starts the next compensation when a compensation has succeeded or failed.
     fn handle_undo(&mut self, state: &StepState) {
         if state.is_finished() {
             self.undoable.pop();
@@ -488,8 +489,8 @@ impl Execution {
         self.options.mode == ExecutionMode::Parallel || number == self.turn
     }
 
-    /// In sequential mode, advances to the first step that is not finished. Its dependencies come
-    /// before it.
+    /// In sequential mode, advances to the first step that is not finished. All its dependencies
+    /// come earlier in the plan, so they are finished.
     fn advance_turn(&mut self) {
         if self.options.mode == ExecutionMode::Parallel {
             return;
@@ -558,7 +559,8 @@ impl Execution {
         Ok(())
     }
 
-    /// Shortens waits that began after `at`, by a clock that was ahead, to their own length.
+    /// Corrects waits that began after `at` because a clock was ahead: each now begins at `at` and
+    /// keeps its length.
     fn shorten_waits(&mut self, at: Timestamp) {
         let waits: Vec<(Timestamp, Task)> = self.agenda.timed_waits().collect();
         for (until, task) in waits {

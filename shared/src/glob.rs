@@ -82,8 +82,8 @@ impl ToolPattern {
 
     /// Returns `true` if the name matches.
     ///
-    /// After a mismatch it returns to the last star only. So the time is at most the product of the
-    /// lengths.
+    /// After a mismatch, the search goes back to the last star only, so its time is at most the
+    /// product of the two lengths.
     pub fn matches(&self, name: &str) -> bool {
         let (pattern, name): (Vec<char>, Vec<char>) =
             (self.0.chars().collect(), name.chars().collect());

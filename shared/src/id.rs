@@ -248,7 +248,7 @@ fn is_set_name(value: &str) -> bool {
         && value.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
 }
 
-/// A position in the log of an execution. Zero is before the first event.
+/// A position in the log of an execution. Zero is the position before the first event.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -380,7 +380,7 @@ impl Part {
     }
 }
 
-/// A unit of work: a step, or a part of one.
+/// A unit of work: a step, or a part of a step.
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Task {

@@ -10,7 +10,7 @@ pub use self::foreign::parse_lenient;
 
 /// Returns `true` if lists and objects nest deeper than `limit`. A string alone has depth 0.
 ///
-/// It recurses at most `limit` levels.
+/// This function recurses at most `limit` levels.
 pub fn is_deeper_than(value: &Value, limit: usize) -> bool {
     let Some(below) = limit.checked_sub(1) else {
         return value.is_array() || value.is_object();
@@ -23,9 +23,9 @@ pub fn is_deeper_than(value: &Value, limit: usize) -> bool {
 }
 
 /// Returns the size of `value` as compact JSON, the form in which logs keep it. Does not serialize
-/// it.
+/// the value.
 ///
-/// It recurses without limit, so check [`is_deeper_than`] first.
+/// This function recurses without limit, so check [`is_deeper_than`] first.
 pub fn json_size(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(true) => 4,
@@ -48,7 +48,8 @@ fn number_bytes(number: &Number) -> usize {
     }
 }
 
-/// Counts quotes and escapes, too. A control character takes six bytes.
+/// Returns the size of a text as JSON, with its quotes and escapes. A control character takes six
+/// bytes.
 fn text_bytes(text: &str) -> usize {
     let escaped = text.bytes().map(|byte| match byte {
         b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 1,
@@ -60,7 +61,7 @@ fn text_bytes(text: &str) -> usize {
 
 /// Normalizes numbers: each whole number becomes an integer, so that `1.0` and `1` are equal.
 ///
-/// It recurses without limit, so check [`is_deeper_than`] first.
+/// This function recurses without limit, so check [`is_deeper_than`] first.
 pub fn normalize_numbers(value: &Value) -> Cow<'_, Value> {
     if !has_whole_float(value) {
         return Cow::Borrowed(value);
@@ -116,7 +117,8 @@ fn normalize_in_place(value: &mut Value) {
 /// Converts a number with a fraction or an exponent to an integer, if it is whole.
 fn to_integer(number: &Number) -> Option<Number> {
     let number = number.as_f64().filter(|value| number.is_f64() && value.fract() == 0.0)?;
-    // Uses the digits, which are exact. Their length decides if an integer can hold them.
+    // Parses the decimal digits, which are exact. Parsing fails if the number does not fit an
+    // integer.
     let digits = format!("{number:.0}");
     let below = || digits.parse::<i64>().ok().map(Number::from);
     digits.parse::<u64>().ok().map(Number::from).or_else(below)
@@ -161,7 +163,8 @@ pub fn combine_patches(patch: &mut Value, later: &Value, target: Option<&Value>)
         match patch.get_mut(name) {
             Some(earlier) if !value.is_null() => combine_patches(earlier, value, there),
             _ => {
-                // `prune_patch` drops the oldest removals first, so the newest one must be last.
+                // `prune_patch` drops the oldest removals first, so the newest removal must be
+                // last.
                 patch.shift_remove(name);
                 patch.insert(name.clone(), value.clone());
             }

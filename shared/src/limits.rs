@@ -27,7 +27,7 @@ pub const QUERY_BYTES: usize = 64 << 10;
 /// Maximum bytes of the query in the head of an execution. It is low, because stores rewrite heads
 /// often.
 pub const HEAD_QUERY_BYTES: usize = 512;
-/// Maximum bytes of the error message in the head of an execution. The log has all of it.
+/// Maximum bytes of the error message in the head of an execution. The log has the whole message.
 pub const HEAD_MESSAGE_BYTES: usize = 1 << 10;
 /// Maximum bytes of an idempotency key, a signal's name, a comment or a reason.
 pub const TEXT_BYTES: usize = 4 << 10;
@@ -47,7 +47,7 @@ pub const MESSAGE_BYTES: usize = 8 << 10;
 /// Maximum bytes of a progress message. The limit is low, because a call makes many of them.
 pub const PROGRESS_BYTES: usize = 512;
 /// Minimum time between two progress reports of a call. If a call reports more often, the newest
-/// report replaces the others.
+/// report replaces the earlier reports.
 ///
 /// People do not read faster, and each report adds an event to the log.
 pub const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
@@ -92,7 +92,7 @@ pub const REUSED_BYTES: usize = 8 << 20;
 /// Maximum number of idempotency keys that a retry takes over from calls with an unknown outcome.
 pub const CALL_KEYS: usize = 10_000;
 /// Maximum number of commands that wait for one execution. Only a client that sends commands
-/// without waiting for answers reaches it.
+/// without waiting for answers reaches this limit.
 pub const INBOX_COMMANDS: usize = 1_000;
 /// Maximum number of commands that one poll of all inboxes returns. Later polls return the
 /// remaining commands.
@@ -116,15 +116,16 @@ pub const CONDITION_DEPTH: usize = 24;
 /// Maximum number of operators, dots and brackets in a condition, except `&&` and `||`. A chain of
 /// them nests in the parser's tree.
 pub const CONDITION_OPERATORS: usize = 128;
-/// Maximum number of operations of one evaluation of a condition. They take a few dozen
-/// milliseconds.
+/// Maximum number of operations of one evaluation of a condition. So many operations take a few
+/// dozen milliseconds.
 ///
 /// This is enough to read each of 10,000 items ten times, but not for nested loops over long lists.
 pub const CONDITION_WORK: usize = 1_000_000;
-/// Maximum bytes that a pattern in a condition may compile to. The time of a match grows with them.
+/// Maximum bytes that a pattern in a condition may compile to. The time of a match grows with these
+/// bytes.
 pub const CONDITION_PATTERN_BYTES: usize = 256 << 10;
-/// Maximum number of toolsets that are added to the configured ones. Every node connects to each of
-/// them.
+/// Maximum number of toolsets that are added to the configured toolsets. Every node connects to
+/// each of them.
 pub const TOOL_SETS: usize = 1_000;
 pub const REGISTERED_TOOLS: usize = 100_000;
 /// Maximum number of contexts. Conditions of toolsets read their data.
@@ -132,7 +133,7 @@ pub const CONTEXTS: usize = 1_000;
 /// Maximum bytes of a model's reply that are read for tool calls: four times the longest reply of a
 /// model.
 pub const REPLY_BYTES: usize = 4 << 20;
-/// Maximum number of tool calls in one reply. A model that writes more repeats itself.
+/// Maximum number of tool calls in one reply. A model that writes more calls repeats itself.
 pub const REPLY_CALLS: usize = 256;
 /// Maximum number of priorities that a search for work visits, because each needs an index lookup.
 /// Work of all other priorities is ordered by due time only.
@@ -145,7 +146,7 @@ pub const ANSWER_BYTES: usize = 32 << 20;
 /// Cost of compiling the largest pattern, in operations of a condition.
 pub const PATTERN_COST: usize = 8_000;
 /// Maximum total cost of compiling the patterns of a plan. A small pattern costs 1,000 and a large
-/// one 8,000. The limit takes seconds, not minutes.
+/// one 8,000. Compiling as many patterns as the limit allows takes seconds, not minutes.
 pub const PLAN_PATTERNS: usize = 16_000_000;
 /// Maximum number of actions and tools in the toolkit graph. A larger graph is of no use to people.
 pub const TOOLKIT_NODES: usize = 10_000;
@@ -159,10 +160,11 @@ pub const VECTOR_LEN: usize = 8_192;
 pub const SCHEMA_BYTES: usize = 1 << 20;
 /// Maximum nesting of a JSON Schema, set by the 127 levels that `serde_json` reads.
 pub const SCHEMA_DEPTH: usize = 128;
-/// Maximum number of schemas that are evaluated for one value, without its parts. Unions of
-/// hundreds of types stay far below.
+/// Maximum number of schemas that are evaluated for one value, not counting the schemas of its
+/// parts. Unions of hundreds of types stay far below this limit.
 pub const SCHEMA_EXPANSION: u64 = 20_000;
-/// Maximum number of schemas in a chain of references for the same value, because each uses stack.
+/// Maximum number of schemas in a chain of references for the same value, because each schema uses
+/// stack.
 pub const SCHEMA_CHAIN: usize = 128;
 /// Maximum bytes that all patterns of a JSON Schema may compile to.
 pub const SCHEMA_PATTERN_BYTES: usize = 64 << 20;

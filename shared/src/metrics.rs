@@ -1,10 +1,10 @@
 //! The metrics of this process, for Prometheus.
 //!
-//! A process has one `/metrics`, so it has one [`Metrics`], like it has one log. The engine counts
-//! here, whether or not a server shows the result.
+//! A process has one page `/metrics`, so it has one [`Metrics`] value. The engine counts in this
+//! value, whether or not a server shows the figures.
 //!
 //! The number of time series is limited. Names of tools, models and planners come from users, so
-//! each label takes a limited number of values, and all further ones count as `other`.
+//! each label takes a limited number of values, and all further values count as `other`.
 
 mod process;
 
@@ -29,15 +29,16 @@ use crate::{
 
 /// Maximum number of values of a label that users choose.
 const MAX_LABEL_VALUES: usize = 200;
-/// The value of a label for everything beyond [`MAX_LABEL_VALUES`].
+/// The value of a label for all values beyond [`MAX_LABEL_VALUES`].
 const OTHER: &str = "other";
 
-/// From a millisecond to a day. Executions and steps may run for long.
+/// Limits of buckets in seconds, from a millisecond to a day, because executions and steps may run
+/// for long.
 const LONG_BUCKETS: [f64; 16] = [
     0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 600.0, 3_600.0,
     86_400.0,
 ];
-/// From a tenth of a millisecond to ten seconds.
+/// Limits of buckets in seconds, from a tenth of a millisecond to ten seconds.
 const SHORT_BUCKETS: [f64; 13] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 10.0];
 
@@ -147,7 +148,8 @@ impl Metrics {
     fn new() -> Self {
         let mut registry = Registry::default();
         let executions = ExecutionFigures::register(&mut registry);
-        // A rate misses the first execution of a state whose series begins with one.
+        // Creates these series with zero, because a rate misses the first execution of a state
+        // whose series begins with one.
         for state in ExecutionState::ALL.into_iter().filter(|state| state.is_finished()) {
             executions.finished.get_or_create_owned(&StateLabel { state: state.as_str() });
         }
@@ -175,7 +177,7 @@ impl Metrics {
         ActiveExecution(self)
     }
 
-    /// Counts an attempt that ended. One that failed before its call has no duration.
+    /// Counts an attempt that ended. An attempt that failed before its call has no duration.
     pub fn count_attempt(
         &self,
         tool: &ToolName,
@@ -194,7 +196,8 @@ impl Metrics {
         self.steps.ended.get_or_create(&StepLabels { tool, outcome }).inc();
     }
 
-    /// Counts a claim. `waited` is the time since the execution was due, for its first claim.
+    /// Counts a claim. `waited` is the time since the execution was due. Only the first claim of an
+    /// execution has it.
     pub fn count_claim(&self, waited: Option<Duration>) {
         self.executions.claims.inc();
         if let Some(waited) = waited {

@@ -74,12 +74,12 @@ pub struct ToolExecution {
     pub inputs: Option<PlanInputs>,
     pub parameters: Arc<Value>,
     pub template: Template,
-    /// The steps that must finish before this one starts, in plan order.
+    /// The steps that must finish before this step starts, in plan order.
     pub depends_on: Vec<StepNumber>,
     pub output_mapping: Vec<OutputMapping>,
     pub policy: StepPolicy,
-    /// The condition. A step with one waits until its dependencies finish, whether or not they
-    /// succeeded.
+    /// The condition. A step with a condition waits until its dependencies finish, whether or not
+    /// they succeeded.
     pub when: Option<Condition>,
     pub for_each: Option<ForEach>,
     pub compensate: Option<Box<Compensation>>,
@@ -104,7 +104,7 @@ pub struct Compensation {
     pub policy: StepPolicy,
 }
 
-/// The call of a step, or of a part of one.
+/// The call of a step, or of a part of a step.
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Copy, Debug)]
 pub struct Callee<'a> {

@@ -1,8 +1,8 @@
 //! JSON Schemas of tools' parameters. A schema is compiled once and checked often.
 //!
-//! Schemas are untrusted, and a small one can cost more evaluations than there is time. So
-//! [`check_cost`] refuses such a schema before it is compiled, and every check has a [`Budget`]. A
-//! check that exceeds `QUICK_EVALUATIONS` runs on its own thread.
+//! Schemas are untrusted, and a small schema can cost more evaluations than a check has time for.
+//! So [`check_cost`] refuses such a schema before it is compiled, and every check has a [`Budget`].
+//! A check that exceeds `QUICK_EVALUATIONS` runs on its own thread.
 
 mod cost;
 mod keywords;
@@ -26,7 +26,8 @@ use self::{
     threads::{MAX_WAITING, USABLE_STACK, run_on_own_thread},
 };
 
-/// Maximum number of evaluations of one check, apart from those for the parts of the value.
+/// Maximum number of evaluations of one check, apart from the evaluations for the parts of the
+/// value.
 const MAX_EVALUATIONS: u64 = 1_000_000;
 const EVALUATIONS_PER_PART: u64 = 32;
 /// The limit [`MAX_EVALUATIONS`] of a check that collects errors. It is lower, because each
@@ -35,12 +36,12 @@ const ERROR_EVALUATIONS: u64 = 100_000;
 /// The value of [`EVALUATIONS_PER_PART`] for a check that collects errors.
 const ERROR_EVALUATIONS_PER_PART: u64 = 4;
 const MAX_PLAN_EVALUATIONS: u64 = 100_000_000;
-/// Time limit of one check. The limits on evaluations stop a check long before it on a normal
-/// machine.
+/// Time limit of one check. The limits on evaluations stop a check long before this time on a
+/// normal machine.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of evaluations on the caller's thread.
 const QUICK_EVALUATIONS: u64 = 20_000;
-/// Maximum bytes of the caller's stack that a check on that thread may use.
+/// Maximum bytes of the stack that a check on the caller's thread may use.
 const QUICK_STACK: usize = 256 << 10;
 /// Maximum number of backtracking steps of a pattern match.
 const MAX_BACKTRACKS: usize = 20_000;
@@ -48,7 +49,7 @@ const MAX_BACKTRACKS: usize = 20_000;
 /// with [`MAX_UNMETERED_PARTS`], it keeps such a check short.
 const MAX_UNMETERED_SCHEMAS: usize = 256;
 /// Maximum bytes of a schema that is checked without counting evaluations. Messages may quote much
-/// of it.
+/// of the schema.
 const MAX_UNMETERED_BYTES: usize = 64 << 10;
 /// Maximum number of parts of a value that is checked without counting evaluations.
 const MAX_UNMETERED_PARTS: u64 = 5_000;
@@ -64,7 +65,8 @@ pub struct Schema(Arc<CompiledSchema>);
 struct CompiledSchema {
     source: Value,
     figures: SchemaFigures,
-    /// `true` if small values can be checked without counting evaluations.
+    /// The validator that does not count evaluations, for small values. `None` if the schema itself
+    /// is too costly for it.
     unmetered: Option<Validator>,
     /// The validator that counts its evaluations. It is compiled on first use.
     metered: OnceLock<Result<Validator, String>>,
@@ -107,7 +109,8 @@ pub fn check_cost(schema: &Value) -> Result<(), String> {
 /// Returns the patterns of a schema that are too large to be enforced, so that they would be
 /// removed by [`Schema::without_large_patterns`].
 ///
-/// Compiles at most `left` patterns, only those that may be large, and subtracts them from `left`.
+/// Compiles at most `left` patterns, only those that may be large, and subtracts their number from
+/// `left`.
 pub fn find_large_patterns(schema: &Value, left: &mut usize) -> Vec<String> {
     let Ok(figures) = cost::measure_schema(schema) else { return Vec::new() };
     if figures.pattern_count == 0 {
@@ -202,7 +205,8 @@ impl Schema {
         self.violations_where(value, &mut Budget::for_check(), |_| true)
     }
 
-    /// Returns the violations for which `keep` is true. Others do not count towards the limit.
+    /// Returns the violations for which `keep` is true. Other violations do not count towards the
+    /// limit of a report.
     pub fn violations_where(
         &self,
         value: &Value,

@@ -1,7 +1,7 @@
-//! Stores.
+//! The traits that every store implements, and the types that they use.
 //!
-//! A store implements the traits of this file. [`Log`] keeps the logs and makes three promises. The
-//! conformance suite in `tests` checks them for every store:
+//! [`Log`] keeps the logs and makes three promises, which the conformance suite in `tests` checks
+//! for every store:
 //!
 //! * **Order.** An append succeeds only if its `after` is the end of the log. It may write only a
 //!   prefix if it is too large for one document.
@@ -14,7 +14,8 @@
 //! [`Inbox`] keeps commands, and [`Permits`] limits calls. [`Documents`] keeps requests and plans,
 //! which never change, and heads, which are a cache of the logs. [`KeyValue`] keeps small documents
 //! that change. The methods of [`dyn Store`](Store) that keep saved plans, idempotency keys, cached
-//! outputs and usage are written once, on top of it. [`Vectors`] keeps embeddings of texts.
+//! outputs and usage are written once, on top of [`KeyValue`]. [`Vectors`] keeps embeddings of
+//! texts.
 
 mod assembly;
 pub mod commit_size;
@@ -40,7 +41,7 @@ mod typed;
 mod usage;
 mod vector;
 
-/// Parts that every store is built from, so that all of them behave alike.
+/// Parts that every store is built from, so that all stores behave alike.
 pub mod backend {
     pub use super::{
         assembly::Assembly,
@@ -121,12 +122,12 @@ pub trait Store: Log + Inbox + Permits + Documents + KeyValue + Vectors {
     /// long as its parent runs. When no such execution is left, it removes plans without
     /// references. Then it removes requests without plans and executions, with their transcripts.
     ///
-    /// A concurrent reader finds the data or does not. `before` should be at least a minute in the
-    /// past, so that a frozen worker has lost its lease.
+    /// A concurrent reader may or may not find the data. `before` should be at least a minute in
+    /// the past, so that a frozen worker has lost its lease.
     async fn prune(&self, before: Timestamp, most: usize) -> Result<Pruned, StoreError>;
 
-    /// Removes objects that nothing needs, whatever their age. Keeps the others, by the same rules as
-    /// [`prune`](Self::prune). Returns the number of removed objects.
+    /// Removes objects that nothing needs, whatever their age. Keeps objects that are needed, by
+    /// the same rules as [`prune`](Self::prune). Returns the number of removed objects.
     ///
     /// The caller ensures that the executions finished at least a minute ago.
     async fn remove_unused(&self, objects: &Removable) -> Result<usize, StoreError>;
@@ -153,8 +154,8 @@ pub trait Log: fmt::Debug + Send + Sync {
 
     /// Writes a head without an event, as a worker does when it parks an execution.
     ///
-    /// A head applies only if its position is not before the stored head's. A head without a log is
-    /// dropped, because its execution was removed.
+    /// The store takes the head only if its position is not before the position of the stored head.
+    /// A head without a log is dropped, because its execution was removed.
     async fn put_head(&self, head: ExecutionHead) -> Result<(), StoreError>;
 
     async fn find_heads(
@@ -165,7 +166,7 @@ pub trait Log: fmt::Debug + Send + Sync {
 
     async fn renew_lease(&self, lease: Lease) -> Result<(), StoreError>;
 
-    /// Ends a worker. Its executions and permits are free at once.
+    /// Ends a worker. Its executions and permits are free from now on.
     async fn remove_worker(&self, worker: WorkerId) -> Result<(), StoreError>;
 
     /// Returns the workers whose lease has not expired, in order.
@@ -197,16 +198,17 @@ pub trait Inbox: fmt::Debug + Send + Sync {
 pub trait Permits: fmt::Debug + Send + Sync {
     /// Acquires all permits of a call, or none.
     ///
-    /// A holder whose worker is gone does not count. Asking again for held permits succeeds
-    /// and counts once, in case an answer was lost. A refused holder keeps nothing.
+    /// A holder whose worker is gone does not count. A holder may ask again for permits that it
+    /// holds, because an answer may have been lost: the call succeeds, and the permits count once.
+    /// A refused holder keeps no permit.
     async fn acquire_permits(
         &self,
         ask: &PermitAsk,
         now: Timestamp,
     ) -> Result<Permission, StoreError>;
 
-    /// Releases permits and wakes workers. Permits that no longer exist are ignored. Calls that a
-    /// rate has counted stay counted.
+    /// Releases permits and wakes workers. Permits that no longer exist are ignored. A limit on
+    /// rate keeps counting calls that it has counted.
     async fn release_permits(&self, permits: Vec<Permit>) -> Result<(), StoreError>;
 }
 
@@ -295,7 +297,7 @@ pub trait KeyValue: fmt::Debug + Send + Sync {
         page: RecordPage,
     ) -> Result<Vec<Record>, StoreError>;
 
-    /// Removes a record. Returns `false` if there was none.
+    /// Removes a record. Returns `false` if no such record exists.
     async fn remove_record(&self, kind: RecordKind, name: &str) -> Result<bool, StoreError>;
 
     /// Returns a number that grows with each change of records on which [all nodes must
@@ -307,7 +309,7 @@ pub trait KeyValue: fmt::Debug + Send + Sync {
 
 /// Keeps the vectors of texts by model, many at a time.
 ///
-/// A model's vector of a text never changes, so a store keeps the first one.
+/// A model's vector of a text never changes, so a store keeps the first vector that it gets.
 #[async_trait]
 pub trait Vectors: fmt::Debug + Send + Sync {
     async fn find_vectors(
@@ -342,11 +344,11 @@ pub struct Append {
     pub execution: ExecutionId,
     /// The required end of the log.
     pub after: Seq,
-    /// The documents to write in order. There is nearly always one.
+    /// The documents to write in order. There is nearly always one document.
     pub documents: Vec<EventDocument>,
-    /// The new head, if it changes. The first append of a log has one.
+    /// The new head, if it changes. The first append of a log has a head.
     pub head: Option<ExecutionHead>,
-    /// The commands that the events record. They leave the inbox.
+    /// The commands that the events record. The append removes them from the inbox.
     pub heard: Vec<CommandId>,
 }
 

@@ -41,7 +41,8 @@ pub enum TemplatePart {
 pub struct Reference {
     pub target: Target,
     pub path: Path,
-    /// The braces and their content, as written. Stays in the result if there is no value.
+    /// The braces and their content, as written. This text stays in the result if the reference has
+    /// no value.
     pub text: Arc<str>,
 }
 

@@ -25,7 +25,7 @@ pub enum Effect {
     Read,
     /// None, if the second call has the same idempotency key.
     Idempotent,
-    /// A second effect. Faber never repeats such a call unless it knows that the first one did not
+    /// A second effect. Faber never repeats such a call unless it knows that the first call did not
     /// happen.
     #[default]
     Once,
@@ -67,8 +67,9 @@ pub fn qualified_name(set: &ToolSetName, name: &ToolName) -> ToolName {
 
 /// Resolves names of tools.
 ///
-/// A name is `set.name` first, then a name from a source, then the rest of such a name after its
-/// first dot (`echo`, `set.echo`). If several tools share a name, the earliest tool gets it.
+/// A name is looked up as `set.name` first, then as a name from a source, then as the part of a
+/// source's name after its first dot (`echo`, `set.echo`). If several tools share a name, the
+/// earliest tool gets it.
 ///
 /// A name that starts with a set and a dot only identifies tools of that set. It never identifies
 /// another set's tool, even if the set has no such tool.
@@ -79,14 +80,14 @@ pub struct ToolNames<T> {
     tools_by_name: BTreeMap<ToolName, (NameOrigin, T)>,
 }
 
-/// The origin of a name. A lower rank wins.
+/// The origin of a name. If tools share a name, the earlier variant wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NameOrigin {
     /// The name is `set.name`.
     Qualified,
     /// The name comes from the tool's source.
     Own,
-    /// The name is the rest of the source's name after its first dot.
+    /// The name is the part of the source's name after its first dot.
     Short,
 }
 
@@ -366,7 +367,7 @@ mod tests {
         assert!(error.message.len() <= limits::MESSAGE_BYTES);
     }
 
-    /// First the tool adds the hint, then the plan that called it.
+    /// The tool adds the hint first, and the plan that called the tool would add it again.
     #[test]
     fn the_hint_for_unknown_outcomes_is_added_once() {
         let once = ToolError::outcome_unknown("it broke off");

@@ -52,7 +52,8 @@ struct SearchCache {
     last_folder: Mutex<Option<(PathBuf, Arc<Dir>)>>,
 }
 
-/// Permission to change files in `.git`. Git runs the hooks and settings in it as its user.
+/// Permission to change files in `.git`. Git runs the programs that hooks and settings in `.git`
+/// name, as the user who calls Git.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GitWrites {
@@ -265,8 +266,8 @@ impl Root {
         }
     }
 
-    /// Resolves absolute symlinks if they lead inside the root. The descriptor rejects all of them.
-    /// The returned path is opened below the descriptor like any other.
+    /// Resolves absolute symlinks if they lead inside the root. The descriptor rejects all absolute
+    /// symlinks. The returned path is opened below the descriptor like any other.
     fn follow_absolute_symlink(&self, path: &Path) -> Option<PathBuf> {
         let real = self.0.canonical_path.join(path).canonicalize().ok()?;
         real.strip_prefix(&self.0.canonical_path).ok().map(Path::to_owned)
@@ -311,7 +312,7 @@ pub(crate) fn kind_name(meta: &Metadata) -> &'static str {
     }
 }
 
-/// Converts an error of the file system. `what` completes "Cannot …".
+/// Converts an error of the file system. `action` completes "Cannot …".
 pub(crate) fn io_failure(action: &str, caller_path: &str, err: &io::Error) -> ToolError {
     if is_outside_error(err) {
         return outside_error(caller_path);
@@ -332,12 +333,13 @@ pub(crate) fn set_nonblocking(options: &mut OpenOptions) -> &mut OpenOptions {
     options.custom_flags(O_NONBLOCK | O_NOCTTY)
 }
 
-/// Returns `.` for the root itself, which the system calls need.
+/// Returns `.` for the root itself, because the system calls need a path that is not empty.
 pub(crate) fn os_path(path: &Path) -> &Path {
     if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }
 
-/// The descriptor's error for a path that leads outside has no error number.
+/// Returns whether an error is about a path that leads outside. The descriptor's error for such a
+/// path has no error number.
 fn is_outside_error(err: &io::Error) -> bool {
     err.kind() == io::ErrorKind::PermissionDenied && err.raw_os_error().is_none()
 }

@@ -1,7 +1,7 @@
 //! The toolset `web_tools`: fetches pages and queries search services.
 //!
-//! It connects only to public addresses, after every redirect, unless the configuration allows
-//! others. Responses are limited in size and time.
+//! The tools connect only to public addresses, also after redirects, unless the configuration
+//! allows other addresses. Responses are limited in size and time.
 
 mod client;
 mod html;

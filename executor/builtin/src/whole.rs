@@ -1,4 +1,4 @@
-//! Whole numbers in parameters. For JSON Schema `2.0` is an integer, for serde it is not.
+//! Whole numbers in parameters. For JSON Schema `2.0` is an integer, but for serde it is not.
 
 use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::Number;

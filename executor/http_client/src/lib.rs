@@ -226,7 +226,7 @@ fn next_request(
 
 /// Makes the request to a redirect's target. A public server cannot lead into a private network,
 /// and no server to a link-local address of another host. Another server gets no headers of the
-/// first one except `accept`.
+/// first server except `accept`.
 fn follow_redirect(
     request: &OutgoingRequest,
     url: Url,

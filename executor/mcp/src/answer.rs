@@ -13,8 +13,8 @@ use toolbox::blobs::Binary;
 
 /// The JSON-RPC code by which a transport reports an answer that is too long.
 pub(super) const TOO_LARGE_CODE: RpcCode = RpcCode(-32_099);
-/// [`super::http`] reports the outcome of a call by this code and the following ones.
-/// [`super::message`] replaces them if a server sends them, so that a server cannot fake an
+/// [`super::http`] reports the outcome of a call by this code and the codes below.
+/// [`super::message`] replaces these codes if a server sends them, so that a server cannot fake an
 /// outcome.
 ///
 /// This code means that the server cannot have read the call.
@@ -43,10 +43,10 @@ pub(super) struct Output {
 
 /// Returns the output of a call result.
 ///
-/// If there is structured content, it is the output. Contents other than text are then added to it
-/// as the list `$content`, if it is an object without this field. Without structured content, a
-/// single content is the output, and several contents are a list. A text is parsed as JSON if it is
-/// JSON. Any other content is its MCP object.
+/// Structured content is the output, if the result has some. If it is an object without a field
+/// `$content`, contents other than text are added to it as a list with this name. Without
+/// structured content, a single content is the output, and several contents are a list. A text is
+/// parsed as JSON if it is JSON. Any other content is its MCP object.
 ///
 /// Structured content must match the output schema, because later steps rely on it. Otherwise the
 /// call fails without a retry, since the server has already carried it out.
@@ -90,7 +90,8 @@ pub(super) fn convert_error(error: &ErrorData, max_bytes: usize) -> ToolError {
     }
 }
 
-/// MCP has one code for unknown tools and invalid parameters. Only the message tells them apart.
+/// Returns whether a message reports an unknown tool. MCP has one code for unknown tools and
+/// invalid parameters, so only the message tells them apart.
 fn is_unknown_tool(message: &str) -> bool {
     let message = message.to_lowercase();
     message.contains("unknown tool") || (message.contains("tool") && message.contains("not found"))

@@ -23,7 +23,7 @@ pub enum McpServer {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct McpCommand {
-    /// The program. `faber` stands for this binary.
+    /// The program. `faber` stands for the running binary.
     pub command: String,
     #[serde(default)]
     pub args: Vec<String>,

@@ -1,9 +1,9 @@
 //! The HTTP transports: streamable HTTP, and the older HTTP with server-sent events.
 //!
 //! rmcp's own transport repeats requests by itself when a session has expired, and answers running
-//! calls as if the server had. A second call of a `once` tool would repeat its effect. This
-//! transport never sends a call twice. It reports whether the server cannot have read a call, may
-//! have read it, or has refused it.
+//! calls as if the server had answered. A second call of a `once` tool would repeat its effect.
+//! This transport never sends a call twice. It reports whether the server cannot have read a call,
+//! may have read it, or has refused it.
 //!
 //! An expired session or an unreachable server closes the connection for sending. Running calls may
 //! finish, and the supervisor connects again at the next call.

@@ -1,8 +1,8 @@
 //! The client of MCP servers, over stdio and over streamable HTTP.
 //!
-//! A [`Supervisor`] owns each server. It connects once, and again when a call needs the server
-//! after it died or lost the session. Tools hold the server's [`Availability`], where their calls
-//! wait for a working `Session`.
+//! A [`Supervisor`] owns each server. The supervisor connects once. It connects again when a call
+//! needs a server that died or lost the session. Tools hold the server's [`Availability`], where
+//! their calls wait for a working `Session`.
 //!
 //! Every call carries a progress token, which routes the server's progress reports to that call.
 
@@ -50,7 +50,7 @@ pub use self::{
 #[derive(Debug)]
 struct McpTool {
     definition: Arc<ToolDefinition>,
-    /// The reason why the tool cannot be called. `None` if it can.
+    /// The reason why the tool cannot be called. `None` if it can be called.
     obstacle: Option<&'static str>,
     /// The output schema, compiled at the first output.
     output_schema: OnceLock<Option<Schema>>,

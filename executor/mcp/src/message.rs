@@ -1,7 +1,7 @@
 //! Reads and changes messages, and routes progress reports. Used by all transports.
 //!
-//! Progress reports do not reach rmcp. It would spawn a task for each one, which loses their order
-//! and lets a server that sends many fill the memory.
+//! Progress reports do not reach rmcp. rmcp would spawn a task for each report, which loses the
+//! order of the reports and lets a server that sends many reports fill the memory.
 
 use std::{
     collections::BTreeMap,
@@ -33,7 +33,8 @@ use super::{
 /// Factor by which a message may be larger than the output that it contains. A message may contain
 /// the output twice, as structured content and as text, and escaping can turn each byte into six.
 pub(super) const MESSAGE_OVERHEAD: usize = 16;
-/// Bytes that are kept of each end of a message that is too long. One of them contains the id.
+/// Bytes that are kept of each end of a message that is too long. One end contains the id of the
+/// call.
 pub(super) const KEPT_END_BYTES: usize = 256;
 
 /// Replaces the progress token that rmcp generates for each request by the token of the call.
@@ -95,7 +96,7 @@ pub(super) fn parse_message(text: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>>
 pub(super) const DEMANDS_TASK_FIELD: &str = "faber/demandsTask";
 
 /// Marks the tools of a list that [require a task](DEMANDS_TASK_FIELD). Returns `None` if no tool
-/// does.
+/// requires one.
 fn mark_task_tools(text: &[u8]) -> Option<Vec<u8>> {
     const TASK_SUPPORT_KEY: &[u8] = b"\"taskSupport\"";
     if !text.windows(TASK_SUPPORT_KEY.len()).any(|word| word == TASK_SUPPORT_KEY) {
@@ -118,7 +119,7 @@ fn mark_task_tools(text: &[u8]) -> Option<Vec<u8>> {
     is_any.then(|| message.to_string().into_bytes())
 }
 
-/// Converts an unreadable message to the error of the call that it answers, if it names one.
+/// Converts an unreadable message to the error of the call that it answers, if it names a call.
 fn unreadable_error(text: &[u8], err: &serde_json::Error) -> Option<RxJsonRpcMessage<RoleClient>> {
     let id = match parse_lenient::<Value>(text) {
         Ok(Value::Array(batch)) => {
@@ -141,7 +142,8 @@ fn answered_id(message: &Value) -> Option<RequestId> {
     serde_json::from_value(id.clone()).ok()
 }
 
-/// Returns the id of the call that a text answers which is not JSON. Reads its two ends.
+/// Returns the id of the call that a text answers, if the text is not valid JSON. Reads only the
+/// two ends of the text.
 fn answered_id_in_text(text: &[u8]) -> Option<RequestId> {
     let head = String::from_utf8_lossy(&text[..text.len().min(KEPT_END_BYTES)]);
     let body = ["\"result\"", "\"error\""].into_iter().filter_map(|field| head.find(field)).min();
@@ -197,8 +199,8 @@ fn remove_quoted_parts(err: &str) -> String {
 }
 
 /// Returns an error for the call whose answer is too long. `line` has both ends of the answer, and
-/// one contains the id. A text inside the answer cannot imitate the id, because quotes in a text
-/// are escaped.
+/// one end contains the id. A text inside the answer cannot imitate the id, because quotes in a
+/// text are escaped.
 pub(super) fn too_long_error(line: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
     let (head, tail) = line.split_at(KEPT_END_BYTES.min(line.len()));
     let id = find_id(head, MessageEnd::Head).or_else(|| find_id(tail, MessageEnd::Tail))?;
@@ -236,7 +238,7 @@ pub(super) struct ProgressTokens {
 
 type ProgressListener = (Reporter, Arc<Secrets>);
 
-/// The token of one call. Reports after its drop are ignored.
+/// The token of one call. Reports that arrive after the token is dropped are ignored.
 #[derive(Debug)]
 pub(super) struct CallToken {
     number: i64,
@@ -244,7 +246,7 @@ pub(super) struct CallToken {
 }
 
 impl ProgressTokens {
-    /// Creates a token. Its reports go to `reporter`, without these secrets.
+    /// Creates a token. The reports of the call go to `reporter`, without these secrets.
     pub(super) fn register_call(
         self: &Arc<Self>,
         reporter: Reporter,
@@ -255,7 +257,7 @@ impl ProgressTokens {
         CallToken { number, tokens: Arc::clone(self) }
     }
 
-    /// Delivers a report to its call, if that is still running.
+    /// Delivers a report to its call, if the call is still running.
     pub(super) fn deliver_report(&self, report: ProgressNotificationParam) {
         let ProgressToken(NumberOrString::Number(number)) = report.progress_token else { return };
         let Some((reporter, secrets)) = self.lock_calls().get(&number).cloned() else { return };

@@ -89,7 +89,7 @@ impl BackgroundTasks {
         outcome.await.ok()
     }
 
-    /// Waits for running tasks up to [`FINISH_TIMEOUT`], and stops the rest.
+    /// Waits for running tasks up to [`FINISH_TIMEOUT`], and stops the tasks that still run then.
     pub(crate) async fn finish_all(&self) {
         let mut all = std::mem::take(&mut *self.lock_tasks());
         let _ = timeout(FINISH_TIMEOUT, async { while all.join_next().await.is_some() {} }).await;

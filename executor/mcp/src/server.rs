@@ -38,7 +38,7 @@ use super::{
 const MAX_PAGES: usize = 100;
 const MAX_TOOLS: usize = 10_000;
 
-/// A server process or connection, with the means to stop it. Only its supervisor has it.
+/// A server process or connection, with the means to stop it. Only the supervisor owns this value.
 pub(super) struct Server {
     endpoint: Endpoint,
     service: Option<RunningService<RoleClient, Handler>>,
@@ -74,7 +74,7 @@ enum ServerError {
 }
 
 impl Server {
-    /// Starts a server, or prepares the connection to a remote one. Sends no request.
+    /// Starts a server, or prepares the connection to a remote server. Sends no request.
     pub(super) fn open(
         ServerHost { set, logins, background, launcher }: ServerHost<'_>,
         spec: &McpServer,

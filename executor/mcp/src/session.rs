@@ -1,4 +1,4 @@
-//! A session with a server, and the state in which calls wait for one.
+//! A session with a server, and the state in which calls wait for a session.
 
 use std::{fmt, io, sync::Arc, time::Duration};
 
@@ -89,8 +89,8 @@ impl Session {
         Ok(Output { value, binaries: binaries.collect() })
     }
 
-    /// Passes the trace context on, and describes the request in the span of the attempt. The
-    /// conventions ask for no second span.
+    /// Passes the trace context on, and describes the request in the span of the attempt. A second
+    /// span is not made, because the conventions ask for none.
     fn add_trace(&self, request: &mut CallToolRequestParams, scope: &Scope) {
         request.set_traceparent(&scope.span.traceparent());
         if let Some(state) = &scope.span.state {

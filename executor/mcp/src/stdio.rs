@@ -135,7 +135,8 @@ impl Transport<RoleClient> for StdioTransport {
 
     async fn close(&mut self) -> io::Result<()> {
         self.closed.cancel();
-        // A blocked writer gives up after its timeout, and drops its pipe.
+        // Closes the pipe if no writer holds it. A blocked writer gives up after its timeout, and
+        // drops its pipe.
         if let Ok(mut writer) = self.writer.try_lock() {
             *writer = None;
         }
@@ -146,7 +147,7 @@ impl Transport<RoleClient> for StdioTransport {
 struct LineBuffer {
     max_bytes: usize,
     bytes: Vec<u8>,
-    /// `true` if the middle was dropped.
+    /// `true` if the middle of the line was dropped.
     is_cut: bool,
 }
 
@@ -163,7 +164,7 @@ impl LineBuffer {
         }
     }
 
-    /// Returns the message of a line, if the line is complete and contains one.
+    /// Returns the message of a line, if the line is complete and contains a message.
     fn take_message(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         let is_cut = std::mem::take(&mut self.is_cut);
         let message = if is_cut { too_long_error(&self.bytes) } else { parse_message(&self.bytes) };
@@ -188,7 +189,7 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts a server. It does not answer yet. `launcher` ends it with this process.
+    /// Starts a server. The server does not answer yet. `launcher` ends it with this process.
     pub(super) fn spawn(
         set: &ToolSetName,
         launcher: &Launcher,

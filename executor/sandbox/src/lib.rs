@@ -3,8 +3,8 @@
 //! A process can only restrict itself, and little is safe between `fork` and `exec`. So a command
 //! starts through the `faber` binary. Its hidden subcommand `confined` ([`run_confined`]) restricts
 //! its own process and then runs the program. A program that embeds Faber has no such subcommand.
-//! It names a `faber` binary with [`Launcher::with_binary`], or uses [`Launcher::unconfined`]. Then
-//! commands get only a clean environment.
+//! Such a program names a `faber` binary with [`Launcher::with_binary`], or uses
+//! [`Launcher::unconfined`]. Unconfined commands get only a clean environment.
 //!
 //! The restrictions depend on the kernel. [`kernel_support`] reports them, and the README lists
 //! them.
@@ -42,7 +42,7 @@ pub use self::{
 pub const SUBCOMMAND: &str = "confined";
 /// The variable with the [`LaunchOrder`]. It is removed before the program starts.
 const ORDER_VARIABLE: &str = "FABER_CONFINED";
-/// The exit status if nothing was started, as of `env` and similar programs.
+/// The exit status if nothing was started, the same as of `env` and similar programs.
 const REFUSED_STATUS: u8 = 125;
 const REFUSAL_PREFIX: &str = "the command is not confined: ";
 /// The advice if a command's folder contains files of Faber.
@@ -119,7 +119,7 @@ const PROGRAM_VARIABLES: [&str; 52] = [
 #[serde(default, deny_unknown_fields)]
 pub struct Confinement {
     pub write: Vec<PathBuf>,
-    /// Files and folders to read and run, besides those of the system.
+    /// Files and folders to read and run, besides the folders of the system.
     pub read: Vec<PathBuf>,
     /// The user that runs the command. The default is Faber's user. Another user needs `root`.
     pub user: Option<String>,
@@ -201,7 +201,7 @@ struct LaunchOrder {
 pub struct Launcher {
     binary: Option<PathBuf>,
     hidden: Vec<PathBuf>,
-    /// The hidden paths that are folders, including missing ones.
+    /// The hidden paths that are folders, including folders that do not exist.
     folders: Vec<PathBuf>,
     kept: Vec<PathBuf>,
     secrets: BTreeSet<String>,
@@ -287,7 +287,7 @@ impl Launcher {
     /// directory, streams and variables.
     ///
     /// The caller must start a watched command in a new process group. A background command creates
-    /// a session and must not get one.
+    /// a session and must not get a new process group.
     ///
     /// # Errors
     ///
@@ -311,8 +311,8 @@ impl Launcher {
             }
             return Ok(command);
         };
-        // Creates no placeholders for a background command, because it may outlive them. The
-        // subcommand refuses it instead.
+        // Creates no placeholders for a background command, because the command may outlive them.
+        // The subcommand refuses the command instead.
         if life == Lifetime::Watched || !confinement.required {
             let taken = self.create_placeholders(confinement);
             taken.or_else(|err| if confinement.required { Err(err) } else { Ok(()) })?;
@@ -331,7 +331,7 @@ impl Launcher {
     }
 
     /// Prepares an unconfined program that ends with everything that it started. It gets the usual
-    /// variables and those in `pass`.
+    /// variables and the variables in `pass`.
     fn watched_command(&self, program: &OsStr, pass: &[String]) -> io::Result<Command> {
         let Some(binary) = &self.binary else {
             let mut command = Command::new(program);
@@ -377,7 +377,7 @@ fn subcommand_for(
     Ok(command)
 }
 
-/// Sets the environment to the usual variables and the named ones. A proxy's credentials are
+/// Sets the environment to the usual variables and the named variables. A proxy's credentials are
 /// secret, so they are removed unless the variable is named.
 fn clean_environment(command: &mut Command, usual: &[&str], named: &[String]) {
     command.env_clear();
@@ -397,7 +397,7 @@ fn remove_credentials(address: &str) -> String {
     let (scheme, rest) = address
         .split_once("://")
         .map_or(("", address), |(scheme, rest)| (&address[..scheme.len() + "://".len()], rest));
-    // A password may contain `@`, so the last one counts.
+    // A password may contain `@`, so the last `@` counts.
     format!("{scheme}{}", rest.rsplit_once('@').map_or(rest, |(_, host)| host))
 }
 
@@ -406,7 +406,8 @@ fn matches_name(listed: &str, name: &str) -> bool {
     listed.strip_suffix('*').map_or(listed == name, |prefix| name.starts_with(prefix))
 }
 
-/// The accesses of a command that this kernel can restrict, with the first Linux version that can.
+/// The accesses of a command that this kernel can restrict, with the first Linux version that can
+/// restrict them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "the flags are independent")]
 pub struct Support {
@@ -416,7 +417,7 @@ pub struct Support {
     pub tcp: bool,
     /// Signals to other processes: Linux 6.12.
     pub signals: bool,
-    /// System calls, and with them sockets: seccomp.
+    /// System calls, including the calls that create sockets: seccomp.
     pub calls: bool,
     /// New privileges.
     pub privileges: bool,

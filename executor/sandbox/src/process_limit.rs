@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs};
 
 use nix::unistd::getpid;
 
-/// Entries to read between two checks of the limit.
+/// Number of entries that are read between two checks of the limit.
 const CHECK_INTERVAL: usize = 64;
 
 pub(super) fn count_all() -> Option<u64> {
@@ -87,7 +87,8 @@ fn list_processes() -> impl Iterator<Item = (i32, i32, u64)> {
 /// Parses the parent and the number of threads in a `stat` file. A zombie has no threads but counts
 /// as one.
 fn parse_stat(stat: &str) -> Option<(i32, u64)> {
-    // The process name before this is in parentheses and may contain any character.
+    // The process name is in parentheses and may contain any character, so the last `)` ends the
+    // name.
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_whitespace().skip(1);
     let parent = fields.next()?.parse().ok()?;
@@ -95,7 +96,7 @@ fn parse_stat(stat: &str) -> Option<(i32, u64)> {
     Some((parent, threads.max(1)))
 }
 
-/// Returns the processes that this one started or adopted.
+/// Returns the processes that this process started or adopted.
 pub(super) fn list_children() -> impl Iterator<Item = i32> {
     let own_pid = getpid().as_raw();
     list_processes().filter(move |process| process.1 == own_pid).map(|process| process.0)

@@ -1,9 +1,10 @@
 //! A process between the engine and a command. It ends everything that the command started.
 //!
 //! A process group does not contain processes that leave it with `setsid`, and a signal to children
-//! does not reach grandchildren. On Linux the reaper adopts orphans of the command. It kills what
-//! remains when the command ends, ignores a request to stop, or loses the engine. The command is in
-//! the reaper's process group, so the engine's signals reach it directly.
+//! does not reach grandchildren. On Linux the reaper adopts orphans of the command. The reaper
+//! kills the remaining processes when the command ends or ignores a request to stop, and when the
+//! engine ends. The command is in the reaper's process group, so the engine's signals reach it
+//! directly.
 
 use std::{
     fs::File,
@@ -33,8 +34,8 @@ use super::{
 };
 
 const STOP_GRACE: Duration = Duration::from_secs(2);
-/// The signal that makes the reaper kill the command and its descendants at once. Only the reaper
-/// gets it.
+/// The signal that makes the reaper kill the command and its descendants immediately. Only the
+/// reaper gets this signal.
 pub(super) const KILL_NOW: Signal = Signal::SIGHUP;
 /// Interval of the checks for the engine and for the number of processes.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -65,7 +66,7 @@ pub(super) fn run_command(command: &mut Command, order: &LaunchOrder) -> io::Res
     // signals.
     stop_signals().thread_block()?;
     kill_now_signal().thread_block()?;
-    // Closes its own copies, because the streams must end when the command closes them.
+    // Closes the reaper's own copies, because the streams must end when the command closes them.
     dup2_stdin(&nothing)?;
     dup2_stdout(&nothing)?;
     dup2_stderr(&nothing)?;
@@ -154,7 +155,7 @@ impl ProcessGuard {
     }
 
     /// Ends the command when it exceeds the limit, and writes a message. The returned mutex is
-    /// locked while it does so.
+    /// locked meanwhile.
     fn spawn_enforcer(
         mut self,
         child: &Child,
@@ -212,8 +213,8 @@ impl ProcessGuard {
     }
 }
 
-/// Returns whether this process can signal only its descendants. The kernel must support it, and
-/// the engine, which has the same user, must be out of reach.
+/// Returns whether this process can signal only its descendants. The kernel must support this
+/// restriction, and the engine, which has the same user, must be out of reach.
 fn is_isolated(caller: u32) -> bool {
     kernel::kernel_support().signals && kill(as_pid(caller), None) == Err(Errno::EPERM)
 }

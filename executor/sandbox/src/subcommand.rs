@@ -25,7 +25,7 @@ use super::{
 
 /// The last descriptor that the program inherits.
 const LAST_INHERITED_DESCRIPTOR: RawFd = 2;
-/// Descriptors that are closed if the system cannot list the open ones.
+/// Descriptors that are closed if the system cannot list the open descriptors.
 const MAX_DESCRIPTORS: u64 = 1 << 16;
 const PATH: &str = "PATH";
 const HOME: &str = "HOME";
@@ -153,8 +153,8 @@ fn apply_order(order: &LaunchOrder) -> io::Result<()> {
 }
 
 fn set_limits(confinement: &Confinement) -> io::Result<()> {
-    // The kernel compares this limit with all processes of the user. So it is the number of
-    // processes on the machine plus those of the command.
+    // The kernel compares this limit with all processes of the user. So the limit is the number of
+    // processes on the machine plus the limit of the command.
     let all = process_limit::count_all().unwrap_or(u64::MAX);
     let limits = [
         (Resource::RLIMIT_CORE, 0),

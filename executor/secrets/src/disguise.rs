@@ -116,7 +116,7 @@ fn match_json_escaped(text: &[u8], char: char) -> Option<usize> {
         '\t' => b"t",
         _ => plain,
     };
-    // An escaped backslash must be checked before a plain one.
+    // An escaped backslash must be checked before a plain backslash.
     if text.strip_prefix(b"\\").is_some_and(|rest| rest.starts_with(short)) {
         return Some(1 + short.len());
     }

@@ -102,7 +102,7 @@ fn read_variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// The secrets of a call, with their names. Removes them from texts.
+/// The secrets of a call, with their names. This type removes the secrets from texts.
 #[derive(Clone, Default)]
 pub struct Redaction(Vec<(String, String)>, Vec<(String, EncodedSecret)>);
 
@@ -128,11 +128,12 @@ impl Redaction {
                 self.1.push((name.to_owned(), disguise));
             }
         }
-        // Programs print a key line by line. The lines that frame a key are not secret.
+        // Redacts each line of a key, because programs print a key line by line. The lines that
+        // frame a key are not secret.
         let lines = value.lines().map(str::trim);
         let lines = lines.filter(|line| line.len() >= MIN_PART_BYTES && !line.starts_with("-----"));
         lines.map(str::to_owned).for_each(&mut add);
-        // One secret may contain another, so longer ones are redacted first.
+        // One secret may contain another, so longer secrets are redacted first.
         self.0.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
         self.1.sort_by_key(|(_, disguise)| std::cmp::Reverse(disguise.text().len()));
     }

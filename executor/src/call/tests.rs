@@ -17,14 +17,14 @@ const LONG_TIMEOUT: Duration = Duration::from_mins(5);
 
 #[derive(Deserialize, JsonSchema)]
 struct Script {
-    /// The times of its reports, in milliseconds from its start.
+    /// The times of the tool's reports, in milliseconds from its start.
     #[serde(default)]
     reports: Vec<u64>,
-    /// The time of its answer in milliseconds. By default it never answers.
+    /// The time of the tool's answer in milliseconds. By default the tool never answers.
     answers: Option<u64>,
-    /// Its reaction to a cancellation. By default it ignores the cancellation.
+    /// The tool's reaction to a cancellation. By default the tool ignores the cancellation.
     stops: Option<StopBehavior>,
-    /// Reports as fast as it can.
+    /// `true` if the tool reports as fast as it can.
     #[serde(default)]
     floods: bool,
 }
@@ -356,7 +356,7 @@ async fn the_longest_timeouts_do_not_panic() {
     assert_eq!(trial.run(toolbox()).await.1, Ok(json!("done")));
 }
 
-/// With a real MCP server.
+/// Tests with a real MCP server.
 mod server {
     use tempfile::TempDir;
     use toolsets::sources::{SetConfig, Sources};
@@ -405,7 +405,7 @@ mod server {
         assert!(err.retryable && !err.is_definite);
     }
 
-    /// Problem 46: a hanging call blocked forever, and the server got no cancel notification.
+    /// Regression: a hanging call blocked forever, and the server got no cancel notification.
     #[tokio::test]
     async fn a_hanging_call_times_out_and_the_server_gets_a_cancellation() {
         let server = Server::ready().await;

@@ -49,7 +49,7 @@ impl HeldStart {
 }
 
 impl Driver {
-    /// Handles the start of a task. A read starts at once, any other call when its event is
+    /// Handles the start of a task. A read starts immediately, and any other call when its event is
     /// durable.
     pub(super) fn prepare_start(&mut self, seq: Seq, started: &StepStarted) {
         let plan = Arc::clone(self.execution.plan());
@@ -111,7 +111,7 @@ impl Driver {
         if part.undo { CancellationToken::new() } else { self.cancel.child_token() }
     }
 
-    /// Starts a call. A call that returns at once needs no task of its own.
+    /// Starts a call. A call that ends in its first poll needs no task of its own.
     fn launch_call(&mut self, call: Call, ttl_ms: Option<u64>) {
         let context = Arc::clone(&self.context);
         let scope = self.telemetry.call_scope(&self.execution, call.task, call.attempt);
@@ -130,7 +130,7 @@ impl Driver {
         }
     }
 
-    /// Starts everything whose event is durable, unless the lease is in doubt.
+    /// Starts all held calls and children whose event is durable, unless the lease is in doubt.
     pub(super) fn start_held(&mut self) {
         let durable = self.pending.durable_seq();
         while let Some((seq, _)) = self.held_starts.front()

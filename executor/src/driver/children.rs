@@ -49,7 +49,7 @@ pub(super) struct Child {
     options: ExecutionOptions,
     parent: Parent,
     calls: ChildCalls,
-    /// The child of the previous attempt, whose calls this one takes over.
+    /// The child of the previous attempt, whose calls this child takes over.
     earlier: Option<ExecutionId>,
     /// The span of the attempt, or of the parent's caller.
     trace: Option<SpanContext>,
@@ -171,7 +171,7 @@ impl Child {
     }
 
     /// Returns the calls whose outcome is unknown, or that a person settled, in the child of the
-    /// attempt before, or in the child of an earlier execution.
+    /// previous attempt, or in the child of an earlier execution.
     async fn calls_to_take_over(&self, context: &WorkerContext) -> Result<ChildCalls, StoreError> {
         let Some(execution) = self.earlier else { return Ok(self.calls.clone()) };
         let path = ChildPath { steps: Vec::new(), execution };
@@ -236,7 +236,7 @@ struct Watch {
 }
 
 impl Children {
-    /// Records the end of a watch. Returns its inbox commands, which are handled now.
+    /// Records the end of a watch. Returns the inbox commands of the watch, which are handled now.
     pub(super) fn finish_watch(
         &mut self,
         task: Task,
@@ -304,7 +304,7 @@ impl Driver {
     }
 
     /// Watches a child that has finished, as an inbox command reports. The command leaves the inbox
-    /// with the child's result, or at once if no task waits for the child.
+    /// with the child's result, or immediately if no task waits for the child.
     pub(super) fn watch_finished_child(&mut self, child: ExecutionId, command: CommandId) {
         let is_it =
             |task: &Task| self.execution.task(*task).and_then(|step| step.child) == Some(child);

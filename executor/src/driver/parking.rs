@@ -111,7 +111,8 @@ impl Driver {
         let other = if only_waits { patience } else { room };
         match Arc::clone(other).try_acquire_owned() {
             Ok(place) => self.slot = place,
-            // Keeps the execution in memory, because no other worker would find it again.
+            // Keeps the execution in memory, because no other worker would find the execution
+            // again.
             Err(_) if only_waits => return *is_alone,
             // Moves the execution even beyond the limit, because it has waited long enough.
             Err(_) => (),

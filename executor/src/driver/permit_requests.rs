@@ -121,7 +121,8 @@ impl Driver {
         }
     }
 
-    /// Returns the keys of a task's limits. Its parameters do not change while it waits.
+    /// Returns the keys of a task's limits. The task's parameters do not change while the task
+    /// waits.
     fn limit_keys(&mut self, task: Task) -> Arc<str> {
         let Self { permit_requests: gates, execution, context, .. } = self;
         let waiting = gates.waiting.entry(task).or_insert_with(|| {

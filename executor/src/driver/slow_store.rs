@@ -1,4 +1,5 @@
-//! Warns when the store is slow. Slow appends come in crowds, so the log gets one line for many.
+//! Warns when the store is slow. Slow appends come in large numbers, so one log line reports many
+//! of them.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -8,7 +9,7 @@ use std::{
 use tokio::time::Instant;
 use tracing::warn;
 
-/// An append that takes longer delays its execution so that people notice.
+/// Duration above which an append counts as slow, because people notice such a delay.
 const SLOW_APPEND: Duration = Duration::from_secs(1);
 const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -35,7 +36,7 @@ impl SlowStoreLog {
         }
     }
 
-    /// Adds an append. Returns the slow ones since the last warning if a warning is due.
+    /// Adds an append. If a warning is due, returns the slow appends since the last warning.
     fn add_append(&self, took: Duration, now: Instant) -> Option<SlowAppends> {
         if took < SLOW_APPEND {
             return None;

@@ -1,8 +1,9 @@
 //! Reports the durable events of an execution: as lines of the log, metrics and spans.
 //!
-//! Everything is made from events that are in the store, so it never tells more than the log. A span
-//! is sent when it ends. A worker that takes over sends the spans of earlier events again, because
-//! the lost worker may not have sent them. Their ids are the same, so a collector keeps one of each.
+//! All reports are made from events that are in the store, so they never tell more than the log. A
+//! span is sent when it ends. A worker that takes over sends the spans of earlier events again,
+//! because the lost worker may not have sent them. Their ids are the same, so a collector keeps
+//! only one copy of each span.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -32,7 +33,7 @@ pub(super) struct Telemetry {
     _active: ActiveExecution,
 }
 
-/// A sink of spans, if it wants those of the execution.
+/// A sink of spans that exports the spans of this execution.
 #[derive(Clone, Debug)]
 struct SampledSink(Arc<dyn SpanSink>);
 
@@ -193,8 +194,8 @@ fn report_claim(execution: &Execution, recorded: &RecordedEvent, claim: &Claimed
     }
 }
 
-/// Sends the spans of all earlier events of an execution that another worker had before. Its worker
-/// may have crashed before it sent them.
+/// Sends the spans of all earlier events of an execution that another worker owned before, because
+/// that worker may have crashed before it sent them.
 pub(crate) async fn resend_spans(context: &WorkerContext, execution: &Execution) {
     let is_own = execution.worker().is_none_or(|worker| worker == context.worker);
     let Some(spans) = SampledSink::for_execution(context, execution).filter(|_| !is_own) else {

@@ -1,4 +1,4 @@
-//! Drivers, one decision after another.
+//! Tests of drivers, one decision after another.
 
 use std::time::Duration;
 
@@ -215,7 +215,7 @@ async fn a_tool_that_returns_before_the_release_is_called() {
     );
 }
 
-/// The tool may disappear between the append and the call. The log then records that nothing was
+/// The tool may disappear between the append and the call. The log then records that no tool was
 /// called.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_disappears_before_its_call_interrupts_the_attempt() {
@@ -254,7 +254,7 @@ async fn a_tool_that_disappears_before_its_call_interrupts_the_attempt() {
     assert_eq!(test.driver.jobs.len(), 1, "the tool is called");
 }
 
-/// Regression: the command left the inbox at once. A driver that crashed before it had read the
+/// Regression: the command left the inbox immediately. A driver that crashed before it had read the
 /// child's log lost the notification.
 #[tokio::test(start_paused = true)]
 async fn a_command_stays_in_the_inbox_until_the_childs_result_is_logged() {
@@ -275,7 +275,7 @@ async fn a_command_stays_in_the_inbox_until_the_childs_result_is_logged() {
     test.run_until_durable().await;
     assert!(test.driver.execution.agenda().is_finished());
     assert_eq!(test.store.list_commands(Some(id)).await.unwrap(), []);
-    // A command leaves the inbox at once if no task waits for it.
+    // A command leaves the inbox immediately if no task waits for the child.
     test.context.control.send_command(id, Command::ChildEnded { child }).await.unwrap();
     for envelope in test.store.list_commands(Some(id)).await.unwrap() {
         test.driver.apply_command(envelope, true);
@@ -310,7 +310,7 @@ async fn a_driver_requests_only_permits_that_have_a_slot() {
     assert_eq!(test.driver.permit_requests.open_requests(), 0, "no task may start");
     test.send_command(Command::Resume).await;
     assert_eq!(test.driver.permit_requests.open_requests(), 2);
-    // One call holds the only permit, so one more may wait for it.
+    // One call holds the only permit, so one more call may wait for it.
     while test.driver.execution.agenda().running().is_empty() {
         let done = test.driver.jobs.join_next().await.unwrap().unwrap();
         test.driver.collect_results(done);
@@ -404,7 +404,7 @@ async fn a_sequential_compensation_requests_its_own_permit() {
     assert_eq!(test.driver.permit_requests.open_requests(), 1, "for what undoes the first step");
 }
 
-/// Regression: after a short failure of the store, an execution stood still until its longest call
+/// Regression: after a short failure of the store, an execution did nothing until its longest call
 /// ended.
 #[tokio::test(start_paused = true)]
 async fn a_new_lease_term_claims_the_execution_again_in_place() {
@@ -433,7 +433,7 @@ async fn a_new_lease_term_claims_the_execution_again_in_place() {
             "step_started",
         ]
     );
-    // No task may start if another worker was faster.
+    // No task may start if another worker has claimed the execution.
     time::advance(lease * 2).await;
     test.context.lease.extend(time::Instant::now(), lease);
     let id = test.driver.execution.id();

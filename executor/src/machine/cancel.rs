@@ -19,8 +19,9 @@ impl Decision<'_> {
         }
     }
 
-    /// Fails the tasks that were about to start, or the execution if there are none. The events of
-    /// their start are too large for the store. The caller has just claimed, so no call is running.
+    /// Fails the tasks that were about to start, because the events of their start are too large
+    /// for the store. If no task was about to start, fails the execution. The caller has just
+    /// claimed the execution, so no call is running.
     pub(super) fn fail_unwritable(&mut self, error: &ToolError) {
         let agenda = self.execution.agenda();
         let retrying = agenda.retrying().iter().map(|(_, task)| *task);
@@ -127,12 +128,13 @@ impl Decision<'_> {
         }
     }
 
-    /// Returns whether all steps finished although the deadline has passed. Nothing is undone then.
+    /// Returns whether all steps finished although the deadline has passed. In this case no step is
+    /// undone.
     fn has_completed(&self) -> bool {
         self.execution.phase() == Phase::Expired && self.has_run_to_end()
     }
 
-    /// Returns the next compensation that may start, or the due retry of one.
+    /// Returns the next compensation that may start, or the due retry of a compensation.
     fn next_compensation(&self) -> Option<Task> {
         let agenda = self.execution.agenda();
         let due = agenda.retrying().first().filter(|(until, _)| *until <= self.moment.now);

@@ -28,7 +28,7 @@ impl Decision<'_> {
         }
         self.by = by;
         self.record_command(id, command);
-        // Consequences, such as the next start, are nobody's command.
+        // Later events, such as the next start, have no actor, because no command asked for them.
         self.by = None;
     }
 

@@ -65,7 +65,8 @@ impl Decision<'_> {
         }
     }
 
-    /// Moves due retries that need a permit to the permit queue, up to the first that needs none.
+    /// Moves due retries that need a permit to the permit queue, up to the first retry that needs
+    /// none.
     ///
     /// The queue is not in the log. The next owner must start the other tasks in the same order, so
     /// queued tasks must not block them.
@@ -84,8 +85,8 @@ impl Decision<'_> {
 
     /// Returns the next ready task or due retry.
     ///
-    /// With one slot, this is the first in plan order, and it waits for earlier tasks that need a
-    /// permit. With more slots, whole steps come before items of loops.
+    /// With one slot, this is the first task in plan order, and it waits for earlier tasks that
+    /// need a permit. With more slots, whole steps come before items of loops.
     fn next_to_start(&self) -> Option<Task> {
         let agenda = self.execution.agenda();
         let due = self.first_due_retry();
@@ -337,7 +338,8 @@ fn describe_unresolved(unresolved: &[Arc<str>]) -> Vec<String> {
     warnings
 }
 
-/// A compensation must not wait for a signal, because the execution has to finish.
+/// Returns the error of a compensation that waits for a signal. It must not wait, because the
+/// execution has to finish.
 fn wait_in_compensation_error() -> ToolError {
     let reason = "a compensation cannot wait for a signal: the execution has to end";
     ToolError::new(ErrorCode::INVALID_PARAMETERS, reason)

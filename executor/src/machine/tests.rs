@@ -1,7 +1,7 @@
 //! Tests of the machine. Each test is a story: its inputs, and the events that they lead to.
 //!
-//! Every decision is made twice, and the second must return no events. Every story is replayed from
-//! its log, and must end in the same state.
+//! Every decision is made twice, and the second decision must return no events. Every story is
+//! replayed from its log, and must end in the same state.
 
 mod compensation;
 mod conditions;
@@ -59,7 +59,7 @@ fn time_at(ms: i64) -> Timestamp {
     Timestamp::from_timestamp_millis(1_700_000_000_000 + ms).unwrap()
 }
 
-/// Returns a step `id` that calls `set.tool` (or `flow.sleep`, `flow.wait`) after others.
+/// Returns a step `id` that calls `set.tool` (or `flow.sleep`, `flow.wait`) after other steps.
 fn step(id: &str, tool: &str, after: &[&str]) -> UncheckedStep {
     UncheckedStep {
         id: id.parse().unwrap(),
@@ -188,7 +188,7 @@ fn cancelled_error() -> ToolError {
 }
 
 impl Story {
-    /// Creates an execution, which a worker claims at once.
+    /// Creates an execution, which a worker claims immediately.
     fn new(steps: Vec<UncheckedStep>) -> Self {
         Self::with_options(steps, ExecutionOptions::default())
     }

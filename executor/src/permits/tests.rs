@@ -54,7 +54,6 @@ impl PermitTest {
         time::sleep(Duration::from_millis(10)).await;
     }
 
-    /// Waits for the turn of a holder.
     async fn wait_for_turn(&self, who: &str) -> Duration {
         let mut look = time::interval(Duration::from_millis(1));
         let looking = async {

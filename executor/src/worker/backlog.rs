@@ -18,11 +18,11 @@ const MAX_DAMAGED: usize = 4_096;
 #[derive(Debug)]
 pub(super) struct Backlog {
     /// Executions that drivers gave up, with the newest known claim. The worker claims them again
-    /// unless another worker has.
+    /// unless another worker has claimed them.
     pub(super) given_up: BTreeMap<ExecutionId, Epoch>,
     /// Number of due executions at the last scan that need a tool which this node lacks.
     pub(super) missing_tool_count: usize,
-    /// For each due execution of that scan that has started, the tools that it still needs.
+    /// For each due execution of the last scan that has started, the tools that it still needs.
     pub(super) required_tools: BTreeMap<ExecutionId, RequiredTools>,
     /// Position at which the next scan continues, if many due executions lack their tools.
     pub(super) cursor: Option<QueuePosition>,

@@ -24,8 +24,8 @@ pub(super) struct PendingHeads(BTreeMap<ExecutionId, PendingHead>);
 struct PendingHead {
     head: ExecutionHead,
     retry_at: Instant,
-    /// When the execution becomes due. `None` if it was due already, and was released to other
-    /// workers.
+    /// The time when the execution becomes due. `None` if it was due already, and was released to
+    /// other workers.
     due: Option<Timestamp>,
 }
 

@@ -20,13 +20,13 @@ use super::{DriveError, DriverStop, Worker, WorkerContext, load_existing};
 /// Maximum number of replans that run at the same time. Keeps capacity of the model's provider free
 /// for other requests.
 const MAX_RUNNING: usize = 4;
-/// Maximum number of executions that wait. The next scan finds further ones.
+/// Maximum number of executions that wait. The next scan finds further executions.
 const MAX_WAITING: usize = 4_096;
 /// Delay before the first retry. Doubles with each retry, up to [`MAX_RETRY_DELAY`].
 const RETRY_DELAY: Duration = Duration::from_secs(2);
 const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);
 
-/// A replan that has ended. After an error the execution still needs one.
+/// A replan that has ended. After an error the execution still needs a replan.
 pub(super) type ReplanEnded = (ExecutionId, Result<(), DriveError>);
 
 #[derive(Debug, Default)]
@@ -134,7 +134,7 @@ async fn replan(context: &WorkerContext, id: ExecutionId) -> Result<(), DriveErr
 }
 
 /// Takes ownership of a finished execution that needs a replan, so that no other worker replans it
-/// at the same time. Gives up ownership of any other.
+/// at the same time. Gives up ownership of any other execution.
 pub(super) async fn keep_for_replan(
     context: &WorkerContext,
     ended: &Execution,

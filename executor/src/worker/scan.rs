@@ -1,8 +1,9 @@
 //! Scans the store for executions to claim, and for commands to deliver.
 //!
 //! All workers scan the same heads. To keep them from racing for the same execution, each execution
-//! has a preferred worker, on which all workers agree by hashing. The preferred worker claims at
-//! once. Others claim after a delay, in case it is gone or full.
+//! has a preferred worker, on which all workers agree by hashing. The preferred worker claims the
+//! execution immediately. Other workers claim it after a delay, in case the preferred worker is
+//! gone or full.
 //!
 //! A scan leaves out executions that this worker cannot drive: those with tools that are missing
 //! here, and those whose log is damaged.
@@ -40,7 +41,7 @@ fn preferred_worker(execution: ExecutionId, workers: &[WorkerId]) -> Option<Work
 }
 
 /// Mixes the bits of a hash (the finalizer of `MurmurHash3`). The ids of two workers differ in
-/// their last characters only, and FNV-1a alone spreads those badly.
+/// their last characters only, and FNV-1a alone spreads such ids badly.
 fn mix_hash(hash: u64) -> u64 {
     let hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     let hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
@@ -70,8 +71,8 @@ pub(super) async fn postpone_if_damaged(
     }
 }
 
-/// Releases an orphan whose tools this worker lacks. It becomes a due execution, so that it does
-/// not hide other orphans.
+/// Releases an orphan whose tools this worker lacks. The orphan becomes a due execution, so that it
+/// does not hide other orphans.
 async fn release_orphan(store: &dyn Store, head: ExecutionHead) -> Result<(), StoreError> {
     let due = head.due.unwrap_or(head.created_at);
     store.put_head(ExecutionHead { owner: None, due: Some(due), ..head }).await
@@ -100,8 +101,8 @@ impl Worker {
         }
     }
 
-    /// Claims executions that drivers gave up, unless another worker has claimed them. Another
-    /// claim would interrupt their steps.
+    /// Claims executions that drivers gave up, unless another worker has claimed them. In that case
+    /// a claim would interrupt the steps that the other worker runs.
     async fn reclaim_given_up(&mut self) -> Result<(), StoreError> {
         for (id, known_version) in self.backlog.given_up.clone() {
             let head = self.context.store.head(id).await?;
@@ -124,7 +125,8 @@ impl Worker {
         }
         self.backlog.swept_at = Instant::now();
         let worker = self.context.worker;
-        // Raises the limit, so that executions that this worker already drives do not hide others.
+        // Raises the limit, so that executions that this worker already drives do not hide other
+        // executions.
         let known_count = self.drivers.len() + self.backlog.owned() + self.replan_queue.len();
         for head in self
             .context
@@ -172,7 +174,7 @@ impl Worker {
             )
             .await?;
         // Counts executions that are driven here or lack tools. The next scan reads that many more
-        // heads, so that these executions do not hide others.
+        // heads, so that these executions do not hide other executions.
         let n_local = due.iter().filter(|head| self.local.contains(head.execution)).count();
         let (n_due, lacking) = self.claim_heads(due).await?;
         self.backlog.missing_tool_count = lacking.len() + n_local;
@@ -187,8 +189,8 @@ impl Worker {
         Ok(wait.filter(|wait| !wait.is_zero()).map_or(poll, |wait| wait.min(poll)))
     }
 
-    /// Claims further due executions if all of the first ones lack tools. Each scan reads one page
-    /// after the cursor, and starts over at the end.
+    /// Claims further due executions if all of the first executions lack tools. Each scan reads one
+    /// page after the cursor, and starts over at the end.
     async fn claim_further(&mut self, now: Timestamp) -> Result<(), StoreError> {
         let query = HeadQuery::DueAfter { now, after: self.backlog.cursor };
         let part = self.context.store.find_heads(query, MAX_HEADS).await?;
@@ -232,7 +234,7 @@ impl Worker {
         is_owed_a_plan && self.context.replanner.get().is_none()
     }
 
-    /// Returns whether this worker should claim an execution: at once if it is the preferred
+    /// Returns whether this worker should claim an execution: immediately if it is the preferred
     /// worker, otherwise after a delay. So workers share the executions and do not race for them.
     fn should_claim(&mut self, head: &ExecutionHead, workers: &[WorkerId]) -> bool {
         let me = self.context.worker;

@@ -249,7 +249,7 @@ async fn a_finished_sleep_releases_its_permit() {
     test.wait_for_state(id, ExecutionState::Completed, Duration::from_secs(10)).await;
 }
 
-/// Regression: commands of executions with missing tools hid all later ones.
+/// Regression: commands of executions with missing tools hid all later commands.
 #[tokio::test(start_paused = true)]
 async fn commands_for_executions_without_tools_hide_no_others() {
     let test = WorkerTest::new();
@@ -266,7 +266,7 @@ async fn commands_for_executions_without_tools_hide_no_others() {
     test.wait_for_state(id, ExecutionState::Completed, Duration::from_mins(1)).await;
 }
 
-/// A worker that lacks a tool records commands, and leaves the rest to other workers.
+/// A worker that lacks a tool records commands, and leaves the execution to other workers.
 #[tokio::test(start_paused = true)]
 async fn a_worker_without_the_tools_records_commands() {
     let mut test = WorkerTest::new();
@@ -350,7 +350,8 @@ async fn an_execution_whose_tool_disappears_waits_for_it() {
     assert!(!test.event_kinds(id).await.contains(&"step_interrupted"));
 }
 
-/// A running call keeps the driver here, and the driver must notice that the tool is back.
+/// A running call keeps the driver in this worker, and the driver must notice that the tool is
+/// back.
 #[tokio::test(start_paused = true)]
 async fn a_returned_tool_is_called_while_other_steps_run() {
     let test = WorkerTest::new();
@@ -410,7 +411,7 @@ async fn a_tool_that_only_finished_steps_used_is_not_required() {
     test.wait_for_state(id, ExecutionState::Completed, Duration::from_secs(40)).await;
 }
 
-/// Regression: a worker whose executions ended all the time never scanned for others.
+/// Regression: a worker whose executions ended all the time never scanned for other executions.
 #[tokio::test(start_paused = true)]
 async fn a_busy_worker_still_scans_for_work() {
     let store = Arc::new(Memory::new());
@@ -445,7 +446,7 @@ async fn store_execution_without_plan(store: &Memory, clock: &dyn Clock) -> Exec
     id
 }
 
-/// Regression: every node claimed it at every poll.
+/// Regression: every node claimed the damaged execution at every poll.
 #[tokio::test(start_paused = true)]
 async fn a_damaged_execution_is_not_claimed_at_every_poll() {
     let store = Arc::new(Memory::new());

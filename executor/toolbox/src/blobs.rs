@@ -32,7 +32,7 @@ pub struct Binary {
 }
 
 impl Binary {
-    /// Extracts a binary from a value, if the place has a large one.
+    /// Extracts a binary from a value, if a large binary is at `pointer`.
     pub fn extract(value: &mut Value, pointer: String, mime_type: &str) -> Option<Self> {
         let Some(Value::String(text)) = value.pointer_mut(&pointer) else { return None };
         let is_large = text.len() > limits::INLINE_BINARY_BYTES;

@@ -25,7 +25,8 @@ use super::{
 
 /// The set name of the tools with which steps of an agent call other tools.
 pub const SET: &str = "faber_agent";
-/// Maximum bytes of a result that a model reads. Each turn repeats them.
+/// Maximum bytes of a result that a model reads. It is low, because each turn sends the result to
+/// the model again.
 pub const RESULT_BYTES: usize = 32 << 10;
 
 const DISPATCH_TOOLS: [DispatchTool; 3] = [
@@ -44,7 +45,7 @@ const DISPATCH_TOOLS: [DispatchTool; 3] = [
 
 struct DispatchTool {
     name: &'static str,
-    /// The greatest effect of the tools that it may call.
+    /// The greatest effect of the tools that the dispatch tool may call.
     effect: Effect,
     description: &'static str,
 }
@@ -452,7 +453,7 @@ mod tests {
         let long = call.report(Ok(json!("ä".repeat(RESULT_BYTES)))).unwrap();
         let text = long["result"].as_str().unwrap();
         assert!(text.len() < RESULT_BYTES + 64 && text.ends_with(" bytes)"), "{}", text.len());
-        // A number counts as one byte in limits of values, and has more as text.
+        // A number counts as one byte in limits of values, and has more bytes as text.
         let numbers = call.report(Ok(json!(vec![123_456_789; RESULT_BYTES / 8]))).unwrap();
         assert_eq!(numbers["cut"], true);
         for (maximum, expected) in [(json!(300), 300), (json!("{{item.most}}"), RESULT_BYTES)] {

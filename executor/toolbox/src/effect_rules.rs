@@ -67,13 +67,13 @@ impl EffectRule {
 
 impl EffectRules {
     /// Returns the effect from the first rule that matches a tool. `None` means that the effect
-    /// from the source holds.
+    /// from the source applies.
     pub fn find_effect(&self, set: &ToolSetName, tool: &ToolName) -> Option<Effect> {
         self.0.iter().find(|rule| rule.matches_tool(set, tool)).map(|rule| rule.effect)
     }
 
-    /// Replaces the effect of a new definition. The tool must be made from the result, because its
-    /// errors also depend on the effect.
+    /// Replaces the effect of a new definition. Make the tool from the returned definition, because
+    /// the errors of the tool also depend on the effect.
     #[must_use]
     pub fn apply(&self, definition: ToolDefinition) -> ToolDefinition {
         let effect = self.find_effect(&definition.set, &definition.name);

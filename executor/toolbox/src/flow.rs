@@ -41,7 +41,8 @@ pub fn sleep_ms(parameters: &Value) -> Option<u64> {
     read_whole_number(parameters.get("ms")?).filter(|ms| *ms <= MAX_SLEEP_MS)
 }
 
-/// Reads a whole number, which may be written as `1000.0`. JSON Schema calls that an integer.
+/// Reads a whole number, which may be written as `1000.0`. JSON Schema calls such a number an
+/// integer.
 fn read_whole_number(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| {
         let number = value.as_f64().filter(|number| number.fract() == 0.0)?;

@@ -41,7 +41,7 @@ use std::{
 use shared::tool::Progress;
 use tokio::{sync::Notify, time::Instant};
 
-/// The sender of a call's reports. The default drops them.
+/// The sender of a call's reports. The default sender drops them.
 #[derive(Clone, Debug, Default)]
 pub struct Reporter(Option<Weak<LatestReport>>);
 
@@ -49,8 +49,8 @@ pub struct Reporter(Option<Weak<LatestReport>>);
 #[derive(Debug)]
 pub struct Listener(Arc<LatestReport>);
 
-/// The newest report of one call. Every call makes one and most calls report nothing, so it is
-/// small.
+/// The newest report of one call. Every call makes this value and most calls report nothing, so the
+/// value is small.
 #[derive(Debug, Default)]
 struct LatestReport {
     report: Mutex<Option<Report>>,

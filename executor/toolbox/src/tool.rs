@@ -18,8 +18,9 @@
 //! # assert_eq!(tool.definition().qualified_name().as_str(), "math.add");
 //! ```
 //!
-//! A resource that no model should choose, such as a database, is not a parameter. The function's
-//! closure captures it. The tool's schema describes the argument type only.
+//! A resource that no model should choose, such as a database, is not a parameter. Instead, the
+//! function is a closure that captures the resource. The tool's schema describes the argument type
+//! only.
 //!
 //! ```
 //! use std::sync::{Arc, atomic::{AtomicU64, Ordering}};
@@ -68,9 +69,9 @@ pub trait Tool: fmt::Debug + Send + Sync {
 
     /// Calls the tool.
     ///
-    /// When the context [cancels](ToolContext::cancel) the call, the tool tells the other side and
-    /// returns [`ErrorCode::CANCELLED`] within [`shared::limits::CANCEL_GRACE`]. Dropping the
-    /// future aborts the call.
+    /// When the context [cancels](ToolContext::cancel) the call, the tool stops its own process or
+    /// request and returns [`ErrorCode::CANCELLED`] within [`shared::limits::CANCEL_GRACE`].
+    /// Dropping the future aborts the call.
     async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError>;
 }
 
@@ -86,7 +87,8 @@ pub struct ToolContext {
     pub reporter: Reporter,
     /// A note beside the output, such as standard error.
     pub aside: Aside,
-    /// The store for large binaries. Without it they stay in the output, which has a size limit.
+    /// The store for large binaries. Without a store they stay in the output, which has a size
+    /// limit.
     pub blobs: Option<Blobs>,
 }
 
@@ -121,7 +123,8 @@ impl Aside {
 }
 
 impl ToolContext {
-    /// Makes the context of a call outside any execution. Its reports are dropped.
+    /// Makes the context of a call outside any execution. The progress reports of the call are
+    /// dropped.
     pub fn detached() -> Self {
         Self {
             call: None,
@@ -153,7 +156,8 @@ impl ToolContext {
 ///
 /// # Panics
 ///
-/// If `set` or `name` is not a valid name. They are literals, so this is a bug at startup.
+/// If `set` or `name` is not a valid name. Both are literals of the program, so such a panic is a
+/// bug that appears at startup.
 pub fn function<Args, Out, Fut, F>(
     set: &'static str,
     name: &'static str,

@@ -25,7 +25,6 @@ const CONTROL_TOOLS: [&str; 3] = ["list_toolset", ACTIVATE, "deactivate_toolset"
 pub(super) const BUILTIN_SETS: [&str; 5] =
     ["code_tools", "file_tools", "system_tools", "web_tools", "memory_tools"];
 
-/// The `source` of the built-in sets.
 const BUILTIN_SOURCE: &str = "builtin";
 
 /// Returns `true` for a valid name: letters and digits of any script, with `_`, `-`, `.`, `/` and
@@ -57,7 +56,6 @@ pub fn complaint(set: &ToolSetName, name: &ToolName) -> Option<String> {
     ))
 }
 
-/// Removes tools with invalid names from a set.
 pub(super) fn remove_invalid_names(set: &mut ToolSet) {
     if set.source == BUILTIN_SOURCE {
         return;

@@ -1,8 +1,8 @@
 //! The tools of this process by set, and which of them are available.
 //!
-//! A set is registered at once, and its tools arrive when its source has connected. Until then, a
-//! name may still change its meaning, so callers wait with [`Toolbox::wait_for_names`] first. A set
-//! whose source has failed keeps its tools, and connects again when a call needs one of them.
+//! A set is registered immediately, and its tools arrive when its source has connected. Until then,
+//! a name may still change its meaning, so callers wait with [`Toolbox::wait_for_names`] first. A
+//! set whose source has failed keeps its tools, and connects again when a call needs one of them.
 //!
 //! Plans store qualified names (`set.name`), which always mean the same tool. If that tool is
 //! missing, [`Toolbox::find_planned`] returns no other tool of a similar name.
@@ -40,7 +40,7 @@ pub struct ToolSet {
     pub source: String,
     /// `true` for a built-in set that reads or changes this machine, under any name.
     pub acts_on_this_machine: bool,
-    /// `true` if plans may use it.
+    /// `true` if plans may use the set.
     pub is_active: bool,
     pub status: SetStatus,
     pub tools: Vec<ReadyTool>,
@@ -147,7 +147,7 @@ struct Inventory {
     names: OnceLock<ToolNames<(usize, usize)>>,
     /// The number of changes so far.
     revision: u64,
-    /// Built at the first listing.
+    /// The list of all tools, which is built at the first listing.
     listed: OnceLock<Arc<Listed>>,
 }
 
@@ -325,8 +325,8 @@ impl Toolbox {
         let is_failed = |set: &ToolSet| matches!(set.status, SetStatus::Failed { .. });
         let set = inventory.sets.iter_mut().find(|set| set.name == *name && is_failed(set));
         let Some(set) = set else { return false };
-        // Keeps the lock until the state is `Connecting`, because the result must not arrive
-        // before.
+        // Keeps the lock until the state is `Connecting`, because the result must not arrive before
+        // that state.
         if !self.0.reconnect.get().is_some_and(|reconnect| reconnect(name)) {
             return false;
         }
@@ -435,7 +435,7 @@ impl Toolbox {
         let inventory = self.lock_inventory();
         let rivals = match inventory.name_index().find(name.as_str()) {
             Some((NameOrigin::Qualified, _)) => return false,
-            // Checks only this set, because other sets have no tools with its prefix.
+            // Checks only this set, because other sets have no tools with the prefix of this set.
             Some((_, (set, _))) if set_prefix(name.as_str()) == Some(inventory.set_name(set)) => {
                 return inventory.sets[set].status == SetStatus::Connecting;
             }

@@ -5,7 +5,7 @@
 //!
 //! Standard output is the tool's output: parsed if it is JSON, otherwise a string without the last
 //! line end. A non-zero exit status is a failure with the tail of standard error. After a success,
-//! the tail becomes the call's note.
+//! this tail becomes the call's note.
 
 mod argv;
 mod parameters_file;
@@ -66,12 +66,12 @@ pub struct CommandTool {
     pub examples: Vec<String>,
     #[serde(default = "no_parameters")]
     pub parameters: Value,
-    /// JSON Schema of the output. An output that does not fit it makes the call fail.
+    /// JSON Schema of the output. An output that does not fit this schema makes the call fail.
     #[serde(default, rename = "outputSchema")]
     pub output_schema: Option<Value>,
     /// The effect of a second call. By default the HTTP method decides, and a command is `once`.
     pub effect: Option<Effect>,
-    /// The action. A tool without it is known for selection only.
+    /// The action. A tool without an action is known for selection only.
     pub run: Option<Action>,
 }
 
@@ -174,7 +174,7 @@ pub struct CommandRun {
     pub pass: Vec<String>,
     #[serde(default)]
     pub env: BTreeMap<String, TextOrSecret>,
-    /// The sandbox of the command. By default there is none.
+    /// The sandbox of the command. By default there is no sandbox.
     pub confine: Option<Confinement>,
 }
 
@@ -234,7 +234,7 @@ impl CommandTool {
         program.check().map_err(|error| format!("`{}`: {error}", self.name))
     }
 
-    /// Builds the tool. Its output has at most `max_bytes` bytes. `launcher` starts confined
+    /// Builds the tool. The tool's output has at most `max_bytes` bytes. `launcher` starts confined
     /// commands. The error describes the mistake in the configuration.
     pub(crate) fn into_tool(
         self,
@@ -424,8 +424,8 @@ impl RunningProcess {
                 Err(OutputTooLarge) => return ProcessEnd::PrintedTooMuch,
             },
             status = group.wait() => {
-                // Kills the rest of the group, because these processes must not outlive the command
-                // or keep its pipes open.
+                // Kills the remaining processes of the group, because they must not outlive the
+                // command or keep its pipes open.
                 group.kill();
                 if let Ok(Err(OutputTooLarge)) = timeout(DRAIN_TIMEOUT, streams).await {
                     return ProcessEnd::PrintedTooMuch;
@@ -470,8 +470,8 @@ impl RunningProcess {
             text => format!(": {text}"),
         };
         let error = ToolError::failed(format!("`{program}` {}{detail}", describe_status(status)));
-        // Knows the outcome only for an exit status, which the command chooses itself. A signal
-        // stops the command at any point.
+        // The outcome is known only after an exit status, which the command chooses itself. A
+        // signal may stop the command at any point.
         Err(if status.code().is_some() { error } else { error.with_unknown_outcome() })
     }
 }

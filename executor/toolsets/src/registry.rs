@@ -40,7 +40,7 @@ use self::merge::{Complaint, KnownRecords, MergedSets, ReadDocuments, SetMerger,
 pub use self::{activation::SwitchResult, records::find_added_set};
 use crate::sources::{Documents, SetConfig, Source, Sources, documents::DOCUMENTS_FIELD};
 
-/// Poll interval for changes by other nodes. A hint arrives earlier.
+/// Poll interval for changes by other nodes. A hint makes a node read earlier.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// Shortest pause between two reads of the records. The pause is [`PAUSE_FACTOR`] times the
 /// duration of the last read, because thousands of tools may be registered one after another.
@@ -76,8 +76,8 @@ pub struct Parts {
 #[derive(Debug)]
 struct RegistryState {
     parts: Parts,
-    /// Locked during a change until this node has applied it, so that only changes by other nodes
-    /// can come in between.
+    /// Locked during a change until this node has applied it, so that in the meantime only other
+    /// nodes can make changes.
     applied: Mutex<AppliedState>,
     /// The revision that was applied last, or [`NO_REVISION`].
     applied_revision: AtomicU64,
@@ -206,8 +206,8 @@ impl Registry {
     }
 
     async fn read_changes(&self, applied: &mut AppliedState) -> Result<(), StoreError> {
-        // Reads the revision before the records, so that changes in between are read again next
-        // time.
+        // Reads the revision before the records, so that changes between the two reads are read
+        // again next time.
         let revision = self.0.parts.store.records_revision().await?;
         if applied.revision == Some(revision) {
             return Ok(());
@@ -370,8 +370,8 @@ impl Registry {
         self.0.applied.lock().await.known.contexts.get(name).cloned()
     }
 
-    /// Rejects variables that callers may not use. They could send any secret to a server of their
-    /// choice.
+    /// Rejects variables that callers may not use, because callers could send any secret to a
+    /// server of their choice.
     fn check_secrets<'a>(
         &self,
         variables: impl IntoIterator<Item = &'a str>,

@@ -114,7 +114,7 @@ impl Sources {
         }
     }
 
-    /// Sets the launcher of confined commands. The default launcher cannot confine.
+    /// Sets the launcher of confined commands. The default launcher cannot confine commands.
     #[must_use]
     pub fn with_launcher(mut self, launcher: Launcher) -> Self {
         self.dependencies.launcher = launcher;
@@ -127,7 +127,7 @@ impl Sources {
         self
     }
 
-    /// Sets the logins of MCP servers. Without them, no server that requires a login connects.
+    /// Sets the logins of MCP servers. Without logins, no server that requires a login connects.
     #[must_use]
     pub fn with_logins(mut self, logins: Logins) -> Self {
         self.logins = Some(logins);
@@ -143,7 +143,7 @@ impl Sources {
     }
 
     /// Registers a set, or replaces the set with its name, and starts to connect it. Commands are
-    /// ready at once. Servers connect concurrently, which needs a Tokio runtime.
+    /// ready immediately. Servers connect concurrently, which needs a Tokio runtime.
     pub fn put(&self, config: SetConfig) {
         self.stop_connection(&config.name);
         let mut set = config.empty_set(SetStatus::Connecting);
@@ -197,7 +197,8 @@ impl Sources {
         let ready = self.toolbox.tools(&config.name);
         let by_name: BTreeMap<_, _> =
             ready.iter().map(|tool| (&tool.definition().name, tool)).collect();
-        // The first of two tools with the same name is registered, so it must be inserted last.
+        // The first of two tools with the same name is registered, so the first tool must be
+        // inserted last.
         let old = before.with_effects(old);
         let kept = old
             .iter()

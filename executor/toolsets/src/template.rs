@@ -50,7 +50,7 @@ impl Template {
         })
     }
 
-    /// Returns the parameter if the template has nothing else.
+    /// Returns the name of the parameter, if the template consists only of this parameter.
     pub(crate) fn whole(&self) -> Option<&str> {
         match self.0.as_slice() {
             [TemplatePart::Parameter(name)] => Some(name),

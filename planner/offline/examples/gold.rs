@@ -18,12 +18,12 @@
 //!
 //! Files of BFCL are converted line by line, from `question`, `function`, and the `ground_truth` of
 //! `possible_answer`. Its types `dict`, `float` and `tuple` become JSON Schema's `object`, `number`
-//! and `array`. Lines of Seal-Tools get the tools that its prompts list.
+//! and `array`. Lines of Seal-Tools get the tools that the prompts of Seal-Tools list.
 //!
-//! The planner was developed with the queries that have even ids. The others test it. `--errors SET`
-//! prints the errors in the even half of a set. The sets do not contain the effects of tools. By
-//! default all tools count as `read`. With `--once` they have effects, and then the planner needs
-//! more evidence for a call.
+//! The planner was developed with the queries that have even ids. The queries with odd ids test it.
+//! `--errors SET` prints the errors in the even half of a set. The sets do not contain the effects
+//! of tools. By default all tools count as `read`. With `--once` all tools have effects, and then
+//! the planner needs more evidence for a call.
 
 #![expect(clippy::print_stdout, reason = "an example prints")]
 
@@ -144,8 +144,8 @@ async fn judge(
     Ok(())
 }
 
-/// Makes a catalog. Also returns the names of its tools in the set, because not every name is valid
-/// here.
+/// Makes a catalog. Also returns the names of its tools in the set, because not every name in a set
+/// is a valid name of a tool.
 fn catalog(
     tools: &[Tool],
     effect: Effect,
@@ -183,7 +183,7 @@ fn calls(proposal: &Proposal, names: &BTreeMap<String, String>) -> Vec<(String, 
         .collect()
 }
 
-/// Returns whether the calls are the right ones, in any order.
+/// Returns whether the calls are the right calls, in any order.
 fn is_exact(calls: &[(String, Value)], gold: &[Gold]) -> bool {
     let mut left: Vec<&(String, Value)> = calls.iter().collect();
     calls.len() == gold.len()

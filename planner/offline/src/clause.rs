@@ -41,7 +41,7 @@ pub(super) struct Clause {
     pub(super) mood: Mood,
     pub(super) verb: Option<Verb>,
     pub(super) condition: Option<Condition>,
-    /// The words behind `for each`, if the clause begins with them.
+    /// The words after `for each`, if the clause begins with them.
     pub(super) each: Option<Vec<Token>>,
     /// The clause follows `then`.
     pub(super) is_next: bool,
@@ -81,8 +81,8 @@ impl Reader<'_> {
         let mut is_next = false;
         for piece in self.cut(tokens) {
             let Some(mut clause) = self.read_piece(&piece) else {
-                // Words such as `Once that is done,` only order the next clause after the last
-                // ones.
+                // Words such as `Once that is done,` only say that the next clause comes after the
+                // previous clauses.
                 is_next |= piece.len() > 3;
                 continue;
             };
@@ -165,7 +165,7 @@ impl Reader<'_> {
                 pieces.push(tokens[start..at].to_vec());
                 start = at;
                 // The joining word stays in the piece, because it tells whether the piece waits for
-                // the one before.
+                // the piece before it.
                 at += 1 + usize::from(tokens[at].is_mark(",") && at + 1 < tokens.len());
                 while self.lexicon.joins.find(tokens, at).is_some() {
                     at += 1;
@@ -179,7 +179,8 @@ impl Reader<'_> {
         pieces
     }
 
-    /// Returns whether a place is inside a text without quotation marks: behind `saying`.
+    /// Returns whether a place is inside a text without quotation marks: such as the words after
+    /// `saying`.
     fn is_in_text(&self, tokens: &[Token], start: usize, at: usize) -> bool {
         (start + 1..at.max(2) - 1).any(|place| {
             let token = &tokens[place];
@@ -251,7 +252,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns whether the comma stands between `for each X` and its order. They are one piece.
+    /// Returns whether the comma stands between `for each X` and the order that follows. If so, the
+    /// loop and the order are one piece.
     fn is_in_each(&self, tokens: &[Token], start: usize, at: usize) -> bool {
         let first = skip_marks(tokens, start).min(at);
         let found = self.lexicon.loops.find(tokens, first);
@@ -275,8 +277,8 @@ impl Reader<'_> {
         at
     }
 
-    /// Returns whether an order begins at a place. A word that is also a noun needs an object
-    /// behind it, and so does every verb if `is_strict`.
+    /// Returns whether an order begins at a place. A word that is also a noun needs an object after
+    /// it, and so does every verb if `is_strict`.
     pub(super) fn begins_order(&self, tokens: &[Token], at: usize, is_strict: bool) -> bool {
         let at = self.skip_fillers(tokens, at);
         let Some(token) = tokens.get(at) else { return false };
@@ -330,7 +332,7 @@ impl Reader<'_> {
 
     fn is_verb(&self, token: &Token) -> bool {
         let word = token.lower.as_str();
-        // `closes`, `closed` and `closing` order nothing.
+        // `closes`, `closed` and `closing` are no orders.
         let is_plural =
             word.ends_with('s') && token.stem.len() < word.len() && !word.ends_with("ss");
         let is_inflected = is_plural || word.ends_with("ing") || word.ends_with("ed");

@@ -1,8 +1,8 @@
-//! One clause and one tool: which words fill which slots, chosen together.
+//! Reads one clause as a call of one tool. Decides for all slots together which words fill them.
 //!
 //! Each kind of evidence proposes candidates ([`typed`], [`choices`], [`texts`], [`groups`],
-//! [`references`]). One assignment takes those that fit together best ([`assignment`]), and the nouns
-//! of the tool are compared with the words that are left ([`words`]).
+//! [`references`]). One assignment takes the candidates that fit together best ([`assignment`]).
+//! The nouns of the tool are compared with the words that no slot takes ([`words`]).
 
 mod assignment;
 mod choices;
@@ -66,7 +66,8 @@ struct Filler<'a> {
     moments: &'a [Moment],
 }
 
-/// Reads a clause as a call of a tool. Slots in `blocked` are filled elsewhere.
+/// Reads a clause as a call of a tool. Slots in `blocked` get no value here, because the caller
+/// fills them.
 pub(super) fn fill(
     scene: &FillContext<'_>,
     clause: &Clause,

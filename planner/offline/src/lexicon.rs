@@ -225,7 +225,8 @@ impl Lexicon {
         units.into_iter().find(|(unit, _)| is_unit(unit)).map(|(_, seconds)| seconds)
     }
 
-    /// Corrects words that are one edit away from a known one: `teh`, `isue`. Their values stay.
+    /// Corrects words that are one edit away from a known one: `teh`, `isue`. The values of the
+    /// tokens stay as written.
     pub(super) fn correct(&self, tokens: &mut [Token], known: &BTreeSet<String>) {
         for token in tokens {
             let is_candidate = token.kind == Kind::Word
@@ -268,8 +269,8 @@ impl Lexicon {
     }
 }
 
-/// Returns whether a word is another one with one letter more, less or changed, or with two letters
-/// swapped. Of three letters, two may only be swapped.
+/// Returns whether a word is another word with one letter more, less or changed, or with two
+/// letters swapped. In a word of three letters, only a swap counts.
 fn is_misspelt(written: &str, word: &str) -> bool {
     let (a, b) = (written.as_bytes(), word.as_bytes());
     let start = a.iter().zip(b).take_while(|(a, b)| a == b).count();
@@ -307,7 +308,7 @@ mod tests {
     fn the_lexicon_is_small() {
         let file: File = serde_saphyr::from_str(include_str!("../lexicon.en.yml")).unwrap();
         let count = count_entries(&file);
-        // Some 35 words stand in the code.
+        // About 35 further words are in the code.
         assert!(count <= 450, "{count} entries");
     }
 }

@@ -10,8 +10,8 @@
 //! A query that only reads may say values in any order. Its values are looked up by their form and
 //! the words near them (`plan/lookups.rs`).
 //!
-//! Words without a place and guessed values are doubts: warnings, with which acting steps need
-//! approval. All words come from one file ([`lexicon`]).
+//! Words that no slot takes and values that are guessed are doubts. A plan with doubts has
+//! warnings, and its acting steps need approval. All words come from one file ([`lexicon`]).
 
 mod clause;
 mod fill;
@@ -75,7 +75,7 @@ pub struct Offline {
 }
 
 impl Offline {
-    /// Replaces the weights of evidence, to look for better ones.
+    /// Replaces the weights of evidence, to look for better weights.
     #[must_use]
     pub fn with_weights(self, weights: Weights) -> Self {
         Self { weights, ..self }
@@ -197,8 +197,8 @@ impl Planner for Offline {
         self.propose_on_thread(query, catalog, reach).await?.compile(self.name(), compiler).await
     }
 
-    /// Replaces the steps that failed by others. The words are not read again, because they could
-    /// then mean other calls with an effect.
+    /// Replaces the steps that failed by other steps. The words of the query are not read again,
+    /// because they could then mean other calls with an effect.
     async fn replan(
         &self,
         _query: &str,
@@ -259,7 +259,6 @@ fn read_tools(catalog: &Catalog) -> Vec<Tool> {
     tools.map(|tool| Tool::read(tool, plan_name(catalog, tool), lexicon::english())).collect()
 }
 
-/// Returns the name of a tool in plans.
 fn plan_name(catalog: &Catalog, tool: &ToolDefinition) -> String {
     let plain = tool.name.as_str();
     let is_plain = catalog.find(plain).is_some_and(|found| found.definition.set == tool.set);

@@ -1,4 +1,4 @@
-//! The steps so far, and those of their values that later clauses can refer to.
+//! The steps so far, and the values of these steps to which later clauses can refer.
 
 use serde_json::{Map, Value};
 
@@ -14,7 +14,8 @@ pub(super) struct PlannedStep {
     pub(super) tool: usize,
     pub(super) parameters: Map<String, Value>,
     pub(super) is_loop: bool,
-    /// The step produces a value that the query does not speak of, so no word means it.
+    /// The step produces a value that the query does not speak of, so no word of the query refers
+    /// to the step.
     pub(super) is_derived: bool,
 }
 
@@ -46,7 +47,7 @@ pub(super) fn template(id: &str, path: &str) -> Value {
 
 impl Memory {
     /// Finds the value of an id, a name, a path or an address for a slot, in the latest step that
-    /// has one.
+    /// has such a value.
     pub(super) fn value_for(&self, wanted: &Wanted<'_>) -> Option<Recalled> {
         self.find(|step| {
             let own = &wanted.tools[step.tool];
@@ -54,7 +55,8 @@ impl Memory {
         })
     }
 
-    /// Finds a text that a phrase such as `its title` means. Without a noun, returns the main text.
+    /// Finds a text that a phrase such as `its title` means. If the phrase has no noun, returns the
+    /// main text.
     pub(super) fn text(&self, wanted: &Wanted<'_>) -> Option<Recalled> {
         self.find(|step| {
             let own = &wanted.tools[step.tool];
@@ -222,7 +224,7 @@ fn text_field(tool: &Tool, noun: &str, lexicon: &Lexicon) -> Option<String> {
         .or_else(|| is_whole().then(|| main_text(&tool.outputs)))
 }
 
-/// Returns the path of the text that a result consists of, or an empty one for the whole result.
+/// Returns the path of the text that a result consists of, or an empty path for the whole result.
 fn main_text(outputs: &[Output]) -> String {
     let is_text = |output: &&Output| {
         output.kind == OutputKind::Text && output.is_called(&["content", "bodi", "text"])

@@ -39,7 +39,8 @@ fn read_day(tokens: &[Token], at: usize) -> Option<Moment> {
     Some(Moment { tokens: at..at + len, day, time: None })
 }
 
-/// Reads `May 3rd, 2022`, `3 May 2022` and `3rd of May`. A day without a year is only kept from being a number.
+/// Reads `May 3rd, 2022`, `3 May 2022` and `3rd of May`. A day without a year gives no date, and is
+/// only marked so that it is not read as a number.
 fn read_named(tokens: &[Token], at: usize) -> Option<(Option<NaiveDate>, usize)> {
     let word = |at: usize| tokens.get(at).filter(|token| token.kind != Kind::Quoted);
     let day_at = |at: usize| {

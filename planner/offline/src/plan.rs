@@ -1,4 +1,4 @@
-//! From clauses to steps: the tool of each clause, loops, conditions and doubts.
+//! Makes steps of clauses: finds the tool of each clause, loops, conditions and doubts.
 //!
 //! A clause is read with each tool whose verb fits it ([`verbs`]). It may be several calls
 //! ([`split`]), a loop ([`loops`]) or have a condition ([`conditions`]). The best reading is checked
@@ -31,7 +31,7 @@ use super::{
     weights::Weights,
 };
 
-/// Maximum number of words and marks in a clause. A quotation counts as one.
+/// Maximum number of words and marks in a clause. A quotation counts as one word.
 const MAX_CLAUSE_TOKENS: usize = 256;
 const MAX_STEPS: usize = 64;
 const MAX_NOTED_TOOLS: usize = 5;
@@ -138,7 +138,8 @@ impl<'a> Planning<'a> {
         passed
     }
 
-    /// Plans a clause. Returns the reason if it orders nothing and the other clauses may.
+    /// Plans a clause. If the clause orders nothing and the other clauses may order something,
+    /// returns the reason.
     fn plan_or_pass(&mut self, clause: &Clause) -> Result<Option<Refusal>, Refusal> {
         let said = self.words(&clause.tokens);
         match clause.mood {
@@ -280,8 +281,8 @@ impl<'a> Planning<'a> {
         is_fragment && (!is_about || best.fillings.is_empty() || self.begins_unplaced(clause, best))
     }
 
-    /// Returns whether a clause that got the verb of the clause before has an unknown one itself:
-    /// `create …, then fry the author`. An object follows a verb.
+    /// Returns whether a clause that got the verb of the clause before it has an unknown verb
+    /// itself: `create …, then fry the author`. Such a verb has an object after it.
     fn has_unknown_verb(&self, clause: &Clause, best: &Reading) -> bool {
         let verb = clause.verb_places().len();
         let reader = Reader { lexicon: self.lexicon, tools: self.tools };
@@ -290,7 +291,7 @@ impl<'a> Planning<'a> {
                 && reader.begins_object(&clause.tokens, verb + 1)
     }
 
-    /// Returns whether no slot takes the first word of a clause, or the first behind its verb.
+    /// Returns whether no slot takes the first word of a clause, or the first word after its verb.
     fn begins_unplaced(&self, clause: &Clause, best: &Reading) -> bool {
         let is_content = |at: &usize| !self.lexicon.is_filler(&clause.tokens[*at]);
         let first = (clause.verb_places().len()..clause.tokens.len()).find(is_content);
@@ -306,13 +307,15 @@ impl<'a> Planning<'a> {
             && !self.lexicon.is_filler(token)
     }
 
-    /// Gives a clause without a verb or a noun those of the clause before: `and the tree of /data`.
+    /// Gives a clause without a verb or a noun the verb or the noun of the clause before it: `and
+    /// the tree of /data`.
     fn inherit_words(&self, clause: &mut Clause) {
         let has_noun = self.has_tool_noun(clause);
         if clause.mood == Mood::Fragment && clause.verb.is_none() {
             self.inherit_verb(clause);
         }
-        // In `show me what is still open` and `create one`, the noun is that of the step before.
+        // In `show me what is still open` and `create one`, the noun is the noun of the previous
+        // step.
         let one = clause.tokens.iter().position(|token| token.is("one"));
         let has_pronoun = clause.tokens.iter().any(|token| self.lexicon.is_pronoun(token));
         if has_noun || one.is_none() && (has_pronoun || clause.has_value()) {
@@ -341,8 +344,8 @@ impl<'a> Planning<'a> {
         clause.mood = previous.mood;
     }
 
-    /// Fills what is missing from `shared`, the parameters of a call that belongs to this one, and
-    /// the repository from any earlier step.
+    /// Fills missing slots from `shared`, which are the parameters of a related call. Fills a
+    /// missing repository from any earlier step.
     fn inherit_values(&self, reading: &mut Reading, shared: Option<&Map<String, Value>>) {
         let tool = &self.tools[reading.tool];
         for at in std::mem::take(&mut reading.missing) {

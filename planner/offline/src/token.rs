@@ -100,7 +100,8 @@ fn owner(word: &str) -> Option<&str> {
 pub(super) fn tokens(query: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut at = 0;
-    // Opening marks without a closing one. The search for each of them runs once.
+    // Opening marks without a closing mark. They are remembered, so that the search for each of
+    // them runs only once.
     let mut unclosed: Vec<char> = Vec::new();
     while let Some(char) = query[at..].chars().next() {
         let next = at + char.len_utf8();
@@ -141,7 +142,8 @@ pub(super) fn words_of(query: &str, tokens: &[Token]) -> String {
     }
 }
 
-/// Returns where the mark is that closes a quotation. Marks that nothing closes are remembered.
+/// Returns the place of the mark that closes a quotation. Remembers the opening marks that nothing
+/// closes.
 fn find_close(
     query: &str,
     at: usize,

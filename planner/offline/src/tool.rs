@@ -9,7 +9,7 @@ use super::{
 };
 
 const OUTPUT_LEVELS: usize = 2;
-/// Words of a description that count. The first sentence says what the tool does.
+/// Number of words of a description that are used. The first sentence says what the tool does.
 const DESCRIPTION_WORDS: usize = 40;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub(super) struct Slot {
     pub(super) with_time: bool,
     /// The slot is a part of `owner/repo`.
     pub(super) is_slashed: bool,
-    /// Values that the description shows behind `e.g.`, in lower case.
+    /// Values that the description shows after `e.g.`, in lower case.
     pub(super) examples: Vec<String>,
     /// Values that the description shows in any way.
     pub(super) options: Vec<String>,
@@ -134,7 +134,7 @@ impl Tool {
 }
 
 impl Slot {
-    /// Reads a parameter. The type of a list is that of its items.
+    /// Reads a parameter. The type of a list is the type of its items.
     fn read(
         name: &str,
         schema: &Value,
@@ -215,7 +215,7 @@ impl Slot {
         name_words(self.field.as_ref().unwrap_or(&self.parameter)).join(" ")
     }
 
-    /// Returns the nouns of what an id identifies: `issue` of `issue_number`.
+    /// Returns the nouns of the thing that an id identifies: `issue` of `issue_number`.
     pub(super) fn nouns<'a>(&'a self, tool: &'a Tool, lexicon: &Lexicon) -> Vec<&'a String> {
         let own: Vec<&String> =
             self.words.iter().filter(|word| !is_kind(word, "id", lexicon)).collect();
@@ -369,7 +369,7 @@ fn read_verb(words: &[String], about: &[String], lexicon: &Lexicon) -> (String, 
     }
 }
 
-/// Reads the examples behind `e.g.` in a description.
+/// Reads the examples after `e.g.` in a description.
 pub(super) fn read_examples(description: &str) -> Vec<String> {
     let Some((_, rest)) = description.split_once("e.g.") else { return Vec::new() };
     let rest = rest.split([';', '(', ')', '.']).next().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The weights of evidence.
 //!
 //! `examples/fit.rs` looks for better values on the development half of the yardstick. The values
-//! here are round numbers set by hand, because the fitted ones are no better on queries that they
+//! here are round numbers set by hand, because fitted values are no better on queries that they
 //! were not fitted on.
 
 /// Declares the weights with their values.
@@ -20,7 +20,6 @@ macro_rules! weights {
         }
 
         impl Weights {
-            /// The names of the weights.
             pub const NAMES: &[&str] = &[$(stringify!($name)),*];
 
             /// Returns the weights in the order of their names.
@@ -36,7 +35,7 @@ weights! {
     verb: 3.0,
     /// The description begins with the verb, or the verb names what the tool makes or sets.
     described: 2.6,
-    /// The verb means the same as the tool's.
+    /// The verb means the same as the verb of the tool.
     synonym: 2.4,
     /// The verb and the verb of the tool have related meanings: both only read.
     akin: 2.2,
@@ -48,13 +47,13 @@ weights! {
     noun_missing: 0.8,
     /// A word of the clause is in the tool's description.
     about: 0.3,
-    /// The clause asks, and the tool reads.
+    /// The clause asks a question, and the tool only reads.
     reads: 1.2,
     /// A required slot has a value, or is missing one.
     required: 1.0,
     missing: 1.5,
     unplaced: 0.8,
-    /// A value, or the noun of another tool, has no place.
+    /// No slot takes a value or the noun of another tool.
     unplaced_value: 2.8,
     typed: 0.8,
     /// A value has a form that is more usual for other slots.
@@ -67,19 +66,19 @@ weights! {
     foreign: 0.5,
     /// A value has, or has not, the form of the slot's example.
     form: 0.8,
-    /// A value has a form that only such slots have.
+    /// A value has a form that only slots of this kind have.
     near_form: 0.4,
     choice: 1.0,
     reference: 1.0,
-    /// Words behind the verb fill a slot without any cue, or are a name.
+    /// Words after the verb fill a slot without any cue, or are a name.
     bare: 0.4,
     quoted: 0.6,
-    /// A text without quotation marks stands behind a cue.
+    /// A text without quotation marks stands after a cue.
     text: 0.4,
     /// Each word of a text without quotation marks.
     length: 0.02,
     least: 1.0,
-    /// Maximum cost of words without a place for a call that acts. For a call that reads, it is
-    /// twice as high.
+    /// Maximum cost of the words that no slot takes, for a call that acts. For a call that reads,
+    /// it is twice as high.
     most_unplaced: 1.5,
 }

@@ -35,7 +35,7 @@ pub enum Standing {
     Unsaid,
 }
 
-/// A query, read for checks of calls.
+/// A query whose clauses were read, so that calls can be checked against it.
 pub struct Wording<'a> {
     query: &'a str,
     tokens: Vec<Token>,
@@ -61,8 +61,9 @@ impl<'a> Wording<'a> {
         Self { query, tokens: said, clauses, nouns, lexicon }
     }
 
-    /// Returns how the query speaks of a call, and the words that decide. Of several clauses about
-    /// the tool, the one with the most of the call's values counts. `values` are words in lower case.
+    /// Returns how the query speaks of a call, and the words of the query that decide this. Of
+    /// several clauses about the tool, the clause with the most of the call's values counts.
+    /// `values` are words in lower case.
     pub fn standing(&self, tool: &ToolDefinition, values: &[String]) -> (Standing, String) {
         let tool = Tool::read(tool, tool.name.to_string(), self.lexicon);
         let fits = self.clauses.iter().filter(|clause| self.speaks_of(clause, &tool));

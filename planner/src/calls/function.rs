@@ -1,4 +1,4 @@
-//! `set.name(key=value, …)`.
+//! Reads calls of the form `set.name(key=value, …)`.
 
 use serde_json::Value;
 
@@ -123,7 +123,8 @@ impl<'a> Arguments<'_, 'a> {
         let quote = word::find_quote(self.source, value_at).filter(|_| !is_bare);
         let word = value.as_str().filter(|_| is_bare);
         match name {
-            // A signature has `name: type` and plain names.
+            // The brackets contain a signature and no arguments, because a signature has `name:
+            // type` and plain names.
             Some((_, b':', _)) if word.is_some() => return Err(ArgumentsError::At(end)),
             None if word.is_some_and(is_identifier) => return Err(ArgumentsError::At(end)),
             Some((key, ..)) => {

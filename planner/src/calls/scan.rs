@@ -37,7 +37,7 @@ struct Scan<'r, 'a> {
     /// may be its arguments, so they are not taken for calls.
     has_unreadable_call: bool,
     /// The rest of the text contains no usual end of a reported result. Set so that the scan does
-    /// not search for one again.
+    /// not search for such an end again.
     has_no_echo_end: bool,
 }
 

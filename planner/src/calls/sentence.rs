@@ -1,4 +1,5 @@
-//! `use set.name with …`, where `…` is a JSON object or pairs. Any words may come before it.
+//! Reads calls of the form `use set.name with …`, where `…` is a JSON object or pairs. Any words
+//! may come before such a call.
 
 use std::{ops::Range, sync::Arc};
 

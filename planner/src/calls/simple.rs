@@ -1,4 +1,5 @@
-//! `TOOL: set.name ARGS: {…}`, and the echo of a result, which looks similar.
+//! Reads calls of the form `TOOL: set.name ARGS: {…}`, and finds the echo of a result, which looks
+//! similar.
 
 use std::{ops::Range, sync::Arc};
 
@@ -49,8 +50,8 @@ pub(super) fn read(reading: &CallReader<'_>, start: usize) -> Option<Attempt> {
     })
 }
 
-/// Reads the name between a position and the argument marker or the end of the line. It may contain
-/// spaces and letters of any script.
+/// Reads the name between a position and the argument marker or the end of the line. The name may
+/// contain spaces and letters of any script.
 fn read_name(reading: &CallReader<'_>, index: usize) -> Option<(Arc<KnownTool>, usize)> {
     let source = &reading.source;
     // Every marker ends with a colon, like the next `TOOL:`, so no byte is read twice.

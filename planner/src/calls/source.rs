@@ -19,8 +19,8 @@ const MAX_MISSED_CALLS: usize = 32;
 pub(super) struct Source<'a> {
     text: &'a str,
     steps: Cell<usize>,
-    /// A search for the end of a comment has reached the end of the text, so later searches would,
-    /// too.
+    /// A search for the end of a comment has reached the end of the text, so later searches would
+    /// do the same.
     comments_never_end: Cell<bool>,
 }
 
@@ -37,7 +37,7 @@ impl<'a> Source<'a> {
         Self { text, steps: Cell::new(0), comments_never_end: Cell::new(false) }
     }
 
-    /// Counts repeated reads, too.
+    /// Returns the number of byte reads. Repeated reads count, too.
     pub(super) fn steps(&self) -> usize {
         self.steps.get()
     }
@@ -198,7 +198,7 @@ impl<'a> CallReader<'a> {
         self.missed.borrow().len()
     }
 
-    /// Drops all missed calls except the first ones, because later ones are part of a thought or a
+    /// Drops the missed calls from index `from` on, because they are part of a thought or a
     /// negation.
     pub(super) fn forget_missed(&self, from: usize) {
         self.missed.borrow_mut().truncate(from);

@@ -116,7 +116,7 @@ fn tag_kind(name: &str) -> TagKind {
     }
 }
 
-/// Returns whether the tag at a position ends a thought. A tag in backticks does not.
+/// Returns whether the tag at a position ends a thought. A tag in backticks does not end one.
 pub(super) fn is_thought_end(source: &Source<'_>, index: usize) -> bool {
     if source.byte(index + 1) != Some(b'/') || is_quoted(source, index) {
         return false;

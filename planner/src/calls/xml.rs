@@ -397,7 +397,7 @@ fn read_fields(
     Ok(fields)
 }
 
-/// Returns the arguments, unless one has two values.
+/// Returns the arguments, unless an argument has two values.
 fn merge_fields(fields: impl Iterator<Item = (String, Value)>) -> Option<Args> {
     let mut args = Args::new();
     for (key, value) in fields {
@@ -425,8 +425,8 @@ fn to_parameter_type(written: Text, key: &str, tool: &KnownTool) -> Value {
         .unwrap_or_else(|| Value::from(text))
 }
 
-/// Strips one line break after the opening tag and one before the closing tag if both exist,
-/// because they belong to the layout of the tags.
+/// Strips one line break after the opening tag and one line break before the closing tag if both
+/// exist, because they belong to the layout of the tags.
 fn strip_line_breaks(text: &str) -> &str {
     let inner = text.strip_prefix('\n').or_else(|| text.strip_prefix("\r\n"));
     let last = |text: &str| text.trim_end_matches([' ', '\t']).strip_suffix('\n').map(str::len);

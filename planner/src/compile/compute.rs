@@ -25,7 +25,6 @@ pub(super) fn is_expression(path: &str) -> bool {
     path.strip_prefix('.') == Some(EXPRESSION_FIELD)
 }
 
-/// Returns `true` if the expression in `parameters` contains `text`.
 pub(super) fn is_in_expression(parameters: &Value, text: &str) -> bool {
     parameters
         .get(EXPRESSION_FIELD)

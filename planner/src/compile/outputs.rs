@@ -28,9 +28,9 @@ enum Shape<'a> {
 
 enum PathResult<'a> {
     Found(Shape<'a>),
-    /// This part cannot exist, because of the shape.
+    /// This part of the path cannot exist in this shape.
     Missing(&'a str, Shape<'a>),
-    /// The shape declares fields, but not this one. The field may still exist.
+    /// The shape declares fields, but not this field. It may still exist.
     Undeclared(&'a str, Shape<'a>),
 }
 

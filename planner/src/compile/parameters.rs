@@ -210,8 +210,8 @@ impl<'a> CallChecker<'a> {
             !has_templates || self.is_certain(violation)
         });
         if misfits.iter().any(|violation| violation.kind == ViolationKind::Unchecked) {
-            // The draft is invalid already, and further checks of this tool would cost as much
-            // again.
+            // Stops checking this tool, because the draft is invalid already and further checks
+            // would cost as much again.
             *compiled = None;
         }
         for violation in misfits {

@@ -1,7 +1,7 @@
 //! Reads drafts from JSON and reports the place of each error.
 //!
-//! It does not use `serde`, because an author needs all errors at once, with their places and
-//! suggestions for misspelt fields.
+//! This module does not use `serde`, because an author needs all errors at the same time, with
+//! their places and suggestions for misspelt fields.
 
 use serde_json::{Map, Value};
 use shared::{diagnostic::Diagnostic, limits};
@@ -85,7 +85,7 @@ pub(super) fn read_compensation(
 }
 
 fn not_json_error(err: &serde_json::Error) -> Diagnostic {
-    // `serde_json` has no error category for this, so its text decides.
+    // `serde_json` has no error category for too deep nesting, so the text of the error decides.
     if err.to_string().starts_with("recursion limit exceeded") {
         return Diagnostic::error(
             "plan.too_large",
@@ -106,7 +106,7 @@ fn not_json_error(err: &serde_json::Error) -> Diagnostic {
 struct Reader<'a> {
     report: &'a mut Report,
     step: usize,
-    /// The number of drafts that contain this one.
+    /// The number of drafts that contain this draft.
     level: u32,
 }
 

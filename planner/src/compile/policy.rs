@@ -47,7 +47,8 @@ pub(super) fn read_policy(
         idle_timeout_ms,
         cache_ttl_ms: read_cache(index, step, tool_choice, report),
         max_parallel: read_parallel(index, step, report),
-        // A calculation with the text of a template would hide the missing value.
+        // An expression must fail without its value, because calculating with the text of a
+        // template would hide the missing value.
         strict_templates: step
             .strict_templates
             .or_else(|| compute::is_compute(&tool_choice.tool).then_some(true)),

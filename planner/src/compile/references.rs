@@ -370,7 +370,7 @@ fn parse_without_errors(
     names: &StepNames,
 ) -> Option<Template> {
     /// Maximum number of wrong templates that are removed from one string. When they are repaired,
-    /// the next check reports the remaining ones.
+    /// the next check reports the remaining templates.
     const MAX_REMOVED_ERRORS: usize = 20;
     let wrong = errors.iter().take(MAX_REMOVED_ERRORS).map(|error| match &error.kind {
         TemplateErrorKind::Invalid { text, .. } | TemplateErrorKind::Unknown { text, .. } => text,

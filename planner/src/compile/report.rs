@@ -13,7 +13,7 @@ pub(super) const WHOLE_DRAFT: usize = usize::MAX;
 /// Collects diagnostics under the number of their step.
 ///
 /// Diagnostics beyond the limit are counted and never formatted, so a draft with a million errors
-/// costs no more than one with a hundred.
+/// costs no more than a draft with a hundred errors.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     errors: DiagnosticList,

@@ -1,4 +1,4 @@
-//! Steps that execute another plan, and plans that are written inside others.
+//! Steps that execute another plan, and plans that are written inside other plans.
 
 use std::collections::BTreeMap;
 

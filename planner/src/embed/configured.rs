@@ -85,7 +85,8 @@ struct OpenedEmbedder {
 }
 
 impl ConfiguredEmbedder {
-    /// Without a source, tools are selected by words. Vectors are stored in `store`.
+    /// Makes an embedder that stores vectors in `store`. Without a source, tools are selected by
+    /// words.
     pub fn new(source: Option<Source>, store: Arc<dyn Vectors>) -> Self {
         Self { store, source, opened: OnceCell::new() }
     }
@@ -103,7 +104,7 @@ impl ConfiguredEmbedder {
         Ok(Some(opened.embedding.clone()))
     }
 
-    /// Probes the embedder before its next use, unless it only rejected a text.
+    /// Makes the embedder be probed before its next use, unless it only rejected a text.
     pub fn report_failure(&self, error: &EmbedError) {
         if let Some(opened) = self.opened.get()
             && !matches!(error, EmbedError::Text { .. })

@@ -110,8 +110,8 @@ fn hash(text: &str) -> TextHash {
     TextHash(Sha256::digest(text).into())
 }
 
-/// Keeps the latest vectors in memory, because users repeat queries and planning repeats the query
-/// of the selection.
+/// Keeps the latest vectors in memory, because users repeat queries and planning embeds the same
+/// query as the selection.
 #[derive(Debug)]
 pub struct RecentEmbedder {
     inner: Arc<dyn Embedder>,
@@ -239,7 +239,7 @@ mod tests {
         let count = once.len();
         once.dedup();
         assert_eq!((count, once.len()), (201, 201));
-        // This stands for another process with the same store.
+        // This embedder stands for another process with the same store.
         let kept = CachingEmbedder::new(length_embedder.clone(), store);
         assert_eq!(kept.embed(&texts).await.unwrap(), want);
         assert_eq!(

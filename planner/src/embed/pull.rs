@@ -1,7 +1,7 @@
 //! Downloads embedding models from a hub.
 //!
-//! The weights must match a SHA-256: the caller's if there is one, otherwise the one in
-//! [`PINNED_SHA256`], otherwise the one that the hub names. The model is opened and used once
+//! The weights must match a SHA-256: the hash that the caller gives, otherwise the hash in
+//! [`PINNED_SHA256`], otherwise the hash that the hub names. The model is opened and used once
 //! before the directory gets its final name. An interrupted download is resumed.
 
 pub(crate) mod download;
@@ -127,7 +127,8 @@ pub async fn pull(
     let model = match check_model(&unfinished).await {
         Ok(model) => model,
         Err(err) => {
-            // A complete download would be found the next time.
+            // Removes the invalid model, because the next pull would take it for a complete
+            // download.
             fs::remove_dir_all(&unfinished)
                 .map_err(|err| PullError::disk_error(&unfinished, &err))?;
             return Err(err.into());

@@ -116,7 +116,7 @@ struct TransformerModule {
     do_lower_case: bool,
 }
 
-/// `1_Pooling/config.json`, in the format up to version 5 and in the later one.
+/// `1_Pooling/config.json`, in the format up to version 5 and in the later format.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 #[expect(

@@ -1,7 +1,7 @@
 //! The BERT transformer.
 //!
 //! The tokens of several texts are rows of one matrix, one text after another. Dense layers process
-//! all rows at once, without padding. Only attention works on each text alone.
+//! all rows in one product, without padding. Only attention works on each text alone.
 
 use ndarray::{Array2, ArrayView2, Axis, linalg::general_mat_mul};
 
@@ -11,7 +11,7 @@ use super::{
     weights::{InvalidModel, Weights},
 };
 
-/// Maximum number of layers. Published models have up to 48.
+/// Maximum number of layers. Published models have up to 48 layers.
 const MAX_LAYERS: usize = 256;
 
 #[derive(Debug)]

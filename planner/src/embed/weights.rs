@@ -167,7 +167,6 @@ impl Weights {
         shape_matrix(name, rows, columns, self.read_numbers(name, info)?)
     }
 
-    /// Returns a quantised matrix.
     fn load_quantised_matrix(&self, name: &str) -> Result<Array2<f32>, InvalidModel> {
         let missing = || InvalidModel::for_tensor(name, "is missing");
         let halves = self.find_tensor(&format!("{name}.q4")).ok_or_else(missing)?;

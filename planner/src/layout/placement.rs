@@ -16,7 +16,7 @@ const LOOSE_NODE_PULL: f64 = 0.01;
 const PORT_SHARE: f64 = 0.7;
 const MAX_PORT_GAP: f64 = 14.0;
 const LOOP_SIZE: f64 = 16.0;
-/// The maximum distance from a line at which a point counts as on it.
+/// The maximum distance from a line at which a point counts as a point on the line.
 const STRAIGHT_TOLERANCE: f64 = 0.05;
 
 /// Places the nodes of ordered layers and routes the edges between them.

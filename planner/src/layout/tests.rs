@@ -1,4 +1,4 @@
-//! Rules for every drawing, and the quality of some.
+//! Rules for every drawing, and the quality of some drawings.
 
 use proptest::prelude::*;
 
@@ -65,8 +65,8 @@ fn unconnected_parts_are_placed_side_by_side() {
 
 #[test]
 fn a_dense_graph_is_drawn_with_bounded_work() {
-    // One long chain, and edges from its beginning to every part of it. They need more placeholders
-    // than the limit.
+    // One long chain, and edges from its beginning to every part of it. These edges need more
+    // placeholders than the limit.
     let chain = (1..1_500).map(|n| (n - 1, n));
     let edges: Vec<(usize, usize)> = chain.chain((2..1_500).map(|n| (n % 7, n))).collect();
     let drawing = draw_graph(1_500, &edges);

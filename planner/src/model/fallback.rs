@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::{Model, ModelError, Question, Reply};
 
-/// Asks the second model when the first one fails.
+/// Asks the second model when the first model fails.
 #[derive(Debug)]
 pub struct Fallback {
     first: Arc<dyn Model>,

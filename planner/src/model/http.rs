@@ -20,7 +20,7 @@ pub(super) struct Answer {
 #[derive(Debug)]
 pub(super) enum ExchangeError {
     Unreachable(String),
-    /// The connection was lost before the end of the answer, for this reason.
+    /// The connection was lost before the end of the answer, with this reason.
     ConnectionLost(String),
     TooLong,
 }
@@ -28,7 +28,8 @@ pub(super) enum ExchangeError {
 /// Makes a client. It follows no redirect, so that a key is sent to its provider only. For a model
 /// on this machine it uses no proxy, so that the question does not leave the machine.
 pub(super) fn build_client(is_local: bool) -> reqwest::Result<Client> {
-    // This fails if the process has a provider of cryptography already, which is fine.
+    // The installation fails if the process has a provider of cryptography already, and then that
+    // provider is used.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = Client::builder()
         .user_agent(USER_AGENT)

@@ -2,7 +2,7 @@
 //!
 //! Ollama, llama.cpp's server and LM Studio speak `OpenAI`'s chat completions, so a model that is
 //! found is an ordinary [`Provider`]. The search begins with the first question. After a failed
-//! question the next one searches again, because the server may have ended.
+//! question, the next question starts another search, because the server may have ended.
 
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
@@ -26,7 +26,6 @@ pub const PULL_COMMAND: &str = "faber models pull planner";
 /// The name under which a started server offers the downloaded model.
 pub const STARTED_MODEL: &str = "faber-planner";
 
-/// A server that Faber started.
 #[derive(Clone, Debug)]
 pub struct StartedServer {
     /// The address before `chat/completions`.
@@ -125,8 +124,8 @@ impl LocalModel {
         starter.as_ref().filter(|_| is_wanted).map(|SharedStarter(starter)| &**starter)
     }
 
-    /// Returns the requested model of a server. Returns `None` if the server lacks it or does not
-    /// answer.
+    /// Returns the requested model of a server. Returns `None` if the server lacks the model or
+    /// does not answer.
     async fn find_model(&self, url: &str) -> Result<Option<String>, ModelError> {
         let wanted = self.settings.model.as_str();
         if wanted.is_empty() {

@@ -10,7 +10,8 @@ use shared::{
 
 use super::{Model, ModelError, Question, Reply};
 
-/// A model whose questions are counted. Each attempt counts, so retries are wrapped around it.
+/// A model whose questions are counted. Each attempt counts, so the model that retries wraps this
+/// model.
 #[derive(Debug)]
 pub(super) struct ObservedModel {
     model: Arc<dyn Model>,

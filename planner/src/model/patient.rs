@@ -20,7 +20,7 @@ pub struct ModelRetryPolicy {
     /// The wait before the first retry. It doubles with each retry. Each wait is shortened by up to
     /// half at random, so that clients that failed together do not retry together.
     pub pause: Duration,
-    /// The longest wait. If a provider asks for more, the question fails.
+    /// The longest wait. If a provider asks for a longer wait, the question fails.
     pub max_pause: Duration,
 }
 
@@ -51,7 +51,7 @@ impl RetryingModel {
         Self { model, retry_policy, random_state: AtomicU64::new(seed) }
     }
 
-    /// Returns a random wait between half of a wait and all of it.
+    /// Returns a random wait between half of a wait and the whole wait.
     fn random_part(&self, of: Duration) -> Duration {
         // Knuth's multiplier. Its upper bits are random enough.
         let step = |state: u64| state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -82,7 +82,8 @@ impl Model for RetryingModel {
                 Err(err) => err,
             };
             let ModelError::Unavailable { model, reason, wait } = &err else { return Err(err) };
-            // Without this, clients that failed at the same time would retry at the same time.
+            // Adds a random part, because clients that failed at the same time would otherwise
+            // retry at the same time.
             let part = self.random_part(pause);
             let next = wait.map_or(part, |wait| wait.saturating_add(pause.saturating_sub(part)));
             let is_too_long = wait.is_some_and(|wait| wait > max_pause);

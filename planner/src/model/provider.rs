@@ -210,7 +210,7 @@ fn object_schema(schema: &Value) -> Value {
     match schema {
         Value::Object(fields) if !fields.is_empty() => {
             let mut fields = fields.clone();
-            // Some providers refuse this key.
+            // Removes this key, because some providers refuse it.
             fields.shift_remove("$schema");
             fields.entry("type").or_insert_with(|| json!("object"));
             if fields["type"] == "object" {

@@ -17,7 +17,7 @@ pub(super) enum Format {
 pub struct ProviderKind {
     name: &'static str,
     pub(super) format: Format,
-    /// The address before `chat/completions` or `messages`. Empty if each user has another one.
+    /// The address before `chat/completions` or `messages`. Empty if each user has another address.
     pub(super) base_url: &'static str,
     /// The variable that usually has the key. Empty if no key is needed.
     key_variable: &'static str,
@@ -71,8 +71,8 @@ const fn provider_kind(
 impl ProviderKind {
     pub(super) const ALL: &'static [Self] = &PROVIDERS;
 
-    /// Returns the provider with a name, such as `openai`. If there is none, the error lists the
-    /// names.
+    /// Returns the provider with a name, such as `openai`. If no provider has the name, the error
+    /// lists the names.
     pub fn find_by_name(name: &str) -> Result<Self, String> {
         if let Some(found) = Self::ALL.iter().find(|kind| kind.name == name) {
             return Ok(*found);
@@ -98,7 +98,7 @@ impl ProviderKind {
         self.name == LOCAL_PROVIDER
     }
 
-    /// Returns whether the servers of this provider can keep an answer to a large schema.
+    /// Returns whether the servers of this provider can force an answer to follow a large schema.
     pub(super) fn has_grammars(self) -> bool {
         [LOCAL_PROVIDER, "ollama"].contains(&self.name)
     }

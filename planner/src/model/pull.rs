@@ -51,7 +51,7 @@ pub struct Downloaded {
     pub sha256: Option<String>,
 }
 
-/// Returns the model to download: the one at `url`, or the recommended one of `hub`. Asks the
+/// Returns the model to download: the model at `url`, or the recommended model of `hub`. Asks the
 /// server for the size and the checksum if Faber does not know them.
 pub async fn find_offer(
     hub: &str,
@@ -104,7 +104,8 @@ pub fn find_downloaded(models: &Path) -> Option<(Downloaded, PathBuf)> {
     (is_file_name(&downloaded.file) && path.is_file()).then_some((downloaded, path))
 }
 
-/// Downloads a model in place of the one before. Returns `false` if it is there already.
+/// Downloads a model and replaces the previous model. Returns `false` if the model is downloaded
+/// already.
 pub async fn pull(
     offer: &Offer,
     models: &Path,
@@ -149,7 +150,7 @@ pub async fn pull(
     fs::write(&part, serde_json::to_vec(&new).unwrap_or_default()).map_err(disk)?;
     fs::rename(&part, folder.join(NOTE_FILE)).map_err(disk)?;
     if let Some(old) = old.filter(|old| old.file != new.file) {
-        // A failed removal only wastes disk space.
+        // Ignores the error, because a file that remains only wastes disk space.
         let _ = fs::remove_file(folder.join(old.file));
     }
     Ok(true)

@@ -24,7 +24,7 @@ pub struct Settings {
     pub retries: u32,
     /// Maximum number of tokens of an answer. Without a value, the provider decides.
     pub max_tokens: Option<u32>,
-    /// The temperature. Without one the provider decides.
+    /// The temperature. Without a value, the provider decides.
     pub temperature: Option<f64>,
     pub price: Option<Price>,
     /// Asks the provider to keep plans to their schema.

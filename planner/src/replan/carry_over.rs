@@ -8,8 +8,8 @@ use crate::{
 /// Copies retries, timeouts, the compensation and other settings of the earlier plan to the same
 /// steps of a draft. A call that needed approval needs it again under any step id.
 ///
-/// `catalog` is the one that the draft is compiled with. The planner's catalog may be a part of it,
-/// with other meanings of names.
+/// `catalog` is the catalog with which the draft is compiled. The planner's catalog may be a part
+/// of it, in which names have other meanings.
 pub fn carry_over(draft: &mut Draft, earlier: &Draft, catalog: &Catalog) {
     for step in &mut draft.tools {
         let called = called_tool(step, catalog);

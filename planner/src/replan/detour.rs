@@ -1,9 +1,9 @@
-//! Detours: the next version of a plan whose tools that read have failed, without a model.
+//! Detours: new versions of a plan after tools that only read have failed, written without a model.
 //!
-//! A detour replaces a step that failed for good by other calls that only read and lead to a value
-//! of the same type ([`crate::toolkit::chain`]). The rest of the plan does not change, so a detour
-//! neither repeats nor adds a call with an effect. A step with an effect has no detour, and neither
-//! has a step whose failure another attempt may heal.
+//! A detour replaces a step that failed permanently by other calls that only read and lead to a
+//! value of the same type ([`crate::toolkit::chain`]). The rest of the plan does not change, so a
+//! detour neither repeats nor adds a call with an effect. A step with an effect has no detour, and
+//! neither has a step for which another attempt may succeed.
 
 #[cfg(test)]
 mod tests;
@@ -28,7 +28,8 @@ use crate::{
     toolkit::chain::{ChainGraph, Field, Fit, Given, Goal, Route, value_of},
 };
 
-/// A value that one tool did not accept is used only if another value costs more calls than this.
+/// Cost of a value that one tool did not accept. It is used only if other values cost more than
+/// this.
 const SUSPECT: u32 = 15;
 /// Number of tools that must reject the values of a tool before that tool counts as the cause.
 const MAX_REJECTIONS: usize = 2;
@@ -83,7 +84,8 @@ fn is_for_good(err: &ToolError) -> bool {
     err.is_definite && !passes.contains(&err.code) && (is_gone || !err.retryable)
 }
 
-/// Finds another way to the values of the steps that failed. The error states why there is none.
+/// Finds another way to the values of the steps that failed. The error states why there is no other
+/// way.
 pub fn find_detour(earlier: &EarlierPlan, catalog: &Catalog) -> Result<Detour, String> {
     let failed = failed_steps(earlier)?;
     let mut planner = DetourPlanner::new(earlier, catalog);
@@ -121,7 +123,7 @@ struct DetourPlanner<'a> {
     avoided: BTreeSet<usize>,
     given: Vec<Given>,
     draft: Draft,
-    /// The reasons why a value is a guess: the replaced step, and the new one.
+    /// The reasons why a value is a guess: the replaced step, and the new step.
     guesses: Vec<(String, String)>,
 }
 
@@ -201,7 +203,7 @@ impl<'a> DetourPlanner<'a> {
         let tool = tool.ok_or_else(|| format!("the outputs of `{id}` are not known"))?;
         let outputs = self.graph.tools()[tool].outputs.clone();
         let wanted: Vec<&Field> = match paths.len() {
-            // Nothing uses the step, so its result is the answer.
+            // No step uses the output, so the output is the answer.
             0 => outputs.iter().collect(),
             _ => paths
                 .iter()
@@ -239,7 +241,7 @@ impl<'a> DetourPlanner<'a> {
         Ok(())
     }
 
-    /// Returns the outputs of a step that others use, if each is a whole value.
+    /// Returns the outputs of a step that other steps use, if each is a whole value.
     fn used_paths(&self, id: &str) -> Result<BTreeSet<String>, String> {
         let mut paths = BTreeSet::new();
         for step in self.draft.tools.iter().filter(|step| step.id.as_deref() != Some(id)) {
@@ -394,7 +396,7 @@ fn replace_value(value: &mut Value, old: &str, new: &Value) {
     }
 }
 
-/// Replaces a dependency on a step by one on its successor.
+/// Replaces a dependency on a step by a dependency on its successor.
 fn replace_dependency(step: &mut DraftStep, old: &str, new: Option<&str>) {
     let written = step.depends_on.take();
     let one = written.as_ref().and_then(Value::as_str).map(str::to_owned);

@@ -2,8 +2,8 @@
 //!
 //! The guard collects the calls of `once` tools from the logs of a finished execution, of the
 //! executions that it continues, and of their child executions. It compares them with the calls of
-//! a new plan. Before the plan runs, these are known only from reused outputs, the input, and the
-//! literal parameters of `flow.echo`.
+//! a new plan. Before the plan runs, the parameters of these calls are known only from reused
+//! outputs, the input, and the literal parameters of `flow.echo`.
 
 use std::{borrow::Cow, cell::Cell, collections::BTreeMap, sync::Arc};
 
@@ -52,7 +52,7 @@ pub struct RepeatGuard<'a> {
 
 enum Repeat<'a> {
     Step(&'a StepId),
-    /// The effect of this step for some items of its list, perhaps.
+    /// Perhaps the effect of this step for some items of its list.
     SomeItems(&'a StepId),
     /// Unknown, because the step's calls are too large to compare.
     TooLarge,
@@ -133,10 +133,10 @@ impl<'a> RepeatGuard<'a> {
         }
     }
 
-    /// Returns an error for each step of a new plan that would repeat an effect, or may.
+    /// Returns an error for each step of a new plan that would repeat an effect, or may repeat one.
     pub fn find_repeats(&self, draft: &Draft, plan: &Arc<Plan>) -> Vec<Diagnostic> {
         let reusable = reusable_steps(self.ended, plan);
-        // A plan that reuses too much is rejected for that reason.
+        // Reports nothing, because a plan that reuses too much is rejected for that reason.
         let Some(new_execution) = create_execution(self.ended, plan) else { return Vec::new() };
         let budget = Cell::new(MAX_COMPARED_BYTES);
         let new = NewPlan { execution: &new_execution, reusable: &reusable, budget };

@@ -15,7 +15,8 @@ use super::{
 };
 use crate::embed::{EmbedError, Embedder};
 
-/// Number of texts in one batch. This many keep a model busy without holding all texts in memory.
+/// Number of texts in one batch. A batch of this size keeps a model busy without holding all texts
+/// in memory.
 const BATCH_TEXTS: usize = 4_096;
 
 /// The index of the last tools. Each part keeps the tools that it was made for.
@@ -36,7 +37,6 @@ pub type Tools = Arc<[Arc<ToolDefinition>]>;
 pub struct Centroid {
     /// The mean, which is not normalized.
     pub mean: Vec<f32>,
-    /// The index of the least similar example.
     pub least_similar_index: usize,
     pub least_similar: f64,
 }
@@ -93,7 +93,7 @@ impl Index {
         IndexPart::keep_part(&mut self.words, tools, words)
     }
 
-    /// Returns the vectors of descriptions. A blank description has none.
+    /// Returns the vectors of descriptions. A blank description has no vector.
     pub(super) async fn descriptions(
         &mut self,
         tools: &Tools,
@@ -148,7 +148,7 @@ impl Index {
     }
 }
 
-/// Returns the vector of one text for each tool. A blank text has none.
+/// Returns the vector of one text for each tool. A blank text has no vector.
 async fn text_rows(
     part: &mut Option<IndexPart<Rows>>,
     tools: &Tools,

@@ -1,7 +1,7 @@
 //! Lexical scores: BM25 over name, description, parameter names and examples.
 //!
 //! Robertson and Zaragoza, “The Probabilistic Relevance Framework: BM25 and Beyond” (2009).
-//! Weighted fields are added up before saturation, as in its BM25F.
+//! Weighted fields are added up before saturation, as in the BM25F of this paper.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -19,7 +19,8 @@ const NAME_WEIGHT: f32 = 2.0;
 const DESCRIPTION_WEIGHT: f32 = 1.0;
 /// Words of parameters count less, because queries rarely contain them.
 const PARAMETER_WEIGHT: f32 = 0.5;
-/// Words of examples count less, although examples resemble queries, because there are many.
+/// Words of examples count less, although examples resemble queries, because a tool has many
+/// examples.
 const EXAMPLE_WEIGHT: f32 = 0.5;
 const MAX_PARAMETERS: usize = 256;
 const MAX_EXAMPLES: usize = 256;

@@ -14,7 +14,7 @@ use shared::{clock::Timestamp, id::ToolName};
 use crate::toolkit::learned::{AGES, ages, drop_least};
 
 /// The least cosine between a query and the first query of its kind. With common models, sentences
-/// that differ only in names reach it, and sentences with another purpose do not.
+/// that differ only in names reach this value, and sentences with another purpose do not.
 pub const MIN_SIMILARITY: f64 = 0.75;
 /// The weight of the prior expectation, which is 0.
 const PRIOR_WEIGHT: f64 = 2.0;
@@ -36,7 +36,7 @@ pub struct Outcomes {
 #[serde(deny_unknown_fields)]
 struct QueryKind {
     query: String,
-    /// The time of the last change. None in entries of earlier versions.
+    /// The time of the last change. `None` in entries of earlier versions.
     #[serde(default)]
     at: Option<Timestamp>,
     tools: BTreeMap<ToolName, Outcome>,
@@ -89,7 +89,7 @@ impl Outcomes {
         had - self.kinds.len()
     }
 
-    /// Starts a kind. If there are too many, it replaces the one with the least weight.
+    /// Starts a kind. If there are too many kinds, it replaces the kind with the least weight.
     fn start_kind(&mut self, query: &str) -> usize {
         let query = query[..query.floor_char_boundary(MAX_QUERY_BYTES)].to_owned();
         let kind = QueryKind { query, at: None, tools: BTreeMap::new() };

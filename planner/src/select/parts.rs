@@ -29,7 +29,7 @@ const SEPARATORS: [&str; 3] = ["and", "but", "then"];
 /// Words between two clauses that mean nothing for the selection.
 const LINK_WORDS: [&str; 9] =
     ["also", "and", "but", "finally", "next", "please", "so", "then", "to"];
-/// Words at the beginning of a part that only connect it to the part before.
+/// Words at the beginning of a part that only connect it to the previous part.
 const CONNECTING_WORDS: [&str; 19] = [
     "additionally",
     "afterwards",

@@ -21,7 +21,7 @@ pub(super) struct Rows {
 
 impl Rows {
     /// Collects vectors, each with the index of its tool. Drops vectors whose length differs from
-    /// the first one, because another model made them.
+    /// the length of the first vector, because another model made them.
     pub(super) fn new<'a>(vectors: impl Iterator<Item = (usize, &'a [f32])>) -> Self {
         let mut rows = Self::default();
         for (owner, vector) in vectors {

@@ -38,7 +38,7 @@ pub struct Selector {
 struct Kinds {
     texts: Vec<String>,
     rows: Arc<Rows>,
-    /// Vectors by text, including recently evicted ones that readers may still need.
+    /// Vectors by text, including recently evicted vectors that readers may still need.
     vectors: BTreeMap<String, Vec<f32>>,
 }
 
@@ -72,7 +72,7 @@ impl Kinds {
 pub struct LastLoggedError(Plain<Option<EmbedError>>);
 
 impl LastLoggedError {
-    /// Logs an error and its consequence, unless the last entry is the same.
+    /// Logs an error and its consequence, unless the last logged error is the same.
     pub fn log_if_new(&self, err: Option<&EmbedError>, consequence: &str) {
         let mut last_error = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(err) = err
@@ -84,7 +84,7 @@ impl LastLoggedError {
     }
 }
 
-/// One model: an embedder for stored texts, and one for queries.
+/// One model: an embedder for stored texts, and an embedder for queries.
 #[derive(Clone, Debug)]
 pub(super) struct EmbedderPair {
     pub(super) text_embedder: Arc<dyn Embedder>,
@@ -163,8 +163,8 @@ impl Selector {
         self.embedders.as_ref()
     }
 
-    /// Selects tools for a query. `is_allowed` filters them. The limit applies before it is known
-    /// which of them are hits.
+    /// Selects tools for a query. `is_allowed` filters the tools. The limit applies before it is
+    /// known which tools are hits.
     pub async fn select(
         &self,
         tools: &Tools,

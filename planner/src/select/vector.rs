@@ -1,7 +1,8 @@
 //! Vectors: products, cosines and means.
 //!
 //! Reported numbers are summed in `f64`. The search for candidates sums integers: they need half
-//! the memory of `f32`, have no rounding on the way, and differ by at most [`slack`].
+//! the memory of `f32`, have no rounding on the way, and differ from the reported numbers by at
+//! most [`slack`].
 
 /// Number of independent sums, so that the processor computes them in parallel.
 const PARALLEL_SUMS: usize = 8;
@@ -104,8 +105,9 @@ pub(super) fn quick_cosine(a: &[i16], b: &[i16]) -> f32 {
     to_f32(f64::from(sum) / (SCALE * SCALE))
 }
 
-/// Returns the maximum error of a quick cosine: half of one of [`SCALE`] for each number on both
-/// sides (by Cauchy and Schwarz), plus the rounding of `f32`.
+/// Returns the maximum error of a quick cosine. Each number of both vectors is rounded by at most
+/// half of 1 / [`SCALE`], which bounds the sum by Cauchy and Schwarz. The rounding of `f32` adds to
+/// it.
 pub(super) fn slack(dimensions: usize) -> f64 {
     let numbers = u32::try_from(dimensions).map_or(f64::MAX, f64::from);
     1.01 * numbers.sqrt() / SCALE + 1e-6

@@ -41,7 +41,7 @@ pub struct ChainTool {
     pub outputs: Vec<Field>,
     /// The tool only reads, and each required parameter has a type. Only such tools are in chains.
     pub can_link: bool,
-    /// The description warns of the tool, so other tools are better.
+    /// The description warns against the tool, so other tools are better.
     is_cautioned: bool,
 }
 
@@ -126,7 +126,8 @@ impl ChainTool {
         let (inputs, has_all) = inputs_of(&tool.input_schema, owner, subjects);
         let output = tool.output_schema.as_ref();
         let outputs = output.map(|schema| outputs_of(schema, owner, subjects)).unwrap_or_default();
-        // A tool without required parameters shows nothing about the values in the query.
+        // A tool without required parameters cannot link, because it shows nothing about the values
+        // in the query.
         let needs_value = inputs.iter().any(|input| input.is_required);
         let can_link = tool.effect == Effect::Read && has_all && needs_value;
         let is_cautioned = is_cautioned(&tool.description);

@@ -90,8 +90,8 @@ impl Toolkit {
         Ok(edge.map(|old| *old = score).is_some())
     }
 
-    /// Removes a vertex with its edges, and with an action the tools that only it calls. Returns
-    /// the removed names, the given one first.
+    /// Removes a vertex with its edges. With an action, also removes the tools that only this
+    /// action calls. Returns the removed names, the given name first.
     pub fn remove(&mut self, name: &str) -> Vec<NodeName> {
         let Some((name, vertex)) = self.vertices.get_key_value(name) else { return Vec::new() };
         let is_alone = |tool: &&NodeName| {
@@ -188,8 +188,8 @@ impl Toolkit {
         }
     }
 
-    /// Puts vertices in an order, as if they had been added in it. Other vertices come last, in
-    /// their order.
+    /// Puts vertices in an order, as if they had been added in this order. Other vertices come
+    /// last, in their order.
     pub(super) fn arrange<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) {
         let mut arranged = IndexMap::with_capacity(self.len());
         for name in names {

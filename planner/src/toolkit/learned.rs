@@ -1,8 +1,8 @@
 //! Learned followers: the tools that follow each other in executions that succeeded.
 //!
-//! It counts calls and transitions. Older observations count less. Scores are smoothed shares of
-//! these counts, so a few observations have little influence. Learning never changes the configured
-//! scores, and both are shown.
+//! This module counts calls and transitions. Older observations count less. Scores are smoothed
+//! shares of these counts, so a few observations have little influence. Learning never changes the
+//! configured scores, and people see both scores.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub const FLOOR: f64 = 0.05;
 const PRIOR_CALLS: f64 = 2.0;
 const MAX_TOOLS: usize = 5_000;
 const MAX_FOLLOWERS: usize = 200;
-/// Half-lives after which all weights are rescaled, before they overflow.
+/// Number of half-lives after which all weights are rescaled, before they overflow.
 pub(crate) const AGES: f64 = 30.0;
 
 /// Learned calls and transitions.

@@ -8,7 +8,7 @@ use super::{Edge, Node, Toolkit};
 
 impl Toolkit {
     /// Returns actions and tools in topological order. Each generation keeps the order of addition.
-    /// A graph with a cycle keeps it as a whole.
+    /// A graph with a cycle keeps the order of addition as a whole.
     pub fn ordered(&self) -> Vec<(&NodeName, &Node)> {
         let order = self.topological_order();
         order
@@ -18,7 +18,8 @@ impl Toolkit {
             .collect()
     }
 
-    /// Returns the names of [`Self::ordered`], and the edges as pairs of places in them.
+    /// Returns the names of [`Self::ordered`], and the edges as pairs of places in this list of
+    /// names.
     pub fn numbered(&self) -> (Vec<&NodeName>, Vec<(usize, usize)>) {
         let names: Vec<&NodeName> = self.ordered().into_iter().map(|(name, _)| name).collect();
         let places: BTreeMap<&NodeName, usize> =

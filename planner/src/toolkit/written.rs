@@ -29,7 +29,7 @@ pub struct ReadToolkit {
 
 struct Action {
     node: Node,
-    /// The names of its tools, with the scores of the edges.
+    /// The names of the action's tools, with the scores of the edges.
     tools: Vec<(String, f64)>,
 }
 

@@ -1,4 +1,4 @@
-//! The typed form of a plan, for servers that keep an answer to a JSON Schema.
+//! The typed form of a plan, for servers that force an answer to follow a JSON Schema.
 //!
 //! A model can name only offered tools and their parameters. A value is a part of the query, a
 //! number of the query, a member of an enumeration, or a template of an output field. Only
@@ -203,7 +203,8 @@ fn list_parts(query: &str) -> Vec<String> {
     parts
 }
 
-/// Returns a schema of the numbers in the query. `1,234` is one number, but may also be two.
+/// Returns a schema of the numbers in the query. `1,234` is one number, but may also be two
+/// numbers.
 fn copied_number_schema(query: &str) -> Value {
     let lower = query.to_lowercase();
     let words = lower.split(|c: char| c.is_whitespace() || "/,;:#()".contains(c));

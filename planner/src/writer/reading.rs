@@ -1,8 +1,8 @@
 //! Reads plans as models write them: in code fences, amid prose, with trailing commas and other
 //! field names.
 //!
-//! The reader repairs what it understands and adds a warning. The compiler reports the rest to the
-//! model.
+//! The reader repairs what it understands and adds a warning. The compiler reports all other errors
+//! to the model.
 
 use std::collections::BTreeSet;
 
@@ -86,7 +86,7 @@ pub(super) fn no_json_error() -> Diagnostic {
     Diagnostic::error("plan.invalid_json", "", message).with_help(help)
 }
 
-/// Returns whether an answer is prose. A truncated or unreadable plan is not.
+/// Returns whether an answer is prose. A truncated or unreadable plan is not prose.
 fn is_prose(text: &str) -> bool {
     text.chars().any(char::is_alphabetic) && !text.contains(['{', '}'])
 }
@@ -104,7 +104,7 @@ fn find_plan(text: &str) -> Option<Value> {
     Some(found.swap_remove(best)).filter(|value| plan_likeness(value) > 0)
 }
 
-/// Returns how much a value looks like a plan. Among equally likely plans the last one counts,
+/// Returns how much a value looks like a plan. Among equally likely plans the last plan counts,
 /// because models correct themselves.
 fn plan_likeness(value: &Value) -> u8 {
     match value {
@@ -231,7 +231,7 @@ fn shape_step(written: Value, reading: &mut StepReader<'_, '_>) -> Value {
         Value::Object(fields) => fields,
         other => return other,
     };
-    // `{"type": "function", "function": {"name": …, "arguments": …}}`
+    // Reads the form `{"type": "function", "function": {"name": …, "arguments": …}}`.
     if let Some(Value::Object(inner)) = fields.get("function").cloned() {
         fields.shift_remove("function");
         fields.shift_remove("type");

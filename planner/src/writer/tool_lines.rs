@@ -14,7 +14,8 @@ use shared::tool::{Effect, ToolDefinition};
 
 use crate::catalog::Catalog;
 
-/// Maximum number of bytes of all lines together. If they have more, they are shortened.
+/// Maximum number of bytes of all lines together. If the lines have more bytes, each line is
+/// shortened.
 const MAX_DETAILED_BYTES: usize = 2_400;
 /// Maximum depth of nested objects that a line shows.
 const MAX_LEVELS: usize = 2;
@@ -43,7 +44,6 @@ pub(super) fn write_all_lines(catalog: &Catalog) -> String {
     if full.len() > MAX_DETAILED_BYTES { lines(SHORT_DETAIL) } else { full }
 }
 
-/// Returns the line of a tool with all details.
 pub(super) fn write_full_line(tool: &ToolDefinition, catalog: &Catalog) -> String {
     write_line(tool, catalog, FULL_DETAIL)
 }
@@ -184,7 +184,8 @@ fn write_name(name: &str) -> String {
     }
 }
 
-/// Returns the beginning of a description on one line. It ends after a sentence if possible.
+/// Returns the beginning of a description on one line. The beginning ends after a sentence if
+/// possible.
 fn shorten_description(text: &str, max_count: usize) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let clipped = truncate(&text, max_count);

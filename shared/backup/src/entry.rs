@@ -24,7 +24,7 @@ pub(crate) enum Entry {
         request: Request,
         transcript: Vec<TranscriptEntry>,
     },
-    /// More of a transcript, after the first `known` entries.
+    /// A further part of a transcript, which follows its first `known` entries.
     Transcript {
         request: RequestId,
         known: usize,
@@ -182,7 +182,7 @@ fn read_record(line: Line<'_>) -> Result<Record, String> {
     Ok(Record {
         kind,
         name: require(line.name, "name")?,
-        // `null` is a value, too.
+        // `null` is a valid value, which `Option` reads as `None`.
         value: line.value.map_or_else(|| Ok(Arc::new(Value::Null)), parse)?,
         at: to_time(require(line.at, "at")?)?,
     })

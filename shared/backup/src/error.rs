@@ -5,7 +5,7 @@ use std::{fmt, io, path::Path};
 use serde::Serialize;
 use shared::store::StoreError;
 
-/// Objects that one message names.
+/// Maximum number of objects that one message names.
 const SHOWN: usize = 10;
 
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +39,7 @@ pub enum BackupError {
     Changed(String),
 }
 
-/// The first objects of a kind, each with a reason, and the number of all.
+/// The first objects of a kind, each with a reason, and the number of all such objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ObjectList {
     pub shown: Vec<String>,

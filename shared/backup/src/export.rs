@@ -27,7 +27,7 @@ impl<W: Write + Send> Sink for LineSink<W> {
     }
 }
 
-/// Exports everything since a time into a file, which it replaces.
+/// Exports everything since a time into a file. Replaces an existing file.
 ///
 /// # Errors
 ///

@@ -28,13 +28,14 @@ use sha2::{Digest, Sha256};
 
 use crate::entry::Entry;
 
-/// The first byte is not ASCII, and the others show transfers that change line ends.
+/// The first bytes of a backup. The first byte is not ASCII, and the other bytes reveal a transfer
+/// that changed line ends.
 const MAGIC: [u8; 8] = *b"\x89FBK\r\n\x1a\n";
 pub(crate) const FORMAT_VERSION: u32 = 1;
 const BLOCK: u8 = b'B';
 const TRAILER: u8 = b'T';
 const CHECKSUM_LEN: usize = 32;
-/// Magic and version.
+/// Length of the magic and the version.
 const START_LEN: u64 = 12;
 /// A block ends with the entry that reaches this length.
 const BLOCK_BYTES: usize = 1 << 20;
@@ -102,7 +103,8 @@ impl<W: Write> FileWriter<W> {
         if self.block.len() >= BLOCK_BYTES { self.write_block() } else { Ok(()) }
     }
 
-    /// Writes the rest and the checksum. The caller must still flush the file to the disk.
+    /// Writes the last block, the trailer and the checksum. The caller must still flush the file to
+    /// the disk.
     pub(crate) fn finish(mut self) -> io::Result<W> {
         self.write_block()?;
         let trailer = serde_json::to_vec(&self.counts)?;
@@ -147,7 +149,7 @@ pub(crate) struct FileReader<R> {
     input: R,
     header: BackupHeader,
     sha256: String,
-    /// Where the blocks begin, and where the checksum begins.
+    /// The positions at which the blocks begin and at which the checksum begins.
     first_block: u64,
     end: u64,
     position: u64,
@@ -271,7 +273,7 @@ impl<R: Read + Seek> FileReader<R> {
             .take(plain_len as u64 + 1)
             .read_to_end(&mut self.block)
             .map_err(|err| FormatError::Damaged(format!("a block cannot be read: {err}")))?;
-        // A decoder may leave bytes of its input unread.
+        // Goes to the end of the block, because a decoder may leave bytes of its input unread.
         self.input.seek(SeekFrom::Start(self.position))?;
         if self.block.len() != plain_len {
             return Err(FormatError::Damaged("a block has a wrong length".to_owned()));

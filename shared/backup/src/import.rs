@@ -29,10 +29,11 @@ pub struct Imported {
     pub known: Counts,
 }
 
-/// Imports a file. Objects that the store has are skipped.
+/// Imports a file. Objects that the store already has are skipped.
 ///
-/// It first checks every line and compares every object with the store, and writes nothing if one
-/// of them is wrong or differs. A log that continues the stored one is appended to it.
+/// This function first checks every line and compares every object with the store. It writes
+/// nothing if a line is wrong or an object differs. If a log continues the stored log, its further
+/// events are appended.
 ///
 /// # Errors
 ///

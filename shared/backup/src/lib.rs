@@ -1,15 +1,15 @@
 //! Backups of stores, and exports of their history.
 //!
-//! Everything works over the traits of [`Store`](shared::store::Store). So a backup of one store can
+//! This crate uses only the traits of [`Store`](shared::store::Store). So a backup of one store can
 //! be restored into any other, and no store knows this crate.
 //!
 //! A [`source`] reads a store into entries while other processes change it. [`format`](mod@format)
 //! keeps entries in one compressed file with a checksum; an export keeps them as lines of JSON.
-//! [`replay`] checks entries and folds every log. [`target`] writes them into a store, or compares
-//! them with it.
+//! [`replay`] checks entries and folds every log. [`target`] writes the entries into a store, or
+//! compares them with the store.
 //!
-//! Some things are left out because they make no sense elsewhere or can be made again: leases of
-//! workers, permits and rates of calls, expired outputs, and vectors of texts.
+//! Some data is left out because it makes no sense in another store or can be computed again:
+//! leases of workers, permits and rates of calls, expired outputs, and vectors of texts.
 
 mod entry;
 mod error;

@@ -30,7 +30,7 @@ impl PartFile {
         Ok((Self { path: path.to_owned(), part, is_finished: false }, file))
     }
 
-    /// Returns the path of another temporary file, which only the writer of this one uses.
+    /// Returns the path of another temporary file, which only the writer of this file uses.
     pub(crate) fn spool_path(&self) -> PathBuf {
         add_suffix(&self.part, ".list")
     }
@@ -53,7 +53,7 @@ impl PartFile {
 impl Drop for PartFile {
     fn drop(&mut self) {
         if !self.is_finished {
-            // What remains does no harm: the next writer empties it.
+            // A file that remains does no harm, because the next writer empties it.
             let _ = fs::remove_file(&self.part);
         }
     }

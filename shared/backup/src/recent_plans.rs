@@ -1,8 +1,8 @@
-//! The plans that stand shortly before an entry.
+//! The plans that were written or read last.
 //!
 //! A reader needs the plan of each log that it checks. It must not keep all plans of a store, so
-//! the writer repeats a plan that is no longer among the last ones. Writer and reader count in the
-//! same way, so they always agree.
+//! the writer repeats a plan that is no longer among these plans. Writer and reader count in the
+//! same way, so they always agree on these plans.
 
 use std::{collections::VecDeque, sync::Arc};
 

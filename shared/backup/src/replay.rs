@@ -26,7 +26,7 @@ pub(crate) enum Item {
         transcript: Vec<TranscriptEntry>,
     },
     Plan(Arc<Plan>),
-    /// Events of a log that is not complete yet, and the head at the last of them.
+    /// Events of a log that is not complete yet, and the head at the last of these events.
     Events {
         head: Box<ExecutionHead>,
         events: Vec<RecordedEvent>,
@@ -52,7 +52,7 @@ impl From<String> for ReplayError {
 
 pub(crate) struct Replay<'a> {
     plans: RecentPlans,
-    /// Also has the plans of logs. Backups need none, because they repeat the plans.
+    /// A store that also has plans of the logs. Backups need none, because they repeat the plans.
     store: Option<&'a dyn Store>,
     request: Option<Request>,
     log: Option<Execution>,

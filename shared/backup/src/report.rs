@@ -1,4 +1,4 @@
-//! What a command did, and how far it is.
+//! Reports of the results and the progress of commands.
 
 use serde::Serialize;
 
@@ -21,7 +21,8 @@ pub struct Report {
     pub counts: Counts,
     /// Objects that were left out because they are damaged in the store.
     pub damaged: ObjectList,
-    /// Rows that the store could not read and therefore left out of its lists. The log names them.
+    /// Rows that the store could not read and therefore left out of its lists. Log lines name these
+    /// rows.
     pub unreadable: u64,
 }
 

@@ -1,8 +1,8 @@
 //! Restores a backup into an empty store.
 //!
 //! A restore takes many writes, so a process may die between them. A record marks the store until
-//! the last write. A marked store is refused by everything except a restore of the same file,
-//! which writes what is missing.
+//! the last write. Every command refuses a marked store, except a restore of the same file, which
+//! writes the missing objects.
 
 use std::{
     fs::File,
@@ -137,10 +137,10 @@ pub async fn restore(
     Ok(outcome.new)
 }
 
-/// Returns the first kind of content that a store has.
+/// Returns the name of a kind of content that the store has, or `None` if the store is empty.
 async fn find_content(store: &dyn Store) -> Result<Option<&'static str>, BackupError> {
     let first = Page { first: 1, after: None };
-    // A damaged row is left out of a list, but is followed by the end of the list, or by more.
+    // Also looks at `has_more`, because a list leaves out damaged rows.
     let executions = store.list_heads(&ExecutionFilter::default(), &first).await?;
     if executions.has_more || !executions.items.is_empty() {
         return Ok(Some("executions"));

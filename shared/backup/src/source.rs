@@ -1,15 +1,16 @@
 //! Reads a store and writes its entries, while other processes change the store.
 //!
-//! A store has no moment at which all of its logs could be read together. The order of the reads
-//! takes its place, so that the parts fit each other:
+//! A store has no moment at which all of its logs could be read together. Instead, the order of the
+//! reads makes the parts fit each other:
 //!
 //! 1. The ids of all executions. Younger executions are left out.
-//! 2. Requests. All executions of the first list have theirs by now.
+//! 2. Requests. By now the store has the request of each execution in the first list.
 //! 3. Logs, the oldest execution first, each with its plan. A parent comes before its children.
 //! 4. Plans without an execution, and then records.
 //!
 //! Of each execution, the inbox is read before the log. A command that leaves the inbox in between
-//! is in the log by then. Therefore no command is lost, and one that is in both counts once.
+//! is in the log by then. Therefore no command is lost, and a command that is in the inbox and in
+//! the log counts once.
 //!
 //! A parent that was read before its child may know less than the child's log says. After a restore
 //! its next owner looks at the child, as after a crash. The other order would be wrong: the parent
@@ -38,10 +39,10 @@ use crate::{
 
 /// Objects in one page of a list.
 const PAGE_LEN: usize = 256;
-/// Reads that wait for the store at the same time.
+/// Maximum number of reads that wait for the store at the same time.
 const CONCURRENT_READS: usize = 8;
-/// Clocks of nodes differ by less. An object this young may be missing in a list that was read
-/// while another node wrote the object.
+/// Clocks of nodes differ by less than this. A younger object may be missing in a list that was
+/// read while another node wrote the object.
 const MAX_SKEW: TimeDelta = TimeDelta::minutes(1);
 
 pub(crate) trait Sink: Send {
@@ -102,7 +103,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Returns the length of the line.
+    /// Writes an entry as a line. Returns the length of the line.
     fn write(&mut self, entry: &Entry) -> Result<usize, BackupError> {
         let line = entry.encode();
         self.sink.write_line(entry.type_name(), &line)?;
@@ -115,8 +116,7 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
-    /// Returns `true` if the lists of requests and plans do not have an object of this age for
-    /// certain.
+    /// Returns `true` if the lists of requests and plans may lack an object of this age.
     fn is_outside_of_lists(&self, created_at: Timestamp) -> bool {
         self.is_young(created_at) || self.since.is_some_and(|since| created_at < since)
     }

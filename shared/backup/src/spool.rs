@@ -1,7 +1,7 @@
 //! Ids of executions in a temporary file, so that any number of them needs no memory.
 //!
-//! Stores list executions from the newest to the oldest, and a backup reads them the other way
-//! round.
+//! Stores list executions from the newest to the oldest, and a backup reads them in the opposite
+//! order.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -20,7 +20,7 @@ const ID_LEN: usize = ROW_LEN - 3;
 pub(crate) struct SpooledExecution {
     pub(crate) id: ExecutionId,
     pub(crate) is_child: bool,
-    /// It is finished, and no worker has anything left to do for it.
+    /// The execution is finished, and no worker has anything left to do for it.
     pub(crate) is_over: bool,
 }
 
@@ -46,8 +46,8 @@ pub(crate) struct SpoolReader {
 }
 
 impl Spool {
-    /// Creates a file at `path` and removes its name at once, so that nothing is left behind if the
-    /// process dies.
+    /// Creates a file at `path` and removes its name immediately, so that nothing is left behind if
+    /// the process dies.
     pub(crate) fn create(path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(true).mode(0o600);
@@ -77,7 +77,7 @@ impl SpoolReader {
         self.left
     }
 
-    /// Returns up to `most` rows before the last ones, in reverse order.
+    /// Returns up to `most` rows that come before the rows of the last call, in reverse order.
     pub(crate) fn next_rows(&mut self, most: usize) -> io::Result<Vec<SpooledExecution>> {
         let first = self.left.saturating_sub(most);
         let mut bytes = vec![0; (self.left - first) * ROW_LEN];

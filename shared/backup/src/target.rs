@@ -1,7 +1,7 @@
-//! Writes items into a store, or compares them with it.
+//! Writes items into a store, or compares them with the items of the store.
 //!
-//! Items that the store has are skipped. So a restore that was interrupted can run again, and an
-//! import can be repeated. An item that differs is never overwritten.
+//! Items that the store already has are skipped. So a restore that was interrupted can run again,
+//! and an import can be repeated. An item that differs is never overwritten.
 
 mod stored;
 
@@ -20,11 +20,12 @@ use crate::{
     report::Counts,
 };
 
-/// Items that are on their way to the store at the same time, so that it can batch their writes.
+/// Maximum number of items that are on their way to the store at the same time. The store batches
+/// their writes.
 const MAX_JOBS: usize = 128;
-/// Bytes of events on their way. A single log entry may have more.
+/// Maximum bytes of events that are on their way to the store. A single log entry may have more.
 const MAX_BYTES: usize = 32 << 20;
-/// Bytes of a log that are written together with its end.
+/// Bytes of events after which a part of a log is written before its end is read.
 const LOG_BYTES: usize = 8 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +34,7 @@ pub(crate) enum Mode {
     Compare,
     /// The store belongs to the caller, so heads of existing logs are written again.
     Restore,
-    /// Workers may own executions of the store, so it leaves existing logs alone.
+    /// Workers may own executions of the store, so an import leaves existing logs alone.
     Import,
 }
 
@@ -50,7 +51,7 @@ struct Done {
 struct OpenLog {
     events: Vec<RecordedEvent>,
     bytes: usize,
-    /// Set once an earlier part was written.
+    /// The result of the parts that are already written. `None` before the first part.
     found: Option<Found>,
 }
 
@@ -58,7 +59,7 @@ pub(crate) struct Target<'a> {
     store: &'a dyn Store,
     mode: Mode,
     jobs: FuturesUnordered<BoxFuture<'a, Result<Done, BackupError>>>,
-    /// The objects of the jobs. Two jobs for one object would disturb each other.
+    /// The objects that running jobs write. Two jobs for one object would disturb each other.
     keys: BTreeSet<String>,
     bytes: usize,
     log: OpenLog,
@@ -119,7 +120,8 @@ impl<'a> Target<'a> {
     async fn put_record(&mut self, record: Record) -> Result<(), BackupError> {
         let (store, mode, kind) = (self.store, self.mode, record.kind);
         if self.last_kind != Some(kind) {
-            // Decisions need their executions, and parts of blobs follow their blobs.
+            // Waits for the writes of the previous kind, because a decision needs its execution and
+            // a part of a blob needs its blob.
             self.drain().await?;
             self.last_kind = Some(kind);
         }
@@ -132,7 +134,7 @@ impl<'a> Target<'a> {
         let bytes = if kind == RecordKind::BlobPart { LOG_BYTES } else { 0 };
         let work = async move { stored::put_record(store, mode, record).await };
         self.start(key, bytes, counts, work.boxed()).await?;
-        // Each write of a shared record changes the same counter.
+        // Waits for each write of a shared record, because all of them change the same counter.
         if kind.is_shared_by_nodes() { self.drain().await } else { Ok(()) }
     }
 

@@ -31,12 +31,13 @@ impl Sink for BackupSink {
 
 /// Writes a backup of a store into a file, while other processes use the store.
 ///
-/// Replaces an older backup of this name once the new one is complete. `kind` names the kind of the
-/// store in the file. Damaged objects are left out and reported.
+/// Once the new backup is complete, it replaces an older backup with this name. `kind` names the
+/// kind of the store in the file. Damaged objects are left out and reported.
 ///
 /// # Errors
 ///
-/// If the store does not answer, the file cannot be written, or another file has its name.
+/// If the store does not answer, the file cannot be written, or a file with this name is not a
+/// backup.
 pub async fn write_backup(
     store: &dyn Store,
     kind: &str,

@@ -52,7 +52,8 @@ pub(super) async fn follow_stream(
             tracing::warn!(%err, "the change stream failed");
         }
         stream = reopen_stream(&database, &by).await;
-        // The new stream does not report writes that happened before it was open.
+        // Wakes all tasks, because the new stream does not report writes that happened before it
+        // was open.
         hints.wake_all();
     }
 }

@@ -25,7 +25,8 @@ pub(super) struct Replacement {
     pub(super) document: RawDocumentBuf,
 }
 
-/// Divides replacements among commands of at most `max_bytes`, unless a single one is larger.
+/// Divides replacements among commands of at most `max_bytes`, unless a single replacement is
+/// larger.
 pub(super) fn split_replacements(
     replacements: impl IntoIterator<Item = Replacement>,
     max_bytes: usize,
@@ -44,7 +45,8 @@ pub(super) fn split_replacements(
     parts
 }
 
-/// Builds an insert of several documents. A document whose key exists does not stop the others.
+/// Builds an insert of several documents. A document whose key exists does not stop the other
+/// inserts.
 pub(super) fn insert_command(collection: &str, documents: RawArrayBuf) -> RawDocumentBuf {
     let mut command = RawDocumentBuf::new();
     command.append(cstr!("insert"), collection);
@@ -53,7 +55,7 @@ pub(super) fn insert_command(collection: &str, documents: RawArrayBuf) -> RawDoc
     })
 }
 
-/// Builds replacements that insert the document if the query finds none.
+/// Builds replacements that insert the document if the query finds no document.
 pub(super) fn upsert_command(
     collection: &str,
     replacements: impl IntoIterator<Item = Replacement>,

@@ -13,9 +13,9 @@ use mongodb::{
 };
 use shared::{limits, store::StoreError};
 
-/// Used if the URL names no database.
+/// The database that is used if the URL names none.
 const DEFAULT_DATABASE: &str = "faber";
-/// Used if the URL has no `serverSelectionTimeoutMS`.
+/// The time that is used if the URL has no `serverSelectionTimeoutMS`.
 const DEFAULT_SELECTION_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time in which a majority must confirm a write.
 pub(super) const MAJORITY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -107,7 +107,7 @@ pub(super) fn to_store_error(err: &Error) -> StoreError {
 }
 
 /// Returns the message of the server or the system. It is not the `Display` text of the driver,
-/// which prints the driver's types as `Debug` does. That text goes to the log.
+/// which prints the driver's types as `Debug` does. Log lines contain that text.
 fn describe_kind(kind: &ErrorKind) -> String {
     use mongodb::error::WriteFailure;
     tracing::debug!(?kind, "MongoDB rejected an operation");

@@ -48,7 +48,8 @@ impl Mongo {
         let ListQuery { mut matching, stages } = if query.filter.is_root {
             self.select_heads(&roots).await?
         } else {
-            // `needsPerson` means other executions in a list of roots.
+            // Keeps the filter as it is, because in a list of roots `needsPerson` would also select
+            // ancestors.
             self.select_heads(&query.filter).await?
         };
         matching.insert("parentExecutionId", doc! { "$exists": false });
@@ -108,7 +109,7 @@ fn duration_bucket() -> Row {
     doc! { "$cond": [is_finished, { "$toInt": { "$min": [bucket, 320] } }, Bson::Null] }
 }
 
-/// Adds a group. Leaves out a damaged one.
+/// Adds a group. Leaves out a damaged group.
 fn add_row(table: &mut CountTable<'_>, row: &Row, groups: &[CountGroup]) {
     let Ok(id) = row.get_document("_id") else { return };
     let mut fields =

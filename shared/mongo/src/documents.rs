@@ -25,7 +25,8 @@ use super::{
     rows, transcripts,
 };
 
-/// Attempts to add an entry to a transcript while other processes add entries to it.
+/// Maximum number of attempts to add an entry to a transcript while other processes add entries to
+/// it.
 const MAX_TRANSCRIPT_ATTEMPTS: usize = 32;
 
 #[async_trait]
@@ -235,8 +236,8 @@ impl Mongo {
         Ok(text)
     }
 
-    /// Returns a query for the entries after the first `known` ones, or `None` if there are no more
-    /// entries. Reads only the ids of the first ones.
+    /// Returns a query for the entries after the first `known` entries, or `None` if there are no
+    /// more entries. Reads only the ids of the known entries.
     async fn find_entries_after(
         &self,
         request: &str,
@@ -263,7 +264,7 @@ impl Mongo {
         Ok(None)
     }
 
-    /// Adds an entry after the last one. If another process adds an entry at the same position,
+    /// Adds an entry after the last entry. If another process adds an entry at the same position,
     /// tries again at the next position.
     async fn add_entry(&self, request: &str, entry: &TranscriptEntry) -> Result<(), StoreError> {
         for _ in 0..MAX_TRANSCRIPT_ATTEMPTS {

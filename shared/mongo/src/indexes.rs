@@ -16,7 +16,7 @@ use super::{
     records::{AT_MICROS, CALL, RECORDS},
 };
 
-/// Creates missing indexes. Old ones were dropped by the migration.
+/// Creates missing indexes. The migration has dropped old indexes.
 pub(super) async fn create_indexes(database: &Database) -> Result<(), StoreError> {
     for (collection, indexes) in index_models() {
         let collection = database.collection::<Document>(collection);

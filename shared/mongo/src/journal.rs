@@ -4,7 +4,7 @@
 //! could reject the first and store the second after the events of another worker.
 //!
 //! A batch is written in two steps: first the events, then the heads and the inbox. The next batch
-//! is sent after the first step already.
+//! is sent when the first step has ended.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -32,14 +32,15 @@ use super::{
     rows,
 };
 
-/// Appends that may wait. Further callers wait until there is room.
+/// Maximum number of appends in the queue. Further callers wait until there is room.
 const QUEUE_LEN: usize = 8_192;
-/// Batches that are sent at the same time: the server works on one while the other travels.
+/// Maximum number of batches that are sent at the same time: the server works on one while the
+/// other batch travels.
 const MAX_BATCHES: usize = 2;
 /// A batch of this size is sent, even if more appends wait.
 const FULL_BATCH_BYTES: usize = 4 << 20;
-/// Limit for a batch, unless it has one append only. The command stays below the 16 MiB of a
-/// document.
+/// Maximum bytes of a batch, unless it has only one append. The command stays below 16 MiB, the
+/// limit of a document.
 const MAX_BATCH_BYTES: usize = limits::DOCUMENT_BYTES;
 
 type AppendResult = Result<(), AppendError>;
@@ -65,7 +66,7 @@ impl Entry {
 }
 
 impl Journal {
-    /// Starts the task that writes. It ends when the journal is dropped.
+    /// Starts the task that writes. The task ends when the journal is dropped.
     pub(super) fn start(
         tasks: &mut JoinSet<()>,
         database: Database,
@@ -82,7 +83,8 @@ impl Journal {
     pub(super) async fn append(&self, append: Append) -> AppendResult {
         let (reply, result) = oneshot::channel();
         let closed = || StoreError::Unavailable("the store is closed".to_owned());
-        // Callers convert their events in parallel, and the journal sends what it gets.
+        // Converts the events here, so that callers do it in parallel and the journal only sends
+        // them.
         let id = append.execution.to_string();
         let rows = append.documents.iter().map(|document| rows::event_row(&id, document, &self.by));
         let rows = rows.collect::<Result<Vec<_>, _>>()?;
@@ -91,11 +93,10 @@ impl Journal {
     }
 }
 
-/// The result of one step of a batch.
 struct StepResult {
     /// Logs whose appends are finished, so that their next append may be sent.
     finished: BTreeSet<ExecutionId>,
-    /// Appends whose events are written and whose heads or inbox commands are not.
+    /// Appends whose events are written but whose heads or inbox commands are not written yet.
     without_heads: Vec<Entry>,
 }
 
@@ -202,8 +203,9 @@ impl BatchWriter {
         StepResult { finished, without_heads }
     }
 
-    /// Writes heads and inbox changes of appends whose events are written, and answers them. In
-    /// this order a head is never ahead of its log, even if the process dies between the two.
+    /// Writes heads and inbox changes of appends whose events are written, and answers these
+    /// appends. In this order a head is never ahead of its log, even if the process dies between
+    /// the two writes.
     async fn write_heads(&self, entries: Vec<Entry>) -> StepResult {
         let appends: Vec<&Append> = entries.iter().map(|entry| &entry.append).collect();
         let result = self.put_heads_and_inbox(&appends).await;
@@ -216,7 +218,7 @@ impl BatchWriter {
 
     fn send_result(&self, Entry { append, reply, .. }: Entry, result: AppendResult) {
         let is_written = result.is_ok();
-        // A caller that was cancelled reads the log before its next append.
+        // Ignores a caller that was cancelled, because it reads the log before its next append.
         let _ = reply.send(result);
         if is_written {
             self.hints.wake_log(append.execution);
@@ -305,7 +307,7 @@ impl BatchWriter {
             put_heads(&self.database, later_heads, &self.by)
         );
         let existing = existing?;
-        // Another process read the new log and wrote its head before this process did.
+        // These heads exist, because another process read the new log and wrote its head first.
         let to_replace = appends
             .iter()
             .filter(|append| is_first(append) && existing.contains(&append.execution))
@@ -346,14 +348,16 @@ pub(super) async fn replace_head(
     commands::run_counted_write(database, command).await.map(|found| found > 0)
 }
 
-/// Heads of finished executions may be lost when the primary fails, because the logs say the same.
-/// If the head of an unfinished execution were lost, no worker would find that execution.
+/// Heads of finished executions may be lost when the primary fails, because their logs contain the
+/// same data. If the head of an unfinished execution were lost, no worker would find that
+/// execution.
 fn required_safety(heads: &[&ExecutionHead]) -> Safety {
     let are_finished = heads.iter().all(|head| head.state.is_finished());
     if are_finished { Safety::Cached } else { Safety::Durable }
 }
 
-/// The query finds no newer head. An upsert then tries to insert and fails, because the id exists.
+/// Makes a replacement whose query finds no newer head. An upsert then tries to insert and fails,
+/// because the id exists.
 fn to_replacement(head: &ExecutionHead, by: &str) -> Replacement {
     let (id, seq) = (head.execution.to_string(), head.seq.0.cast_signed());
     let query = rawdoc! { "_id": id, "seq": { "$lte": seq } };

@@ -2,10 +2,10 @@
 //!
 //! Developers query BSON, and Faber reads JSON. Each conversion is one pass. A value that BSON
 //! cannot hold is stored as its JSON text, with the BSON type *JavaScript code*. JSON has no such
-//! type, so no value looks like this mark.
+//! type, so no converted value has this type by accident.
 //!
 //! Faber's times are microseconds in its JSON. A [`Times`] rule names the fields that are times. A
-//! time becomes a BSON date, which has milliseconds. If that loses digits, the next field has the
+//! time becomes a BSON date, which has milliseconds. If a date loses digits, the next field has the
 //! exact time, and its name ends in `Micros`.
 
 mod decode;
@@ -18,11 +18,11 @@ use shared::store::StoreError;
 
 pub(super) use self::decode::append_text;
 
-/// Nesting that is stored as BSON. `MongoDB` refuses documents with more than 180 levels.
+/// Maximum nesting that is stored as BSON. `MongoDB` refuses documents with more than 180 levels.
 const MAX_DEPTH: usize = 96;
-/// Bytes of a document with converted values. `MongoDB` refuses documents above 16 MiB.
+/// Maximum bytes of a document with converted values. `MongoDB` refuses documents above 16 MiB.
 const MAX_BYTES: usize = 15 << 20 | 512 << 10;
-/// Bytes of a value's text above which a document that is too large keeps the text.
+/// If a document is too large, its values whose text has more bytes than this stay text.
 const MAX_TEXT: usize = 1 << 10;
 /// The end of the name of a field with an exact time.
 const MICROS: &str = "Micros";

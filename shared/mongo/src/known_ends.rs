@@ -1,7 +1,7 @@
 //! Remembers positions at which a document of an event log ends.
 //!
 //! Documents never change, and they are removed only long after the execution finished. So an entry
-//! stays true for a while, nothing has to invalidate it, and a lost entry costs one query.
+//! stays correct for a while, no code has to invalidate it, and a lost entry costs one query.
 
 use std::{
     collections::BTreeMap,
@@ -11,11 +11,11 @@ use std::{
 use shared::id::{ExecutionId, Seq};
 use tokio::time::{Duration, Instant};
 
-/// Exceeds the number of logs that grow at the same time.
+/// Maximum number of entries. It exceeds the number of logs that grow at the same time.
 const MAX_LOGS: usize = 65_536;
 
-/// Shorter than the time after which a finished execution may be pruned. A worker that was frozen
-/// for longer queries the log and finds that it was removed.
+/// Maximum age of an entry. It is shorter than the time after which a finished execution may be
+/// pruned. A worker that was frozen for longer queries the log and finds that it was removed.
 const MAX_AGE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
@@ -28,8 +28,8 @@ struct KnownEnd {
 }
 
 impl KnownEnds {
-    /// Returns `true` if a document of the log ends at `position`. Every log has an end at its
-    /// start.
+    /// Returns `true` if a document of the log ends at `position`. The start of a log counts as
+    /// such an end.
     pub(super) fn contains(&self, id: ExecutionId, position: Seq) -> bool {
         let ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known = |end: &KnownEnd| end.position == position && end.seen_at.elapsed() < MAX_AGE;

@@ -6,9 +6,9 @@
 //! which it knows that a document ends. It [remembers](known_ends) such positions, so most appends
 //! need no query.
 //!
-//! *Durability.* Events are written with `{ w: "majority", j: true }` and read from the primary with
-//! read concern majority, whatever the URL says. Heads are caches. A head of a finished execution may
-//! be lost, because the log says the same.
+//! *Durability.* Events are written with `{ w: "majority", j: true }` and read from the primary
+//! with read concern majority, whatever the URL says. Heads are caches. A head of a finished
+//! execution may be lost, because the log contains the same data.
 //!
 //! *No hidden retries.* The driver of MongoDB does not retry writes. The caller reads the log again
 //! and decides again, because a write that failed may have been stored.
@@ -65,7 +65,7 @@ pub struct Mongo {
     _tasks: JoinSet<()>,
 }
 
-/// Count frequent operations. Every few hundred of them, the store cleans up once.
+/// Counters of frequent operations. The store cleans up once after a fixed number of them.
 #[derive(Debug, Default)]
 struct CleanupCounters {
     heartbeats: AtomicU64,

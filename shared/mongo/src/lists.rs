@@ -22,7 +22,7 @@ use super::{connection::to_store_error, rows};
 /// The field that gives lists their order.
 pub(super) const CREATED: &str = "createdAtMicros";
 
-/// Leaves out damaged items, so that one bad document does not hide the others.
+/// Leaves out damaged items, so that one bad document does not hide the other documents.
 pub(super) fn skip_damaged_items<T>(
     items: impl Iterator<Item = Result<T, StoreError>>,
 ) -> Result<Vec<T>, StoreError> {
@@ -100,20 +100,20 @@ fn failed_request_stages(executions: Vec<Row>) -> Vec<Row> {
     ]
 }
 
-/// Selects the documents with these ids, or all others.
+/// Selects the documents with these ids, or all other documents.
 pub(super) fn match_ids(matching: &mut Row, wanted: bool, ids: Vec<Bson>) {
     let operator = if wanted { "$in" } else { "$nin" };
     matching.insert("_id", doc! { operator: ids });
 }
 
-/// Selects executions that need a person and their `ancestors`, or all others.
+/// Selects executions that need a person and their `ancestors`, or all other executions.
 pub(super) fn match_needing_person(matching: &mut Row, wanted: bool, ancestors: Vec<Bson>) {
     let either = vec![doc! { "needsPerson": true }, doc! { "_id": { "$in": ancestors } }];
     let operator = if wanted { "$or" } else { "$nor" };
     matching.insert("$and", vec![doc! { operator: either }]);
 }
 
-/// Keeps requests with an execution that needs a person, or all others.
+/// Keeps requests with an execution that needs a person, or all other requests.
 pub(super) fn join_needing_person(wanted: bool) -> Vec<Row> {
     let same = doc! { "$eq": ["$requestId", "$$id"] };
     let pipeline = vec![
@@ -183,7 +183,7 @@ fn add_details(matching: &mut Row, filter: &ExecutionFilter) {
         matching.insert("failedTool", tool.as_str());
     }
     if let Some(words) = words_condition("$errorText", filter.error_text.as_deref()) {
-        // The index of failed executions leaves the others out.
+        // Lets the server use the index of failed executions, which contains no other executions.
         if filter.error_code.is_none() {
             matching.insert("errorCode", doc! { "$exists": true });
         }

@@ -1,8 +1,8 @@
 //! Event logs, leases, permits and inboxes in MongoDB.
 //!
 //! Appends go through the [`journal`], which writes the events first and the head after them. A
-//! process that dies in between leaves a log without its newest head, or with none. `put_head` then
-//! inserts the head, unless the log is being removed.
+//! process that dies in between leaves a log without its newest head, or without a head. `put_head`
+//! then inserts the head, unless the log is being removed.
 //!
 //! Claims search the heads by the field `wakeMicros`. Only heads that a worker may claim have it, so the
 //! index contains no other executions.
@@ -107,7 +107,8 @@ impl Log for Mongo {
             "_id": lease.worker.to_string(),
             "node": lease.node,
             "until": lease.until.timestamp_micros(),
-            // A later layout may only write what all nodes can read.
+            // Shows the layout of this node, because a later layout may only write data that all
+            // nodes can read.
             "layout": LAYOUT.cast_signed(),
         };
         let workers = self.collection("workers");
@@ -178,8 +179,8 @@ impl Inbox for Mongo {
         let row = doc! {
             "_id": envelope.id.to_string(),
             "executionId": envelope.execution.to_string(),
-            // The server replaces it by a time that only increases, which gives the order of
-            // arrival.
+            // The server replaces this value by a time that only increases, which gives the order
+            // of arrival.
             "n": Arrival { time: 0, increment: 0 },
             "json": serde_json::to_string(&envelope).expect("envelopes are JSON"),
         };
@@ -210,8 +211,8 @@ impl Inbox for Mongo {
 }
 
 impl Mongo {
-    /// Finds due executions, the highest priority first. The last places are for those that have
-    /// been due longest, so that a low priority does not wait forever.
+    /// Finds due executions, the highest priority first. The last places are for executions that
+    /// have been due longest, so that a low priority does not wait forever.
     async fn find_due(
         &self,
         now: Timestamp,
@@ -246,7 +247,8 @@ impl Mongo {
         Ok(owners.into_iter().filter(is_lost).collect())
     }
 
-    /// Returns `true` if a log has no head because a process died between writing the two.
+    /// Returns `true` if a log has no head because a process died between the writes of the log and
+    /// the head.
     ///
     /// The order of the queries matters. A removal is noted in `going`, removes the head first and
     /// the log last, and then deletes its note. So this function never reports a log that is being

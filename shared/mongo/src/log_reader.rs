@@ -60,7 +60,7 @@ impl LogReader {
             {
                 Ok(Vec::new())
             }
-            // The removal may have ended between the two queries.
+            // Reads again, because the removal may have ended between the two queries.
             Err(StoreError::Corrupt { .. }) => self.read_documents(id, after).await,
             result => result,
         }

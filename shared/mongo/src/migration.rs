@@ -22,9 +22,9 @@ use super::{
     lists,
 };
 
-/// Documents of one batch.
+/// Number of documents in one batch.
 const BATCH_LEN: usize = 500;
-/// Bytes of one batch, unless it has one document only.
+/// Maximum bytes of one batch, unless it has only one document.
 const BATCH_BYTES: usize = 6 << 20;
 
 /// Indexes of earlier layouts whose fields have other names now.
@@ -41,8 +41,8 @@ const OLD_INDEXES: [(&str, &str); 10] = [
     ("keys", "execution_1"),
 ];
 
-/// A collection that is converted document by document. They are converted in this order, because a
-/// head is made from its plan and its events.
+/// A collection that is converted document by document. Collections are converted in this order,
+/// because a head is made from its plan and its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Plans,
@@ -86,7 +86,7 @@ pub(super) async fn prepare_database(database: &Database) -> Result<bool, StoreE
         let schema = doc! { "_id": "schema", "version": version, "oldest": oldest };
         return match meta.insert_one(schema).await {
             Ok(_) => Ok(false),
-            // Another process stored its version at the same time.
+            // Starts again, because another process stored its version at the same time.
             Err(err) if is_duplicate_key(&err) => Box::pin(prepare_database(database)).await,
             Err(err) => Err(to_store_error(&err)),
         };
@@ -200,7 +200,7 @@ impl Mongo {
                 return Ok(());
             };
             let replacements = self.convert_batch(part, &batch).await?;
-            // Values can be larger in BSON than as text.
+            // Divides the batch again, because values can be larger in BSON than as text.
             for few in commands::split_replacements(replacements, BATCH_BYTES) {
                 let command = commands::replace_command(part.collection(), few, Safety::Durable);
                 commands::run_write(&self.database, command).await?;
@@ -209,7 +209,7 @@ impl Mongo {
             let done = i64::try_from(report.done()).unwrap_or(i64::MAX);
             let field = format!("migration.{}", part.collection());
             let cursor = doc! { "$set": { field: { "after": &last, "done": done } } };
-            // Another process may have finished the migration.
+            // Changes nothing if another process has finished the migration.
             let running = doc! { "_id": "schema", "migration": { "$exists": true } };
             let update = self.collection("meta").update_one(running, cursor).await;
             update.map_err(|err| to_store_error(&err))?;
@@ -239,7 +239,7 @@ impl Mongo {
         Ok(batch)
     }
 
-    /// Converts documents. Leaves out damaged ones, which stay as they are.
+    /// Converts documents. Leaves out damaged documents, which stay as they are.
     async fn convert_batch(
         &self,
         part: Part,

@@ -63,7 +63,8 @@ impl Mongo {
     }
 
     /// Answers without a write if the call holds all permits already, or if a limit is full. This
-    /// avoids taking the first permits and undoing that at the last one.
+    /// avoids taking permits of the first limits that must be undone because the last limit is
+    /// full.
     async fn check_holders(
         &self,
         ask: &PermitAsk,
@@ -154,7 +155,7 @@ impl Mongo {
             update.return_document(ReturnDocument::After)
         };
         let updated = match update().await {
-            // Another process created the document at the same time.
+            // Tries again, because another process created the document at the same time.
             Err(err) if is_duplicate_key(&err) => update().await,
             updated => updated,
         };
@@ -326,7 +327,7 @@ fn defaults_stage() -> Row {
     } }
 }
 
-/// The server removes the document of a limit without holders at this time.
+/// Returns the time at which the server removes the document of a limit without holders.
 fn expiry_time() -> Row {
     let micros = doc! { "$max": ["$next", server_micros()] };
     let millis = doc! { "$toLong": { "$divide": [micros, 1_000_i64] } };
@@ -337,7 +338,7 @@ fn server_micros() -> Row {
     doc! { "$multiply": [{ "$toLong": "$$NOW" }, 1_000_i64] }
 }
 
-/// Without it, the server would read a text that begins with `$` as a field.
+/// Marks a text as literal. Otherwise the server would read a text that begins with `$` as a field.
 fn to_literal(text: &str) -> Row {
     doc! { "$literal": text }
 }

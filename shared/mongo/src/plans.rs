@@ -22,12 +22,11 @@ use super::{
 /// The fields of a stored plan that are converted as they are.
 const FIELDS: [&str; 3] = ["steps", "written", "diagnostics"];
 
-/// A plan as it is stored.
 pub(super) struct StoredPlan {
     pub(super) row: RawDocumentBuf,
     /// The text of a large plan, which the row does not have.
     pub(super) parts: Vec<String>,
-    /// The length of the text.
+    /// The length of the JSON text of the whole plan.
     pub(super) bytes: usize,
 }
 

@@ -34,14 +34,13 @@ use super::{
 pub(super) const RECORDS: &str = "records";
 /// The field with the exact time of a record.
 pub(super) const AT_MICROS: &str = "atMicros";
-/// A kind with a limit is counted after so many writes.
+/// Number of writes after which the records of a kind with a limit are counted.
 const WRITES_PER_COUNT: usize = 256;
-/// Records in one batch of a read, and in one removal.
+/// Maximum number of records in one batch of a read, and in one removal.
 const BATCH_LEN: usize = 1_000;
-/// Attempts to write a record while other processes insert the same record.
+/// Maximum number of attempts to write a record while other processes insert the same record.
 const MAX_ATTEMPTS: usize = 3;
 
-/// A write of one record.
 #[derive(Clone, Debug)]
 enum RecordWrite {
     Insert(Row),

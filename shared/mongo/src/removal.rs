@@ -1,9 +1,9 @@
 //! Removes old executions that have finished, and plans and requests without references.
 //!
-//! An execution is stored in several documents, and MongoDB cannot cheaply remove them at once. So
-//! the store first writes the ids into the collection `going`, then removes the document that lists
-//! show, then the rest, and then the ids. If the process dies in between, a later call finds the
-//! ids and finishes the removal.
+//! An execution is stored in several documents, and MongoDB cannot cheaply remove them in one step.
+//! So the store first writes the ids into the collection `going`, then removes the document that
+//! lists show, then the other documents, and then the ids. If the process dies in between, a later
+//! call finds the ids and finishes the removal.
 //!
 //! A reader of a log whose id is in `going` gets no events, instead of an error about damage.
 
@@ -30,11 +30,11 @@ use super::{
     rows::{self, FINISHED_STATES},
 };
 
-/// Documents that are checked or removed by one command.
+/// Number of documents that one command checks or removes.
 const BATCH_LEN: usize = 64;
-/// After this time, another process finishes a removal.
+/// Age of a removal in `going` after which another process finishes it.
 const ABANDONED_AFTER_MS: i64 = 60_000;
-/// Abandoned removals that one call finishes.
+/// Maximum number of abandoned removals that one call finishes.
 const MAX_ABANDONED: i64 = 1_024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +106,7 @@ impl Mongo {
         Ok(pruned)
     }
 
-    /// Removes given objects that nothing needs. Returns their number.
+    /// Removes given objects that nothing needs. Returns the number of removed objects.
     pub(super) async fn remove_objects(&self, objects: &Removable) -> Result<usize, StoreError> {
         let (kind, ids): (_, Vec<String>) = match objects {
             Removable::Executions(ids) => {
@@ -227,7 +227,7 @@ impl Mongo {
         self.finish_removal(kind, ids).await
     }
 
-    /// Removes the remaining documents after those that lists show.
+    /// Removes the other documents of the objects, which are gone from lists already.
     async fn finish_removal(&self, kind: Kind, ids: &[String]) -> Result<(), StoreError> {
         match kind {
             Kind::Executions => {

@@ -141,7 +141,7 @@ fn append_labels(row: &mut RawDocumentBuf, labels: &Labels) {
     }
     let (mut fields, mut terms) = (RawDocumentBuf::new(), mongodb::bson::RawArrayBuf::new());
     for (key, value) in labels {
-        // Keys of labels have no NUL.
+        // This conversion never fails, because keys of labels have no NUL.
         if let Ok(name) = <&CStr>::try_from(key.as_str()) {
             fields.append(name, value.as_str());
             terms.push(key.as_str());
@@ -165,7 +165,7 @@ pub(super) fn read_head(row: &Bson) -> Result<ExecutionHead, StoreError> {
     let parent = row.contains_key("parentExecutionId");
     let parent = parent.then(|| parse_field(row, "parentExecutionId", what)).transpose()?;
     let read_count = |field| Ok::<_, StoreError>(read_integer(row, field, what)?.cast_unsigned());
-    // A node of another layout may leave these fields out.
+    // Reads missing fields as zero, because a node of another layout may leave them out.
     let read_steps = |field| u32::try_from(row.get_i64(field).unwrap_or_default()).unwrap_or(0);
     Ok(ExecutionHead {
         execution: parse_field(row, "_id", what)?,

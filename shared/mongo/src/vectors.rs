@@ -14,9 +14,9 @@ use shared::store::{
 use super::{Mongo, commands, connection::to_store_error};
 
 const VECTORS: &str = "vectors";
-/// Texts in one query, and vectors in one write.
+/// Maximum number of texts in one query, and of vectors in one write.
 const BATCH_LEN: usize = 4_096;
-/// Bytes of vectors in one write.
+/// Maximum bytes of vectors in one write.
 const BATCH_BYTES: usize = 4 << 20;
 
 #[async_trait]
@@ -63,7 +63,7 @@ impl Vectors for Mongo {
                 row.append(cstr!("v"), to_binary(encode_vector(numbers)));
                 documents.push(row);
             }
-            // A vector of the same text that exists is the same vector, so duplicates are fine.
+            // Ignores duplicates, because a stored vector of the same text is the same vector.
             let command = commands::insert_command(VECTORS, documents);
             commands::run_write(&self.database, command).await?;
         }

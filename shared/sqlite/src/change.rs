@@ -22,7 +22,7 @@ use super::{
     vectors::VectorRows,
 };
 
-/// Exceeds the number of logs that grow at the same time.
+/// Maximum number of cached logs. It exceeds the number of logs that grow at the same time.
 const MAX_CACHED_LOGS: usize = 65_536;
 /// Time for which expired leases and cached outputs are kept.
 const KEEP_EXPIRED_MICROS: i64 = 60_000_000;
@@ -122,7 +122,7 @@ impl Change {
         match self {
             Self::Append(append) => return logs.append(connection, append),
             Self::PutHead(head) => {
-                // Without a log, the execution was removed.
+                // Does nothing without a log, because the execution was removed.
                 if let Some(log) = logs.find_log(connection, head.execution)? {
                     logs.put_head(connection, log.number, head)?;
                 }
@@ -157,7 +157,7 @@ impl Change {
     }
 }
 
-/// Also removes leases and cached outputs that expired long ago.
+/// Writes a lease. Also removes leases and cached outputs that expired long ago.
 fn put_lease(connection: &Connection, lease: &Lease) -> rusqlite::Result<()> {
     let sql =
         "INSERT OR REPLACE INTO workers (worker, node, until, layout) VALUES (?1, ?2, ?3, ?4)";
@@ -245,7 +245,7 @@ pub(super) struct LogCache {
     record_counts: WriteCounts,
     /// Changes of counts in the current transaction.
     counts: CountChanges,
-    /// SQLite's `data_version` for which the cache is right.
+    /// SQLite's `data_version` for which the cache is correct.
     data_version: Option<i64>,
 }
 
@@ -268,7 +268,8 @@ impl LogCache {
         Ok(is_stale)
     }
 
-    /// Call it after a transaction was rolled back, because the cache has its changes.
+    /// Clears the cache. Call it after a transaction was rolled back, because the cache contains
+    /// changes of that transaction.
     pub(super) fn clear(&mut self) {
         self.logs.clear();
         self.counts.clear();

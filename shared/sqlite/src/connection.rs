@@ -7,14 +7,15 @@ use shared::{limits, store::StoreError};
 
 /// Time for which a write waits for a transaction of another process.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// More statements than the store has, so that a connection prepares each only once.
+/// More than the number of different statements, so that a connection prepares each statement only
+/// once.
 const MAX_PREPARED_STATEMENTS: usize = 192;
-/// WAL size, in pages of 4 KiB, at which a commit itself does a checkpoint. The watcher does them
+/// WAL size, in pages of 4 KiB, at which a commit itself does a checkpoint. The watcher checkpoints
 /// earlier unless the disk is too slow.
 const CHECKPOINT_PAGES: i64 = 16_384;
 
 /// Creates the file if it does not exist. Only its owner may read it, because outputs of tools can
-/// be private. Does not create a folder, because a missing one is more likely a typing error.
+/// be private. Does not create a folder, because a missing folder is more likely a typing error.
 ///
 /// Does not open an existing file. Closing it again would drop the locks that SQLite holds on it in
 /// this process.

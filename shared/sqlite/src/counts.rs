@@ -1,9 +1,9 @@
 //! Numbers of finished executions, kept beside the executions so that a count of ten million takes
 //! milliseconds. `docs/design/counts.md` describes them.
 //!
-//! A *cell* has the tally of the executions that were created in one part of the time and that have
-//! the same state, error, tool and kind. Each transaction collects the changes of cells and writes
-//! each changed cell once. Unfinished executions are few, so queries read them one by one.
+//! A *cell* has the tally of the executions that were created in one period and that have the same
+//! state, error, tool and kind. Each transaction collects the changes of cells and writes each
+//! changed cell once. Unfinished executions are few, so queries read them one by one.
 
 mod build;
 mod cells;
@@ -24,7 +24,7 @@ pub(super) use self::{
     query::{count_executions, count_heads},
 };
 
-/// Lengths of the parts of the time, in microseconds: days, hours and minutes.
+/// Lengths of the periods of cells, in microseconds: days, hours and minutes.
 const LEVELS: [i64; 3] = [86_400_000_000, 3_600_000_000, 60_000_000];
 /// The level of cells with a label, because there can be many labels.
 const LABEL_LEVEL: usize = 0;

@@ -37,9 +37,9 @@ impl FileIdentity {
         Self { files: id.map(|id| (path.to_owned(), id)).into_iter().collect(), checked_at: None }
     }
 
-    /// Adds the WAL, which is there as long as a connection is open.
+    /// Adds the WAL, which exists as long as a connection is open.
     pub(super) fn add_wal(&mut self) {
-        // SQLite puts it beside the file that a symbolic link leads to.
+        // SQLite puts the WAL beside the file that a symbolic link leads to.
         let wal = self.files.first().and_then(|(path, _)| fs::canonicalize(path).ok());
         let wal = wal.map(|path| add_suffix(&path, "-wal"));
         self.files.extend(wal.and_then(|path| Some((path.clone(), file_id(&path).ok()?))));
@@ -60,7 +60,8 @@ impl FileIdentity {
     pub(super) fn check_now(&self) -> Result<(), StoreError> {
         let is_same = |(path, id): &(PathBuf, FileId)| match file_id(path) {
             Ok(found) => found == *id,
-            // Another error, such as a folder that cannot be read, does not prove that it is gone.
+            // Another error, such as a folder that cannot be read, does not prove that the file is
+            // gone.
             Err(err) => err.kind() != io::ErrorKind::NotFound,
         };
         match self.files.iter().find(|file| !is_same(file)) {
@@ -80,7 +81,8 @@ fn file_id(path: &Path) -> io::Result<FileId> {
     fs::metadata(path).map(|file| FileId { device: file.dev(), inode: file.ino() })
 }
 
-/// Other systems do not allow the removal of an open file.
+/// Returns the same identity for every file, because other systems do not allow the removal of an
+/// open file.
 #[cfg(not(unix))]
 fn file_id(path: &Path) -> io::Result<FileId> {
     fs::metadata(path).map(|_| FileId { device: 0, inode: 0 })

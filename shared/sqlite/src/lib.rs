@@ -1,18 +1,20 @@
 //! The embedded store: one SQLite file that people can open with the usual tools.
 //!
-//! *Durability.* The file is in WAL mode with `synchronous=FULL`, so a write that returned is on the
-//! disk. All writes of a process go through [one thread](writer), which commits all waiting writes in
-//! one transaction. Many appends share one `fdatasync`, and a single append waits for no other.
-//! Checkpoints run in [another thread](watcher), so that they do not slow commits down.
+//! *Durability.* The file is in WAL mode with `synchronous=FULL`, so a write that returned is on
+//! the disk. All writes of a process go through [one thread](writer), which commits all waiting
+//! writes in one transaction. Many appends share one `fdatasync`, and a single append waits for no
+//! other append. Checkpoints run in [another thread](watcher), so that they do not slow commits
+//! down.
 //!
 //! *Fence.* The index `events_fence` is unique over log and first position, and every transaction
 //! begins with `BEGIN IMMEDIATE`. So no process can write between the check that a log ends at
-//! `after` and the insert. An append that is a conflict does not affect others in its transaction.
+//! `after` and the insert. An append that is a conflict does not affect other appends in its
+//! transaction.
 //!
 //! *Several processes* may share the file. `PRAGMA data_version` shows that another process wrote,
 //! and then all waiting tasks read again. Each worker holds a [lock file](worker_locks). The kernel
-//! frees the lock when the process dies, so other workers can take over its executions at once,
-//! without waiting until the lease expires.
+//! frees the lock when the process dies, so other workers can take over its executions without
+//! waiting until the lease expires.
 
 mod change;
 mod connection;
@@ -65,7 +67,7 @@ pub struct Sqlite {
     readers: Arc<Readers>,
     writer: Writer,
     locks: Arc<WorkerLocks>,
-    /// Shared by all processes that use the file.
+    /// The clock that all processes with this file share.
     time: SteadyClock,
     plans: PlanCache,
     hints: Arc<Hints>,
@@ -77,8 +79,9 @@ impl Sqlite {
     ///
     /// # Errors
     ///
-    /// If the file cannot be opened or written, is no store, may be used by a newer version only, or
-    /// is to be upgraded while a worker of an earlier version uses it. Also if its folder does not exist, because that is more likely a typing error.
+    /// If the file cannot be opened or written, is no store, may be used by a newer version only,
+    /// or is to be upgraded while a worker of an earlier version uses it. The function also fails
+    /// if the folder does not exist, because that is more likely a typing error.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         connection::create_file(path)?;
         let mut identity = FileIdentity::of(path);

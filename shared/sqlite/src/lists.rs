@@ -180,7 +180,7 @@ pub(super) fn list_heads(
     page: &Page,
 ) -> Result<Listing<ExecutionHead>, StoreError> {
     let query = head_query(connection, rows::HEAD_COLUMNS, filter)?;
-    // The index of labels has this order, too.
+    // Uses the columns of the index of labels, which has the order of the list, too.
     let is_by_label = query.created_at == heads::LABEL_CREATED;
     let id = if is_by_label { "label.executionId" } else { "executions.executionId" };
     query.read_page(connection, id, page, |row| {

@@ -3,7 +3,7 @@
 //! Every method either reads in the [pool](super::readers), which sees the last commit, or sends a
 //! [`Change`] to the writer. A worker counts as gone when its lease has expired, or when its
 //! process no longer holds its lock file. Methods that need live workers check the locks first, so
-//! that dead workers lose their leases and permits at once.
+//! that dead workers lose their leases and permits immediately.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -201,8 +201,8 @@ impl Sqlite {
         Ok(dead)
     }
 
-    /// Removes the oldest unused executions, plans or requests. Returns their number, and `true` if
-    /// there are more.
+    /// Removes the oldest unused executions, plans or requests. Returns the number of removed
+    /// items, and `true` if more are left.
     async fn remove_unused(
         &self,
         kind: Kind,
@@ -383,7 +383,7 @@ fn find_leases(connection: &Connection) -> rusqlite::Result<BTreeMap<String, i64
     leases.collect()
 }
 
-/// Returns the owners of executions, with one access to the index for each.
+/// Returns the owners of executions, with one access to the index for each owner.
 fn find_owners(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let sql = "SELECT owner FROM executions INDEXED BY heads_owner
         WHERE owner IS NOT NULL AND owner > ?1 ORDER BY owner LIMIT 1";

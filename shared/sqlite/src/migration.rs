@@ -17,7 +17,7 @@ use shared::{
 
 use super::{connection::to_store_error, documents, log, rows};
 
-/// The row of `meta` with the progress. It is there until all rows are converted.
+/// The row of `meta` with the progress. The row exists until all rows are converted.
 pub(super) const PROGRESS: &str = "migration";
 /// The progress of a migration that has not converted a row.
 pub(super) const START: &str = r#"{"part":"plans","after":0}"#;
@@ -36,7 +36,8 @@ struct Progress {
     after: i64,
 }
 
-/// A table. They are converted in this order, because a head is made from its plan and its events.
+/// A table. Tables are converted in this order, because a head is made from its plan and its
+/// events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Part {
@@ -88,7 +89,7 @@ struct Batch {
     len: usize,
 }
 
-/// Converts the next rows in one transaction. Returns `None` if there are none.
+/// Converts the next rows in one transaction. Returns `None` if no rows are left.
 fn run_batch(connection: &Connection) -> Result<Option<Batch>, StoreError> {
     let run = |sql: &str| connection.execute_batch(sql).map_err(|err| to_store_error(&err));
     if find_progress(connection)?.is_none() {
@@ -111,7 +112,7 @@ fn find_progress(connection: &Connection) -> Result<Option<Progress>, StoreError
 }
 
 fn convert_next(connection: &Connection) -> Result<Option<Batch>, StoreError> {
-    // Another process may have converted rows since the last look.
+    // Another process may have converted rows since the last transaction.
     let Some(Progress { part, after }) = find_progress(connection)? else { return Ok(None) };
     let numbers = match part {
         Part::Plans => convert_plans(connection, after)?,
@@ -135,7 +136,6 @@ fn convert_next(connection: &Connection) -> Result<Option<Batch>, StoreError> {
     Ok(Some(Batch { part, len: numbers.len() }))
 }
 
-/// A row with a number and a text.
 struct TextRow {
     number: i64,
     text: String,
@@ -149,7 +149,7 @@ fn read_rows(connection: &Connection, sql: &str, after: i64) -> Result<Vec<TextR
         while bytes < BATCH_BYTES
             && let Some(row) = found.next()?
         {
-            // A damaged text is left alone.
+            // Reads a damaged text as empty, so that it is not converted.
             let text: String = row.get(1).unwrap_or_default();
             bytes += text.len();
             rows.push(TextRow { number: row.get(0)?, text });
@@ -208,7 +208,7 @@ fn convert_commands(connection: &Connection, after: i64) -> Result<Vec<i64>, Sto
     })
 }
 
-/// Adds to heads what follows from their logs.
+/// Adds to heads the fields that follow from their logs.
 fn convert_heads(connection: &Connection, after: i64) -> Result<Vec<i64>, StoreError> {
     let sql =
         "SELECT number, executionId FROM executions WHERE number > ?1 ORDER BY number LIMIT ?2";
@@ -243,7 +243,7 @@ fn add_derived(
     update_derived(connection, number, &head).map_err(|err| to_store_error(&err))
 }
 
-/// Writes the columns that never change, too.
+/// Updates a head, with columns that a usual update leaves out because they never change.
 fn update_derived(
     connection: &Connection,
     number: i64,

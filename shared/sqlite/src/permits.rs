@@ -15,7 +15,7 @@ use shared::{
 
 use super::{change::Answer, connection::to_store_error, rows};
 
-/// Unused rates that each call removes. It is more than a call adds, unless the call has many
+/// Number of unused rates that each call removes. A call adds fewer rates, unless it has many
 /// limits.
 const REMOVED_RATES: i64 = 8;
 
@@ -86,7 +86,7 @@ fn load_states(connection: &Connection, keys: &BTreeSet<&str>) -> rusqlite::Resu
         let mut found = holders.query([key])?;
         while let Some(row) = found.next()? {
             let worker: String = row.get(1)?;
-            // A damaged permit counts as free, otherwise no worker could release it.
+            // A damaged permit counts as free, because otherwise no worker could release it.
             if let Ok(worker) = worker.parse() {
                 state.holders.insert(row.get(0)?, worker);
             }

@@ -22,7 +22,7 @@ use super::{
     identity::FileIdentity,
 };
 
-/// Reads at the same time, which is the number of cores of a small machine.
+/// Maximum number of reads at the same time, which is the number of cores of a small machine.
 const MAX_READERS: usize = 4;
 
 #[derive(Debug)]
@@ -44,7 +44,7 @@ struct Pool {
 
 impl Pool {
     /// Drops the connection if the pool is full. That happens when reads open connections while
-    /// [`Readers::free_caches`] holds the others.
+    /// [`Readers::free_caches`] holds the other connections.
     fn put_back(&mut self, connection: Connection) {
         if self.idle.len() < MAX_READERS {
             self.idle.push(connection);
@@ -77,7 +77,8 @@ impl Readers {
         let (sender, result) = oneshot::channel();
         self.start_or_queue(Box::new(move |connection| {
             if !sender.is_closed() {
-                // The caller may be cancelled while the query runs.
+                // Ignores a failed send, because the caller may have been cancelled while the query
+                // ran.
                 let _ = sender.send(connection.and_then(read));
             }
         }));
@@ -97,7 +98,7 @@ impl Readers {
         spawn_blocking(move || readers.run_reads(read));
     }
 
-    /// Runs a read, and then waiting reads until there are none.
+    /// Runs a read, and then waiting reads until no read waits.
     fn run_reads(&self, first: Read) {
         let mut next = Some(first);
         while let Some(read) = next {
@@ -119,8 +120,8 @@ impl Readers {
         }
     }
 
-    /// Frees the page caches of idle connections. Each can hold 16 MiB after a large read, and the
-    /// next commit makes its content worthless.
+    /// Frees the page caches of idle connections. A cache can hold 16 MiB after a large read, and
+    /// the next commit makes its content worthless.
     pub(super) fn free_caches(self: &Arc<Self>) {
         let idle = std::mem::take(&mut self.lock_pool().idle);
         if idle.is_empty() {
@@ -141,7 +142,8 @@ impl Readers {
             return Ok(idle);
         }
         let opened = open_reader(&self.path);
-        // This check comes after opening, because the path may lead to another file by now.
+        // This check comes after the file was opened, because the path may lead to another file by
+        // now.
         self.identity.check_now()?;
         opened
     }

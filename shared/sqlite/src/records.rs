@@ -14,10 +14,11 @@ use shared::{
 
 use super::{Answer, Change, Sqlite, connection::to_store_error, removal::Removal, rows};
 
-/// A kind with a limit is counted after so many writes, because a count costs as much as a hundred
+/// Number of writes after which a kind with a limit is counted. A count costs as much as a hundred
 /// writes.
 const WRITES_PER_COUNT: usize = 256;
-/// Records that one transaction removes. Other operations get their turn after it.
+/// Number of records that one transaction removes. Other operations get their turn after that
+/// transaction.
 const BATCH_LEN: usize = 256;
 
 /// SQL for the table of a kind. Kinds of the first schema version have their own tables.
@@ -126,7 +127,7 @@ impl RecordRow {
     }
 }
 
-/// Writes since the last count, for each kind with a limit.
+/// Number of writes since the last count, for each kind with a limit.
 #[derive(Debug, Default)]
 pub(super) struct WriteCounts(BTreeMap<RecordKind, usize>);
 
@@ -146,7 +147,7 @@ impl WriteCounts {
         }
         if let Some(most) = row.kind.max_records() {
             // The first write of a process counts the rows, because the last process may have
-            // stopped before it did so.
+            // stopped before it counted them.
             let writes = self.0.entry(row.kind).or_insert(WRITES_PER_COUNT - 1);
             *writes += 1;
             if *writes >= WRITES_PER_COUNT {
@@ -209,7 +210,7 @@ pub(super) fn remove_record(
     Ok(Answer::Done)
 }
 
-/// Other processes read their records again when the revision changes.
+/// Increases the revision of a shared kind, so that other processes read their records again.
 fn increase_revision(connection: &Connection, kind: RecordKind) -> rusqlite::Result<()> {
     if !kind.is_shared_by_nodes() {
         return Ok(());
@@ -295,7 +296,7 @@ fn list_records(
     let mut found =
         statement.query(params_from_iter(values)).map_err(|err| to_store_error(&err))?;
     let mut records = Vec::new();
-    // Damaged rows do not count, because a page with fewer records than wanted is the last one.
+    // Damaged rows do not count, because a page with fewer records than wanted is the last page.
     while records.len() < page.first
         && let Some(row) = found.next().map_err(|err| to_store_error(&err))?
     {

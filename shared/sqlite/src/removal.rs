@@ -1,14 +1,14 @@
 //! Removes old executions that have finished, and plans and requests without references.
 //!
-//! A reader finds them. The writer checks them again in its transaction, because they may be in use
-//! by then, and removes them.
+//! A reader finds these objects. The writer checks in its transaction that they are still unused,
+//! and removes them.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use shared::{clock::Timestamp, store::StoreError};
 
 use super::{change::LogCache, connection::to_store_error, permits, records};
 
-/// Removals in one transaction. Other operations get their turn after it.
+/// Number of removals in one transaction. Other operations get their turn after that transaction.
 pub(super) const BATCH_LEN: usize = 32;
 
 /// Selects finished executions without an owner and without an unfinished parent.
@@ -37,7 +37,7 @@ pub(super) enum Kind {
 
 #[derive(Debug)]
 pub(super) enum Removal {
-    /// Removes those of `ids` that are still unused.
+    /// Removes the objects among `ids` that are still unused.
     Unused { kind: Kind, before: Timestamp, ids: Vec<String> },
     /// Removes unused rates, permits of unknown workers, and expired outputs.
     Expired { before: Timestamp },
@@ -154,8 +154,8 @@ fn remove_execution(
             "DELETE FROM logs WHERE executionId = ?1",
             "DELETE FROM inbox WHERE executionId = ?1",
             "DELETE FROM keys WHERE executionId = ?1",
-            // Names of settlements begin with the execution's id and `/`. `0` is the next
-            // character.
+            // Names of settlements begin with the execution's id and `/`. `0` is the character
+            // after `/`.
             "DELETE FROM records WHERE kind = 'settlement' AND name > ?1 || '/' AND name < ?1 || '0'",
         ],
     )?;

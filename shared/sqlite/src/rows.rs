@@ -14,7 +14,7 @@ use shared::{
 
 use super::connection::to_store_error;
 
-/// The columns that [`read_head`] expects, in its order.
+/// The columns that [`read_head`] expects, in the order in which it reads them.
 pub(super) const HEAD_COLUMNS: &str = "executions.executionId, requestId, planId, state,
     executions.createdAt, seq, epoch, owner, dueAt, priority, finishedAt, parentExecutionId,
     needsPerson, startedAt, query, stepsDone, stepsTotal, errorCode, failedTool, errorMessage,
@@ -40,7 +40,7 @@ const PUT_HEAD: &str = "INSERT INTO executions (number, executionId, requestId, 
         failedTool = excluded.failedTool, errorMessage = excluded.errorMessage
     WHERE seq <= excluded.seq";
 
-/// Returns `false` if the stored head is newer.
+/// Writes a head. Returns `false` if the stored head is newer.
 pub(super) fn put_head(
     connection: &Connection,
     log: i64,
@@ -86,7 +86,7 @@ pub(super) fn put_head(
     Ok(true)
 }
 
-/// Adds the first error of an execution to the index for searches. It nearly never changes.
+/// Adds the first error of an execution to the index for searches. This error nearly never changes.
 fn put_error_text(connection: &Connection, log: i64, error: &HeadError) -> rusqlite::Result<()> {
     let text = error.folded_text();
     let sql = "SELECT 1 FROM executions WHERE number = ?1 AND errorText = ?2";
@@ -154,7 +154,7 @@ fn read_error(row: &Row<'_>, id: &str) -> Result<Option<HeadError>, StoreError> 
     }))
 }
 
-/// Reads all rows that a query finds, without the damaged ones.
+/// Reads all rows that a query finds, except damaged rows.
 pub(super) fn list_rows<T>(
     connection: &Connection,
     sql: &str,

@@ -1,8 +1,9 @@
-//! Creates the tables, and upgrades those of an earlier layout. [`migration`] converts their rows.
+//! Creates the tables, and upgrades the tables of an earlier layout. [`migration`] converts their
+//! rows.
 //!
-//! People can read the tables: ids and JSON are text, and times are microseconds since 1970. Names
-//! of columns are those of the API. The
-//! view `history` shows event logs with the ids of their executions.
+//! People can read the tables: ids and JSON are text, and times are microseconds since 1970.
+//! Columns have the names of the API. The view `history` shows event logs with the ids of their
+//! executions.
 //!
 //! Each log also has a number, because numbers make appends fast. Logs that grow at the same time
 //! have neighbouring numbers, so the appends of one commit change a few pages at the end of the
@@ -226,7 +227,8 @@ const UPGRADES: [&str; LAYOUT as usize] =
 
 /// Creates or upgrades the tables, and refuses a file that only a newer version may use.
 ///
-/// `has_live_worker` returns `true` if a worker's process runs. An upgrade is refused then.
+/// `has_live_worker` returns `true` if a worker's process runs. While a worker runs, an upgrade is
+/// refused.
 pub(super) fn prepare_schema(
     connection: &Connection,
     path: &Path,
@@ -236,7 +238,8 @@ pub(super) fn prepare_schema(
     let is_empty = found.is_none();
     let version = found.unwrap_or_default();
     if version < LAYOUT {
-        // A process that upgraded the file a moment ago may have started a worker.
+        // Reads the version again, because the process of this worker may have upgraded the file a
+        // moment ago.
         let is_in_use = !is_empty && has_live_worker();
         if is_in_use && find_version(connection, path)?.unwrap_or_default() < LAYOUT {
             return Err(store_in_use_error("a worker on this machine"));
@@ -273,7 +276,7 @@ fn upgrade(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     run("BEGIN IMMEDIATE")?;
     let upgraded = find_version(connection, path).and_then(|found| {
         let missing = UPGRADES.get(found.unwrap_or_default() as usize..).unwrap_or_default();
-        // Another process may have done the upgrade at the same time.
+        // Nothing is missing if another process did the upgrade at the same time.
         if missing.is_empty() {
             return Ok(());
         }

@@ -1,9 +1,9 @@
 //! A clock that all processes with the same file share.
 //!
-//! They run on one machine, so they share its time since boot. The file stores an offset that turns
-//! this time into the time of day. While a worker lives, a new process uses the stored offset, even
-//! if the machine's clock was set in the meantime. So leases, retries and sleeps mean the same for
-//! all processes.
+//! These processes run on one machine, so they share its time since boot. The file stores an offset
+//! that turns this time into the time of day. While a worker lives, a new process uses the stored
+//! offset, even if the machine's clock was set in the meantime. So leases, retries and sleeps mean
+//! the same for all processes.
 
 use std::fs;
 
@@ -47,7 +47,7 @@ fn choose_offset(
 }
 
 /// Makes executions due whose waits began after `now`, because the clock was ahead then. Otherwise
-/// they could wait for a year. The worker that claims one shortens its waits.
+/// they could wait for a year. The worker that claims such an execution shortens its waits.
 ///
 /// No worker lives, so no other process changes these heads.
 fn shorten_future_waits(connection: &Connection, now: i64) -> rusqlite::Result<()> {
@@ -63,7 +63,7 @@ fn shorten_future_waits(connection: &Connection, now: i64) -> rusqlite::Result<(
         "UPDATE executions SET dueAt = ?1 WHERE {free} AND dueAt > ?1 AND ({last_event}) > ?2"
     );
     let executions = connection.execute(&sql, [now, now + TOLERANCE_MICROS])?;
-    // Otherwise these rates would allow no call until that time.
+    // Otherwise these rates would allow no call until their time `next`.
     connection.execute("DELETE FROM rates WHERE next > ?1", [now])?;
     tracing::warn!(
         executions,

@@ -23,7 +23,7 @@ impl Sqlite {
         };
         let mut removed = 0;
         for ids in ids.chunks(BATCH_LEN) {
-            // The writer checks again that nothing needs them.
+            // The writer checks again that nothing needs these objects.
             let removal = Removal::Unused { kind, before: Timestamp::MAX_UTC, ids: ids.to_vec() };
             if let Answer::Removed(n) = self.write(Change::Prune(removal)).await? {
                 removed += n;

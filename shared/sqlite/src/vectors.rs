@@ -9,7 +9,8 @@ use shared::store::{
 
 use super::{Change, Sqlite, connection::to_store_error};
 
-/// Bytes in one transaction. Other operations get their turn after it.
+/// Maximum bytes of vectors in one transaction. Other operations get their turn after that
+/// transaction.
 const BATCH_BYTES: usize = 1 << 20;
 
 /// Encoded vectors of one model.
@@ -24,7 +25,7 @@ impl VectorRows {
         self.rows.iter().map(|(text, numbers)| text.0.len() + numbers.len()).sum()
     }
 
-    /// Skips texts that have a vector already, because it is the same.
+    /// Skips texts that have a vector already, because the stored vector is the same.
     pub(super) fn put(&self, connection: &Connection) -> rusqlite::Result<()> {
         let sql = "INSERT OR IGNORE INTO models (name) VALUES (?1)";
         connection.prepare_cached(sql)?.execute([&self.model])?;

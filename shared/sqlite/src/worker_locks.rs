@@ -1,8 +1,8 @@
 //! Lock files that show which workers' processes are alive.
 //!
 //! Each worker holds a lock on a file of its own. The kernel frees the lock when the process ends,
-//! also when it is killed. So others notice a dead worker at once, instead of when its lease
-//! expires. On a file system without working locks, the leases still expire.
+//! also when it is killed. So other workers notice a dead worker immediately, and not only when its
+//! lease expires. On a file system without working locks, the leases still expire.
 
 use std::{
     collections::BTreeMap,

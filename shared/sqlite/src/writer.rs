@@ -19,7 +19,7 @@ use super::{
     identity::FileIdentity,
 };
 
-/// Operations that may wait. Further callers wait until there is room.
+/// Maximum number of operations in the queue. Further callers wait until there is room.
 const QUEUE_LEN: usize = 8_192;
 
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(super) struct Writer {
 #[expect(clippy::large_enum_variant, reason = "nearly every message is a write")]
 pub(super) enum Message {
     Write(Operation),
-    /// Check if another process wrote.
+    /// Asks the writer to check if another process wrote.
     CheckOthers,
 }
 
@@ -71,7 +71,7 @@ impl Writer {
         answer.await.map_err(|_| closed())?
     }
 
-    /// The thread ends after the last clone of the queue is dropped.
+    /// Returns the queue. The thread ends after the last clone of the queue is dropped.
     pub(super) fn queue(&self) -> Option<&mpsc::Sender<Message>> {
         self.queue.as_ref()
     }
@@ -110,8 +110,8 @@ impl CacheUsage {
     /// Bytes written since the last release above which the page cache can be large.
     const LARGE_BYTES: usize = 8 << 20;
 
-    /// Counts a batch. Returns `true` at a heartbeat if little was written since the last one and
-    /// much was written since the cache was freed.
+    /// Counts a batch. Returns `true` at a heartbeat if little was written since the last heartbeat
+    /// and much was written since the cache was freed.
     fn should_free(&mut self, bytes: usize, has_heartbeat: bool) -> bool {
         self.since_heartbeat = self.since_heartbeat.saturating_add(bytes);
         self.since_freed = self.since_freed.saturating_add(bytes);
@@ -169,7 +169,8 @@ impl WriterThread {
                 self.hints.count_commit();
                 for (operation, answer) in batch.drain(..).zip(answers) {
                     let is_done = answer.as_ref().is_ok_and(Answer::is_done);
-                    // A caller that was cancelled reads the store before its next write.
+                    // Ignores a caller that was cancelled, because it reads the store before its
+                    // next write.
                     let _ = operation.reply.send(answer);
                     if is_done {
                         operation.change.send_hints(&self.hints);
@@ -213,7 +214,7 @@ impl WriterThread {
             let applied = operation.change.apply(&self.connection, &mut self.logs);
             answers.push(match applied {
                 Ok(answer) => Ok(answer),
-                // Only this operation is wrong, so the others can be written.
+                // Only this operation is wrong, so the other operations can be written.
                 Err(err) if is_rejection(&err) => Err(to_store_error(&err)),
                 Err(err) => return Err(err),
             });

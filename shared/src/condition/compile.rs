@@ -21,7 +21,7 @@ type CompileResult = Result<Expr, ConditionError>;
 pub(super) enum NameSource<'a> {
     /// Steps, variables and the input of a plan.
     Plan(&'a dyn ResolveNames),
-    /// The fields of one object, which this function knows.
+    /// The fields of one object. The function returns `true` for the name of such a field.
     Fields(&'a dyn Fn(&str) -> bool),
 }
 

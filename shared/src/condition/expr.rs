@@ -147,7 +147,7 @@ impl fmt::Display for Key {
     }
 }
 
-/// Writes paths as in the source, and other expressions in short.
+/// Writes a path as the source does. Abbreviates other expressions, such as `… && …`.
 impl fmt::Display for Expr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -34,7 +34,7 @@ impl Expression {
     }
 
     /// Evaluates the expression over the fields of `values`. Returns a message for the plan's
-    /// author if that fails, or if the result is too large.
+    /// author if the evaluation fails, or if the result is too large.
     pub fn evaluate(&self, values: &Map<String, Value>) -> Result<Value, String> {
         let (fields, no_input) = (Fields(values), Value::Null);
         let mut evaluation = Evaluation::new(&self.0, &fields, &no_input);
@@ -44,12 +44,13 @@ impl Expression {
 }
 
 impl ExpressionError {
-    /// Finds the place of an error. Unlike [`ParsedSource::parse`], the parser's tree has no places.
+    /// Adds the place of the error in the source. Only syntax errors contain their place, so the
+    /// places of other errors are searched for.
     fn locate(kind: ConditionError, source: &str) -> Self {
         let place = match &kind {
             ConditionError::Syntax { line, column, reason } => {
                 let (line, column) = (*line, *column);
-                // `steps[…]` exists in conditions only.
+                // Removes the advice to write `steps[…]`, because only conditions have it.
                 let reason = match reason.split_once("; write `steps[") {
                     Some((reason, _)) => format!("{reason}; give the value another name"),
                     None => reason.clone(),
@@ -70,7 +71,7 @@ impl ExpressionError {
     }
 }
 
-/// Writes the place first, unless the reason has it.
+/// Writes the place first, unless the reason contains the place.
 impl fmt::Display for ExpressionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.kind, self.place) {

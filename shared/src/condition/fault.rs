@@ -1,4 +1,5 @@
-//! Evaluation errors. They are only formatted for a message.
+//! Errors of an evaluation. They borrow from the expression and become text only when a message is
+//! needed.
 
 use std::{borrow::Cow, fmt};
 
@@ -10,7 +11,8 @@ use crate::limits;
 
 #[derive(Clone, Debug)]
 pub(super) enum Fault<'a> {
-    /// The operations are used up. Unlike other faults, `&&` and `||` never hide this one.
+    /// The evaluation used up its operations. `&&` and `||` may hide other faults, but never this
+    /// fault.
     Exhausted,
     NotFilled(&'a Expr),
     /// An object without the field.

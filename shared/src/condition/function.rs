@@ -49,8 +49,8 @@ const BOTH_STYLES: &[Style] = &[Style::Plain, Style::Method];
 /// Maximum number of arguments of `min` and `max`. No expression has room for more.
 const MAX_ARGUMENTS: usize = limits::CONDITION_BYTES;
 
-/// All functions, each with its name, its syntax, and the least and the most arguments. The
-/// receiver counts as an argument.
+/// All functions, each with its name, its syntax, and its smallest and largest number of arguments.
+/// The receiver counts as an argument.
 const FUNCTIONS: [(&str, Function, &[Style], usize, usize); 23] = [
     ("size", Function::Size, BOTH_STYLES, 1, 1),
     ("contains", Function::Contains, METHOD_STYLE, 2, 2),
@@ -78,7 +78,8 @@ const FUNCTIONS: [(&str, Function, &[Style], usize, usize); 23] = [
 ];
 
 impl Function {
-    /// Finds a function by its name and call syntax. Returns the least and the most arguments, too.
+    /// Finds a function by its name and call syntax. Also returns its smallest and largest number
+    /// of arguments.
     pub(super) fn from_name(name: &str, style: Style) -> Option<(Self, RangeInclusive<usize>)> {
         let (_, function, _, minimum, maximum) = FUNCTIONS
             .iter()
@@ -117,7 +118,7 @@ impl Function {
         )
     }
 
-    /// Calls a function that [`super::lists`] does not have. Returns a message if that fails.
+    /// Calls a function that [`super::lists`] does not have. Returns a message if the call fails.
     pub(super) fn call<'a>(self, arguments: &[Val<'a>]) -> Result<Val<'a>, String> {
         match (self, arguments) {
             (Self::Size, [operand]) => size_of(operand),

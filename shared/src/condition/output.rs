@@ -6,10 +6,11 @@ use serde_json::{Map, Number, Value};
 use super::{function::format_time, value::Val};
 use crate::{json, limits};
 
-/// Converts a result to JSON. Returns a message if JSON has no such value, or if it is too large.
+/// Converts a result to JSON. Returns a message if JSON has no such value, or if the JSON is too
+/// large.
 ///
 /// A result of a few bytes in memory can be huge as JSON, because lists share their items. So this
-/// function counts what it makes.
+/// function counts the bytes that it makes.
 pub(super) fn to_json(result: &Val<'_>) -> Result<Value, String> {
     let mut output = JsonConverter { bytes_left: limits::OUTPUT_BYTES };
     let value = output.convert(result, limits::JSON_DEPTH)?;
@@ -20,7 +21,7 @@ pub(super) fn to_json(result: &Val<'_>) -> Result<Value, String> {
 }
 
 struct JsonConverter {
-    /// Bytes of JSON that the result may still have, at least.
+    /// Bytes of JSON that the converter may still make. It counts at least one byte for each value.
     bytes_left: usize,
 }
 

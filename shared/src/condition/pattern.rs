@@ -12,7 +12,8 @@ use crate::limits;
 #[derive(Clone, Debug)]
 pub(super) struct Pattern {
     text: String,
-    /// Number of operations that compiling takes. A match takes a thousandth of it for each byte.
+    /// Number of operations that compiling takes. A match takes a thousandth of this number for
+    /// each byte of the text.
     cost: usize,
 }
 

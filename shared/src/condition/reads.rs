@@ -8,8 +8,8 @@ use super::{
 };
 use crate::template::LookUpValues;
 
-/// Returns each place that a condition reads, as it is written, with its value. Places inside
-/// macros that depend on the item are left out.
+/// Returns each path that a condition reads, as its source writes it, with the value at that path.
+/// Leaves out paths inside macros that depend on the macro's item.
 pub(super) fn values_read<'a>(
     parsed: &ParsedSource,
     values: &'a dyn LookUpValues,

@@ -2,7 +2,7 @@
 //!
 //! The parser limits brackets, but not chains such as `a + b + c`, which nest as deep in its tree.
 //! So this module counts tokens first. It follows CEL's grammar exactly: it finds the same strings
-//! as the parser, so nothing can hide in one.
+//! as the parser, so no operator can hide in a string.
 
 use super::ConditionError;
 use crate::limits;

@@ -52,8 +52,8 @@ mod tests {
     use super::*;
     use crate::{clock::Timestamp, id::Seq};
 
-    /// Each event in memory takes as much as the largest variant. The largest is `created`, of
-    /// which a log has only one.
+    /// Each event in memory takes as many bytes as the largest variant. So `created` is boxed,
+    /// because a log has only one such event.
     #[test]
     fn an_event_is_small() {
         assert!(size_of::<Event>() <= 200, "{}", size_of::<Event>());

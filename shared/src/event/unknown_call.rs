@@ -4,7 +4,8 @@
 //! key again, so that a service that remembers keys does not act twice. If a person found out that
 //! the call took effect, the retry reuses the output that the person gave instead.
 //!
-//! The first event of the retry holds both, because the earlier execution may be removed.
+//! The first event of the retry holds the keys and these outputs, because the earlier execution may
+//! be removed.
 
 use std::{fmt::Write as _, sync::Arc};
 

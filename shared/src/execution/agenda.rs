@@ -1,6 +1,6 @@
 //! The agenda of an execution: tasks by the kind of work that they need next.
 //!
-//! Each event updates it, so no code searches a plan for work.
+//! Each event updates the agenda, so no code searches a plan for work.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -144,8 +144,8 @@ impl Agenda {
         self.to_evaluate.insert(step);
     }
 
-    /// Removes a step from those whose condition must be evaluated. Returns `false` if it was not
-    /// there.
+    /// Removes a step from the steps whose condition must be evaluated. Returns `false` if the step
+    /// was not among them.
     pub(super) fn remove_condition(&mut self, step: StepNumber) -> bool {
         self.to_evaluate.remove(&step)
     }
@@ -258,7 +258,7 @@ impl Agenda {
         self.open_task_count == 0
     }
 
-    /// Returns `true` if a task is open that does not run and is not a list.
+    /// Returns `true` if an unfinished task neither runs nor is a step whose items run.
     pub fn has_waiting_tasks(&self) -> bool {
         self.open_task_count > self.running.len() + self.gathering.len()
     }
@@ -268,7 +268,7 @@ impl Agenda {
         self.running.len() > self.sleeping.len() + self.in_children.len()
     }
 
-    /// Returns `true` if there is work that can begin.
+    /// Returns `true` if the machine can advance a task now.
     pub fn has_work(&self) -> bool {
         !(self.to_evaluate.is_empty()
             && self.ready.is_empty()
@@ -279,7 +279,7 @@ impl Agenda {
             && self.undoing.is_none())
     }
 
-    /// Returns `true` if nothing runs and nothing can begin.
+    /// Returns `true` if no task runs and the machine can advance none.
     pub fn only_waits(&self) -> bool {
         self.running.is_empty()
             && !self.has_work()

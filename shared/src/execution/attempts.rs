@@ -21,15 +21,15 @@ pub enum AttemptOutcome {
     Succeeded,
     /// An earlier call with the same parameters returned the result.
     Cached,
-    /// It failed, and another attempt follows.
+    /// The attempt failed, and another attempt follows.
     Retried,
     /// The step failed.
     Failed,
-    /// Its worker was lost, or its tool disappeared before the call.
+    /// The attempt's worker was lost, or its tool disappeared before the call.
     Interrupted,
-    /// It failed, and a person decides what follows.
+    /// The attempt failed, and a person decides what follows.
     Undecided,
-    /// It was stopped.
+    /// The attempt was stopped.
     Cancelled,
 }
 
@@ -59,7 +59,7 @@ pub struct EndedAttempt {
     pub ended_at: Timestamp,
     pub outcome: AttemptOutcome,
     pub error: Option<ToolError>,
-    /// The execution of a step that executes a plan.
+    /// The child execution, if the step executes a plan.
     pub child: Option<ExecutionId>,
 }
 
@@ -237,7 +237,8 @@ mod tests {
             "1 Some(0) 1 succeeded Some(40)",
             "1 None 1 succeeded Some(50)",
         ];
-        // A tracker that begins in the middle finds the same attempts as one that saw everything.
+        // A tracker that begins in the middle finds the same attempts as a tracker that saw the
+        // whole log.
         for start in 1..log.len() {
             let (before, after) = log.split_at(start);
             let execution = Execution::replay(id, Arc::clone(&plan), before).unwrap();

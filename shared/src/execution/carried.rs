@@ -21,9 +21,10 @@ use crate::{
 
 #[derive(Debug, Default)]
 pub(super) struct CarriedCalls {
-    /// Keys of this execution's own calls. A task has several if its parameters changed in between.
+    /// Keys of earlier calls, by the task of this execution that repeats the call. A task has
+    /// several keys if its parameters changed between executions.
     keys: BTreeMap<Task, Vec<CallKey>>,
-    /// Settled calls for items of lists. Settled steps are among the reused outputs.
+    /// Settled calls for items of lists. The output of a settled step is among the reused outputs.
     items: BTreeMap<Task, SettledCall>,
     child_keys: BTreeMap<Task, Vec<CallKey>>,
     child_settled: BTreeMap<Task, Vec<SettledCall>>,
@@ -190,7 +191,8 @@ impl Execution {
     }
 
     /// Returns the keys of all calls of this execution and of earlier executions whose outcome is
-    /// unknown. A child execution knows its own calls, unless it was never started.
+    /// unknown. Leaves out calls of a child execution that was started, because the child knows
+    /// them.
     pub fn open_call_keys(&self) -> Vec<CallKey> {
         let mut open = Vec::new();
         for (position, planned) in self.plan.steps().iter().enumerate() {
@@ -228,8 +230,7 @@ impl Execution {
         let carried = carried.filter(|key| known_key.as_deref() != Some(&*key.key));
         let before = open.len();
         open.extend(carried.map(|key| CallKey { place: place(), ..key.clone() }));
-        // Ignores the loop itself, because it fails with the error of an item and the item made the
-        // call.
+        // Ignores the loop itself: it fails with the error of an item, but the item made the call.
         let is_loop = planned.for_each.is_some() && task.part.item.is_none();
         let is_call = !is_loop && !matches!(planned.kind, StepKind::Plan(_));
         let is_open = |step: &&Step| {
@@ -285,7 +286,7 @@ impl Step {
         self.settlement.as_ref().map(|settlement| settlement.outcome)
     }
 
-    /// Returns the output of the call: the tool's, or the one that a person gave.
+    /// Returns the output of the call: the tool's output, or the output that a person gave.
     pub fn known_output(&self) -> Option<&Arc<Value>> {
         match (&self.state, &self.settlement) {
             (StepState::Succeeded(output), _) => Some(output),

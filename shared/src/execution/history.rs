@@ -52,7 +52,8 @@ pub struct FirstError {
 
 /// A claim by another worker while calls were running.
 ///
-/// Without running calls, nothing tells a lost worker from one that released the execution.
+/// Without running calls, the log cannot tell a lost worker from a worker that released the
+/// execution.
 #[derive(Clone, Debug)]
 pub struct Takeover {
     /// The claim.

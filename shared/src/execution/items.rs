@@ -102,7 +102,7 @@ impl Items {
         self.returned.insert(index);
     }
 
-    /// Gives the next item a turn, if fewer than `width` items have one. Returns its index.
+    /// Gives the next item a turn and returns its index, if fewer than `width` items have a turn.
     pub(super) fn start_turn(&mut self, width: u32) -> Option<u32> {
         if self.held_turn_count >= width {
             return None;

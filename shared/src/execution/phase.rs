@@ -29,10 +29,10 @@ pub enum Phase {
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ExecutionState {
-    /// No worker has started it.
+    /// No worker has started the execution.
     #[default]
     Pending,
-    /// Steps run or are about to.
+    /// Steps run, or a step will start soon.
     InProgress,
     Paused,
     /// Nothing runs. The execution waits for a person, a signal or the time of a retry.

@@ -31,7 +31,7 @@ pub struct ReplanOptions {
     /// The toolsets that the new plans may use, as for the first plan. Empty means all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sets: Vec<ToolSetName>,
-    /// The permissions of the new plans, if the caller's are restricted.
+    /// The permissions of the new plans, if the permissions of the caller are restricted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within: Option<ReplanPermissions>,
 }
@@ -67,12 +67,12 @@ impl Default for ReplanOptions {
 }
 
 impl ReplanOptions {
-    /// Allows `left` replans for any reason. Zero means none.
+    /// Allows `left` replans for any reason. Zero allows no replan.
     pub fn times(left: u32) -> Self {
         Self { after_failure: left > 0, left, ..Self::default() }
     }
 
-    /// Returns the options for the execution that replaces this one.
+    /// Returns the options for the execution that replaces this execution.
     #[must_use]
     pub fn after_replan(&self) -> Self {
         let (left, before) = (self.left.saturating_sub(1), self.before.saturating_add(1));

@@ -38,17 +38,17 @@ pub struct Step {
     pub key: Option<Arc<str>>,
     /// The decision of a person about a call whose outcome was unknown.
     pub settlement: Option<Box<Settlement>>,
-    /// The event that led to the current state. `None` before the first one.
+    /// The event that led to the current state. `None` before the first such event.
     pub changed: Option<Occurrence>,
-    /// The error of the last attempt that failed, even if a later one succeeded. `None` if that
+    /// The error of the last attempt that failed, even if a later attempt succeeded. `None` if that
     /// attempt was interrupted because its worker was lost.
     pub last_error: Option<Box<ToolError>>,
     pub child: Option<ExecutionId>,
-    /// The child execution of the attempt before.
+    /// The child execution of the previous attempt.
     pub earlier_child: Option<Box<ExecutionId>>,
     /// The effect of the last attempt, if it differs from the plan.
     pub effect: Option<Effect>,
-    /// The items of its list, once the list is known.
+    /// The items of the step's list, once the list is known.
     pub items: Option<Box<Items>>,
     /// The compensation, once it has started.
     pub undo: Option<Box<Step>>,
@@ -79,7 +79,7 @@ enum Activity {
 }
 
 impl TimeSpent {
-    /// Leaves out the time from `until` to `now`, during which no worker was there.
+    /// Leaves out the time from `until` to `now`, during which no worker owned the execution.
     pub(super) fn exclude_gap(&mut self, until: Timestamp, now: Timestamp) {
         if let Some((Activity::Work, from)) = self.since {
             self.worked += (until - from).max(TimeDelta::zero());
@@ -124,10 +124,10 @@ pub enum StepState {
         how: AttemptKind,
     },
     Gathering {
-        /// The attempt. A list has only one.
+        /// The attempt. A list has only one attempt.
         attempt: Attempt,
     },
-    /// An attempt failed or was interrupted, and the next one may not start yet.
+    /// An attempt failed or was interrupted, and the next attempt must not start yet.
     Retrying {
         attempt: Attempt,
         /// The earliest time of the next attempt.
@@ -140,7 +140,8 @@ pub enum StepState {
     Succeeded(Arc<Value>),
     Failed(ToolError),
     Skipped(SkipReason),
-    /// Finished: the step was stopped, or the execution was.
+    /// Finished without a result, because the execution was cancelled, or failed while the step
+    /// slept.
     Cancelled,
 }
 
@@ -205,7 +206,7 @@ impl Step {
     }
 
     /// Returns `true` if a call of the step, or of one of its items, has the effect `ONCE`.
-    /// `planned` is the effect in the plan, which holds for calls that record no other.
+    /// `planned` is the effect in the plan, which applies to calls that record no other effect.
     pub fn has_once_call(&self, planned: Effect) -> bool {
         match &self.items {
             Some(items) => items.as_slice().iter().any(|item| item.has_once_call(planned)),
@@ -294,7 +295,8 @@ impl Step {
                 self.warnings.clone_from(warnings);
             }
             Event::StepRetryScheduled { .. } => self.failures += 1,
-            // Counts no crash, because a tool that was not called cannot have crashed the worker.
+            // Counts only interruptions without an error, because a tool that was not called cannot
+            // have crashed the worker.
             Event::StepInterrupted { error: None, .. } => self.interruptions += 1,
             Event::StepApproved { .. } => {
                 self.is_approved = true;

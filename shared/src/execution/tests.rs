@@ -296,7 +296,8 @@ fn events_without_a_step_change_no_step() {
     }
 }
 
-/// Returns the seconds that a task worked and waited. Each state starts at its second.
+/// Returns the seconds that a task worked and waited. Each pair is a second and the state that
+/// starts at that second.
 fn time_spent(states: &[(i64, StepState)]) -> (i64, i64) {
     let mut spent = TimeSpent::default();
     for (second, state) in states {
@@ -324,7 +325,7 @@ fn running_time_and_waiting_time_are_counted_separately() {
     assert_eq!(time_spent(&again), (4, 0));
     let refused = [(0, approval()), (9, StepState::Failed(error()))];
     assert_eq!(time_spent(&refused), (0, 9));
-    // No worker needs to be there during a sleep.
+    // A sleep needs no worker, so its whole time counts as waiting.
     assert_eq!(time_spent(&[(0, sleeping()), (8, StepState::Cancelled)]), (0, 8));
     // A progress report does not end an attempt.
     assert_eq!(time_spent(&[(0, running()), (4, running()), (6, done())]), (6, 0));

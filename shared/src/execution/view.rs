@@ -81,7 +81,8 @@ impl Execution {
         self.phase
     }
 
-    /// Returns `true` if the execution is paused. An execution that stops is never paused.
+    /// Returns `true` if the execution is paused. A pause has no effect once the execution fails,
+    /// is being cancelled or has finished.
     pub fn is_paused(&self) -> bool {
         self.is_paused && self.phase == Phase::Open
     }
@@ -184,13 +185,14 @@ impl Execution {
         self.trace.as_deref()
     }
 
-    /// Returns the trace of the execution: the caller's, or one that follows from the id.
+    /// Returns the trace of the execution: the caller's trace, or a trace derived from the
+    /// execution's id.
     pub fn trace_id(&self) -> TraceId {
         self.trace().map_or_else(|| TraceId::of_execution(self.id), |caller| caller.trace)
     }
 
-    /// Returns the error that explains a failed execution best: of the execution as a whole, or of
-    /// the step that failed first.
+    /// Returns the error that explains a failed execution best: the error of the execution as a
+    /// whole, or of the step that failed first.
     pub fn first_error(&self) -> Option<(Option<StepNumber>, &ToolError)> {
         if let Some((_, error)) = &self.history.failed {
             return Some((None, error));
@@ -207,7 +209,7 @@ impl Execution {
         first.map(|(number, _, error)| (Some(number), error))
     }
 
-    /// Returns the execution that this one repeats.
+    /// Returns the execution that this execution repeats.
     pub fn retry_of(&self) -> Option<ExecutionId> {
         self.retry_of
     }
@@ -238,7 +240,7 @@ impl Execution {
 
     /// Records that a step's condition is true.
     ///
-    /// This is not an event: it follows from the outputs, so every replay finds the same.
+    /// This is not an event: it follows from the outputs, so every replay comes to the same result.
     pub fn record_condition_true(&mut self, number: StepNumber) {
         if self.agenda.remove_condition(number) {
             let must_wait = self.must_wait(number.into());
@@ -320,7 +322,8 @@ impl Execution {
         Value::Object(outputs.collect())
     }
 
-    /// Returns the value of a variable. The last step in plan order that has a value for it wins.
+    /// Returns the value of a variable. If several steps fill it, the last step in plan order that
+    /// has a value decides.
     pub fn variable(&self, name: &str) -> Option<&Value> {
         let by = self.plan.variables().get(name)?;
         by.iter().rev().find_map(|number| {

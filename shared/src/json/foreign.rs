@@ -7,7 +7,8 @@ use serde::de::DeserializeOwned;
 /// Parses JSON as programs print it.
 ///
 /// A byte order mark is ignored. A text may have been cut inside a character, which leaves half of
-/// an escaped pair (`\ud83d`) or bytes that are not UTF-8. U+FFFD replaces such a rest.
+/// an escaped pair (`\ud83d`) or bytes that are not UTF-8. U+FFFD replaces such an incomplete
+/// character.
 pub fn parse_lenient<T: DeserializeOwned>(text: &[u8]) -> serde_json::Result<T> {
     let text = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text);
     serde_json::from_slice(text).or_else(|err| {

@@ -24,7 +24,8 @@ impl PlanInputs {
         &self.schema
     }
 
-    /// Fills in defaults, then checks the inputs. Returns a message if they do not fit.
+    /// Fills in defaults, then checks the inputs. Returns a message if the inputs do not fit the
+    /// schema.
     pub fn fill_and_check(&self, given: Arc<Value>) -> Result<Arc<Value>, String> {
         let mut given = Arc::unwrap_or_clone(given);
         fill_defaults(&self.schema, &mut given);

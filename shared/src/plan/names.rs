@@ -10,7 +10,8 @@ use crate::{
 
 /// Resolves the names in a plan's templates and dependencies.
 ///
-/// A name is the id of a step first. Otherwise it is a tool that exactly one step uses.
+/// A name is first looked up among the ids of steps. If no step has this id, the name must be a
+/// tool that exactly one step uses.
 #[derive(Clone, Debug, Default)]
 pub struct StepNames {
     pub(super) steps: IndexMap<StepId, StepNumber>,

@@ -71,7 +71,7 @@ impl StepPolicy {
     }
 }
 
-/// What a step's failure does to the execution.
+/// The consequence of a step's failure for the execution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnError {
@@ -82,7 +82,7 @@ pub enum OnError {
     Continue,
     /// The step's output is null, and all steps continue.
     Ignore,
-    /// A person decides.
+    /// A person decides if the step is attempted again.
     Wait,
 }
 
@@ -116,7 +116,7 @@ pub struct RetryPolicy {
     pub multiplier: f64,
     /// The longest delay, in milliseconds.
     pub max_backoff_ms: u64,
-    /// True if each delay is drawn at random between half of it and all of it.
+    /// `true` if each delay is drawn at random between half of the calculated delay and the whole.
     pub jitter: bool,
 }
 
@@ -133,7 +133,7 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Returns the delay after `failures` failed attempts, or `None` after the last one.
+    /// Returns the delay after `failures` failed attempts, or `None` after the last attempt.
     ///
     /// `random_number` is any number. The same number gives the same delay.
     pub fn delay(&self, failures: u32, random_number: u64) -> Option<TimeDelta> {

@@ -22,7 +22,7 @@ pub struct UncheckedPlan {
     pub about: PlanInfo,
     /// The steps in topological order.
     pub steps: Vec<UncheckedStep>,
-    /// The numbers of the steps in the order of the draft. Empty if it is the same order.
+    /// The numbers of the steps in the order of the draft. Empty if that is the plan's order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub written: Vec<StepNumber>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -40,7 +40,7 @@ pub struct UncheckedStep {
     pub tool: ToolName,
     /// The parameters as they were written.
     pub parameters: Arc<Value>,
-    /// The steps that must finish before this one starts, including the steps that its templates
+    /// The steps that must finish before this step starts, including the steps that its templates
     /// read.
     #[serde(default, alias = "depends_on", skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<StepId>,
@@ -48,10 +48,11 @@ pub struct UncheckedStep {
     #[serde(default, alias = "output_mapping", skip_serializing_if = "Vec::is_empty")]
     pub output_mapping: Vec<(String, String)>,
     pub policy: StepPolicy,
-    /// The plan that the step executes. The tool's name is then the author's name for that plan.
+    /// The plan that the step executes. `tool` is then the name by which the author of the draft
+    /// called that plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanId>,
-    /// The JSON Schema of that plan's inputs, if it has one.
+    /// The JSON Schema of the inputs of the executed plan, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inputs: Option<Arc<Value>>,
     /// The condition, as written.
@@ -85,7 +86,7 @@ pub enum PlanError {
     TooLarge(usize),
     #[error("two steps are called `{0}`")]
     Duplicate(StepId),
-    /// The names do not match the steps.
+    /// The given [`StepNames`](super::StepNames) do not belong to the steps.
     #[error("the names do not match the plan's steps")]
     Names,
     /// The order of the draft does not name each step exactly once.

@@ -1,9 +1,9 @@
 //! Estimates the cost of a schema before it is compiled.
 //!
-//! If a few schemas each refer ten times to the next one, one value costs 10ⁿ evaluations. Chains
-//! of `allOf`, `anyOf`, `$ref` and similar keywords apply to the same value, so their evaluations
-//! are known without a value. The evaluations that depend on the value are counted during the
-//! check.
+//! If a few schemas each refer ten times to the next schema, one value costs 10ⁿ evaluations.
+//! Chains of `allOf`, `anyOf`, `$ref` and similar keywords apply to the same value, so their
+//! evaluations are known without a value. The evaluations that depend on the value are counted
+//! during the check.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::{
 const MAX_TOTAL_EVALUATIONS: u64 = 100 * SCHEMA_EXPANSION;
 /// Limit on the bytes that one pattern may compile to.
 const MAX_PATTERN_BYTES: usize = 4 << 20;
-/// Limit on the patterns of a schema. Each takes memory.
+/// Limit on the patterns of a schema. Each compiled pattern takes memory.
 const MAX_PATTERNS: usize = 2_000;
 
 /// Measurements of a schema that decide how it is compiled and checked.
@@ -126,7 +126,7 @@ impl<'a> CostEstimator<'a> {
         match self.costs.get(&address) {
             Some(Some(cost)) => return Ok(*cost),
             // Counts one evaluation for a cycle of references, because the check of a value stops
-            // at it.
+            // at the cycle.
             Some(None) => return Ok(1),
             None => (),
         }

@@ -107,7 +107,7 @@ fn charge_evaluations(evaluations: u64) {
     }
 }
 
-/// Returns the number of evaluations for which one pass over a value counts.
+/// Returns the number of evaluations that one pass over a value costs.
 pub(super) fn count_evaluations(value: &Value) -> u64 {
     match value {
         Value::String(text) => 1 + text.len() as u64 / BYTES_PER_EVALUATION,
@@ -231,8 +231,8 @@ impl MeterBuilder<'_> {
         })
     }
 
-    /// Adjusts a reference to the schema with meters. Returns `None` if its target is outside the
-    /// document, or does not exist.
+    /// Changes a reference so that it is valid in the schema with meters. Returns `None` if its
+    /// target is outside the document, or does not exist.
     fn move_reference(&self, reference: &str) -> Result<Option<String>, String> {
         let pointer = match reference.strip_prefix('#') {
             Some(pointer) if pointer.is_empty() || pointer.starts_with('/') => {

@@ -1,17 +1,18 @@
 //! Patterns that compile to more bytes than a schema may use.
 //!
-//! Values are still checked against the rest of such a schema, so these patterns are removed and
-//! reported.
+//! Such patterns are removed and reported, so that values are still checked against the other parts
+//! of the schema.
 
 use serde_json::{Map, Value, json};
 
 use super::{build, cost::count_repetitions, keywords::Content};
 
-/// Patterns with fewer repetitions and fewer bytes compile to little.
+/// A pattern with fewer repetitions and fewer bytes needs no measuring, because it compiles to few
+/// bytes.
 const SMALL_REPETITIONS: u64 = 64;
 const SMALL_BYTES: usize = 512;
 
-/// Removes the patterns that do not compile to at most `bytes`. Returns them.
+/// Removes and returns the patterns that do not compile to at most `bytes`.
 pub(super) fn remove_unusable(schema: &mut Value, bytes: usize) -> Vec<String> {
     let mut removed = Vec::new();
     visit_schemas(schema, &mut |fields| {
@@ -28,7 +29,7 @@ pub(super) fn remove_unusable(schema: &mut Value, bytes: usize) -> Vec<String> {
         }
         all.retain(|pattern, _| !unusable.contains(pattern));
         // Removes these keywords, too, because the properties of the removed patterns would count
-        // as additional ones.
+        // as additional properties.
         fields.remove("additionalProperties");
         fields.remove("unevaluatedProperties");
         removed.extend(unusable);

@@ -1,6 +1,6 @@
 //! Threads for checks that take too long for the caller's thread.
 //!
-//! A check cannot wait, so it would block the other tasks on the thread of an async runtime. These
+//! A check never yields, so it would block the other tasks on a thread of the async runtime. These
 //! threads have deep stacks, and at most [`MAX_RUNNING`] of them run at a time.
 
 use std::{
@@ -14,10 +14,11 @@ use std::{
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// Maximum number of checks that run at the same time. The rest of the machine stays free for other
-/// work.
+/// Maximum number of checks that run at the same time. The other processors of the machine stay
+/// free for other work.
 const MAX_RUNNING: usize = 2;
-/// Maximum number of checks that wait for a slot. It limits their memory and their waiting time.
+/// Maximum number of checks that wait for a slot. The limit bounds the memory and the waiting time
+/// of these checks.
 pub(super) const MAX_WAITING: usize = 64;
 /// Stack size of a thread in bytes. Memory is used only if a value and its schema nest deeply.
 const STACK_BYTES: usize = 64 << 20;
@@ -43,8 +44,8 @@ impl CheckStop {
         STOP.scope(self.clone(), task)
     }
 
-    /// Ends the running checks of these tasks, and refuses waiting and later checks. Their values
-    /// count as invalid.
+    /// Ends the running checks of these tasks, and refuses waiting and later checks. The values of
+    /// all these checks count as invalid.
     pub fn stop_checks(&self) {
         self.0.store(true, Ordering::Relaxed);
         // Takes the lock before the notification, because a check between reading the state and
@@ -89,8 +90,8 @@ impl Slot {
         }
         slots.waiting -= 1;
         if is_stopped() {
-            // Passes the notification on, because it was for one check and this one does not use
-            // the slot.
+            // Passes the notification on, because it wakes only one check, and this check does not
+            // use the slot.
             SLOT_FREED.notify_one();
             return Err(STOPPED_MESSAGE);
         }

@@ -1,8 +1,8 @@
 //! Assembles the events of a log from its documents, for all stores.
 //!
-//! The documents of a log must follow each other without a gap. The fence ensures this on writes.
-//! This module checks it on reads. So damaged files and broken stores are noticed before any code
-//! acts on them.
+//! The documents of a log must follow each other without a gap. Appends ensure this order, and this
+//! module checks it on reads. So damaged files and broken stores are noticed before any code acts
+//! on the events.
 
 use super::{EventDocument, StoreError};
 use crate::{
@@ -29,12 +29,12 @@ pub struct Assembly {
 impl Assembly {
     /// Starts after position `after`.
     ///
-    /// The first document must contain the next position, or be the last one.
+    /// The first document must contain the next position, or be the last document of the log.
     pub fn new(id: ExecutionId, after: Seq) -> Self {
         Self { id, after, next: None, events: Vec::new(), bytes: 0, damage: None }
     }
 
-    /// Adds the next document. Returns `true` if more may follow.
+    /// Adds the next document. Returns `true` if the caller may add another document.
     pub fn push(&mut self, document: Result<EventDocument, StoreError>) -> bool {
         let pushed = document.and_then(|document| self.add_document(&document));
         self.damage = pushed.err();

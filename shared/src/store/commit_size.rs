@@ -2,7 +2,7 @@
 //!
 //! All appends of a process go through one writer per store. While one commit runs, further appends
 //! gather, and the next commit takes them all. Nothing waits for a timer: a single append is
-//! committed at once.
+//! committed immediately.
 
 pub const COMMIT_OPERATIONS: usize = 1_024;
 /// Bytes of one commit. A single operation may be larger.

@@ -22,7 +22,8 @@ pub enum CountGroup {
     Plan,
     /// The value of the label with this key.
     Label(String),
-    /// A part of the time of creation, with this length. Parts begin at 1970 (UTC).
+    /// The period in which the execution was created. All periods have this length, and the first
+    /// one begins at 1970 (UTC).
     Bucket(Duration),
 }
 
@@ -32,7 +33,7 @@ pub struct CountQuery {
     /// One or two keys.
     pub groups: Vec<CountGroup>,
     /// The maximum number of groups. With a [bucket](CountGroup::Bucket), the newest buckets come
-    /// first. Otherwise the largest groups do.
+    /// first. Otherwise the largest groups come first.
     pub first: usize,
 }
 
@@ -46,13 +47,13 @@ pub struct ExecutionCount {
     pub last_at: Timestamp,
     /// The last execution.
     pub sample: ExecutionId,
-    /// The time from start to end that half of the finished executions did not exceed, within a
-    /// tenth. `None` if none is finished.
+    /// The time from start to end that half of the finished executions did not exceed, exact to a
+    /// tenth. `None` if no execution is finished.
     pub p50: Option<Duration>,
     pub p95: Option<Duration>,
 }
 
-/// The numbers of some executions.
+/// Figures about some executions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tally {
     pub count: u64,
@@ -63,7 +64,7 @@ pub struct Tally {
     pub durations: Durations,
 }
 
-/// A histogram of durations: numbers of executions by [`Usage::bucket`].
+/// A histogram of durations: the number of executions in each [`Usage::bucket`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Durations(BTreeMap<u16, u64>);
 
@@ -81,8 +82,8 @@ pub struct CountFields<'a> {
 }
 
 impl Tally {
-    /// Returns the tally of one execution. Times are in microseconds, and those of an unfinished
-    /// execution have no end.
+    /// Returns the tally of one execution. Times are in microseconds. `end` is `None` for an
+    /// unfinished execution.
     pub fn of_one(id: &str, created_at: i64, started_at: Option<i64>, end: Option<i64>) -> Self {
         let mut durations = Durations::default();
         if let Some(end) = end {
@@ -105,7 +106,7 @@ impl Tally {
 }
 
 impl Durations {
-    /// Returns the histogram of this number of equal durations.
+    /// Returns the histogram of `n` durations in one bucket.
     pub fn of_bucket(bucket: u16, n: u64) -> Self {
         Self(BTreeMap::from([(bucket, n)]))
     }
@@ -134,7 +135,8 @@ impl Durations {
         usage::quantile(&self.0, share)
     }
 
-    /// Encodes the histogram: a bucket and a number after each other, seven bits in a byte.
+    /// Encodes the histogram: each bucket and its number after each other, with seven bits of a
+    /// number in each byte.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(3 * self.0.len());
         for (bucket, n) in &self.0 {
@@ -149,7 +151,7 @@ impl Durations {
         bytes
     }
 
-    /// Adds an encoded histogram. Ignores the rest of a damaged one.
+    /// Adds an encoded histogram. Ignores the rest of a damaged histogram.
     pub fn merge_encoded(&mut self, bytes: &[u8]) {
         let mut bytes = bytes.iter();
         let mut next = || {
@@ -190,7 +192,7 @@ impl<'a> CountTable<'a> {
         Self { groups: &query.groups, tallies: BTreeMap::new() }
     }
 
-    /// Adds executions with the same fields. Leaves them out if they lack a key.
+    /// Adds executions with the same fields. Leaves out executions that lack a key of the query.
     pub fn add(&mut self, fields: &CountFields<'_>, tally: &Tally) {
         let keys = self.groups.iter().map(|group| fields.key(group));
         let Some(keys) = keys.collect::<Option<Vec<_>>>() else { return };
@@ -232,8 +234,8 @@ impl<'a> CountTable<'a> {
         self.tallies.keys().filter_map(plan).collect()
     }
 
-    /// Returns `true` if there are at least `first` groups whose buckets are newer than that of a
-    /// time of creation in microseconds. Older executions then add no group to the result.
+    /// Returns `true` if at least `first` groups have newer buckets than an execution created at
+    /// `created_at`, in microseconds. Older executions then add no group to the result.
     pub fn has_newer_groups(&self, created_at: i64, first: usize) -> bool {
         let bucket = self.groups.iter().find_map(|group| match group {
             CountGroup::Bucket(length) => Some(bucket_micros(*length)),

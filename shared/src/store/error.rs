@@ -12,7 +12,7 @@ pub enum StoreError {
     /// The store is not available. The operation may have happened nevertheless.
     #[error("the store is not available: {0}")]
     Unavailable(String),
-    /// The id is taken. The caller must draw another one.
+    /// The id is taken. The caller must draw another id.
     #[error("the identifier is taken")]
     Taken,
     /// A limit on waiting or stored items is reached.
@@ -57,8 +57,8 @@ impl StoreError {
 /// Damaged items that lists of this process left out.
 static UNREADABLE: AtomicU64 = AtomicU64::new(0);
 
-/// Returns the number of damaged items that lists of this process left out. A backup reports those
-/// that it met.
+/// Returns the number of damaged items that lists of this process left out. A backup reports the
+/// items that it met.
 pub fn count_unreadable() -> u64 {
     UNREADABLE.load(Ordering::Relaxed)
 }

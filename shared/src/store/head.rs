@@ -22,12 +22,12 @@ pub struct ExecutionHead {
     pub plan: PlanId,
     pub state: ExecutionState,
     pub created_at: Timestamp,
-    /// The position in the log that this head was made at.
+    /// The position in the log that this head describes.
     pub seq: Seq,
     pub epoch: Epoch,
     pub owner: Option<WorkerId>,
-    /// The time when a worker should claim it, if it has no owner. `None` if only a command can
-    /// continue it.
+    /// The time when a worker should claim the execution, if it has no owner. `None` if only a
+    /// command can continue the execution.
     pub due: Option<Timestamp>,
     /// The priority. Executions with a higher priority are claimed first.
     pub priority: i32,
@@ -62,8 +62,8 @@ pub struct HeadError {
 impl ExecutionHead {
     /// Makes the head of an execution.
     ///
-    /// A finished execution keeps its owner until its parent has its message and its replan has
-    /// started.
+    /// A finished execution keeps its owner until its parent has received its message and its
+    /// replan has started.
     pub fn from_execution(
         execution: &Execution,
         owner: Option<WorkerId>,
@@ -80,7 +80,8 @@ impl ExecutionHead {
             created_at: execution.created_at(),
             seq: execution.seq(),
             epoch: execution.epoch(),
-            // If the owner is lost before that, another worker finds the execution as an orphan.
+            // Keeps the owner until the parent and the replan no longer need it. If the owner is
+            // lost, another worker finds the execution as an orphan.
             owner: owner.filter(|_| !state.is_finished() || execution.has_follow_up()),
             due: due.filter(|_| !state.is_finished()),
             priority: execution.options().priority,

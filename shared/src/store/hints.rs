@@ -1,5 +1,5 @@
-//! Wake-up hints. They carry no data: a woken reader reads the store. So a lost hint costs time,
-//! but never correctness.
+//! Wake-up hints. A hint carries no data: a woken reader reads the store. So a lost hint costs
+//! time, but never correctness.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,8 @@ use tokio::sync::watch;
 use super::recent::RecentEvents;
 use crate::id::ExecutionId;
 
-/// Number of watched logs from which unwatched ones are dropped, each time the number doubles.
+/// Number of watched logs at which logs without followers are dropped, and again each time the
+/// number has doubled.
 const SWEEP_LEN: usize = 1_024;
 
 /// Wakes readers in this process.
@@ -50,7 +51,8 @@ pub(super) struct LogHint {
 
 impl Drop for LogHint {
     fn drop(&mut self) {
-        // Only the map and this follower are left, so the events have no further reader.
+        // Only the map and this follower still refer to the events, so no other follower reads
+        // them.
         if Arc::strong_count(&self.recent) <= 2 {
             self.recent.clear();
         }
@@ -87,7 +89,7 @@ impl Hints {
         self.with_log(id, |log| log.hint.subscribe())
     }
 
-    /// Returns a hint for a follower, and the events that other followers have read.
+    /// Returns the hint of a log for a follower, and the events that other followers have read.
     pub(super) fn follow_log(&self, id: ExecutionId) -> LogHint {
         self.with_log(id, |log| LogHint {
             grown: log.hint.subscribe(),
@@ -123,7 +125,7 @@ impl Hints {
         self.records.send_replace(());
     }
 
-    /// Reports that a log has grown. Drops it if it has no followers.
+    /// Reports that a log has grown. Stops watching the log if it has no followers.
     pub fn wake_log(&self, id: ExecutionId) {
         let mut logs = self.lock_logs();
         if logs.get(&id).is_some_and(|log| !log.wake_followers()) {

@@ -21,7 +21,8 @@ pub struct SentCommand {
     pub execution: ExecutionId,
     #[serde(with = "chrono::serde::ts_microseconds")]
     pub at: Timestamp,
-    /// Who gave the command. Commands between executions, and those of earlier versions, have none.
+    /// The actor that gave the command. `None` for commands between executions, and for commands of
+    /// earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Arc<Actor>>,
     pub command: Command,
@@ -50,7 +51,7 @@ pub enum Command {
             skip_serializing_if = "Option::is_none"
         )]
         item: Option<u32>,
-        /// Set to approve, clear to reject.
+        /// `true` approves the step, and `false` rejects it.
         approved: bool,
         comment: Option<String>,
     },

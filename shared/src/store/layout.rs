@@ -11,7 +11,7 @@ pub const LAYOUT: u32 = 6;
 /// The oldest layout that may share a store with [`LAYOUT`].
 pub const OLDEST_LAYOUT: u32 = 6;
 
-/// Time between two lines about a migration. A short one is silent.
+/// Time between two log lines about a migration. A migration that takes less time logs nothing.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Refuses a store that only programs of later layouts may use.

@@ -11,14 +11,16 @@ use crate::{
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestFilter {
-    /// Words of the query. Case is ignored.
+    /// Selects requests whose query contains these words. Case is ignored.
     pub search: Option<String>,
-    /// Created at or after this time.
+    /// Selects requests created at or after this time.
     pub from: Option<Timestamp>,
     pub to: Option<Timestamp>,
-    /// Has an execution in this state. A request whose planning failed counts as failed, too.
+    /// Selects requests with an execution in this state. A request whose planning failed counts as
+    /// failed, too.
     pub state: Option<ExecutionState>,
-    /// Has an execution, or a child of one, that needs a person. `Some(false)`: has none.
+    /// Selects requests with an execution, or a child of one, that needs a person. `Some(false)`
+    /// selects all other requests.
     pub needs_person: Option<bool>,
 }
 
@@ -30,30 +32,31 @@ pub struct PlanFilter {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExecutionFilter {
-    /// Is in one of these states. Empty means any state.
+    /// Selects executions in one of these states. Empty means any state.
     pub states: Vec<ExecutionState>,
     pub request: Option<RequestId>,
     pub plan: Option<PlanId>,
     pub is_root: bool,
-    /// Its plan uses this tool (`set.name`, or the plain name).
+    /// Selects executions whose plan uses this tool (`set.name`, or the plain name).
     pub tool: Option<ToolName>,
     pub from: Option<Timestamp>,
     pub to: Option<Timestamp>,
-    /// Needs a person, or does not.
+    /// Selects executions that need a person, or with `Some(false)` all other executions.
     ///
     /// If children are left out ([`is_root`](Self::is_root)), an execution needs a person if one of
-    /// its descendants does. Otherwise the descendant itself is in the list, and only it counts.
+    /// its descendants needs one. Otherwise the descendant itself is in the list, and only that
+    /// descendant counts.
     pub needs_person: Option<bool>,
-    /// Has all of these labels.
+    /// Selects executions that have all of these labels.
     pub labels: Vec<LabelFilter>,
-    /// Its first error has this code.
+    /// Selects executions whose first error has this code.
     pub error_code: Option<String>,
-    /// Its first error is that of a step with this tool (`set.name`).
+    /// Selects executions whose first error is the error of a step with this tool (`set.name`).
     pub failed_tool: Option<ToolName>,
-    /// Words of the code and the message of its first error, as [its head](ExecutionHead) has them.
-    /// Case is ignored.
+    /// Selects executions whose first error contains these words in its code or message, as [its
+    /// head](ExecutionHead) has them. Case is ignored.
     pub error_text: Option<String>,
-    /// Is one of these. `Some` of an empty list finds nothing.
+    /// Selects executions with one of these ids. `Some` of an empty list selects no execution.
     pub ids: Option<Vec<ExecutionId>>,
 }
 
@@ -94,26 +97,27 @@ impl ExecutionFilter {
 pub enum HeadQuery {
     /// Unfinished executions without an owner that are due.
     ///
-    /// Higher priorities come first, and within a priority the longest due. An eighth of the places
-    /// (at least one of two) is reserved for the longest due of any priority, so that no execution
-    /// waits for ever. These come last.
+    /// Executions of a higher priority come first, and within a priority the execution that has
+    /// been due the longest. An eighth of the places (at least one of two) is reserved for the
+    /// longest due executions of any priority, so that no execution waits for ever. These
+    /// executions come last.
     ///
     /// Only the highest [`limits::PRIORITIES`](crate::limits::PRIORITIES) priorities of waiting
-    /// executions are distinguished. All others are ordered by due time.
+    /// executions are distinguished. Executions of all other priorities are ordered by due time.
     Due {
         now: Timestamp,
     },
     /// Due executions by due time only.
     ///
-    /// A worker that cannot run the first executions uses it to see the others.
+    /// A worker that cannot run the first executions uses this query to see later executions.
     DueAfter {
         now: Timestamp,
         after: Option<QueuePosition>,
     },
     /// Executions whose worker is gone, finished ones included.
     ///
-    /// A finished one may still have work to do, such as a message to its parent. A worker is gone
-    /// if its lease expired or if the store knows that its process ended.
+    /// A finished execution may still have work to do, such as a message to its parent. A worker is
+    /// gone if its lease expired or if the store knows that its process ended.
     Orphans {
         now: Timestamp,
     },

@@ -1,14 +1,15 @@
 //! Limits on calls, shared by all workers.
 //!
 //! A limit on *concurrency* counts its holders. A limit on *rate* uses the generic cell rate
-//! algorithm (ITU-T I.371). It stores one time: the next call's, if all calls came at even
-//! intervals. A call may be early by as much as a burst of all calls of one period is.
+//! algorithm (ITU-T I.371). It stores the time of the next call as if all calls came at even
+//! intervals. A call may come earlier than that, by as much as a burst of all calls of one period
+//! needs.
 
 use std::collections::BTreeMap;
 
 use crate::{clock::Timestamp, id::WorkerId, limits};
 
-/// The longest period of a rate, about thirty years. Longer ones are cut to it.
+/// The longest period of a rate, about thirty years. Longer periods are shortened to it.
 const MAX_PERIOD_MS: u64 = 1_000_000_000_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub struct PermitAsk {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permit {
-    /// The holder. Each attempt has a different one.
+    /// The holder. Each attempt has a different holder.
     pub holder: String,
     pub worker: WorkerId,
     pub limits: Vec<String>,
@@ -36,7 +37,7 @@ pub struct CallLimit {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// The number of calls per period. After a pause, they may come all at once.
+    /// The number of calls per period. After a pause, all of them may come at the same time.
     pub calls: u32,
     pub per_ms: u64,
 }
@@ -50,14 +51,14 @@ pub enum Permission {
 }
 
 impl PermitAsk {
-    /// Returns `true` if a limit on concurrency is included. Only such limits have holders.
+    /// Returns `true` if one of the limits is on concurrency. Only such limits have holders.
     pub fn has_holders(&self) -> bool {
         self.limits.iter().any(|limit| limit.concurrency.is_some())
     }
 
     /// Returns the limits in the order in which every store acquires them.
     ///
-    /// Rate limits come first. So a caller that holds the last limit has been counted by all.
+    /// Rate limits come first. So all rates have counted a caller that acquired the last limit.
     pub fn ordered_limits(&self) -> Vec<&CallLimit> {
         let mut limits: Vec<_> = self.limits.iter().collect();
         limits.sort_by_key(|limit| (limit.concurrency.is_some(), &limit.key));
@@ -90,7 +91,8 @@ pub struct LimitState {
     pub holders: BTreeMap<String, WorkerId>,
     /// The time of the next call at even intervals, in microseconds. Zero means long ago.
     pub next: i64,
-    /// The last holder that the rate allowed. It is not counted twice if it asks again.
+    /// The last holder that the rate allowed. If this holder asks again, the rate does not count it
+    /// twice.
     pub last: String,
 }
 

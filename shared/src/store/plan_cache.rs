@@ -22,7 +22,7 @@ const IDLE_TIME: Duration = Duration::from_mins(1);
 /// Bytes of JSON of a large plan. In memory it takes a few times as much.
 const LARGE_BYTES: usize = 2 << 20;
 /// Time after which an unused large plan leaves the cache. Executions that run hold their plan
-/// themselves, so only the next one has to read it again.
+/// themselves, so only the next execution has to read the plan again.
 const LARGE_IDLE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
@@ -100,7 +100,7 @@ impl PlanCache {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a plan, and drops the least recently used ones.
+    /// Adds a plan, and drops the least recently used plans.
     pub fn insert(&self, plan: &Arc<Plan>, bytes: usize) {
         if bytes > MAX_BYTES {
             return;

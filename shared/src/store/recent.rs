@@ -31,8 +31,8 @@ const MAX_BYTES: usize = 1 << 20;
 
 /// Time that followers wait while another follower reads.
 ///
-/// A follower whose client takes nothing is not polled. If such a follower reads, another one takes
-/// over.
+/// A follower whose client takes nothing is not polled. If such a follower has begun to read,
+/// another follower reads after this time.
 const TURN_TIME: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Default)]
@@ -48,10 +48,10 @@ pub(super) struct RecentEvents {
 #[derive(Debug, Default)]
 struct Window {
     events: VecDeque<RecordedEvent>,
-    /// The position after which the last read found nothing.
+    /// The position after which the last read found no event.
     end: Option<Seq>,
     last_read: Option<LastRead>,
-    /// The start of a running read at the end.
+    /// The time at which a read at the end of the log began, if one is running.
     reading: Option<Instant>,
 }
 
@@ -64,7 +64,8 @@ struct LastRead {
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) events: Vec<RecordedEvent>,
-    /// Set if it is known that the log is finished, or not finished, at the position.
+    /// `true` if the log is finished at the position, `false` if it is not, and `None` if that is
+    /// not known.
     pub(super) is_over: Option<bool>,
 }
 
@@ -85,7 +86,7 @@ impl RecentEvents {
 
     /// Returns the events after a position, from the cache if another follower has just read them.
     ///
-    /// An empty result is repeated from the cache for at most `fresh`, because another process
+    /// The cache repeats an empty result for the time `fresh` at most, because another process
     /// gives no hint of its writes.
     pub(super) async fn read_after(
         &self,
@@ -150,7 +151,7 @@ impl RecentEvents {
         let is_wrong = window.end.is_some_and(|end| end > after) && events.is_empty();
         if is_new || is_wrong {
             // The cached events end before the reader's position, or after the end of the log. So
-            // the cache starts anew at this position.
+            // the cache starts again at this position.
             *window = Window { end: Some(after), ..Window::default() };
             window.append_events(&events);
         }
@@ -169,8 +170,8 @@ impl RecentEvents {
 
 /// Reads the events after a position, and the event at this position.
 ///
-/// The latter shows if the log is finished, and that the log still exists. Returns `None` if there
-/// is no such event.
+/// The event at the position shows if the log is finished, and that the log still exists. Returns
+/// `None` if that event does not exist.
 async fn read_end(
     store: &dyn Store,
     id: ExecutionId,
@@ -182,7 +183,7 @@ async fn read_end(
         return Ok(None);
     }
     if events.len() == 1 {
-        // A read is limited in size, so a large event may leave no room for the next ones.
+        // A read is limited in size, so a large event may leave no room for the next events.
         events.extend(store.read(id, after).await?);
     }
     Ok(Some(events))
@@ -335,7 +336,7 @@ mod tests {
         append(&store, 4, 4).await;
         recent.expect_more();
         assert_eq!(seqs(&recent, &store, 3).await, [4]);
-        // The result of the stalled read is old.
+        // Adds the result of the stalled read, which came too late and must not disturb the cache.
         let late = read_end(&store, log(), Seq(3)).await.unwrap();
         let found = recent.lock_window().add_read(stalled, Seq(3), late);
         assert_eq!(found.events.len(), 1);

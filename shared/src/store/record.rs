@@ -44,22 +44,23 @@ pub enum RecordKind {
     Learned,
     /// A call outside plans. Names are ordered by time.
     ///
-    /// Only the newest [`limits::CALL_HISTORY`] are kept, for as long as executions are.
+    /// Only the newest [`limits::CALL_HISTORY`] calls are kept, and only for as long as executions
+    /// are kept.
     Call,
     /// The description of a [blob](crate::blob).
     Blob,
     BlobPart,
-    /// An idempotency key. Any text is a name.
+    /// An idempotency key. Its name may be any text.
     Key,
-    /// A plan with a name. Any text is a name.
+    /// A plan with a name. Its name may be any text.
     SavedPlan,
-    /// The output of a call, or a plan, for later use. Any text is a name, and the time is the end
-    /// of its use.
+    /// The output of a call, or a plan, for later use. Its name may be any text, and its time is
+    /// the time at which it expires.
     ///
-    /// Only [`limits::OUTPUT_CACHE_ENTRIES`] are kept: those that expire last.
+    /// Only the [`limits::OUTPUT_CACHE_ENTRIES`] records that expire last are kept.
     Output,
-    /// The usage of a tool. Any text is a name. The time field holds the number of calls, in
-    /// microseconds.
+    /// The usage of a tool. Its name may be any text. Its time is the number of calls in
+    /// microseconds, so that it grows with each change.
     Usage,
     /// The decision of a person about a call whose outcome is unknown. Retention removes it with
     /// its execution.
@@ -116,8 +117,8 @@ impl RecordKind {
 
     /// Returns the maximum number of records of this kind, if it has one.
     ///
-    /// A store may count now and then only, and then makes room until it counts again. Pruning
-    /// removes the old records of such a kind.
+    /// A store may count only now and then. It then removes so many records that there is room
+    /// until it counts again. Pruning removes the old records of such a kind.
     pub fn max_records(self) -> Option<usize> {
         match self {
             Self::Call => Some(limits::CALL_HISTORY),
@@ -133,13 +134,13 @@ impl RecordKind {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum WriteCondition {
-    /// None: the last write wins.
+    /// No condition: the last write wins.
     Never,
     Exists,
     /// The record with this name does not exist, or has another time.
     ///
-    /// A caller that read the record writes it with a later time. So it cannot overwrite a change
-    /// that was made in between.
+    /// A caller that read the record writes it with a later time. So the caller cannot overwrite a
+    /// change that was made after the read.
     ChangedSince(Timestamp),
 }
 
@@ -160,9 +161,9 @@ impl WriteCondition {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordPage {
     pub prefix: Option<String>,
-    /// Names after this one, in the requested order.
+    /// Selects names after this name, in the requested order.
     pub after: Option<String>,
-    /// The maximum number of records. Fewer are returned only at the end.
+    /// The maximum number of records. Only the last page has fewer records.
     pub first: usize,
     /// Set for descending names. This is newest first if names are ordered by time.
     pub newest: bool,
@@ -223,7 +224,7 @@ fn bound_text(bound: &Bound<String>) -> Option<&str> {
 fn prefix_end(prefix: &str) -> Option<String> {
     let mut next = prefix.to_owned();
     while let Some(last) = next.pop() {
-        // Surrogate code points are not characters.
+        // Skips the surrogate code points, because they are not characters.
         let above =
             if last == '\u{d7ff}' { Some('\u{e000}') } else { char::from_u32(last as u32 + 1) };
         if let Some(above) = above {

@@ -1,7 +1,7 @@
 //! Marks a store while a backup is restored into it.
 //!
-//! A restore takes many writes. If its process dies, the mark stays, and everything that opens the
-//! store refuses it instead of working on a part of the data.
+//! A restore takes many writes. If its process dies, the mark stays, and every program that opens
+//! the store refuses it instead of working on a part of the data.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Search terms of lists, shared by all stores so that they find the same.
+//! Search terms of lists, shared by all stores so that all of them find the same items.
 
 use std::collections::BTreeSet;
 

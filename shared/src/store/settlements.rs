@@ -13,7 +13,7 @@ use crate::{
     id::{ExecutionId, Part, StepId, StepNumber, Task},
 };
 
-/// Child executions of one tree that are read.
+/// Maximum number of child executions of one tree that are read.
 const MAX_CHILDREN: usize = 1_000;
 
 pub fn settlement_prefix(execution: ExecutionId) -> String {
@@ -46,14 +46,15 @@ impl FinishedCallId {
 /// A child execution, and the steps that lead to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChildPath {
-    /// The steps that executed the plans, outermost first, with the item of a list.
+    /// The steps that executed the plans, outermost first, each with its item if it repeats for a
+    /// list.
     pub steps: Vec<(StepId, Option<u32>)>,
     pub execution: ExecutionId,
 }
 
 impl ChildPath {
-    /// Returns the last children of some steps of an execution. Children that did not succeed come
-    /// first.
+    /// Returns the last child execution of each task of some steps. Children that did not succeed
+    /// come first.
     pub fn of_steps(execution: &Execution, steps: &[StepNumber]) -> Vec<Self> {
         let mut found = Vec::new();
         for number in steps {
@@ -109,7 +110,7 @@ impl dyn Store + '_ {
         Ok((keys, settled))
     }
 
-    /// Stores a decision. Returns the stored one if there is a decision already.
+    /// Stores a decision. Returns the stored decision if the call has one already.
     pub async fn settle_call(
         &self,
         call: &FinishedCallId,

@@ -14,7 +14,8 @@ use crate::{
 /// Follows a log from position `after` until the execution finishes.
 ///
 /// Subscriptions, the command line and tests all use it. A slow reader falls behind, but misses
-/// nothing. The stream of a finished log ends at once. Followers of the same log share their reads.
+/// nothing. The stream of a finished log ends after its last event. Followers of the same log share
+/// their reads.
 pub fn follow_log(
     store: Arc<dyn Store>,
     id: ExecutionId,
@@ -51,7 +52,8 @@ impl Reader {
                 return Ok(None);
             }
             self.hint.grown.mark_unchanged();
-            // Half the poll interval, so that every poll reads what no hint reported.
+            // Trusts an empty result of other followers for half the poll interval, so that every
+            // poll finds events that no hint reported.
             let (store, fresh) = (&*self.store, self.poll / 2);
             let found = self.hint.recent.read_after(store, self.id, self.after, fresh).await?;
             self.read = found.events.into();
@@ -63,7 +65,8 @@ impl Reader {
                 if is_over {
                     return Ok(None);
                 }
-                // A hint may be lost, and another process gives none. Hence the timeout.
+                // Waits with a timeout, because a hint may be lost and another process gives no
+                // hint.
                 let _ = time::timeout(self.poll, self.hint.grown.changed()).await;
             }
         }
@@ -73,7 +76,7 @@ impl Reader {
     async fn ended_before(&self) -> Result<bool, StoreError> {
         let Some(last) = self.after.0.checked_sub(1) else { return Ok(false) };
         let head = self.store.head(self.id).await?;
-        // Without a head, the execution was removed, or its head is not written yet.
+        // If the head is missing, the execution was removed, or its head is not written yet.
         if head.is_some_and(|head| !head.state.is_finished()) {
             return Ok(false);
         }

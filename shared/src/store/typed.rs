@@ -21,9 +21,10 @@ use crate::{
 
 /// Wait before an unconfirmed record is read again.
 const CONFIRM_INTERVAL: Duration = Duration::from_millis(20);
-/// Reads of an unconfirmed record: ten seconds in total.
+/// Maximum number of reads of an unconfirmed record, which take ten seconds in total.
 const MAX_CONFIRMATIONS: usize = 500;
-/// Heads that are read to find the next due time, because some may be damaged.
+/// Number of heads that are read to find the next due time. One is not enough, because some heads
+/// may be damaged.
 const NEXT_DUE: usize = 16;
 const MAX_PLANS: usize = 1_000;
 
@@ -78,8 +79,8 @@ impl dyn Store + '_ {
             if let Some(found) = self.find_reservation(&key.key).await? {
                 return Ok(Some(found));
             }
-            // A replicated store may show a key that no majority has confirmed yet. The key may
-            // still be lost.
+            // Waits, because a replicated store may show a key that no majority has confirmed yet.
+            // Such a key may still be lost.
             time::sleep(CONFIRM_INTERVAL).await;
         }
         let why = format!("no majority confirms the owner of the key `{}`: try again", key.key);
@@ -157,7 +158,8 @@ impl dyn Store + '_ {
                 None => WriteCondition::Exists,
                 Some(before) => WriteCondition::ChangedSince(before.at),
             };
-            // The number of calls grows with each addition, so it tells the versions apart.
+            // The number of calls grows with each addition, so it identifies the version of the
+            // record.
             let at = Timestamp::from_timestamp_micros(sum.calls.cast_signed()).unwrap_or_default();
             let record = Record::new(RecordKind::Usage, name, &sum, at);
             if self.put_record(&record, unless).await? {
@@ -210,8 +212,8 @@ impl dyn Store + '_ {
 
     /// Checks that the store can be reached and written.
     pub async fn check_writable(&self) -> Result<(), StoreError> {
-        // Several pages that differ from the last check: one page may fit where an append does not,
-        // and SQLite does not write a page without changes.
+        // Writes several pages that differ from the last check, because one page may fit where an
+        // append does not, and SQLite does not write a page without changes.
         let noise = nanoid::nanoid!(16_384);
         let record =
             Record::new(RecordKind::WriteCheck, "last", &json!(noise), Timestamp::UNIX_EPOCH);

@@ -24,7 +24,8 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Returns the bucket of a duration. Each bucket is about a tenth longer than the one before.
+    /// Returns the bucket of a duration. Each bucket is about a tenth longer than the previous
+    /// bucket.
     pub fn bucket(took: Duration) -> u16 {
         let micros = took.as_secs_f64() * 1e6;
         let bucket = (micros.max(1.0).log2() * BUCKETS_PER_DOUBLING).floor();

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::clock::{Clock, Timestamp, WallClock};
 
-/// A span that has started. It is lost if the process ends before it does, so no span of a log may
-/// be below it.
+/// A span that has started. It is lost if the process ends before the span, so a span that is made
+/// from a log must not have it as its parent.
 #[derive(Debug)]
 pub struct OpenSpan {
     parent: Option<Scope>,
@@ -22,7 +22,7 @@ pub struct OpenSpan {
 }
 
 impl OpenSpan {
-    /// Starts a span below the current one. Returns `None` if no collector would get it.
+    /// Starts a span below the current span. Returns `None` if no collector would get it.
     pub fn start(name: impl Into<String>, kind: SpanKind) -> Option<Self> {
         let parent = current_scope().filter(Scope::is_recording)?;
         let (span, notes) = (parent.child_context(), SpanNotes::default());
@@ -30,8 +30,8 @@ impl OpenSpan {
         Some(Self::new(Some(parent), scope, name.into(), kind))
     }
 
-    /// Starts a span that has no parent in this process: of a request that another process sent, or of
-    /// the process itself. Returns `None` if the trace is not exported.
+    /// Starts a span that has no parent in this process. It belongs to a request that another
+    /// process sent, or to this process itself. Returns `None` if the trace is not exported.
     pub fn start_root(
         name: impl Into<String>,
         kind: SpanKind,

@@ -25,8 +25,9 @@ pub trait SpanSink: Debug + Send + Sync {
 #[derive(Clone, Debug)]
 pub struct Scope {
     pub span: SpanContext,
-    /// The span that executions started in this scope belong to. It is either of another process or
-    /// in a log, so that it reaches the collector even if this process crashes now.
+    /// The span that executions started in this scope belong to. This span belongs to another
+    /// process or is made from a log, so that it reaches the collector even if this process crashes
+    /// now.
     pub origin: Option<SpanContext>,
     /// `None` if this process exports no spans and only passes the context on.
     pub sink: Option<Arc<dyn SpanSink>>,
@@ -56,8 +57,8 @@ impl Scope {
         Self { span: caller.clone(), origin: Some(caller), sink, notes: SpanNotes::default() }
     }
 
-    /// Returns the context of a new span below this one. Without a sink there will be no such span,
-    /// so the context stays the same.
+    /// Returns the context of a new span below this scope's span. Without a sink there will be no
+    /// such span, so the context stays the same.
     pub fn child_context(&self) -> SpanContext {
         match self.sink {
             Some(_) => self.span.with_span(SpanId::random()),
@@ -65,8 +66,8 @@ impl Scope {
         }
     }
 
-    /// Returns whether a span in this scope reaches a collector. Otherwise its caller can save the
-    /// work of making it.
+    /// Returns whether a span in this scope reaches a collector. If it does not, the caller need
+    /// not make the span.
     pub fn is_recording(&self) -> bool {
         self.sink.is_some() && self.span.is_sampled
     }

@@ -1,4 +1,4 @@
-//! `edit_file`.
+//! The tool `edit_file`, which replaces text in a file.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

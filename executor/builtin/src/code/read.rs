@@ -1,4 +1,4 @@
-//! `read_file`.
+//! The tool `read_file`, which returns lines of a file.
 
 use std::io::{BufRead, BufReader, Read as _};
 

@@ -464,7 +464,7 @@ async fn protected_files_are_neither_read_nor_changed() {
 }
 
 /// SQLite loses its locks on a file when the same process closes the file, so the tool must not
-/// open it.
+/// open such a file.
 #[tokio::test]
 async fn protected_files_are_not_opened_through_a_symlink_to_a_folder() {
     let mut project = Project::with_files(&[

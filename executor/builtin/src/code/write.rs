@@ -1,4 +1,4 @@
-//! `write_file` and `append_file`.
+//! The tools `write_file` and `append_file`.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

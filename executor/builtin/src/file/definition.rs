@@ -1,4 +1,4 @@
-//! `find_definition`.
+//! The tool `find_definition`, which finds the lines that define a name.
 
 use std::{collections::BTreeMap, path::Path};
 

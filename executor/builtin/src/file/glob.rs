@@ -1,4 +1,4 @@
-//! `glob`.
+//! The tool `glob`, which finds files by a pattern of their paths.
 
 use std::{
     cmp::Reverse,

@@ -1,4 +1,4 @@
-//! `grep`.
+//! The tool `grep`, which finds lines that match a regular expression.
 
 use std::path::Path;
 
@@ -156,7 +156,7 @@ impl ContentSearch {
 }
 
 impl FileMatches<'_> {
-    /// Adds a line. Returns whether the search needs more.
+    /// Adds a line. Returns whether the search needs more lines.
     fn record_line(&mut self, seen: &SeenLine<'_>) -> bool {
         let path = self.path;
         self.count += u64::from(matches!(seen, SeenLine::Match { .. }));

@@ -1,4 +1,4 @@
-//! `file_info`.
+//! The tool `file_info`, which describes a file or a folder.
 
 use std::{
     io::{self, Read},
@@ -60,7 +60,7 @@ pub(super) fn describe_path(
     Ok(lines.join("\n"))
 }
 
-/// Returns the type, and the target of the symlink if the path is one.
+/// Returns the type, and the target of the symlink if the path is a symlink.
 fn describe_type(root: &Root, path: &Path, meta: &Metadata) -> String {
     let kind = kind_name(meta).trim_start_matches("a ");
     let link = root.dir().symlink_metadata(os_path(path)).is_ok_and(|meta| meta.is_symlink());

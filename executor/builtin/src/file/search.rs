@@ -81,7 +81,8 @@ pub(super) fn build_matcher(
     builder.size_limit(maximum).build(pattern).map_err(|err| invalid_pattern_error(pattern, &err))
 }
 
-/// ripgrep's library reports this case only in the text of the error.
+/// Returns whether a pattern is too large. ripgrep's library reports this case only in the text of
+/// the error.
 fn is_too_large(err: &grep_regex::Error) -> bool {
     err.to_string().contains("size limit")
 }
@@ -171,7 +172,8 @@ impl<R: Read> Read for StoppableReader<'_, R> {
     }
 }
 
-/// ripgrep's library reports this case only in the text of the error.
+/// Returns whether a line is too long. ripgrep's library reports this case only in the text of the
+/// error.
 fn is_too_long(err: &io::Error) -> bool {
     err.to_string().contains("allocation limit")
 }

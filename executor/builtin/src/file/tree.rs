@@ -1,4 +1,4 @@
-//! `tree`.
+//! The tool `tree`, which lists a folder and its subfolders.
 
 use std::path::Path;
 

@@ -17,7 +17,7 @@ use super::Root;
 
 /// Maximum number of concurrent calls for single files. Such calls are short.
 pub(super) const MAX_FILE_CALLS: usize = 8;
-/// Maximum number of concurrent searches. Each keeps a core and a disk busy.
+/// Maximum number of concurrent searches. Each search keeps a core and a disk busy.
 pub(super) const MAX_SEARCH_CALLS: usize = 4;
 /// Time limit of a search. After it, the search returns the results so far.
 pub(crate) const SEARCH_TIMEOUT: Duration = Duration::from_secs(30);

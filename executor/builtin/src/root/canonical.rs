@@ -1,7 +1,7 @@
 //! Access by canonical paths without following symlinks.
 //!
 //! A path is first resolved and checked, and then opened. Another process may put a symlink into
-//! the path in between, so opening must not follow symlinks.
+//! the path between these two steps, so opening must not follow symlinks.
 
 use std::{
     ffi::OsStr,
@@ -25,7 +25,7 @@ impl Root {
             }
             real => real?,
         };
-        // The canonical path of the root is `.`.
+        // Drops `.`, which is the canonical path of the root.
         Ok(real.components().filter(|part| part.as_os_str() != ".").collect())
     }
 
@@ -103,7 +103,7 @@ impl Root {
             || hidden.is_protected_inside(self.dir(), meta))
     }
 
-    /// Opens the folder of a file, or returns the cached one of the search.
+    /// Opens the folder of a file, or returns the folder that the search has cached.
     fn parent_folder(&self, path: &Path) -> io::Result<Arc<Dir>> {
         let path = path.parent().unwrap_or(Path::new(""));
         let Some(seen) = &self.1 else { return Ok(Arc::new(self.open_folder(path)?)) };

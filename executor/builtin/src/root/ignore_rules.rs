@@ -34,7 +34,7 @@ impl IgnoreRules {
         parent
     }
 
-    /// Adds the rules of a folder. `has` returns which names the folder contains.
+    /// Adds the rules of a folder. `has` returns `true` for a name that the folder contains.
     pub(crate) fn add_folder(
         root: &Root,
         folder: &Path,

@@ -97,7 +97,7 @@ impl ProtectedFiles {
         let Some(there) = there else { return self.covers(path) };
         let rest = path.strip_prefix(there).unwrap_or(Path::new(""));
         let real = dir.canonicalize(os_path(there)).unwrap_or_else(|_| there.to_owned());
-        // The canonical path of the root is `.`.
+        // Drops `.`, which is the canonical path of the root.
         let real: PathBuf = real.components().filter(|part| part.as_os_str() != ".").collect();
         self.covers(&real.join(rest)) || self.covers(path)
     }

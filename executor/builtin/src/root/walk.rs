@@ -19,7 +19,7 @@ use super::{
     io_failure,
 };
 
-/// Maximum number of entries of one walk. Memory grows with them.
+/// Maximum number of entries of one walk. The memory of a walk grows with its entries.
 pub(crate) const MAX_ENTRIES: usize = 500_000;
 const MAX_DEPTH: usize = 200;
 

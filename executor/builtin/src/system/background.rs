@@ -47,8 +47,9 @@ pub(super) struct BashBackground {
 
 /// The variable that marks background processes for later runs of Faber. Its value is the root.
 ///
-/// A process inherits the variable and cannot give it to others. A file with process ids would be
-/// less safe: a command could write any id into it and have that process killed.
+/// A process inherits the variable and cannot set it in processes that it has not started. A file
+/// with process ids would be less safe: a command could write any id into it and have that process
+/// killed.
 const MARKER: &str = "FABER_BACKGROUND";
 
 /// The background sessions of this process. A session can outlive its command.
@@ -139,7 +140,8 @@ fn live_sessions() -> Option<BTreeSet<u32>> {
         .filter(|entry| entry.file_name().to_str().is_some_and(|name| name.parse::<u32>().is_ok()));
     let session = |entry: fs::DirEntry| {
         let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
-        // The process name before this is in parentheses and may contain any character.
+        // The process name is in parentheses and may contain any character, so the last `)` ends
+        // the name.
         let (_, rest) = stat.rsplit_once(')')?;
         let mut fields = rest.split_whitespace();
         let is_dead = matches!(fields.next()?, "Z" | "X");

@@ -19,7 +19,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) struct BoundedOutput {
     head: Vec<u8>,
     tail: Vec<u8>,
-    /// Number of bytes dropped between them.
+    /// Number of bytes that were dropped between the start and the end.
     dropped_bytes: u64,
 }
 

@@ -15,7 +15,7 @@ pub(super) struct ProcessSnapshot {
 }
 
 impl ProcessSnapshot {
-    /// Takes a snapshot. With CPU usage it takes two and waits between them.
+    /// Takes a snapshot. For CPU usage, it takes two snapshots and waits between them.
     pub(super) fn take_snapshot(system: &System, with_cpu_usage: bool) -> Option<Self> {
         let mut machine = Machine::new().ok()?;
         refresh_processes(&mut machine);

@@ -72,8 +72,8 @@ impl SystemRoot {
         Ok(self.root_path().join(folder))
     }
 
-    /// Lets every user write into a folder, and remove only their own files. A command may run as
-    /// another user.
+    /// Lets every user write into a folder, and remove only their own files, because a command may
+    /// run as another user.
     pub(super) fn make_writable_by_all(&self, name: &str) -> io::Result<()> {
         let folder = Path::new(FABER_FOLDER).join(name);
         self.0.dir().set_permissions(folder, Permissions::from_mode(0o1777))

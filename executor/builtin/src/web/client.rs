@@ -73,7 +73,7 @@ impl WebClient {
     async fn follow_redirects(&self, mut url: Url, accept: &str) -> Result<WebResponse, ToolError> {
         let client = self.client.get_or_try_init(|| async { self.connect() }).await?;
         for _ in 0..=MAX_REDIRECTS {
-            // The URL may come from a redirect, so each one is checked.
+            // The URL may come from a redirect, so each URL is checked.
             check_url(&url, self.allow_private).map_err(|err| refused_error(&err))?;
             let result = client.get(url.clone()).header(header::ACCEPT, accept).send().await;
             let response = result.map_err(|err| unreachable_error(&url, &err))?;
@@ -148,7 +148,7 @@ impl WebClient {
     }
 }
 
-/// Plain HTTP needs no certificates, and a machine may have none.
+/// Configures TLS without certificates, for a machine that has none. Plain HTTP still works.
 fn tls_without_certificates() -> rustls::ClientConfig {
     rustls::ClientConfig::builder()
         .with_root_certificates(rustls::RootCertStore::empty())
@@ -185,7 +185,7 @@ fn unreachable_error(url: &Url, err: &reqwest::Error) -> ToolError {
     )
 }
 
-/// The last cause has the most specific message.
+/// Returns the last cause of an error, which has the most specific message.
 fn root_cause(err: &reqwest::Error) -> String {
     let mut last: &dyn std::error::Error = err;
     while let Some(cause) = last.source() {

@@ -1,6 +1,6 @@
 //! Converts HTML to the visible text, similar to Markdown, in one pass.
 //!
-//! It builds no tree, so deep nesting and invalid markup cost no more than other text.
+//! The converter builds no tree, so deep nesting and invalid markup cost no more than other text.
 
 use std::mem;
 
@@ -158,7 +158,7 @@ impl<'a> PageReader<'a> {
             return;
         }
         if name == b"body" {
-            // The end tag of `head` is optional.
+            // Ends a hidden `head`, whose end tag is optional.
             self.hidden = None;
         }
         if let Some((hidden, depth)) = &mut self.hidden {

@@ -73,7 +73,8 @@ fn limit_text(mut text: String, is_cut: bool) -> String {
     text
 }
 
-/// Returns whether a response is text, by its content type. Without a type, by its bytes.
+/// Returns whether a response is text, by its content type. Without a content type, its bytes
+/// decide.
 fn is_text(kind: &str, bytes: &[u8]) -> bool {
     const TEXT_TYPES: [&str; 6] = ["json", "xml", "html", "javascript", "yaml", "urlencoded"];
     let is_binary = bytes.iter().take(1_024).any(|byte| *byte == 0);
@@ -83,7 +84,8 @@ fn is_text(kind: &str, bytes: &[u8]) -> bool {
     }
 }
 
-/// Decodes by the header, a byte order mark, or the page's own declaration.
+/// Decodes the body by the charset of the header, by a byte order mark, or by the page's own
+/// declaration.
 fn decode_body(answer: &WebResponse) -> String {
     let label = find_charset(&answer.content_type).or_else(|| {
         let head = &answer.bytes[..answer.bytes.len().min(1_024)];

@@ -358,7 +358,7 @@ pub(super) async fn look_up_topic(
     args: WikiLookup,
 ) -> Result<String, ToolError> {
     let topic = require_text("topic", &args.topic)?;
-    // First the article with this title, then the first search result.
+    // Looks for the article with this title, and then for the first search result.
     for parameters in [
         vec![("titles", topic)],
         vec![("generator", "search"), ("gsrsearch", topic), ("gsrlimit", "1")],

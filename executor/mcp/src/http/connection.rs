@@ -141,7 +141,7 @@ impl Connection {
         self.endpoint.get().is_some()
     }
 
-    /// Returns the stream of a legacy server. The first caller gets it.
+    /// Returns the stream of a legacy server. Only the first caller gets the stream.
     pub(super) fn take_stream(&self) -> Option<EventStream> {
         self.stream.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -166,8 +166,8 @@ impl Connection {
     /// Sends a request with a token.
     ///
     /// The server may refuse a request because of its token. Such a request had no effect, so it is
-    /// sent again with another token. If that token came from the store and is refused too, a newly
-    /// granted one follows. `limit` does not include the time to get tokens.
+    /// sent again with another token. If that token came from the store and is refused too, the
+    /// request is sent with a newly granted token. `limit` does not include the time to get tokens.
     async fn send_authorized(
         &self,
         mut request: OutgoingRequest,
@@ -234,7 +234,7 @@ impl Connection {
         }
     }
 
-    /// Ends the session. Uses the last token, and requests no other.
+    /// Ends the session. Uses the last token, and requests no other token.
     async fn delete_session(&self) -> Result<(), HttpError> {
         let mut request = self.new_request(Method::DELETE);
         if let Some(bearer) = &self.bearer

@@ -1,4 +1,4 @@
-//! Server-sent events.
+//! Parses streams of server-sent events.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -36,7 +36,8 @@ enum EventKind {
 pub(super) struct Events {
     max_bytes: usize,
     line: Vec<u8>,
-    /// The last byte was a `\r`. A `\n` after it belongs to the same line end.
+    /// `true` if the last byte was a `\r`. A `\n` directly after it belongs to
+    /// the same line end.
     is_after_cr: bool,
     data: Option<Vec<u8>>,
     kind: EventKind,
@@ -172,7 +173,8 @@ impl EventStream {
                 }
             }
             let chunk = self.response.chunk().await.ok().flatten()?;
-            // The ends of a long event are kept. They contain the id of the call.
+            // Ignores the error, because both ends of a long event are kept and one of them
+            // contains the id of the call.
             let _ = self.events.push(&chunk);
         }
     }

@@ -27,7 +27,8 @@ const MAX_RESUMES: u32 = 20;
 
 type RequestError = (ErrorCode, String);
 
-/// Sends a request, and delivers the messages that follow. The last one is an answer or an error.
+/// Sends a request, and delivers the messages that follow. The last message is an answer or an
+/// error.
 pub(super) async fn run_request(
     connection: Arc<Connection>,
     id: RequestId,
@@ -153,7 +154,7 @@ async fn read_document(
 
 enum StreamEnd {
     Answered,
-    /// The stream broke. A request may resume it after this event and this delay.
+    /// The stream broke. A request may resume the stream after this event and this delay.
     Interrupted(Option<String>, Duration),
 }
 

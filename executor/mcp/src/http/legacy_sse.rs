@@ -35,7 +35,7 @@ pub(super) async fn open_legacy(connection: &Connection) -> Result<(), String> {
     let endpoint = endpoint
         .map_err(|_| format!("`{host}` named an invalid URL for messages: `{message_url}`"))?;
     if endpoint.origin() != connection.url.origin() {
-        // Tokens of this server must not reach another one.
+        // Tokens of this server must not reach another server.
         return Err(format!(
             "`{host}` named the URL of another server for messages: `{}`",
             origin_text(&endpoint)

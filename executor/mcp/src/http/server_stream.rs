@@ -73,7 +73,7 @@ fn is_stream(response: &Response) -> bool {
     response.status().is_success() && has_media_type(response, "text/event-stream")
 }
 
-/// Reads one stream until it ends. Returns the delay before the next one.
+/// Reads one stream until it ends. Returns the delay before the next stream.
 async fn read_stream(
     connection: &Connection,
     mut response: Response,
@@ -143,7 +143,8 @@ mod tests {
         let before = servers.count_requests("GET /mcp");
         servers.gate.opened.notify_one();
         let again = async {
-            // Once with the token that was held back, and once more after the admission.
+            // Waits for two requests: one with the token that was held back, and one after the
+            // admission.
             while servers.count_requests("GET /mcp") < before + 2 {
                 tokio::task::yield_now().await;
             }

@@ -43,7 +43,8 @@ struct TokenState {
 /// A token to use instead of a refused token.
 pub(crate) struct ReplacementToken {
     pub(crate) text: String,
-    /// `true` if the token was granted now. A stored token may be refused, too.
+    /// `true` if the token was granted now. A stored token is not new, and the server may refuse
+    /// it, too.
     pub(crate) is_new: bool,
 }
 
@@ -86,7 +87,7 @@ impl Bearer {
         Self { source, state: Mutex::default(), background: background.clone() }
     }
 
-    /// Returns the token of the next request, or `None` to send it without one.
+    /// Returns the token of the next request, or `None` to send the request without a token.
     pub(crate) async fn current_token(&self) -> Result<Option<String>, TokenError> {
         let mut held = self.state.lock().await;
         if held.valid_token().is_none() {
@@ -151,7 +152,7 @@ impl Bearer {
 
     pub(crate) async fn refusal_error(&self, answer: &Response) -> TokenError {
         let denied = self.describe_denial(bearer_challenge(answer.headers()).as_deref()).await;
-        // Requests no other token, because the server would refuse that one, too.
+        // Requests no other token, because the server would refuse that token, too.
         self.state.lock().await.record_failure(&denied);
         denied
     }
@@ -193,8 +194,8 @@ impl Bearer {
         TokenError::Refused(text)
     }
 
-    /// Requests a token other than `refused_token`. The request continues if the call is cancelled. It
-    /// may use up a refresh token, and the new token would be lost.
+    /// Requests a token other than `refused_token`. The request continues if the call is cancelled,
+    /// because the request may use up a refresh token and the new token would be lost.
     async fn request_token(
         &self,
         refused_token: Option<&str>,
@@ -404,7 +405,7 @@ mod tests {
             assert!(error.starts_with("`s` rejects the token"), "{error}");
         }
         assert_renewed_once_in_a_pause(&servers, started_at);
-        // A new login is used at once.
+        // A new login is used immediately.
         servers.behavior().rejects_every_token = false;
         let bearer = servers.bearer(person_auth());
         servers.behavior().access.clear();

@@ -43,7 +43,7 @@ pub(super) struct TokenRequest<'a> {
 
 impl TokenRequest<'_> {
     /// Finds the authorization server. Its metadata must name its issuer before Faber sends it a
-    /// secret, because the issuer is compared with the configured one.
+    /// secret, because the issuer is compared with the configured issuer.
     async fn discover(
         &self,
         sends_secret: bool,
@@ -201,7 +201,8 @@ fn accepts_basic(metadata: &AuthorizationMetadata) -> bool {
     })
 }
 
-/// Sends a form, and returns the body of the answer. A client with a secret sends it in the header.
+/// Sends a form, and returns the body of the answer. A client with a secret sends the secret in the
+/// header.
 pub(super) async fn post_form(
     web: &AuthHttp,
     url: &str,

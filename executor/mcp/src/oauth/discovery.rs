@@ -13,7 +13,8 @@ use super::{
     web::{AuthHttp, check_secure, is_loopback, resource_url},
 };
 
-/// Time limit for the discovery. A server can name many others, and each gets a request.
+/// Time limit for the discovery. A server can name many other servers, and each of them gets a
+/// request.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Copy)]

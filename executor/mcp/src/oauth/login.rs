@@ -118,8 +118,8 @@ impl Logins {
         Ok(to.port.or(before))
     }
 
-    /// Removes a login, and revokes its tokens if the server supports that. Returns whether there
-    /// was one.
+    /// Removes a login, and revokes its tokens if the server supports that. Returns whether a login
+    /// existed.
     pub async fn log_out(&self, set: &ToolSetName, server: &McpServer) -> Result<bool, LoginError> {
         let to = login_target(self, set, server)?;
         let lock = to.store.lock().await.map_err(LoginError::NotStored)?;
@@ -189,8 +189,8 @@ impl LoginTarget<'_> {
         found.map_err(|err| login_error(web, &err, redaction))
     }
 
-    /// Sends a request without a token, and returns the challenge of the refusal. It names the
-    /// authorization server.
+    /// Sends a request without a token, and returns the challenge of the refusal. The challenge
+    /// names the authorization server.
     async fn request_challenge(&self, web: &AuthHttp) -> Result<Option<String>, LoginError> {
         let mut redaction = Redaction::default();
         let given = configured_headers(self.server, &mut redaction).map_err(LoginError::Refused)?;
@@ -250,7 +250,8 @@ impl LoginTarget<'_> {
     }
 
     /// Returns the client of the login: the configured client, the client of the metadata document,
-    /// or the client of the last login. If there is none, [`register_client`] registers a client.
+    /// or the client of the last login. If no client is known, [`register_client`] registers a
+    /// client.
     fn known_client(
         &self,
         metadata: &AuthorizationMetadata,
@@ -391,7 +392,7 @@ impl Login {
     }
 
     /// Converts the error of a token request. Removes a client that the server has forgotten, so
-    /// that the next login registers another one. The caller holds the lock.
+    /// that the next login registers another client. The caller holds the lock.
     fn exchange_error(&self, err: &AuthError, code: &str) -> LoginError {
         if !self.is_configured
             && is_unknown_client(err)
@@ -490,7 +491,7 @@ mod tests {
             let server = servers.server_config(json!("oauth"));
             assert!(servers.logins.log_out(&set(), &server).await.unwrap());
             assert!(servers.store().read().unwrap().is_none());
-            // The refresh token and the access token.
+            // The two requests revoke the refresh token and the access token.
             assert_eq!(servers.count_requests("POST /revoke"), if is_other { 0 } else { 2 });
             let request_count = other
                 .behavior()

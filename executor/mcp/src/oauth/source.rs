@@ -133,7 +133,8 @@ impl TokenSource {
         }
         let issuer = record.granted.as_ref().and_then(|granted| granted.issuer.as_ref());
         if issuer.is_some() && issuer != auth_server.metadata.issuer.as_ref() {
-            // Without a challenge, the discovery may have found the wrong server.
+            // Warns only after a challenge, because without one the discovery may have found the
+            // wrong server.
             if discovery.challenge.is_some() {
                 tracing::warn!(set = %self.set, "the authorization server has changed: log in again");
             }
@@ -178,7 +179,7 @@ impl TokenRefresh<'_> {
                 Ok(None)
             }
             Err(err) if client.is_none() && is_unknown_client(&err) => {
-                // Removes the client, so that the next login registers another one.
+                // Removes the client, so that the next login registers another client.
                 let client = record.client.filter(|_| !is_registered);
                 let ended = LoginRecord { client, granted: None, ..record };
                 store.write(&ended).map_err(TokenError::Refused)?;

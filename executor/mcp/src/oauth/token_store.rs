@@ -27,7 +27,7 @@ const DIGEST_BYTES: usize = 8;
 const RENEWAL_MARGIN_SECONDS: u64 = 30;
 const MAX_SCOPES: usize = 64;
 const MAX_SCOPE_BYTES: usize = 256;
-/// Time limit for the lock. Covers two requests of another process.
+/// Time limit for taking the lock. It covers two requests of another process.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(75);
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -39,8 +39,8 @@ pub struct Logins {
 
 /// The file with the login to one server.
 ///
-/// Its name contains the toolset and a digest of the URL. A server that gets the name of another
-/// toolset does not get its token.
+/// Its name contains the toolset and a digest of the URL. If a configuration gives the name of the
+/// toolset to another server, that server does not get the token.
 #[derive(Clone, Debug)]
 pub(super) struct TokenStore {
     file: Arc<PathBuf>,
@@ -64,7 +64,7 @@ pub(super) struct RegisteredClient {
     pub(super) id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) secret: Option<String>,
-    /// When the secret expires, in seconds since 1970.
+    /// The time when the secret expires, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) secret_until: Option<u64>,
     pub(super) redirect: String,
@@ -75,7 +75,7 @@ pub(super) struct RegisteredClient {
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct AccessToken {
     pub(super) text: String,
-    /// Time until which the token is used, in seconds since 1970. It expires a little later.
+    /// Time until which the token is used, in seconds since 1970. The token expires a little later.
     use_until: Option<u64>,
 }
 
@@ -94,7 +94,7 @@ impl AccessToken {
     }
 }
 
-/// Locks a login against changes until it is dropped.
+/// Locks a login against changes until the lock is dropped.
 #[derive(Debug)]
 pub(super) struct LoginLock(#[expect(dead_code, reason = "the open file holds the lock")] File);
 
@@ -156,7 +156,7 @@ impl TokenStore {
         builder.create(folder)
     }
 
-    /// Removes the login. Returns whether there was one.
+    /// Removes the login. Returns whether a login existed.
     pub(super) fn remove(&self) -> Result<bool, String> {
         match fs::remove_file(&*self.file) {
             Ok(()) => Ok(true),
@@ -165,8 +165,8 @@ impl TokenStore {
         }
     }
 
-    /// Locks the login against changes by other processes and tasks. They hold the lock for one or
-    /// two requests.
+    /// Locks the login against changes by other processes and tasks. Each of them holds the lock
+    /// for one or two requests.
     pub(super) async fn lock(&self) -> Result<LoginLock, String> {
         self.lock_within(LOCK_TIMEOUT).await
     }

@@ -1,8 +1,8 @@
 //! The HTTP client for authorization servers.
 //!
 //! - A configured server or identity provider may have any address.
-//! - A server that they name may be in a private network only if the configured server is. rmcp
-//!   accepts no private addresses from it, only names.
+//! - A server that one of them names may be in a private network only if the configured server is
+//!   in one. rmcp accepts only the name of such a server, and no private address.
 //! - Secrets are sent over https, or stay on this machine.
 //! - Redirects are not followed here.
 
@@ -43,7 +43,8 @@ pub(super) struct AuthHttp {
     requests: AtomicUsize,
     /// The error of the last request that rmcp made. It is kept here because rmcp drops it.
     last_error: Mutex<Option<TokenError>>,
-    /// When the secret of the registered client expires. It is kept here because rmcp drops it.
+    /// The time when the secret of the registered client expires. It is kept here because rmcp
+    /// drops it.
     secret_until: AtomicU64,
 }
 
@@ -126,7 +127,7 @@ impl AuthHttp {
         Ok(reply)
     }
 
-    /// Takes the error of rmcp's last request. There is one if the request had no answer, or was
+    /// Takes the error of rmcp's last request. An error exists if the request had no answer, or was
     /// not allowed.
     pub(super) fn take_error(&self) -> Option<TokenError> {
         self.last_error.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -193,7 +194,7 @@ impl SharedState {
     }
 
     /// Returns whether the configured server is in a private network. All of its addresses must be
-    /// private. Otherwise a public server could claim it by adding one private address.
+    /// private. Otherwise a public server could claim to be private by adding one private address.
     async fn is_private(&self) -> Result<bool, HttpError> {
         let resolve_addresses = || async {
             let name = self.server.host_str().unwrap_or_default();
@@ -216,7 +217,7 @@ fn are_private(addresses: impl IntoIterator<Item = IpAddr>) -> bool {
     addresses.peek().is_some() && addresses.all(|address| !is_public(address))
 }
 
-/// Returns the URL that names a server to others (RFC 8707). Its query may be secret and is
+/// Returns the URL that names a server to other servers (RFC 8707). Its query may be secret and is
 /// removed.
 pub(super) fn resource_url(server: &Url) -> Url {
     let mut url = server.clone();
@@ -237,7 +238,7 @@ pub(super) fn check_secure(url: &Url) -> Result<(), InsecureUrl> {
 pub(super) fn is_loopback(url: &Url) -> bool {
     let name = url.host_str().unwrap_or_default();
     let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    // A resolver may return any address for names below `localhost`.
+    // Names below `localhost` do not count, because a resolver may return any address for them.
     address.map_or_else(|_| name == "localhost", |address| address.is_loopback())
 }
 

@@ -37,8 +37,8 @@ pub(crate) const SYSTEM_FOLDERS: [&str; 14] = [
 /// parts that every user may read.
 const ETC_FOLDER: &str = "/etc";
 /// Folders of the system in which people keep programs beside their secrets. As in `/etc`, a
-/// command reads only the parts that every user may read. Packages put no secrets into the rest of
-/// `/usr`.
+/// command reads only the parts that every user may read. Packages put no secrets into the other
+/// folders of `/usr`.
 const MIXED_FOLDERS: [&str; 2] = ["/opt", "/usr/local"];
 const USR_FOLDER: &str = "/usr";
 /// Maximum number of files and folders in [`MIXED_FOLDERS`] that are checked for each command. A
@@ -112,7 +112,7 @@ pub(super) fn apply(confinement: &Confinement, system: ReadablePaths) -> Result<
 #[derive(Debug)]
 pub(super) struct ReadablePaths {
     with_contents: Vec<PathBuf>,
-    /// Folders that were split into entries. Their names may be listed.
+    /// Folders that were split into entries. The names in these folders may be listed.
     listed: Vec<PathBuf>,
     /// Folders that not every user may list. Landlock still allows listing them, because a right to
     /// list applies to everything below a folder.
@@ -138,7 +138,6 @@ impl ReadablePaths {
         readable
     }
 
-    /// Adds the paths that the configuration names.
     fn add_configured(mut self, named: &[PathBuf]) -> Self {
         for path in named {
             match path.canonicalize() {
@@ -217,7 +216,7 @@ impl ReadablePaths {
 }
 
 /// Returns the entries of a folder without symlinks. A symlink needs no permission, and its target
-/// needs its own.
+/// needs its own permission.
 fn list_entries(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let is_link = |path: &PathBuf| path.is_symlink();
@@ -278,7 +277,8 @@ mod tests {
     fn a_folder_with_protected_programs_is_allowed_entry_by_entry() {
         let mut readable = ReadablePaths::default();
         readable.add_system(Path::new(USR_FOLDER));
-        // `/usr/local` has its own rules, and the rest of `/usr` is allowed with all its contents.
+        // `/usr/local` has its own rules, and the other folders of `/usr` are allowed with all
+        // their contents.
         assert!(readable.with_contents.contains(&PathBuf::from("/usr/bin")), "{readable:?}");
         assert!(!readable.with_contents.contains(&PathBuf::from(USR_FOLDER)), "{readable:?}");
         assert_eq!(readable.checks_left, usize::MAX);

@@ -1,7 +1,7 @@
-//! The mount namespace of a command, in which everything but its folders is read-only.
+//! The mount namespace of a command, in which everything except the command's folders is read-only.
 //!
 //! Landlock restricts opening, creating and removing. It does not restrict changes of mode, owner
-//! and dates. A read-only mount prevents these, too.
+//! and dates. A read-only mount prevents these changes, too.
 
 use std::{
     ffi::OsString,
@@ -104,8 +104,8 @@ impl MountPoint {
             })
         };
         match done {
-            // Ignores the error, because another mount hides this one or the user cannot enter it.
-            // The command cannot reach it either.
+            // Ignores the error, because another mount hides this mount or the user cannot enter
+            // it. The command cannot reach it either.
             Ok(()) | Err(Errno::EINVAL | Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES) => {
                 Ok(true)
             }

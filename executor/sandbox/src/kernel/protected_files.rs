@@ -54,8 +54,8 @@ struct ProtectionMounts {
 }
 
 impl ProtectionMounts {
-    /// Starts with the folders of a command. The configuration names those in `named`, and every
-    /// command reads those in `system`.
+    /// Starts with the folders of a command. The configuration names the folders in `named`, and
+    /// every command reads the folders in `system`.
     fn new(confinement: &Confinement, named: &[PathBuf], system: &ReadablePaths) -> Self {
         let reach = [named, canonical_paths(SYSTEM_FOLDERS).as_slice()].concat();
         let write = canonical_paths(&confinement.write);
@@ -179,7 +179,7 @@ fn refused_error(path: &Path, reason: &str, named: &[PathBuf]) -> io::Error {
 }
 
 fn outermost_paths(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
-    // The contents of a folder follow it directly in this order.
+    // In this order, the contents of a folder follow the folder directly.
     paths.sort();
     paths.dedup_by(|later, earlier| later.starts_with(earlier));
     paths
@@ -253,7 +253,7 @@ fn locked_flags(path: &Path) -> io::Result<MsFlags> {
 }
 
 /// Mounts the folders between an allowed folder and `path` on themselves. Otherwise a command could
-/// move such a folder and put another in its place.
+/// move such a folder and put another folder in its place.
 fn pin_parents(path: &Path, reachable: &[PathBuf]) -> io::Result<()> {
     let is_between =
         |path: &&Path| reachable.iter().any(|top| path.starts_with(top) && *path != top.as_path());

@@ -2,7 +2,7 @@
 //!
 //! A socket file gives access to its server, such as a container engine. UDP reaches the network,
 //! as TCP does. Landlock restricts neither socket files nor UDP, so the filter refuses to create
-//! such sockets. Socket pairs are allowed, because they lead nowhere else.
+//! such sockets. Socket pairs are allowed, because they connect only to each other.
 
 mod modes;
 
@@ -142,7 +142,7 @@ fn build_rules(confinement: &Confinement) -> Result<CallRules, FilterError> {
     };
     let mut families = Vec::new();
     if confinement.network {
-        // Programs that resolve names query the machine's addresses by netlink.
+        // Allows netlink, because programs that resolve names query the machine's addresses by it.
         families.extend([libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK]);
     }
     if confinement.sockets {
@@ -163,13 +163,13 @@ fn build_rules(confinement: &Confinement) -> Result<CallRules, FilterError> {
     for call in SHARED_CALLS {
         refuse(call, Vec::new());
     }
-    // These calls change the limits and the scheduling of other processes. A limit on CPU time
-    // could end them.
+    // These calls change the limits and the scheduling of other processes, and a limit on CPU time
+    // could end such a process.
     for call in PROCESS_CALLS {
         refuse(call, match_all([(0, SeccompCmpOp::Ne, 0)])?.into_iter().collect());
     }
     for (call, own_value) in PRIORITY_CALLS {
-        // Allows these calls for a single process only, and only for the calling one.
+        // Allows these calls for a single process only, and only for the calling process.
         let any = [(0, SeccompCmpOp::Ne, own_value), (1, SeccompCmpOp::Ne, 0)];
         let any = any.into_iter().map(|check| match_all([check]));
         refuse(call, any.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect());

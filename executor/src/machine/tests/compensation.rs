@@ -183,7 +183,8 @@ fn a_compensation_is_retried_by_its_own_policy() {
     story.assert_survives_every_cut();
 }
 
-/// A Steno saga is stuck if an undo action fails. Conductor starts two failure workflows.
+/// Other engines handle this badly: a Steno saga is stuck if an undo action fails, and Conductor
+/// starts two failure workflows.
 #[test]
 fn a_failed_compensation_does_not_stop_the_others() {
     let mut story = story_before_last_step();
@@ -293,7 +294,8 @@ fn a_pause_does_not_delay_compensations() {
     "#]]);
 }
 
-/// Otherwise no other worker would find an execution that a draining worker leaves.
+/// If an open compensation were no work, no other worker would find an execution that a draining
+/// worker leaves.
 #[test]
 fn an_open_compensation_counts_as_work() {
     let mut story = story_before_last_step();

@@ -1,4 +1,5 @@
-//! Effects that have changed since the plan was stored. They hold for calls that begin afterwards.
+//! Tests of effects that have changed since the plan was stored. A changed effect applies to calls
+//! that begin afterwards.
 
 use std::collections::BTreeMap;
 

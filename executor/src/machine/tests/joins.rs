@@ -25,7 +25,7 @@ fn a_slow_branch_does_not_delay_a_fast_one() {
     story.assert_finished(ExecutionState::Completed);
 }
 
-/// A long loop that could use every slot leaves some to other steps.
+/// A long loop that could use every slot leaves some slots to other steps.
 #[test]
 fn a_long_loop_does_not_delay_the_branch_beside_it() {
     let list = Value::Array(vec![json!(0); 1_000]);
@@ -47,7 +47,7 @@ fn a_long_loop_does_not_delay_the_branch_beside_it() {
     story.assert_finished(ExecutionState::Completed);
 }
 
-/// Conductor: a join of 6,000 forks finished before they did.
+/// Conductor: a join of 6,000 forks finished before its forks.
 #[test]
 fn a_join_of_six_thousand_branches_starts_after_the_last() {
     const BRANCHES: usize = 6_000;
@@ -60,7 +60,7 @@ fn a_join_of_six_thousand_branches_starts_after_the_last() {
     for n in 0..BRANCHES {
         assert_eq!(story.execution.step(join).state, StepState::Pending, "after {n}");
         let agenda = story.execution.agenda();
-        // From both ends, so that neither the first nor the last number decides.
+        // Ends tasks at both ends, so that neither the first nor the last number decides.
         let task = if n % 2 == 0 { agenda.running().first() } else { agenda.running().last() };
         let task = *task.unwrap();
         story.end_task(task, Ok(json!(n)));
@@ -73,7 +73,7 @@ fn a_join_of_six_thousand_branches_starts_after_the_last() {
     story.assert_finished(ExecutionState::Completed);
 }
 
-/// Conductor: the same with 6,000 items of one list.
+/// Conductor: a join finished before the 6,000 items of one list.
 #[test]
 fn a_dependent_of_six_thousand_items_starts_after_the_last() {
     let list = Value::Array(vec![json!(0); 6_000]);
@@ -94,7 +94,7 @@ fn a_dependent_of_six_thousand_items_starts_after_the_last() {
     story.assert_finished(ExecutionState::Completed);
 }
 
-/// Conductor: a join on nothing completes at once, or never.
+/// Conductor: a join on nothing completes immediately, or never.
 #[test]
 fn a_loop_without_items_lets_its_dependents_start() {
     let steps = vec![
@@ -132,7 +132,7 @@ fn a_failed_optional_branch_does_not_start_the_join_early() {
     story.assert_finished(ExecutionState::Completed);
 }
 
-/// Conductor: a parent is skipped. A plain join is then skipped at once, and a join with a
+/// Conductor: a parent is skipped. A plain join is then skipped immediately, and a join with a
 /// condition waits for all other parents.
 #[test]
 fn a_join_over_a_skipped_branch_is_skipped_or_decides_for_itself() {
@@ -153,7 +153,8 @@ fn a_join_over_a_skipped_branch_is_skipped_or_decides_for_itself() {
     "#]]);
 }
 
-/// Mastra: a branch that is suspended loses its siblings' results, or gets another's.
+/// Mastra: a branch that is suspended loses its siblings' results, or gets the results of another
+/// branch.
 #[test]
 fn a_suspended_branch_keeps_its_siblings_results() {
     let steps = vec![
@@ -175,7 +176,7 @@ fn a_suspended_branch_keeps_its_siblings_results() {
     story.assert_finished(ExecutionState::Completed);
 }
 
-/// Mastra: the items of a loop that are suspended resume with the data of another.
+/// Mastra: the items of a loop that are suspended resume with the data of other items.
 #[test]
 fn suspended_items_keep_their_own_results() {
     let each =
@@ -262,7 +263,7 @@ fn a_sub_plan_does_not_need_a_slot_of_its_parent() {
     story.assert_finished(ExecutionState::Completed);
 }
 
-/// Kestra: an approval that approves itself after thirty seconds.
+/// Kestra: an approval approves itself after thirty seconds.
 #[test]
 fn an_approval_is_given_by_a_person_only() {
     let mut story = Story::new(vec![with_approval(call("a", &[]))]);

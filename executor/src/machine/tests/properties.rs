@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A random input. Its numbers select among the possible ones.
+/// A random input. Its numbers select among the inputs that are possible now.
 #[derive(Clone, Debug)]
 enum RandomInput {
     Claim,

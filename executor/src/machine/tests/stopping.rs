@@ -90,7 +90,7 @@ fn cancelling_before_the_first_claim_starts_no_step() {
 }
 
 impl Story {
-    /// Applies a command that arrived before the claim, like a driver.
+    /// Applies a command that arrived before the claim, as a driver does.
     fn claim_and_cancel(&mut self) -> &mut Self {
         let worker = "work_1_aaaaaaaaa".parse().unwrap();
         let claimed = Input::Claimed { worker, node: "n".into(), commands_follow: false };
@@ -179,7 +179,8 @@ fn a_deadline_without_running_steps_is_recorded() {
     assert!(story.execution.missed_deadline());
 }
 
-/// Regression: a step that had not started got the error if a step with an effect was running.
+/// Regression: a step that had not started got the error of the deadline if a step with an effect
+/// was running.
 #[test]
 fn a_deadline_skips_steps_that_never_started() {
     for of in [Effect::Read, Effect::Once] {
@@ -237,7 +238,7 @@ fn a_deadline_with_only_skipped_steps_left_changes_nothing() {
     story.now = time_at(20_000);
     story.succeed("c");
     story.assert_finished(ExecutionState::Completed);
-    // A step that was cut off did not finish by itself, even if it may fail.
+    // A step that was cut off did not finish by itself, even if its failure is allowed.
     let mut story = Story::with_options(steps(), deadline_options(10_000));
     story.succeed("a").succeed("c").wake_at(10_000).end_step("b", Err(cancelled_error()));
     story.assert_finished(ExecutionState::Failed);

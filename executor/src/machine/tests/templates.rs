@@ -58,7 +58,7 @@ fn a_missing_input_fails_the_execution_before_its_first_step() {
         0 claimed, execution_failed, b#1 failed template.unresolved, a skipped ExecutionFailed,
           c skipped ExecutionFailed, finished Failed
     "]]);
-    // The caller left it out, so `onError` of the step does not apply.
+    // The caller left this input out, so `onError` of the step does not apply.
     for kind in [OnError::Continue, OnError::Ignore, OnError::Wait] {
         let story = Story::new(vec![call("a", &[]), on_error(kind, greet("b"))]);
         assert_eq!(story.state(), ExecutionState::Failed, "{kind}");

@@ -97,7 +97,7 @@ fn a_sequential_execution_requests_approvals_in_turn() {
     "#]]);
 }
 
-/// Reused steps have finished, so the first step that is not reused starts, even if a later one is
+/// Reused steps have finished, so the first step that is not reused starts, even if a later step is
 /// reused.
 #[test]
 fn a_sequential_execution_passes_over_reused_steps() {

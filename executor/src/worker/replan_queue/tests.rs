@@ -96,7 +96,7 @@ impl ReplanTest {
         Self { store, plan, control: None }
     }
 
-    /// Starts a worker whose replanner does these acts, the last first.
+    /// Starts a worker whose replanner behaves in these ways, the last behaviour first.
     fn start_worker(&mut self, behaviors: &[ReplanBehavior]) -> RunningWorker {
         let (worker, handle) = worker(&self.store);
         let clock = Arc::clone(&worker.context().clock);
@@ -114,7 +114,6 @@ impl ReplanTest {
         RunningWorker { tasks, drain, fake }
     }
 
-    /// Starts an execution that fails and is replanned.
     async fn start_failing_execution(&self) -> ExecutionId {
         let plan = plan(vec![step("a", "flow.fail", json!({ "message": "no" }))]);
         self.start(plan, ReplanOptions::times(1)).await

@@ -25,7 +25,7 @@ fn executions_are_shared_evenly_between_workers() {
             let is_preferred =
                 |id: &&ExecutionId| preferred_worker(**id, &workers) == Some(*worker);
             let n = executions.iter().filter(is_preferred).count();
-            // Five and a half standard deviations of a fair distribution.
+            // The bounds are five and a half standard deviations of a fair distribution.
             assert!((850..1_150).contains(&n), "{n} of {workers:?}");
         }
         // A worker that leaves does not change the shares of the other workers.
@@ -51,7 +51,7 @@ fn plan(n: usize, tool: &str) -> Arc<Plan> {
     Arc::new(Plan::from_json(&plan.to_string()).unwrap())
 }
 
-/// Many executions that miss a tool, and after them one that the worker can run.
+/// Many executions that miss a tool, and after them one execution that the worker can run.
 struct Crowd {
     worker: Worker,
     store: Arc<Memory>,

@@ -36,7 +36,8 @@ pub(super) async fn send_request(
     sent
 }
 
-/// Adds the headers of the recommendation, unless the configuration of the tool sets them.
+/// Adds the headers of the W3C Trace Context recommendation, unless the configuration of the tool
+/// sets them.
 fn add_context(headers: &mut HeaderMap, context: &SpanContext) {
     let parent = HeaderValue::from_str(&context.traceparent());
     let state = context.state.as_deref().map(HeaderValue::from_str).transpose();

@@ -64,7 +64,7 @@ fn push_new(names: &mut Vec<String>, name: &str) {
 #[serde(deny_unknown_fields)]
 struct NoParameters {}
 
-/// The parameters of the other two tools.
+/// The parameters of `activate_toolset` and `deactivate_toolset`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct SetNames {

@@ -27,7 +27,7 @@ pub(super) struct KnownRecords {
     pub(super) tools: Vec<RegisteredTool>,
     /// `true` for sets that were activated, `false` for sets that were deactivated.
     pub(super) switches: BTreeMap<String, bool>,
-    /// The data of each context, without its documents. Conditions read it.
+    /// The data of each context, without its documents. Conditions read this data.
     pub(super) contexts: Contexts,
     /// The documents of each context. They become tools, and conditions do not read them.
     pub(super) documents: Contexts,
@@ -68,8 +68,8 @@ pub(super) type ReadDocuments = BTreeMap<String, Arc<Documents>>;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct WantedSet {
     pub(super) config: SetConfig,
-    /// `true` if the set is active now, even if its configuration makes it inactive, and the
-    /// reverse.
+    /// `true` if the set is active now, even if its configuration makes it inactive. `false` if it
+    /// is inactive now, even if its configuration makes it active.
     pub(super) is_active: bool,
 }
 
@@ -135,7 +135,7 @@ impl SetMerger<'_> {
                 complaints.push((tool.set.clone(), error));
             }
         }
-        // Sorts by time. Configured sets have none, so they come first.
+        // Sorts by time. Configured sets have no time, so they come first.
         sets.sort_by_key(|(_, at)| *at);
         sets
     }

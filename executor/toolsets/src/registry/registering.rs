@@ -103,8 +103,8 @@ impl Registry {
         Ok(NewTool { set, has_set, tool, settings, ready: ReadyTool::new(ready) })
     }
 
-    /// Checks that the name is free. With a set, the name must be free in the set. Without one, no
-    /// tool may have it as its own or qualified name.
+    /// Checks that the name is free. With a set, the name must be free in the set. Without a set,
+    /// no tool may have the name as its own or qualified name.
     fn check_name_is_free(
         &self,
         applied: &AppliedState,
@@ -190,10 +190,11 @@ impl Registry {
         if let Some(place) = place
             && applied.revision.map(|revision| revision + 1) == Some(revision)
             // Requires that the new tool is the newest one, because an older tool belongs before
-            // others. An older tool is possible because clocks differ.
+            // other tools. An older tool is possible because clocks differ.
             && applied.known.tools.last().is_none_or(|last| last.at < at)
             && self.toolbox().set(&new.set).is_some_and(|set| set.status == SetStatus::Ready)
-            // No rule of the set may apply to the tool, because the tool was made without them.
+            // No rule of the set may apply to the tool, because the tool was made without the
+            // rules.
             && applied.wanted[place].config.effects.find_effect(&new.set, &new.tool.name).is_none()
             && let Source::Tools(tools) = &mut applied.wanted[place].config.source
         {

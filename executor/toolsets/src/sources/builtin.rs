@@ -116,7 +116,7 @@ impl BuiltinSet {
         self
     }
 
-    /// Builds the tools of the set. The error states why it has none.
+    /// Builds the tools of the set. The error states why the set has no tools.
     pub(super) fn tools(
         self,
         set: &ToolSetName,
@@ -153,7 +153,7 @@ impl BuiltinSet {
     }
 }
 
-/// Returns `true` for a system folder, or for a folder that contains one.
+/// Returns `true` for a system folder, or for a folder that contains a system folder.
 fn is_system_folder(folder: &Path) -> bool {
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let is_in = |system: &&str| folder.starts_with(system);

@@ -30,9 +30,9 @@ pub struct SetConfig {
     pub source: Source,
     /// Effects that replace the effects that the source declares. In YAML, the key is in `source`.
     pub effects: EffectRules,
-    /// The context whose data the condition reads. The set lists it as its source.
+    /// The context whose data the condition reads. People see the context as the source of the set.
     pub context: Option<String>,
-    /// A condition in CEL over the data of contexts. The set exists while it holds.
+    /// A condition in CEL over the data of contexts. The set exists while the condition holds.
     pub condition: Option<String>,
 }
 
@@ -220,8 +220,8 @@ impl SetConfig {
         tools.iter().filter_map(|tool| tool.check_program().err()).collect()
     }
 
-    /// Returns the file that describes the tools, if there is one. It decides which servers get the
-    /// set's secrets.
+    /// Returns the file that describes the tools, if there is one. The file decides which servers
+    /// get the set's secrets.
     pub fn document(&self) -> Option<PathBuf> {
         match &self.source {
             Source::OpenApi(api) => api.file(),
@@ -283,7 +283,7 @@ impl SetConfig {
         }
     }
 
-    /// Returns the description. A built-in set has a default one.
+    /// Returns the description. A built-in set has a default description.
     fn default_description(&self) -> String {
         match &self.source {
             Source::Builtin(set) if self.description.trim().is_empty() => {

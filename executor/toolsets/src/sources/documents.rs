@@ -92,7 +92,7 @@ impl Documents {
     }
 
     /// Returns the name of the set with a context's documents. Fails if the context's name cannot
-    /// be part of one.
+    /// be part of a set's name.
     pub(crate) fn set_name_for_context(context: &str) -> Result<ToolSetName, String> {
         let name = format!("{context}_{DOCUMENTS_FIELD}").parse();
         name.map_err(|err| format!("its documents cannot be a toolset: {err}"))

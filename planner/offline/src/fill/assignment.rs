@@ -3,10 +3,11 @@
 use super::{Candidate, Filler, count_f32, reading::Repeat};
 use crate::tool::SlotKind;
 
-/// Partial assignments that are kept at each token.
+/// Maximum number of partial assignments that are kept at each token.
 const BEAM_WIDTH: usize = 24;
 
-/// The chosen candidates with the sum of their scores, less the costs of the words without a place.
+/// The chosen candidates with the sum of their scores, minus the costs of the words that no slot
+/// takes.
 #[derive(Clone, Default)]
 pub(super) struct Chosen {
     pub(super) candidates: Vec<usize>,
@@ -41,8 +42,8 @@ impl Filler<'_> {
         last.into_iter().max_by(|a, b| a.score.total_cmp(&b.score)).unwrap_or_default()
     }
 
-    /// Returns what a candidate adds to a choice. A slot repeats best as an item of a list, and where
-    /// the order of the slots repeats.
+    /// Returns what a candidate adds to a choice. A further value of a slot adds most if it is an
+    /// item of a list, or if the slots follow each other in the same order again.
     fn gain(&self, state: &Chosen, candidate: &Candidate, all: &[Candidate]) -> Option<f32> {
         let weights = self.weights;
         let is_used = |(slot, _): &(usize, _)| state.counts[*slot] > 0;
@@ -58,7 +59,7 @@ impl Filler<'_> {
         let is_new = order.0 != slot;
         let is_list = self.tool.slots[slot].is_list;
         let follows = is_new && slots().zip(slots().skip(1)).any(|pair| pair == order);
-        // The first slot again begins the values of the next call.
+        // If the first slot gets another value, the values of the next call begin here.
         let begins = is_new && slots().next() == Some(slot) && self.is_complete(state);
         let is_item = |end: usize| !is_new && end == last.tokens.end;
         let more = match candidate.repeat {

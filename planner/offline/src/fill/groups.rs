@@ -17,8 +17,8 @@ pub(super) struct Found {
 }
 
 impl Filler<'_> {
-    /// Adds a value, and the list that it begins if others of its kind follow: `12, 13 and 14`. A
-    /// slot that takes no list gives one call for each of them.
+    /// Adds a value, and the list that it begins if other values of its kind follow: `12, 13 and
+    /// 14`. A slot that takes no list gives one call for each value.
     pub(super) fn add_values(
         &self,
         at: usize,
@@ -41,8 +41,8 @@ impl Filler<'_> {
         }
     }
 
-    /// Reads the other items of a list, behind the first one that ends at `end`: `12, 13 and 14`.
-    /// Returns them with the place behind the last one.
+    /// Reads the other items of a list, after the first item, which ends at `end`: `12, 13 and 14`.
+    /// Returns the items, and the place after the last item.
     fn items<T>(&self, end: usize, read: impl Fn(usize) -> Option<(T, usize)>) -> (Vec<T>, usize) {
         let mut items = Vec::new();
         let mut end = end;

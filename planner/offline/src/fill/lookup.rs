@@ -1,7 +1,7 @@
 //! Calls of a tool that only reads, from the values that a query mentions anywhere.
 //!
-//! No grammar tells the slot of a value. Its form does, and the words around it. A slot may get
-//! several values, which become several calls.
+//! No grammar tells the slot of a value. The form of the value and the words around it tell the
+//! slot. A slot may get several values, which become several calls.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ use crate::{
 const MAX_WORDS: usize = 2;
 const MAX_CALLS: usize = 16;
 
-/// A value of a slot behind the place where it begins.
+/// The place where a value of a slot begins, and the value.
 type Placed = (usize, Value);
 
 /// Reads a query as calls of a tool that reads.
@@ -91,7 +91,7 @@ impl Filler<'_> {
         reading
     }
 
-    /// Makes one list of several, unless another slot has several values.
+    /// Joins several lists of a slot into one list, unless another slot has several values.
     fn join_lists(&self, values: &mut BTreeMap<usize, Vec<Placed>>) {
         let several = values.values().filter(|values| values.len() > 1).count();
         for (slot, lists) in values.iter_mut().filter(|(_, lists)| lists.len() > 1) {
@@ -198,7 +198,7 @@ impl Filler<'_> {
         owner.unwrap_or(&text).to_owned()
     }
 
-    /// Adds values of the description that the query says: `e.g. summary or detailed`.
+    /// Adds values that both the description and the query contain: `e.g. summary or detailed`.
     fn add_options(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
         let score = self.weights.choice + self.weights.form;
         for option in &slot.options {
@@ -215,7 +215,7 @@ impl Filler<'_> {
         }
     }
 
-    /// Adds flags whose last word is said: `history` for `include_history`.
+    /// Adds flags whose last word is in the query: `history` for `include_history`.
     fn add_named_flags(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
         let is_content = |word: &&String| {
             !self.lexicon.fillers.contains(*word) && self.lexicon.concepts(word).is_empty()
@@ -270,7 +270,7 @@ impl Filler<'_> {
         }
     }
 
-    /// Returns how much the words around a mention speak for a slot.
+    /// Returns how much the words around a mention indicate a slot.
     fn evidence(&self, mention: &Mention, slot: &Slot) -> f32 {
         let weights = self.weights;
         let near = mention.near.iter().map(|(word, weight)| weight * self.word_fit(word, slot));
@@ -285,7 +285,7 @@ impl Filler<'_> {
         near.sum::<f32>() + weights.preposition * count
     }
 
-    /// Returns how much a word speaks for a slot: less if other slots of the tool have it, too.
+    /// Returns how much a word indicates a slot: less if other slots of the tool have it, too.
     fn word_fit(&self, word: &str, slot: &Slot) -> f32 {
         let is_same = |own: &String| is_alike(own, word) || self.lexicon.is_same_noun(own, word);
         let in_name = |slot: &Slot| slot.words.iter().any(is_same);
@@ -314,7 +314,8 @@ fn figure_for(value: &Number, is_share: bool, slot: &Slot) -> Option<Value> {
 }
 
 /// Makes calls of the values. Values of several slots go together if they are paired or take turns
-/// in the query. Otherwise each goes with each: `Oslo and Rome for 3 and 5 days`.
+/// in the query. Otherwise each value goes with each value of the other slots: `Oslo and Rome for 3
+/// and 5 days`.
 fn spread(values: &BTreeMap<usize, Vec<Placed>>, is_paired: bool) -> BTreeMap<usize, Filling> {
     let many: Vec<&Vec<Placed>> = values.values().filter(|values| values.len() > 1).collect();
     let ends = |values: &[Placed]| (values[0].0, values[values.len() - 1].0);

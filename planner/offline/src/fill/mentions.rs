@@ -11,7 +11,7 @@ use crate::{
     tool::is_alike,
 };
 
-/// The number of tokens before and behind a value that can tell its slot.
+/// The number of tokens before and after a value that can tell the slot of the value.
 const NEAR_BEFORE: usize = 8;
 const NEAR_AFTER: usize = 4;
 /// A word counts less with each word between it and the value.
@@ -20,7 +20,7 @@ const UNIT_BYTES: usize = 6;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Said {
-    /// A number. A share is said in percent.
+    /// A number. `is_share` is set if the query gives it in percent.
     Figure {
         value: Number,
         is_share: bool,
@@ -42,9 +42,9 @@ pub(super) struct Mention {
     pub(super) near: Vec<(String, f32)>,
     /// The place of the word before the value and its article.
     pub(super) before: Option<usize>,
-    /// Only `and` or a comma stands between the value and the one before.
+    /// Only `and` or a comma stands between the value and the value before it.
     pub(super) is_joined: bool,
-    /// The value belongs to the name before: `Miami, Florida`.
+    /// The value belongs to the name before it: `Miami, Florida`.
     pub(super) is_second: bool,
 }
 
@@ -125,7 +125,7 @@ impl Filler<'_> {
         Mention { tokens, said, near, before, is_joined: false, is_second: false }
     }
 
-    /// Returns the words that the form of a figure tells: `2020` is a year, `$5` an amount.
+    /// Returns words that follow from the form of a figure: `2020` is a year, `$5` an amount.
     fn told_words(&self, tokens: &Range<usize>, said: &Said) -> &'static [&'static str] {
         let Said::Figure { value, is_share } = said else { return &[] };
         let first = &self.tokens[tokens.start];
@@ -167,7 +167,8 @@ impl Filler<'_> {
         }
     }
 
-    /// Returns whether a name is no value, but words of the tool or the unit of the figure before.
+    /// Returns whether a name is no value, but words of the tool or the unit of the figure before
+    /// it.
     fn is_no_value(&self, range: Range<usize>, last: Option<&Mention>) -> bool {
         let tokens = &self.tokens[range.clone()];
         let slots = || self.tool.slots.iter();
@@ -237,7 +238,7 @@ impl Filler<'_> {
 
     /// Returns where a name ends that begins at a place: `Lebron James`, `Museum of Art`.
     fn name_end(&self, at: usize) -> Option<usize> {
-        // The capital letter of a sentence makes no name.
+        // A capital letter at the start of a sentence makes no name.
         let is_verb = || {
             let stem = &self.tokens[at].stem;
             !self.lexicon.concepts(stem).is_empty() || self.is_tool_word(stem)
@@ -281,7 +282,7 @@ impl Filler<'_> {
     }
 }
 
-/// Removes the error of a product: `1.2 * 1e6`.
+/// Removes the rounding error of a product: `1.2 * 1e6`.
 pub(super) fn round(amount: f64) -> f64 {
     (amount * 1e9).round() / 1e9
 }

@@ -9,12 +9,12 @@ use crate::tool::Tool;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Filling {
     One(Value),
-    /// One call for each of them.
+    /// Several values, with one call for each of them.
     Many(Vec<Value>),
 }
 
 impl Filling {
-    /// Makes one value, or one call for each of several.
+    /// Makes a filling with one value, or with several values for several calls.
     pub(crate) fn of(mut values: Vec<Value>) -> Self {
         if values.len() == 1 { Self::One(values.remove(0)) } else { Self::Many(values) }
     }
@@ -27,7 +27,7 @@ impl Filling {
     }
 }
 
-/// Words that may fill one slot, or several that belong together.
+/// Words that may fill one slot, or several slots that belong together.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
     pub(super) fills: Vec<(usize, Filling)>,
@@ -40,11 +40,11 @@ pub(super) struct Candidate {
     pub(super) repeat: Repeat,
 }
 
-/// How a slot that has a value gets another one, for another call.
+/// The way in which a slot that has a value gets a further value, for another call.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Repeat {
     Never,
-    /// The value continues a list, behind the value that ends here.
+    /// The value continues a list, after the value that ends at this token.
     After(usize),
     Apart,
 }
@@ -65,7 +65,7 @@ impl Candidate {
     }
 }
 
-/// How a tool understands a clause.
+/// The meaning of a clause as a call of a tool.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reading {
     pub(crate) tool: usize,
@@ -77,7 +77,7 @@ pub(crate) struct Reading {
     pub(crate) fillings: BTreeMap<usize, Filling>,
     pub(crate) missing: Vec<usize>,
     pub(crate) unplaced: Vec<usize>,
-    /// Tells for each token whether it is a value or a cue of one.
+    /// Tells for each token whether it is a value or a cue of a value.
     pub(crate) claimed: Vec<bool>,
     pub(crate) guessed: Vec<usize>,
     pub(crate) links: Vec<usize>,

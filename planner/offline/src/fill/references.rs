@@ -42,7 +42,7 @@ impl Filler<'_> {
         self.is_at(place, &["and"]) && place >= 2 && is_pronoun(place - 2)
     }
 
-    /// Reads `by Alice` as the id of the step that has the name.
+    /// Reads `by Alice` as the id of the step that has the name `Alice` among its parameters.
     fn named_step(&self, at: usize, slot: &Slot, place: usize) -> Option<Candidate> {
         let token = &self.tokens[place];
         if slot.kind != SlotKind::Id || !token.is_capitalised() {

@@ -1,4 +1,4 @@
-//! Texts without quotation marks: behind a cue, behind the verb, or behind a colon.
+//! Texts without quotation marks: after a cue, after the verb, or after a colon.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use crate::{
 const MAX_EXTENTS: usize = 8;
 
 struct ValueStart {
-    /// Where the cue begins, with the words that belong to it.
+    /// The place where the cue begins, including the words that belong to the cue.
     start: usize,
     value: usize,
     score: f32,
@@ -24,14 +24,14 @@ struct ValueStart {
 enum Announcer {
     Cue,
     Preposition,
-    /// `about X` may be a text as a whole.
+    /// The text stands after `about`. The text may also begin with `about` itself.
     About,
-    /// The text stands behind the verb and its noun, without any cue.
+    /// The text stands after the verb and its noun, without any cue.
     Verb,
 }
 
 impl Filler<'_> {
-    /// Adds texts behind cues (`titled X`, `saying X`) and behind the verb (`play Miles Davis`).
+    /// Adds texts after cues (`titled X`, `saying X`) and after the verb (`play Miles Davis`).
     pub(super) fn add_texts(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
         for place in 0..self.tokens.len() {
             let Some(opening) = self.opening(place, slot) else { continue };
@@ -51,7 +51,7 @@ impl Filler<'_> {
         let is_verb = self.verb.contains(&place)
             && place + 1 < self.tokens.len()
             && !self.lexicon.states.contains_key(&token.lower);
-        // `about X` is a text only where one is needed.
+        // `about X` is a text only if the slot requires one.
         let is_possible = is_cue || self.is_announced(slot, place);
         if !is_possible || is_verb || is_about && !slot.is_required {
             return None;
@@ -75,8 +75,8 @@ impl Filler<'_> {
         Some(ValueStart { start: place - usize::from(has_link), value, score, announced_by })
     }
 
-    /// Adds the text that an opening announces: a quotation, a list, or words with each end that
-    /// they may have.
+    /// Adds the text that an opening announces: a quotation, a list, or words, for each place at
+    /// which they may end.
     fn add_text(
         &self,
         at: usize,
@@ -167,7 +167,7 @@ impl Filler<'_> {
             return false;
         }
         let has_typed = tokens.iter().any(Token::is_typed);
-        // `titled A and one titled B`
+        // In `titled A and one titled B`, the second cue shows that the words are not one name.
         let is_cue =
             |token: &Token| self.is_cue(token, slot) && !self.lexicon.is_preposition(token);
         let is_name = matches!(slot.kind, SlotKind::Title | SlotKind::Word);
@@ -233,7 +233,7 @@ impl Filler<'_> {
         }
     }
 
-    /// Finds the words behind the verb and its noun: `play Miles Davis`, `search for red lamps`.
+    /// Finds the words after the verb and its noun: `play Miles Davis`, `search for red lamps`.
     fn bare_value_start(&self, slot: &Slot) -> Option<ValueStart> {
         let is_wanted = slot.is_required || slot.kind == SlotKind::Query && !self.tool.has_effect;
         let can_be = is_wanted && slot.kind != SlotKind::Id && !slot.is_list;
@@ -260,7 +260,7 @@ impl Filler<'_> {
     }
 
     /// Returns whether the words at a place can be a value without a cue: no cue of another slot,
-    /// no verb, no noun of another tool, and nothing that the query speaks of as known.
+    /// no verb, no noun of another tool, and no thing that the query presents as known.
     fn is_bare(&self, start: usize, slot: &Slot) -> bool {
         let first = &self.tokens[start];
         let is_order = !self.lexicon.concepts(&first.stem).is_empty();

@@ -1,4 +1,4 @@
-//! Values that their form tells: numbers, codes, addresses, paths, days and times.
+//! Values that are recognized by their form: numbers, codes, addresses, paths, days and times.
 
 use serde_json::{Value, json};
 
@@ -113,7 +113,7 @@ impl Filler<'_> {
         if fits(slot) {
             return Some(weights.form);
         }
-        // A code in the form of another id is never this one.
+        // A code that has the form of another id is no value of this slot.
         let mut others = self.scene.tools.iter().flat_map(|tool| &tool.slots);
         let is_other = others.any(|other| other.kind == SlotKind::Id && fits(other));
         match (is_other, slot.examples.is_empty()) {
@@ -123,7 +123,7 @@ impl Filler<'_> {
         }
     }
 
-    /// Returns whether the word behind a number is its unit: `12 minutes`.
+    /// Returns whether the word after a number is its unit: `12 minutes`.
     fn has_unit(&self, at: usize, slot: &Slot) -> bool {
         let is_content =
             |token: &&Token| token.kind == Kind::Word && !self.lexicon.is_filler(token);

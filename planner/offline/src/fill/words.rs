@@ -1,4 +1,4 @@
-//! Words that are no values: the nouns of the tool, and words without a place.
+//! Words that are no values: the nouns of the tool, and words that no slot takes.
 
 use std::collections::BTreeSet;
 
@@ -40,7 +40,7 @@ impl Filler<'_> {
         NounFit { score, has_noun: found > 0 }
     }
 
-    /// Returns whether a noun of two words is said: `pull request` is `pr`.
+    /// Returns whether a noun of two words is said: `pr` says `pull request`.
     fn has_compound(&self, noun: &str) -> bool {
         let is_short = |token: &Token| {
             token.kind == Kind::Word && self.lexicon.is_compound_of(&token.stem, &self.tool.nouns)
@@ -66,7 +66,8 @@ impl Filler<'_> {
         }
     }
 
-    /// Returns whether a word says nothing that the tool's name does not say.
+    /// Returns whether a word adds nothing to what the tool's name, description and slots say
+    /// already.
     fn is_known_word(&self, at: usize) -> bool {
         let token = &self.tokens[at];
         self.lexicon.is_filler(token)

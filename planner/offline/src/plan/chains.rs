@@ -1,8 +1,10 @@
-//! Values that no word of the query gives, but that tools which read can produce from what it gives.
+//! Values that no word of the query gives, but that tools which only read can produce from values
+//! that the query gives.
 //!
-//! A required value that is missing (`refund the payment of order A-1020`), and the answer to a query
-//! whose words name only the value wanted and values known. [`planner::toolkit::chain`] finds the
-//! calls between them. A list never gives a value, because nothing says which of its items is meant.
+//! Such a value is a required value that is missing (`refund the payment of order A-1020`), or the
+//! answer to a query whose words name only the wanted value and known values.
+//! [`planner::toolkit::chain`] finds the calls from the known values to the wanted value. A list
+//! never gives a value, because the query does not say which of its items is meant.
 
 use std::{cell::OnceCell, collections::BTreeSet, ops::Range, sync::Arc};
 
@@ -25,7 +27,8 @@ use crate::{
     tool::{SlotKind, has_form, read_examples},
 };
 
-/// Words that name a value, and small words between them and the value: `the order is A-1`.
+/// Maximum number of words that name a value, and of small words between these words and the value:
+/// `the order is A-1`.
 const MAX_NAME: usize = 8;
 const MAX_SMALL: usize = 2;
 
@@ -71,7 +74,8 @@ struct Said {
 }
 
 impl Planning<'_> {
-    /// Finds calls that produce the missing values of a reading, and takes them off what is missing.
+    /// Finds calls that produce the missing values of a reading, and removes these values from the
+    /// missing values of the reading.
     pub(super) fn derivations(&self, clause: &Clause, reading: &mut Reading) -> Vec<Derivation> {
         let is_several = |token: &Token| self.lexicon.loops.has(&token.lower);
         let foreign = self.foreign_ids(clause, reading);
@@ -127,7 +131,8 @@ impl Planning<'_> {
     }
 
     /// Returns the slots of ids with the tokens that fill them, where the words before the token do
-    /// not speak of the thing: `payment_id` in `refund the payment of order A-1020`.
+    /// not name the thing that the id identifies: `payment_id` in `refund the payment of order
+    /// A-1020`.
     fn foreign_ids(&self, clause: &Clause, reading: &Reading) -> Vec<(usize, usize)> {
         let tool = &self.tools[reading.tool];
         let tokens = &clause.tokens;
@@ -185,8 +190,8 @@ impl Planning<'_> {
         }
     }
 
-    /// Answers a query that names a wanted value and known ones, by a chain of calls between them.
-    /// Returns whether there is one.
+    /// Answers a query that names a wanted value and known values, by a chain of calls between
+    /// them. Returns whether there is such a chain.
     pub(super) fn plan_answer(&mut self, clauses: &[Clause]) -> bool {
         let Some(reach) = &self.reach else { return false };
         if !self.planned.steps.is_empty() || clauses.iter().any(|clause| self.may_act(clause)) {
@@ -239,7 +244,7 @@ impl Planning<'_> {
                 .as_ref()
                 .map(|reach| reach.linked().graph.tools()[step.tool].name.clone());
             let name = name.unwrap_or_default();
-            // Two derivations may need the same call.
+            // Reuses a call that another derivation has added already.
             let same =
                 self.planned.steps.iter().zip(&self.memory.steps).find(|(planned, known)| {
                     planned.name.as_ref() == Some(&name)
@@ -293,7 +298,7 @@ impl Planning<'_> {
         let accepts = |places: &[Place]| places.iter().any(|place| takes(&place));
         let named = linked.vocabulary.find(&words, accepts);
         let named = named.filter(|named| named.is_whole || named.is_identified)?;
-        // The parameter whose own name is said tells the type best.
+        // The parameter whose own name is in the query tells the type best.
         let count = |place: &&Place| {
             let said = |name: &Vec<String>| {
                 name.iter().filter(|word| words.contains(&word.as_str())).count()

@@ -1,5 +1,5 @@
-//! Conditions in words. Finds the step whose output has the fact, and writes an expression about
-//! it.
+//! Plans conditions in words. Finds the step whose output has the fact of the condition, and writes
+//! an expression about this output.
 
 use serde_json::{Map, Value};
 
@@ -15,7 +15,7 @@ use crate::{
     tool::{Output, OutputKind, SlotKind, Tool},
 };
 
-/// A fact in the output of a step: of an earlier one, or of a new call that reads it.
+/// A fact in the output of a step: of an earlier step, or of a new call that reads the fact.
 struct Fact {
     step: Option<usize>,
     reading: Reading,
@@ -37,8 +37,8 @@ struct Comparison {
 }
 
 impl Planning<'_> {
-    /// Plans `if X, do Y`: a step that reads the fact, unless an earlier one has it, and the action
-    /// with `when`.
+    /// Plans `if X, do Y`: a step that reads the fact, unless an earlier step has it, and the
+    /// action with `when`.
     pub(super) fn plan_condition(
         &mut self,
         clause: &Clause,

@@ -15,12 +15,12 @@ use crate::{
 
 /// The number of tools whose calls are compared.
 const MAX_TOOLS: usize = 3;
-/// With so few tools, the values alone can tell which is meant.
+/// With so few tools, the values alone can tell which tool is meant.
 const FEW_TOOLS: usize = 4;
 
 impl Planning<'_> {
-    /// Returns whether the plan only calls one tool with values of the query, and all tools are so few
-    /// and only read that the values alone tell which is meant.
+    /// Returns whether the plan only calls one tool with values of the query, and the values alone
+    /// tell which tool is meant, because all tools only read and are few.
     pub(super) fn is_plain_read(&self) -> bool {
         let first = self.memory.steps.first().map(|step| step.tool);
         let is_plain = |step: &PlannedStep| {
@@ -40,7 +40,8 @@ impl Planning<'_> {
         self.tools.iter().any(|tool| tool.has_effect)
     }
 
-    /// Plans calls of the tool that reads what a query speaks of. Returns whether there is one.
+    /// Plans calls of the tool that reads what a query speaks of. Returns whether there is such a
+    /// tool.
     pub(super) fn plan_lookup(&mut self, tokens: &[Token], clauses: &[Clause]) -> bool {
         // An order with an unknown verb must not become a question.
         let is_order = |clause: &Clause| clause.mood != Mood::Question || self.may_act(clause);

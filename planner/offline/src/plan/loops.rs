@@ -14,7 +14,7 @@ use crate::{
 
 impl Planning<'_> {
     /// Reads the action of a clause such as `delete all emails from X`. The words that filter the
-    /// items stay for the list.
+    /// items are left for the call that lists the items.
     pub(super) fn loop_action(&self, clause: &Clause, best: &Reading) -> Option<Reading> {
         let tool = &self.tools[best.tool];
         let has_word = clause.tokens.iter().enumerate().any(|(at, token)| {
@@ -85,8 +85,8 @@ impl Planning<'_> {
             Refusal::no_list(&self.tools[action.tool], &self.words(&clause.tokens))
         })?;
         if let Some(at) = list.unplaced.first() {
-            // A word without a place may be a filter. Without it, the loop would include wrong
-            // items.
+            // A word that no slot takes may be a filter. Without the filter, the loop would include
+            // wrong items.
             let own = &self.tools[list.tool];
             let word = &rest.tokens[*at].value;
             return Err(Refusal::unplaced(own, word, &self.words(&clause.tokens)));
@@ -148,7 +148,7 @@ impl Planning<'_> {
         action.score = action.score.max(self.weights.least);
         self.check(clause, &action)?;
         self.add_doubts(clause, &action);
-        // `the newest order` is the first one of a list that begins with the newest.
+        // `the newest order` is the first order of a list that begins with the newest order.
         let list = &self.tools[self.memory.steps[step].tool];
         if rank.is_some_and(|rank| !rank.is("first") && !list.about.contains(&stem("newest"))) {
             return Err(Refusal::no_list(tool, &self.words(&clause.tokens)));
@@ -198,7 +198,7 @@ impl Planning<'_> {
         }
     }
 
-    /// Makes a call about the first item of a list a call for each item.
+    /// Turns a call about the first item of a list into a call for each item.
     pub(super) fn over_items(&self, step: usize, call: &Map<String, Value>) -> Option<EachItem> {
         let list = &self.memory.steps[step];
         let path = &self.tools[list.tool].list()?.path;
@@ -219,8 +219,8 @@ pub(super) struct EachItem {
     pub(super) items: String,
 }
 
-/// Returns whether the items of a list can fill a slot, unless the call that the list shares its
-/// parameters with does.
+/// Returns whether the items of a list can fill a slot, unless the call with which the list shares
+/// its parameters can fill it.
 fn can_give(list: &Output, slot: &Slot, shared: &Map<String, Value>) -> bool {
     !matches!(slot.kind, SlotKind::Id | SlotKind::Email | SlotKind::Word)
         || item_field(list, slot).is_some()

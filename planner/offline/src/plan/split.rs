@@ -43,7 +43,7 @@ impl Planning<'_> {
         None
     }
 
-    /// Reads two parts as calls of one tool, if both say another value for the same slot.
+    /// Reads two parts as calls of one tool, if the parts give different values to the same slot.
     fn read_parts(
         &self,
         first: Clause,
@@ -65,7 +65,7 @@ impl Planning<'_> {
         is_split.then_some([(first, one), (second, two)])
     }
 
-    /// Makes `copy A to B` into reading and writing, where no tool copies.
+    /// Turns `copy A to B` into a call that reads and a call that writes, if no tool copies.
     pub(super) fn rewrite_copies(&self, clauses: Vec<Clause>) -> Vec<Clause> {
         let has_copy = self.tools.iter().any(|tool| self.lexicon.means(&tool.verb, "copi"));
         let rewrite = |clause: Clause| self.rewrite_copy(&clause, has_copy).unwrap_or(vec![clause]);

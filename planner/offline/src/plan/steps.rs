@@ -21,7 +21,7 @@ pub(super) struct Call<'c> {
     /// The list of a loop, as a template.
     pub(super) each: Option<String>,
     pub(super) when: Option<&'c str>,
-    /// The query says that the step comes after the last ones.
+    /// The query says that the step comes after the steps of the last clause.
     pub(super) is_next: bool,
     pub(super) links: &'c [usize],
 }

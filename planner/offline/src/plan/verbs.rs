@@ -77,7 +77,8 @@ impl Planning<'_> {
         }
     }
 
-    /// Scores a verb that means the same as the tool's, or as the first word of its description.
+    /// Scores a verb that means the same as the tool's verb, or as the first word of its
+    /// description.
     fn fit_of_concepts(&self, verb: &Verb, tool: &Tool) -> f32 {
         let concepts = self.lexicon.concepts(&verb.stem);
         let own = self.lexicon.concepts(&tool.verb);

@@ -8,7 +8,7 @@ fn text() -> Value {
     json!({ "type": "string" })
 }
 
-/// Returns a tool that reads, and one with an effect.
+/// Returns a tool that only reads. Its input is required, and each output is a text.
 fn link(name: &str, input: &str, outputs: &[&str]) -> ToolDefinition {
     let mut fields = json!({});
     for output in outputs {
@@ -103,7 +103,7 @@ fn an_id_of_another_thing_is_never_taken() {
     assert!(found.starts_with("no plan: `order_id` of `cancel_order` is missing"), "{found}");
 }
 
-/// `Which order?` is a question that the planner must not answer by the first one of a list.
+/// `Which order?` is a question that the planner must not answer by the first order of a list.
 #[test]
 fn an_item_of_a_list_is_never_taken() {
     let mut list = link("list_orders", "customer_id", &[]);

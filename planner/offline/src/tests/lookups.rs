@@ -1,4 +1,4 @@
-//! Queries that only read, and say values in no order.
+//! Queries that only read, and that give the values in any order.
 
 use super::*;
 
@@ -58,7 +58,7 @@ fn paired_values_become_parallel_calls() {
     assert_eq!(calls(said), [call("Oslo", 3), call("Rome", 3)]);
 }
 
-/// Returns the parameters of the calls of a tool that reads, which is the only one.
+/// Returns the parameters of the calls of a tool that reads, if it is the only tool.
 fn parameters(tool: ToolDefinition, query: &str) -> Vec<Value> {
     let proposal = propose(query, &catalog(vec![tool])).unwrap();
     proposal.draft.tools.into_iter().map(|step| step.parameters.unwrap()).collect()

@@ -1,8 +1,8 @@
 //! The yardstick: queries over 72 tools, with the class of each outcome. The 150 queries of
-//! `dev.jsonl` are the development half. `fresh.jsonl` has 100 later ones.
+//! `dev.jsonl` are the development half. `fresh.jsonl` has 100 later queries.
 //!
 //! In `tests/data/queries`, `dev.golden.txt` and `fresh.golden.txt` have the outcome of each query,
-//! behind its class. If an outcome changes, write the outcomes with `examples/yardstick.rs`, score
+//! after its class. If an outcome changes, write the outcomes with `examples/yardstick.rs`, score
 //! them with `score.py --json`, and write the file again with `golden.py`.
 
 use std::{collections::BTreeMap, fs, path::PathBuf, sync::LazyLock};
@@ -11,7 +11,8 @@ use super::*;
 use crate::Weights;
 
 const SETS: [&str; 5] = ["github", "workspace", "files", "shop", "home"];
-/// The sets of queries: the least that are planned right, and the most that are dangerous.
+/// The sets of queries, each with the minimum number of right plans and the maximum number of
+/// dangerous plans.
 const QUERIES: [(&str, usize, usize); 2] = [("dev", 110, 0), ("fresh", 40, 1)];
 
 fn folder() -> PathBuf {
@@ -23,7 +24,8 @@ fn read_json(name: &str) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Returns the catalog of each set, and `all`. They are read once, because properties need them in each case.
+/// Returns the catalog of each set, and `all`. The catalogs are read once, because properties need
+/// them in each case.
 pub(super) fn catalogs() -> &'static BTreeMap<String, Catalog> {
     static CATALOGS: LazyLock<BTreeMap<String, Catalog>> = LazyLock::new(read_catalogs);
     &CATALOGS
@@ -110,7 +112,7 @@ fn outcomes_are_as_scored() {
     }
 }
 
-/// Returns the weights, every other one a tenth higher and the rest a tenth lower.
+/// Returns the weights, every other weight a tenth higher and the other weights a tenth lower.
 fn shifted_weights(is_first_up: bool) -> Weights {
     let mut weights = Weights::default();
     for (at, value) in weights.values_mut().into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The 29 tools of Faber's predecessor, and three with other names.
+//! The 29 tools of Faber's predecessor, and four tools with other names.
 
 use std::sync::{Arc, LazyLock};
 

@@ -151,7 +151,7 @@ fn sub_plans() -> SubPlans {
     SubPlans::new([("c".to_owned(), SubPlan { id, depth: 0, inputs: None })])
 }
 
-/// Valid steps with random features. Each step refers only to earlier ones.
+/// Valid steps with random features. Each step refers only to earlier steps.
 fn valid_steps() -> impl Strategy<Value = Value> {
     let step = (0_usize..6, any::<[bool; 6]>(), 0_usize..100);
     vec(step, 1..10).prop_map(|steps| {

@@ -45,8 +45,8 @@ pub(crate) enum HeadResult {
 }
 
 pub(crate) fn build_client(place: &str) -> Result<Client, PullError> {
-    // This fails if the process has a cryptography provider already, and then that provider is
-    // used.
+    // The installation fails if the process has a cryptography provider already, and then that
+    // provider is used.
     let _ = rustls::crypto::ring::default_provider().install_default();
     // The hub sends the metadata with its redirect, so this module follows redirects itself.
     let client = Client::builder().user_agent(USER_AGENT_NAME).connect_timeout(CONNECT_TIMEOUT);
@@ -59,7 +59,7 @@ pub(crate) async fn request_file_info(client: &Client, url: &Url) -> Result<Head
     let status = response.status();
     if status.is_success() || status.is_redirection() {
         let headers = read_headers(response.headers());
-        // A redirect has a length of its own.
+        // Ignores the length of a redirect, because it is not the length of the file.
         let length = response.headers().get(CONTENT_LENGTH).filter(|_| status.is_success());
         let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
         return Ok(HeadResult::Info(FileInfo { bytes: headers.bytes.or(length), ..headers }));

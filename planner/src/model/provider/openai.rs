@@ -28,7 +28,8 @@ pub(super) fn write_request(
     let messages = question.messages.iter().flat_map(|text| write_messages(text, names));
     body.insert("messages".to_owned(), messages.collect());
     if let Some(form) = form {
-        // Strict schemas do not allow parameter objects with any fields, so this schema has none.
+        // Does not ask for a strict schema, because strict schemas forbid objects with any fields,
+        // such as parameters.
         let typed = form.typed.as_ref().filter(|_| settings.provider.has_grammars());
         let schema = typed.unwrap_or(&form.schema);
         let schema = json!({ "name": form.name, "strict": false, "schema": schema });

@@ -3,7 +3,7 @@
 use super::*;
 use crate::select::{Centroid, Collision, Similarity};
 
-/// Two tools with different examples, and one without.
+/// Two tools with different examples, and one tool without examples.
 fn make_world() -> (Arc<KnownVectors>, Tools) {
     let known = KnownVectors::new([
         ("what time is it", vec![1.0, 0.0, 0.0]),
@@ -57,7 +57,7 @@ async fn a_hit_is_nearer_than_the_least_similar_example() {
     assert!((matches[0].least_similar.unwrap() - 0.907_959).abs() < 1e-5, "{matches:?}");
     assert_eq!(matches[0].least_similar_example.as_deref(), Some("tell me the time"));
 
-    // A larger margin accepts fewer hits, and a negative one more.
+    // A larger margin accepts fewer hits, and a negative margin accepts more.
     ask.margin = 0.1;
     assert!(!select_tools(&selector, &tools, &ask).await[0].is_hit);
     ask.query = "when";

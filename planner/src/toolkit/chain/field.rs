@@ -10,15 +10,16 @@ use crate::select::words;
 const LEVELS: usize = 3;
 /// Maximum number of references of a schema that are followed.
 const MAX_REFERENCES: usize = 8;
-/// Minimum number of words, besides those that every schema uses, that make a description a type.
+/// Minimum number of words, besides the words that every schema uses, that make a description a
+/// type.
 const MIN_TELLING_WORDS: usize = 2;
 
 /// Words that name a property of any thing. Alone, they do not show which thing it belongs to.
 const PROPERTIES: &str = "id uuid guid key number name title email mail address phone date time day status \
     state type kind category url link path amount total price cost count quantity size description text body \
     content comment message note value code label display";
-/// Words before the name of a thing that tell which one it is, but not what it is: `parent_id` of a
-/// page.
+/// Words before the name of a thing that tell which thing it is, but not the kind of the thing:
+/// `parent_id` of a page.
 const QUALIFIERS: &str = "first last full created updated start end begin default current new old parent child \
     root source target previous next other";
 const IDS: &str = "id uuid guid key number";
@@ -68,15 +69,15 @@ static WRAPPER_STEMS: LazyLock<BTreeSet<String>> = LazyLock::new(|| stems(WRAPPE
 static COMMON_STEMS: LazyLock<BTreeSet<String>> = LazyLock::new(|| stems(COMMON));
 static VERB_STEMS: LazyLock<BTreeSet<String>> = LazyLock::new(|| stems(READING_VERBS));
 
-/// How well two fields fit, the best first.
+/// The quality of the fit of two fields, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fit {
-    /// The names agree, and so do the things that they belong to.
+    /// The names agree, and so do the things to which the fields belong.
     Exact,
     /// The descriptions are the same.
     Described,
-    /// The names agree, but they may belong to different things: the `city` of a customer and the
-    /// `city` of a forecast. An id never fits in this way.
+    /// The names agree, but the fields may belong to different things: the `city` of a customer and
+    /// the `city` of a forecast. An id never fits in this way.
     Near,
 }
 
@@ -98,19 +99,19 @@ pub(super) struct Key {
 pub struct Field {
     /// The name of a parameter, or the path of an output.
     pub path: String,
-    /// The stems of the words that name it: its name, its name with the thing that it belongs to,
-    /// and its title.
+    /// The stems of the words that name the field: its name, its name with the thing that it
+    /// belongs to, and its title.
     pub names: Vec<Vec<String>>,
     pub shape: Shape,
     pub is_required: bool,
     pub description: String,
     pub(super) keys: Vec<Key>,
-    /// The format, or the allowed values. Empty if there is none.
+    /// The format, or the allowed values. Empty if the field has neither.
     pub(super) form: String,
 }
 
 impl Field {
-    /// Returns whether both have the same type, not only the same name.
+    /// Returns whether both fields have the same type, not only the same name.
     pub fn is_same_type(&self, other: &Self) -> bool {
         let is_sure = |key: &&Key| key.fit != Fit::Near;
         self.keys.iter().filter(is_sure).any(|key| other.keys.contains(key))
@@ -202,7 +203,7 @@ pub(super) fn inputs_of(
     (fields, has_all)
 }
 
-/// Returns the scalar outputs of a tool, including those inside objects. Lists have none.
+/// Returns the scalar outputs of a tool, including those inside objects. A list has no outputs.
 pub(super) fn outputs_of(schema: &Value, owner: &Owner, subjects: &BTreeSet<String>) -> Vec<Field> {
     let mut fields = Vec::new();
     let top = Place { schema, path: String::new(), owner: owner.clone() };
@@ -282,7 +283,7 @@ fn whole_name(
         return Some(name_words.to_vec());
     }
     let owner = if is_id(last) { owner.identified(description)? } else { owner.0.clone() };
-    // `status` and `order_status` of an order are the same.
+    // `status` and `order_status` of an order are the same property.
     let shared = (0..=owner.len().min(name_words.len()))
         .rev()
         .find(|count| owner.ends_with(&name_words[..*count]))

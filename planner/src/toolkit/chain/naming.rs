@@ -13,7 +13,7 @@ use crate::select::words;
 
 /// The points of any word of a name, besides the points for a rare word.
 const WORD: f64 = 2.0;
-/// The share of a word that only the description has.
+/// Factor for the points of a word that only the description has.
 const DESCRIBED: f64 = 0.4;
 /// The points of each word of a name in one piece.
 const PIECE: f64 = 1.0;
@@ -119,7 +119,7 @@ impl ChainGraph {
             for key in keys() {
                 let other = *type_by_key.entry(key).or_insert(first);
                 if other != first {
-                    // The field joins two groups.
+                    // Merges the two groups, because the field belongs to both.
                     let moved = std::mem::take(&mut types[other].places);
                     types[first].places.extend(moved);
                     type_by_key.values_mut().filter(|group| **group == other).for_each(|group| {

@@ -2,7 +2,8 @@
 //!
 //! First, the search goes backward from the wanted type and collects the tools that may lead to it.
 //! Then it goes forward from the given values through these tools only, the cheapest first (Knuth's
-//! generalisation of Dijkstra's algorithm to calls with several parameters). Both are bounded.
+//! generalisation of Dijkstra's algorithm to calls with several parameters). Both searches are
+//! bounded.
 
 use std::{
     cmp::Reverse,
@@ -96,7 +97,7 @@ enum Origin {
     Output(usize, usize),
 }
 
-/// Something that the search learns at a cost. The order decides between equal costs.
+/// A fact that the search reaches at a cost. The order of these facts decides between equal costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// A parameter of a tool has a value.

@@ -114,7 +114,7 @@ fn a_value_fits_by_name_thing_type_and_form() {
     ] {
         let consumer = tool("pay", json!({ "other_id!": text(), parameter: wanted }), json!({}));
         let keeper = tool("get_ticket", json!({ "ticket_id!": text() }), json!({}));
-        // Another tool about customers, so that `customer` is known as a thing.
+        // Adds another tool about customers, so that `customer` is known as a thing.
         let about = tool("get_customer_card", json!({ "card_id!": text() }), json!({}));
         let graph = graph(&[from_tool(producer, field, &schema), consumer, keeper, about]);
         let found = route(&graph, ("get_ticket", "ticket_id"), ("pay", parameter));

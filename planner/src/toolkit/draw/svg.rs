@@ -12,7 +12,7 @@ use shared::id::NodeName;
 
 const HEIGHT: f64 = 34.0;
 const NAME_PADDING: f64 = 14.0;
-/// The width of letters in most scripts, and in wide ones.
+/// The width of letters in most scripts, and in wide scripts.
 const LETTER: (f64, f64) = (7.3, 13.0);
 const MAX_NAME_WIDTH: f64 = 230.0;
 const MARGIN: f64 = 16.0;

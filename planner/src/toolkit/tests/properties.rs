@@ -93,7 +93,7 @@ fn edges(graph: &Toolkit) -> BTreeMap<(String, String), String> {
         .collect()
 }
 
-/// Recommends by the algorithm of the predecessor, which does not remember visited nodes.
+/// Recommends by the algorithm of Faber's predecessor, which does not remember visited nodes.
 fn by_the_words(
     graph: &Toolkit,
     start: &[&str],

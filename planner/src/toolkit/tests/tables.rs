@@ -211,7 +211,7 @@ fn topological_generations_keep_the_order_of_addition() {
     for action in ["z", "y", "x", "w"] {
         graph.add_action(&name(action), "", &[], &[]).unwrap();
     }
-    // The traversal reaches `x` before `y`, which was added before it.
+    // The traversal reaches `x` before `y`, although `y` was added first.
     graph.add_action(&name("z"), "", &links(&[("x", 1.0)]), &[]).unwrap();
     graph.add_action(&name("w"), "", &links(&[("y", 1.0)]), &[]).unwrap();
     assert_eq!(names(&graph), ["z", "w", "y", "x"]);

@@ -100,9 +100,9 @@ impl Source<'_> {
         }
     }
 
-    /// Returns `true` if the plan was written together with the log of an execution for certain.
+    /// Returns `true` only if the plan was certainly written together with the log of an execution.
     async fn is_with_a_log(&self, plan: PlanId) -> Result<bool, BackupError> {
-        // The plan of a log that was left out may be missing.
+        // If a damaged log was left out, its plan may not have been written.
         if !self.report.damaged.is_empty() {
             return Ok(false);
         }
@@ -122,7 +122,7 @@ impl Source<'_> {
                 self.write_plan_with_needs(plan).await
             }
             Ok(Some(plan)) => self.write_plan(&plan),
-            // Retention removed it.
+            // Retention removed the plan.
             Ok(None) => Ok(()),
             Err(err @ StoreError::Corrupt { .. }) => {
                 self.report.damaged.add(err.to_string());

@@ -1,4 +1,4 @@
-//! Logs of executions, each to one moment.
+//! Reads and writes the logs of executions, each up to one moment.
 //!
 //! Each log is folded before it is written, so a backup contains no log that a worker could not
 //! load.
@@ -23,20 +23,21 @@ use crate::{
     spool::{SpoolReader, SpooledExecution},
 };
 
-/// Executions that are read before the children among them.
+/// Number of executions that are read together. The children among them are written last.
 const CHUNK_LEN: usize = 64;
 /// Bytes of events in one entry. A single event may be larger.
 const EVENT_BYTES: usize = 4 << 20;
-/// A replicated store may show a head before it shows the events that the head describes.
+/// A replicated store may show a head before it shows the events that the head describes, so the
+/// log is read again after this pause.
 const LAG_PAUSE: Duration = Duration::from_millis(50);
 const MAX_LAG_READS: usize = 100;
-/// Ancestors that are read before a child. It is above the limit of the engine.
+/// Maximum number of ancestors that are read before a child. The engine allows fewer.
 const MAX_ANCESTORS: usize = 64;
 
 /// The state of an execution, and the first part of its log.
 struct LogStart {
     execution: SpooledExecution,
-    /// Not read for an execution that is over.
+    /// `None` for an execution that is over, because its head is not read.
     head: Option<ExecutionHead>,
     commands: Vec<SentCommand>,
     events: Vec<RecordedEvent>,
@@ -44,7 +45,7 @@ struct LogStart {
 
 struct FoldedLog {
     execution: Execution,
-    /// The first part of the log is all of it.
+    /// `true` if the first part of the log is the whole log.
     is_short: bool,
 }
 
@@ -56,7 +57,7 @@ impl Source<'_> {
     ) -> Result<(), BackupError> {
         let store = self.store;
         let total = executions.left() as u64;
-        // Parents that were read before their place.
+        // Parents that were written before their place in the list, because a child came first.
         let mut early = BTreeSet::new();
         loop {
             let rows = executions
@@ -83,9 +84,10 @@ impl Source<'_> {
         }
     }
 
-    /// Writes the log of a child, and before it those of ancestors that come later in the list.
+    /// Writes the log of a child. Before that, writes the logs of its ancestors that come later in
+    /// the list.
     ///
-    /// This happens if a child has the same time as its parent, or an earlier one by the clock of
+    /// An ancestor comes later if the child has the same time, or an earlier time by the clock of
     /// another node.
     async fn write_child(
         &mut self,
@@ -116,7 +118,7 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// Leaves out a log that is damaged, and one that retention removed.
+    /// Writes a log, unless it is damaged or retention removed it.
     async fn write_log(
         &mut self,
         row: SpooledExecution,
@@ -216,7 +218,8 @@ impl Source<'_> {
         self.write(&Entry::Execution(Box::new(log_end))).map(drop)
     }
 
-    /// Reads a long log again, because it would need too much memory.
+    /// Writes the events of a long log. Reads them again, because all of them together need too
+    /// much memory.
     async fn copy_events(&mut self, id: ExecutionId, end: Seq) -> Result<(), BackupError> {
         let mut after = Seq::START;
         while after < end {
@@ -274,10 +277,7 @@ async fn read_start(
     (execution, read.await)
 }
 
-/// Returns what a head says beside its log.
-///
-/// The leases of the owners are not part of a backup. So an execution with an owner is an orphan
-/// after a restore, and the next worker claims it.
+/// Returns the part of a head that does not follow from its log.
 fn describe_end(
     execution: &Execution,
     head: Option<&ExecutionHead>,
@@ -286,12 +286,12 @@ fn describe_end(
     let is_over = execution.state().is_finished();
     let (owner, due) = match head {
         Some(head) if head.seq == execution.seq() => (head.owner, head.due),
-        // The log has grown since.
+        // The log has grown since the head was read, so the head's owner and due time are old.
         Some(_) => (execution.worker(), None),
         None => (None, None),
     };
-    // Without an owner and a time, only a command would wake it. The children may have sent
-    // theirs after the inbox was read.
+    // Without an owner and a due time, only a command would wake the execution. Its children may
+    // have sent such commands after the inbox was read.
     let needs_look = !is_over && owner.is_none() && !execution.agenda().in_children().is_empty();
     let due = due.or_else(|| needs_look.then(|| execution.created_at()));
     let is_unheard = |command: &SentCommand| !execution.has_command(command.id);

@@ -12,7 +12,7 @@ use crate::{
     report::Stage,
 };
 
-/// Names in one page. A name has half a kilobyte at most, except those of keys.
+/// Number of names in one page. A name has half a kilobyte at most, except the names of keys.
 const NAMES_PER_PAGE: usize = 1_000;
 const BLOBS_PER_PAGE: usize = 256;
 

@@ -22,12 +22,12 @@ const PAGE_LEN: usize = 1_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// The store did not have it, or only its beginning.
+    /// The store did not have the object, or had only its beginning.
     New,
     Same,
     /// The name of the object, and the difference.
     Different(String),
-    /// It belongs to an object that does not exist.
+    /// The object belongs to another object that does not exist.
     Useless,
 }
 
@@ -56,7 +56,7 @@ impl Transcript {
         let is_new = match store.request(id).await? {
             Some(stored) if stored != self.request => return different("its query or its time"),
             Some(_) => false,
-            // A compared file may contain the request, which is not written yet.
+            // The request may be in the file, but a comparison does not write it into the store.
             None if mode == Mode::Compare => return Ok(Found::New),
             None => match store.put_request(&self.request).await {
                 Ok(()) => true,
@@ -148,7 +148,7 @@ impl Log {
         if mode == Mode::Compare || !self.is_complete || matches!(found, Found::Different(_)) {
             return Ok(found);
         }
-        // Otherwise the append of the last part wrote the head.
+        // `true` if no append wrote the head. Otherwise the append of the last part wrote it.
         let is_head_old = self.events.is_empty() || found == Found::Same;
         match (mode, &found) {
             (Mode::Restore, _) | (_, Found::New) if is_head_old => {
@@ -180,7 +180,8 @@ impl Log {
                 Found::New => {
                     let end = end_within(store, id, events).await?;
                     if end <= after {
-                        // Nothing stands there, and yet the append was a conflict.
+                        // The stored log does not continue, and yet the append was a conflict, so
+                        // another process writes the log.
                         let why = format!("`{id}` (another process writes it)");
                         return Ok(Found::Different(why));
                     }
@@ -193,7 +194,8 @@ impl Log {
     }
 }
 
-/// Compares events with the stored log. Returns [`Found::New`] if the log ends before the last one.
+/// Compares events with the stored log. Returns [`Found::New`] if the log ends before the last of
+/// these events.
 async fn compare_events(
     store: &dyn Store,
     id: ExecutionId,
@@ -216,7 +218,7 @@ async fn compare_events(
     Ok(Found::Same)
 }
 
-/// Returns the end of the stored log, as far as it is within some events.
+/// Returns the position of the last stored event, but not beyond the last of `events`.
 async fn end_within(
     store: &dyn Store,
     id: ExecutionId,
@@ -243,7 +245,7 @@ pub(super) async fn put_record(
         && let Some(execution) = find_owner(&record.name)
         && store.head(execution).await?.is_none()
     {
-        // Retention would never remove it.
+        // Skips a decision without an execution, because retention would never remove it.
         return Ok(Found::Useless);
     }
     let stored =

@@ -65,7 +65,7 @@ impl<'a> Encoder<'a> {
         self.bytes[start..start + 4].copy_from_slice(&len.to_le_bytes());
     }
 
-    /// Writes the name of a field. Returns the place of its type.
+    /// Writes the name of a field. Returns the place of the byte for its type.
     fn start_element(&mut self, name: &[u8]) -> usize {
         let place = self.bytes.len();
         self.bytes.push(0);
@@ -115,7 +115,7 @@ impl<'a> Encoder<'a> {
         } else {
             self.write_list(depth, times).map(|()| Type::Array)
         };
-        // Events keep their fields, because developers search for these.
+        // Converts an event as a whole at any size, because developers search for its fields.
         let is_large = depth >= 2 && self.at - start > self.max_text;
         match written {
             Err(Fault::Syntax) => Err(()),
@@ -301,7 +301,7 @@ impl<'a> Encoder<'a> {
     }
 }
 
-/// Parses an integer that is written the same way after the conversion.
+/// Parses an integer whose digits are the same after the conversion to BSON and back.
 fn parse_integer(digits: &[u8]) -> Option<i64> {
     if digits.starts_with(b"-0") || digits.len() > 1 && digits.starts_with(b"0") {
         return None;

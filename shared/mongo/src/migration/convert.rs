@@ -61,7 +61,7 @@ fn without(row: &Row, fields: &[&str]) -> Row {
 }
 
 impl Mongo {
-    /// Converts a plan. A large one keeps its parts, which are text in every layout.
+    /// Converts a plan. A large plan keeps its parts, which are text in every layout.
     pub(super) async fn convert_plan(&self, row: &Row) -> Result<RawDocumentBuf, StoreError> {
         let id: PlanId = rows::parse_field(row, "_id", "a plan")?;
         let text = match row.get_i64("parts") {
@@ -86,8 +86,8 @@ impl Mongo {
 
     /// Converts an entry of a transcript.
     ///
-    /// A large entry has several documents. Its first one gets the time and the kind, so that the
-    /// text is that of the content, as in new entries.
+    /// A large entry has several documents. The first document gets the time and the kind as
+    /// fields, so that only the content remains as text, as in new entries.
     pub(super) async fn convert_entry(&self, row: &Row) -> Result<RawDocumentBuf, StoreError> {
         let id = row.get_document("_id").map_err(|err| StoreError::corrupt("an entry", err))?;
         let request = rows::read_text(id, "r", "an entry")?;
@@ -121,8 +121,8 @@ impl Mongo {
         to_raw(&converted)
     }
 
-    /// Adds to a head what follows from the log. If the log cannot be read, the head has the fields
-    /// of the earlier layout only.
+    /// Adds to a head the fields that follow from the log. If the log cannot be read, the head has
+    /// the fields of the earlier layout only.
     pub(super) async fn convert_head(&self, row: &Row) -> Result<RawDocumentBuf, StoreError> {
         let mut head = read_old_head(row)?;
         match load_execution(self, head.execution).await {

@@ -7,7 +7,7 @@ use super::{
     super::connection::to_store_error, COUNTED_COLUMNS, CountChanges, Counted, IS_FINISHED,
 };
 
-/// `slot` is the beginning of a part of the time, in microseconds. `label` is empty, or `key=value`.
+/// `slot` is the beginning of a period, in microseconds. `label` is empty, or `key=value`.
 const CREATE_TABLES: &str = "
 CREATE TABLE IF NOT EXISTS execution_counts (
     level INTEGER NOT NULL, label TEXT NOT NULL, slot INTEGER NOT NULL, kind INTEGER NOT NULL,
@@ -27,7 +27,7 @@ DELETE FROM plan_counts;
 ";
 /// The row of `meta` that says that the executions are counted.
 const READY: &str = "counts";
-/// Executions whose changes are collected before they are written.
+/// Number of executions whose changes are collected before the changes are written.
 const BATCH_LEN: usize = 50_000;
 
 /// Counts the executions of a file that has no counts, in one transaction.

@@ -5,7 +5,8 @@ use shared::store::backend::Tally;
 
 use super::{CHILD, COUNTED, CellChange, CellKey, DRY_RUN, LEVELS, PlanKey, read_tally};
 
-/// Executions of a plan above which the bounds of its tally are searched in the order of time.
+/// Number of executions of a plan above which the bounds of its tally are searched in the order of
+/// time.
 const MANY: u64 = 10_000;
 
 /// The first and the last execution of a cell.
@@ -116,7 +117,7 @@ fn kind_condition(kind: i64) -> &'static str {
     }
 }
 
-/// Finds the bounds of a cell: those of a minute and of a label among the executions, others in the
+/// Finds the bounds of a cell. Searches the executions for a minute or a label, and otherwise the
 /// cells of the next finer level.
 fn find_bounds(connection: &Connection, key: &CellKey) -> rusqlite::Result<Option<Bounds>> {
     let CellKey { level, label, slot, kind, state, error, tool } = key;
@@ -158,8 +159,8 @@ fn find_plan_bounds(
     key: &PlanKey,
     tally: &Tally,
 ) -> rusqlite::Result<Option<Bounds>> {
-    // Executions of a common plan are found soon in the order of time, and those of another plan
-    // are few.
+    // Executions of a common plan are found soon in the order of time, and any other plan has few
+    // executions.
     let index = if tally.count > MANY { "heads_time" } else { "heads_plan" };
     let state = if key.state.is_empty() { super::IS_FINISHED } else { "state = ?4" };
     let from = format!(

@@ -1,4 +1,5 @@
-//! Answers counts: finished executions from cells where these can answer, and all others one by one.
+//! Answers counts. Cells count finished executions if they can answer the query. All other
+//! executions are counted one by one.
 
 use std::time::Duration;
 
@@ -19,7 +20,6 @@ const UNFINISHED: [&str; 5] = ["PENDING", "IN_PROGRESS", "PAUSED", "WAITING", "C
 const COLUMNS: &str = "state, planId, failedTool, errorCode, executions.createdAt, startedAt,
     finishedAt, executions.executionId";
 
-/// Counts executions by group.
 pub(in super::super) fn count_executions(
     connection: &Connection,
     query: &CountQuery,
@@ -128,8 +128,8 @@ impl Counter<'_, '_> {
         self.add_executions(&UNFINISHED, None)
     }
 
-    /// Adds executions one by one: those in one of the states, if there are any, and in a range of
-    /// time.
+    /// Adds executions one by one. They are in one of the states, if states are given, and in a
+    /// range of time.
     fn add_executions(
         &mut self,
         states: &[&str],
@@ -161,14 +161,14 @@ impl Counter<'_, '_> {
         Ok(())
     }
 
-    /// Adds the tallies of the plans with the most executions, and those of plans with unfinished
-    /// executions.
+    /// Adds the tallies of the plans with the most executions, and the tallies of plans with
+    /// unfinished executions.
     fn add_plans(&mut self) -> Result<(), Failure> {
         let CountQuery { filter, groups, first } = self.query;
         let by_state = groups.contains(&CountGroup::State);
         let states: Vec<&str> = match filter.states.as_slice() {
             [] if by_state => FINISHED.to_vec(),
-            // The tally of all states.
+            // Selects the tally of all states.
             [] => vec![""],
             [one, ..] => FINISHED.into_iter().filter(|state| *state == one.as_str()).collect(),
         };
@@ -200,7 +200,7 @@ impl Counter<'_, '_> {
     }
 
     fn add_cells(&mut self, cells: &CellQuery<'_>) -> Result<(), Failure> {
-        // The newest come first, so that a query for the newest buckets can stop.
+        // The newest segments come first, so that a query for the newest buckets can stop.
         for segment in cells.segments() {
             match segment {
                 Segment::Executions { from, to } => {
@@ -280,7 +280,7 @@ fn add_cell(row: &Row<'_>, slot: i64, table: &mut CountTable<'_>) -> rusqlite::R
     Ok(())
 }
 
-/// A part of the time, and the way in which its executions are counted.
+/// A period, and the way in which its executions are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Segment {
     Cells { level: usize, from: i64, to: i64 },
@@ -291,14 +291,14 @@ enum Segment {
 #[derive(Debug)]
 struct CellQuery<'a> {
     filter: &'a ExecutionFilter,
-    /// The labels of the cells. `None` selects those without a label.
+    /// The labels of the cells. `None` selects cells without a label.
     label: Option<LabelFilter>,
     /// The levels that divide the buckets of the query, the coarsest first.
     levels: Vec<usize>,
 }
 
 impl<'a> CellQuery<'a> {
-    /// Returns `None` if cells do not have what the filter or a key needs.
+    /// Returns `None` if cells lack data that the filter or a key needs.
     fn new(filter: &'a ExecutionFilter, groups: &[CountGroup]) -> Option<Self> {
         let has_more = filter.request.is_some()
             || filter.plan.is_some()
@@ -331,7 +331,7 @@ impl<'a> CellQuery<'a> {
         (!levels.is_empty()).then_some(Self { filter, label, levels })
     }
 
-    /// Divides the time of the filter into parts, the newest first.
+    /// Divides the time of the filter into periods, the newest first.
     fn segments(&self) -> Vec<Segment> {
         let from = self.filter.from.map_or(i64::MIN, |time| time.timestamp_micros());
         let to = self.filter.to.map_or(i64::MAX, |time| time.timestamp_micros());
@@ -355,7 +355,7 @@ impl<'a> CellQuery<'a> {
             }
             Some(LabelFilter { key, value: None }) => {
                 add("label >= ?", label_term(key, "").into());
-                // `>` is the character after `=`.
+                // Selects all labels with this key, because `>` is the character after `=`.
                 add("label < ?", format!("{key}>").into());
             }
         }
@@ -376,12 +376,12 @@ impl<'a> CellQuery<'a> {
     }
 }
 
-/// Returns `true` if each bucket consists of whole parts of this length.
+/// Returns `true` if each bucket consists of whole periods of this length.
 fn is_divided(bucket: Option<Duration>, length: i64) -> bool {
     bucket.is_none_or(|bucket| bucket_micros(bucket) % length == 0)
 }
 
-/// Covers a range of time with the parts of the coarsest level, and its ends with finer ones.
+/// Covers a range of time with periods of the coarsest level, and its ends with finer periods.
 fn add_segments(segments: &mut Vec<Segment>, levels: &[usize], from: i64, to: i64) {
     if from >= to {
         return;

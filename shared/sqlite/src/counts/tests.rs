@@ -13,7 +13,8 @@ use shared::{
 use super::{count_executions, count_heads, prepare_counts};
 use crate::schema;
 
-/// Two minutes apart for each ten executions, so that 10⁷ take four years.
+/// Inserts executions. Every ten of them are two minutes later, so that 10⁷ executions take four
+/// years.
 const INSERT: &str = "
 INSERT INTO logs SELECT value, printf('exec_1704067200_%09d', value)
     FROM generate_series;

@@ -1,7 +1,8 @@
 //! Selects executions by a filter.
 //!
-//! A list reads an index in its own order: that of a label, an error, a state, or of all executions.
-//! The filter decides which, because SQLite does not know how many rows a condition selects.
+//! A list reads an index that has the order of the list: the index of a label, of an error, of a
+//! state, or of all executions. The filter decides which index, because SQLite does not know how
+//! many rows a condition selects.
 
 use rusqlite::{Connection, params};
 use shared::store::{ExecutionFilter, LabelFilter, StoreError, backend::search_words};
@@ -17,8 +18,8 @@ const NEEDING_PERSON_OR_ANCESTOR: &str = "WITH RECURSIVE above (number) AS (
 
 /// The time of creation, if a list begins with the index of labels.
 pub(super) const LABEL_CREATED: &str = "label.createdAt";
-/// Rows that a search in errors may find before the list reads all failed executions in its order
-/// instead.
+/// Maximum number of rows that a search in errors may find. If it finds more, the list reads all
+/// failed executions in its own order instead.
 const MAX_FOUND: usize = 2_000;
 /// The length of the parts of words in the index, in characters.
 const PART_CHARS: usize = 3;
@@ -85,7 +86,7 @@ fn add_needs_person(query: &mut Query, filter: &ExecutionFilter) {
     }
 }
 
-/// Adds the labels, the error and the ids.
+/// Adds the conditions for the labels, the error and the ids.
 fn add_details(query: &mut Query, filter: &ExecutionFilter) {
     let mut labels = &filter.labels[..];
     if query.created_at == LABEL_CREATED
@@ -125,8 +126,8 @@ fn add_states(query: &mut Query, filter: &ExecutionFilter) {
     match states.as_slice() {
         [] => (),
         [one] if !is_narrow => query.add_condition("state = ?", Some(one.as_str().to_owned())),
-        // `+state` makes SQLite use another index, which has the order of the list. Otherwise it
-        // would use the index by state and sort the rows of all states.
+        // `+state` makes SQLite use another index, which has the order of the list. Without `+`,
+        // SQLite would use the index by state and sort the rows of all states.
         many => {
             let words: Vec<_> = many.iter().map(|state| format!("'{}'", state.as_str())).collect();
             query.sql.extend([" AND +state IN (", &words.join(", "), ")"]);

@@ -17,7 +17,7 @@ fn assert_ends_soon<T>(description: &str, run: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Returns definitions that each apply the next one ten times.
+/// Returns definitions that each apply the next definition ten times.
 fn exponential_schema(keyword: &str, home: &str) -> Value {
     let mut defs = Map::new();
     for index in 0..14 {
@@ -198,7 +198,7 @@ fn large_ordinary_schemas_and_values_are_accepted() {
             "name": { "$ref": "#/$defs/node/oneOf/7/properties/kind/$defs/a~1b%20c" , "type": "string" },
         },
     });
-    // A reference into the middle of another schema, with a name that must be encoded.
+    // Adds the target of the reference, in the middle of another schema. Its name must be encoded.
     let mut schema = schema;
     schema["$defs"]["node"]["oneOf"][7]["properties"]["kind"]["$defs"] =
         json!({ "a/b c": { "minLength": 2 } });
@@ -286,7 +286,7 @@ async fn many_parallel_checks_do_not_block_the_runtime() {
         let schema = schema.clone();
         checks.spawn(async move { schema.violations(&nested_value(90)) });
     }
-    // If the checks took the runtime's threads, this loop would wait for all of them.
+    // If the checks took the runtime's threads, this loop would wait for all checks.
     let mut answered = 0;
     while checks.try_join_next().is_none() && answered < 100 {
         tokio::task::yield_now().await;

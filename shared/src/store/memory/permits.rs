@@ -9,7 +9,7 @@ use crate::{
     },
 };
 
-/// Number of limits from which idle ones are dropped, each time the number doubles.
+/// Number of limits at which idle limits are dropped, and again each time the number has doubled.
 const SWEEP_LEN: usize = 1_024;
 
 /// Limits with holders or recent calls. Idle limits are dropped from time to time.

@@ -64,7 +64,7 @@ impl State {
         self.remove_settlements(executions);
     }
 
-    /// Returns `true` if one of the plans has sub-plans.
+    /// Removes plans. Returns `true` if one of them has sub-plans.
     fn remove_plans(&mut self, plans: &[PlanId]) -> bool {
         let mut have_sub_plans = false;
         for id in plans {

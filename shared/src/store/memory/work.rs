@@ -18,7 +18,7 @@ pub(super) struct ExecutionIndex {
     heads: BTreeMap<ExecutionId, ExecutionHead>,
     /// Executions without an owner, in the order of claims.
     free: BTreeMap<Reverse<i32>, BTreeSet<(Timestamp, ExecutionId)>>,
-    /// The same executions by due time.
+    /// Executions without an owner, by due time only.
     queue: BTreeSet<(Timestamp, ExecutionId)>,
     owned: BTreeSet<(WorkerId, ExecutionId)>,
     leases: BTreeMap<WorkerId, Lease>,
@@ -76,7 +76,8 @@ impl ExecutionIndex {
         self.heads.values()
     }
 
-    /// Returns the executions that need a person, and with `ancestors` those above them.
+    /// Returns the executions that need a person. With `ancestors`, also returns the executions
+    /// above them.
     pub(super) fn list_needing_person(&self, ancestors: bool) -> BTreeSet<ExecutionId> {
         let mut found = BTreeSet::new();
         for head in self.heads.values().filter(|head| head.needs_person) {

@@ -17,7 +17,7 @@ use std::{
 
 use super::FileId;
 
-/// Maximum number of files and folders. Each takes 16 bytes.
+/// Maximum number of files and folders. Each id takes 16 bytes.
 const MAX_ENTRIES: usize = 1_000_000;
 /// A folder that changed within this time may change again without a new time stamp. This is more
 /// than the resolution of any file system.

@@ -120,7 +120,6 @@ impl TestServers {
         format!("{}/mcp", self.base_url).parse().unwrap()
     }
 
-    /// Returns the configuration of the server, with `auth`.
     pub(crate) fn server_config(&self, auth: Value) -> McpServer {
         let mut server = json!({ "url": self.url() });
         server["auth"] = auth;

@@ -11,8 +11,8 @@ use std::{
 
 use super::outermost_paths;
 
-/// Maximum number of files and folders to visit. This takes seconds, and happens only if a file has
-/// other names.
+/// Maximum number of files and folders to visit. A visit of so many files takes seconds, and
+/// happens only if a file has other names.
 const MAX_ENTRIES: usize = 1_000_000;
 
 /// Device and inode number of a file. They are the same under all its names.

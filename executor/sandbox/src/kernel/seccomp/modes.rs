@@ -23,7 +23,8 @@ const MODE_CALLS: &[(libc::c_long, u8)] = &[
     (libc::SYS_mknod, 1),
     (libc::SYS_mknodat, 2),
 ];
-/// Calls that use a mode only with a flag for a new file. The index is the index of the flags.
+/// Calls that use a mode only with a flag for a new file. The number is the index of the argument
+/// with the flags.
 const OPEN_CALLS: &[(libc::c_long, u8)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, 1),

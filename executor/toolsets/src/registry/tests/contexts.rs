@@ -142,7 +142,7 @@ async fn a_context_record_keeps_a_limited_number_of_removals() {
     assert_eq!(registry.context("shop").await, Some(json!({ "adminMode": false })));
 }
 
-/// A node whose configuration lacks a field must keep its removal for other nodes.
+/// A node whose configuration lacks a field must keep the removal of the field for other nodes.
 #[tokio::test]
 async fn a_field_removed_from_a_context_disappears_on_every_node() {
     let store = Arc::new(Memory::new());
@@ -150,15 +150,15 @@ async fn a_field_removed_from_a_context_disappears_on_every_node() {
         |contexts: Value| node_with(Arc::clone(&store) as Arc<dyn Store>, json!([]), &contexts);
     let has = file(json!({ "shop": { "mode": "a", "n": 1, "users": { "ann": 1 } } }));
     let (lacks, knows_none) = (file(json!({ "shop": { "mode": "b" } })), file(json!({})));
-    // On a node that never had the field.
+    // Removes a field on a node that never had it.
     lacks.set_context("shop", &json!({ "n": null })).await.unwrap();
-    // On a node that applies another change later.
+    // Removes a field on a node that has it. Another node then changes the context.
     has.set_context("shop", &json!({ "users": { "ann": null } })).await.unwrap();
     knows_none.set_context("shop", &json!({ "open": true })).await.unwrap();
     has.sync().await.unwrap();
     let data = has.context("shop").await;
     assert_eq!(data, Some(json!({ "mode": "a", "users": {}, "open": true })));
-    // A new object does not contain fields of the removed one.
+    // A new object does not contain fields of the removed object.
     has.set_context("shop", &json!({ "users": null })).await.unwrap();
     has.set_context("shop", &json!({ "users": { "bob": 2 } })).await.unwrap();
     let data = has.context("shop").await;

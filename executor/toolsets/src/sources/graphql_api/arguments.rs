@@ -8,7 +8,8 @@ use super::introspection::{Argument, TypeKind, TypeRef, Types};
 use crate::sources::offer::clip_text;
 
 const MAX_DESCRIPTION_BYTES: usize = 300;
-/// Maximum number of input objects with a full schema in one tool. Further ones accept any object.
+/// Maximum number of input objects with a full schema in one tool. Further input objects accept any
+/// object.
 const MAX_INPUT_OBJECTS: usize = 60;
 const MAX_ENUM_VALUES: usize = 500;
 
@@ -93,7 +94,7 @@ impl SchemaBuilder<'_> {
         schema
     }
 
-    /// A type without `!` may be null.
+    /// Returns the schema of a value. A type without `!` may be null.
     fn value_schema(&mut self, type_ref: &TypeRef) -> Value {
         if type_ref.kind == TypeKind::NonNull {
             let inner = type_ref.of_type.as_deref();
@@ -171,7 +172,7 @@ mod tests {
 
     use super::*;
 
-    /// Input objects that each contain all others, as in endpoints over databases.
+    /// Input objects that each contain all other input objects, as in endpoints over databases.
     fn database_types(tables: usize) -> Types {
         let input = |n: usize| json!({ "kind": "INPUT_OBJECT", "name": format!("i{n}") });
         let all = || (0..tables).map(|n| json!({ "name": format!("f{n}"), "type": input(n) }));

@@ -116,7 +116,8 @@ impl<'a> Selector<'a> {
     }
 
     /// Selects scalar and enum fields of the possible types. If two types have fields of the same
-    /// name and different types, only the first is selected, because a response cannot have both.
+    /// name and different types, only the first field is selected, because a response cannot have
+    /// both fields.
     fn select_members(
         &mut self,
         parent: &'a Type,
@@ -186,7 +187,7 @@ fn allow_null(mut schema: Value) -> Value {
 mod tests {
     use super::*;
 
-    /// The objects refer to many others, so a search without a limit would not end.
+    /// The objects refer to many other objects, so a search without a limit would not end.
     #[test]
     fn objects_without_scalar_fields_are_searched_to_a_limited_depth() {
         let object = |level: usize, index: usize| format!("o{level}_{index}");

@@ -21,7 +21,8 @@ use crate::{
 
 /// Maximum number of nodes of all schemas of a document. A node has some hundred bytes.
 const MAX_TOTAL_NODES: usize = 240_000;
-/// The fewest and the most nodes of one tool's schemas. Parameters get three quarters of them.
+/// The fewest and the most nodes of one tool's schemas. Parameters get three quarters of these
+/// nodes.
 const NODE_LIMITS_PER_OPERATION: (usize, usize) = (40, 400);
 const METHODS: [(&str, HttpMethod); 7] = [
     ("get", HttpMethod::Get),

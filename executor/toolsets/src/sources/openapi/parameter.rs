@@ -26,7 +26,6 @@ pub(super) enum Style {
     Bars,
     /// Objects as `name[key]=value`.
     Deep,
-    /// As JSON.
     Json,
 }
 
@@ -230,8 +229,8 @@ impl Parameter {
     }
 }
 
-/// Percent-encodes a value, except reserved characters and encoded ones. Always encodes `&`, `#`
-/// and `+`, which have a meaning in a query.
+/// Percent-encodes a value, except reserved characters and characters that are encoded already.
+/// Always encodes `&`, `#` and `+`, which have a meaning in a query.
 fn percent_encode_unreserved(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut rest = text;
@@ -252,7 +251,7 @@ fn percent_encode_unreserved(text: &str) -> String {
     kept
 }
 
-/// Also encodes commas, which separate the items of a list.
+/// Percent-encodes a value, with commas, because commas separate the items of a list.
 fn percent_encode_item(text: &str) -> String {
     percent_encode_unreserved(text).replace(',', "%2C")
 }

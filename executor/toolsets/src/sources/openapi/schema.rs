@@ -153,8 +153,8 @@ impl<'a> SchemaConverter<'a> {
                 && all.len() <= MAX_CHOICES
             {
                 let all = all.iter().map(|inner| self.convert_schema(inner, depth + 1)).collect();
-                // Converts `oneOf` to `anyOf`, because several incomplete schemas may match at
-                // once.
+                // Converts `oneOf` to `anyOf`, because several incomplete schemas may match at the
+                // same time.
                 let word = if word == "oneOf" { "anyOf" } else { word };
                 converted.entry(word.to_owned()).or_insert(Value::Array(all));
             }
@@ -274,8 +274,8 @@ fn copy_description(source: &Map<String, Value>, converted: &mut Map<String, Val
     }
 }
 
-/// Removes references that lead back to themselves without a nested value. Validation would not
-/// end.
+/// Removes references that lead back to themselves without a nested value, because validation of
+/// such references would not end.
 fn remove_empty_cycles(defs: &mut Map<String, Value>) {
     let mut done = BTreeSet::new();
     let names: Vec<String> = defs.keys().cloned().collect();

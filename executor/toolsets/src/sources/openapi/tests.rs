@@ -627,7 +627,7 @@ async fn a_text_body_is_supported_only_for_text_schemas() {
 /// Time limit for reading a document that grows exponentially when it is expanded.
 const SOON: Duration = Duration::from_mins(1);
 
-/// Returns a document in which each schema refers to the next one ten times.
+/// Returns a document in which each schema refers to the next schema ten times.
 fn bomb() -> Value {
     let mut schemas = Map::new();
     for index in 0..14 {
