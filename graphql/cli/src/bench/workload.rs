@@ -1,5 +1,5 @@
-//! Workloads that run executions: `chain`, `fanout` and `dag`. Also measures the compiler for
-//! `plan`.
+//! The workloads `chain`, `fanout`, `dag` and `subscribe`, which run executions, and `plan`, which
+//! runs the compiler.
 
 use std::{
     collections::BTreeMap,
