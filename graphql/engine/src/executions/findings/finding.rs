@@ -40,7 +40,8 @@ pub struct Finding {
     pub cause: Option<Seq>,
     /// The execution that caused the finding, or that the step waits for.
     pub cause_execution: Option<ExecutionId>,
-    /// The name of the signal, or the keys of the limits, that the step waits for.
+    /// The name of the signal or tool, or the key of the limit, that the step or the execution
+    /// waits for.
     pub awaited: Option<String>,
     pub remedies: Vec<Remedy>,
 }
