@@ -4,7 +4,7 @@ import { defineConfig, type Plugin } from "vite";
 const server = process.env.FABER_SERVER ?? "http://127.0.0.1:8080";
 const proxied = { target: server, ws: true, changeOrigin: true };
 
-/** GraphiQL's style sheet contains two fonts as text. They are three times as long as the rest, so they are removed. */
+/** Removes two fonts from GraphiQL's style sheet. As text, they are three times as long as all other rules together. */
 const withoutFonts: Plugin = {
   name: "without-fonts",
   enforce: "pre",

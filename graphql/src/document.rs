@@ -100,7 +100,7 @@ fn skip_line(bytes: &[u8]) -> &[u8] {
     end.map_or(&[], |end| &bytes[end + 1..])
 }
 
-/// Skips a string. Like the parser, it ends an unclosed string at the end of the line.
+/// Skips a string. An unclosed string ends at the end of the line, as in the parser.
 fn skip_string(mut bytes: &[u8]) -> &[u8] {
     loop {
         match bytes {
@@ -139,7 +139,8 @@ pub(crate) fn shorten_message(error: &mut ServerError) {
     if error.message.len() <= MAX_MESSAGE_CHARS {
         return;
     }
-    // The parser quotes a whole line and marks a place. Its last line contains what it expected.
+    // The parser's message quotes a whole line of the document. Only the last line of the message
+    // is kept, because it names the expected token.
     let last = error.message.rsplit('\n').next().map(|line| line.trim_start_matches([' ', '=']));
     let position = error.locations.first();
     if let (Some(expected), Some(position), true) =

@@ -25,9 +25,10 @@ use crate::{server::Hooks, web};
 
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 const QUEUE_INTERVAL: Duration = Duration::from_secs(5);
-/// A scrape does not wait longer for the store. Prometheus gives up after ten seconds.
+/// Longest time for which a scrape waits for the store. It is short, because Prometheus gives up
+/// after ten seconds.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Due executions that are counted. An alert needs no larger number.
+/// Maximum number of due executions that are counted, because an alert needs no larger number.
 const MAX_DUE: usize = 1_000;
 
 /// Checks that the store accepts writes. Any client may request `/health/ready`, so each result is
@@ -140,7 +141,8 @@ impl QueueProbe {
     }
 }
 
-/// Formats the queue. Unknown figures are left out, so that an alert about them does not end.
+/// Formats the queue. Formats nothing if the figures are unknown, because a zero would end an alert
+/// about a full queue.
 fn format_queue(figures: Option<QueueFigures>) -> String {
     let Some(QueueFigures { due, oldest_seconds }) = figures else { return String::new() };
     format!(

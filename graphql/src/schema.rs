@@ -1,8 +1,8 @@
 //! The GraphQL API.
 //!
 //! All operations go through the [`Engine`]. The doc comments of the types are the API's
-//! documentation. `graphql/schema.graphql` is a golden copy of it, so that a change of the API is a
-//! visible difference.
+//! documentation. The golden file `graphql/schema.graphql` contains the whole schema, so that each
+//! change of the API is visible in a diff.
 
 mod actor;
 mod answer_size;

@@ -88,8 +88,8 @@ impl Sandbox {
         self.call_with(launcher, config, "bash_background", json!({ "command": "true" })).await
     }
 
-    /// Repeats a background command until it is refused at once, because on a busy machine it may
-    /// seem to run.
+    /// Starts a background command again until its refusal is returned. On a busy machine, the
+    /// command may first seem to run.
     async fn expect_background_refusal(&self, hidden: &[&str]) -> ToolError {
         let refused = async {
             loop {
@@ -120,7 +120,7 @@ impl Sandbox {
     }
 }
 
-/// Expects a refusal if the kernel supports it, and success otherwise.
+/// Expects a refusal if the kernel enforces the restriction, and success otherwise.
 fn expect_refusal_if(result: Result<String, ToolError>, is_enforced: bool) {
     match result {
         Err(err) if is_enforced => {

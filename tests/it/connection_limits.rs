@@ -165,7 +165,7 @@ async fn a_server_at_its_connection_limit_answers_health_checks() {
     let refused = server.fetch("POST /graphql", r#"{"query":"{ hello }"}"#).await;
     assert!(refused.starts_with("HTTP/1.1 503") && refused.contains("LIMIT_EXCEEDED"), "{refused}");
     assert!(refused.contains("limits.connections"), "{refused}");
-    // Many incomplete requests do not prevent that either.
+    // Many incomplete requests do not prevent the answer to a health check.
     for _ in 0..100 {
         held.push(server.send("GET /health/live HTTP/1.1\r\nx: ").await);
     }

@@ -104,7 +104,7 @@ async fn freeze_until_taken_over(process: &Process, store: &dyn Store, open: &[S
     let taken = async {
         let mut poll = interval(Duration::from_millis(20));
         for (id, before) in owners {
-            // The other process may have finished them.
+            // A finished execution gets no new owner.
             while !is_finished(store, id).await && read_owner(store, id).await == before {
                 poll.tick().await;
             }
@@ -239,7 +239,7 @@ async fn read_executions(workspace: &Workspace) -> Vec<StoredExecution> {
     kept
 }
 
-/// Fails if there are violations, or if the run tried nothing.
+/// Fails if there are violations, or if no execution ran, or if no call was interrupted.
 fn assert_accepted(figures: &LogCounts) {
     assert!(figures.violations.is_empty(), "{:#?}", figures.violations);
     assert!(figures.executions > 0 && figures.calls > 0, "the run tried nothing: {figures:?}");

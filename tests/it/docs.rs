@@ -17,7 +17,7 @@ use crate::mongod::Mongod;
 
 /// Time limit for a page. The script stops a page that hangs a little earlier, and names the place.
 const PAGE_LIMIT: Duration = Duration::from_mins(5);
-/// Pages that run at the same time.
+/// Number of pages whose examples run at the same time.
 const PAGES_AT_ONCE: usize = 2;
 const BLESS_VARIABLE: &str = "FABER_BLESS";
 

@@ -1,5 +1,6 @@
-//! Golden logs: each is cut at every position and resumed. The files have the persisted format, so
-//! a change of them is a change of what older stores contain.
+//! Golden logs. A test cuts each log at every position and lets a worker continue from there. The
+//! files have the stored format, so a changed file means that logs in existing stores differ from
+//! new logs.
 
 use std::{sync::Arc, time::Duration};
 
@@ -288,7 +289,8 @@ impl GoldenRun {
         log
     }
 
-    /// Sends each approval and signal that the execution waits for, even after a cut.
+    /// Sends each approval and signal that the execution waits for. After a cut, answers when the
+    /// new worker claims the execution.
     async fn act_as_person(&self, control: &Control, execution: &Execution, event: &Event) {
         if !matches!(event, Event::StepWaiting { .. } | Event::Claimed(_)) {
             return;

@@ -201,7 +201,7 @@ fn calls_of_all_earlier_versions_are_remembered() {
         find_repeats(&repeat_guard, json!([send_one("first", "a"), send_one("other", "c")])),
         Vec::<String>::new()
     );
-    // This holds even if one version left the step out.
+    // The guard also remembers the first version if the second version left the step out.
     let second = next(&first, json!([send_one("worse", "b")]));
     let mut repeat_guard = RepeatGuard::new(&second);
     repeat_guard.add_earlier(&first, &second);

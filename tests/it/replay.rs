@@ -1,5 +1,5 @@
-//! Recorded plans, replayed by the real binary: parameters and outputs are equal to the last bit
-//! and have the same type.
+//! The real binary replays recorded plans. Parameters and outputs equal the recording to the last
+//! bit, and have the same type.
 
 use std::{fs, path::Path, process::Stdio};
 

@@ -46,7 +46,7 @@ use toolbox::Toolbox;
 const DEFAULT_WORLDS: u64 = 120;
 /// Maximum number of attempts of a client to start an execution.
 const MAX_TRIES: usize = 10_000;
-/// One world in this many is simulated twice, and both results must be identical.
+/// One world in this number of worlds is simulated twice, and the two results must be identical.
 const REPEAT_EVERY: u64 = 10;
 const MAX_WORKERS: usize = 3;
 /// Maximum time for all executions to finish after the last fault. Nested steps that people try
@@ -157,7 +157,7 @@ struct FinalState {
 struct Simulation {
     world: Arc<World>,
     ledger: Arc<Ledger>,
-    /// The view through which people act. It also has faults.
+    /// The view of the store through which people act. This view has faults, too.
     client_view: Arc<View>,
     /// Executions that a client started. Their children are not in this list.
     executions: Vec<ExecutionId>,
@@ -169,7 +169,7 @@ struct Simulation {
     tasks: JoinSet<()>,
     started_workers: u32,
     subscribers: JoinSet<(ExecutionId, Vec<RecordedEvent>)>,
-    /// Commands that the API acknowledged. Each must appear in its log.
+    /// Commands that the API acknowledged. Each command must appear in the log of its execution.
     acknowledged: Vec<people::AcknowledgedCommand>,
     violations: Vec<String>,
 }
@@ -300,7 +300,8 @@ impl Simulation {
             }
         };
         self.register_started(id);
-        // Ids are ordered by the second of their creation, and due executions by their ids.
+        // Waits for the next second, because ids are ordered by the second of their creation, and
+        // due executions by their ids.
         time::sleep(Duration::from_secs(1)).await;
     }
 
@@ -335,6 +336,8 @@ impl Simulation {
         all
     }
 
+    /// Returns a client of the engine that starts and steers executions through a view of the store.
+    /// `worker` is the worker in the process of this client, if it has one.
     fn control(&self, view: &Arc<View>, worker: Option<WorkerHandle>) -> Control {
         let store: Arc<dyn Store> = Arc::<View>::clone(view);
         Control::new(store, Arc::new(self.world.clock), worker)
@@ -373,7 +376,8 @@ impl Simulation {
         self.world.memory.plan(created.plan).await.expect("the memory store does not fail")
     }
 
-    /// Waits until everything has finished: first without people, then with a person who approves.
+    /// Waits until all executions have finished: first without people, then with a person who
+    /// approves.
     async fn wait_until_settled(&mut self) {
         let started_at = self.world.clock.now();
         time::sleep(if self.world.is_skewed() { SKEWED_QUIET_TIME } else { QUIET_TIME }).await;

@@ -13,8 +13,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use tempfile::TempDir;
 
-/// Runs `$@`, but for its first word, until it ends or standard input closes, then removes the
-/// directory `$0` unless that word is `keep`. Prints the number of the program's process.
+/// Runs the program in `$@` after its first word, until the program ends or standard input closes.
+/// Then removes the directory `$0`, unless the first word is `keep`. Prints the process id of the
+/// program.
 ///
 /// The output of the program goes to `$0/log`. Its last lines are shown if the program ended by
 /// itself.

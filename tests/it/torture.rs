@@ -110,7 +110,8 @@ async fn join_clients(
     records
 }
 
-/// Fails if there are violations, or if the run tried nothing.
+/// Prints the figures of the run. Fails if there are violations, or if there was no fault, no
+/// execution or no call.
 fn report_figures(
     name: &str,
     workspace: Workspace,

@@ -1,4 +1,4 @@
-// What all scripts share: the packages that `tests/run` installed, and the server's address.
+// Shared by all scripts: the packages that `tests/run` installed, the server's address, and helpers for requests.
 'use strict';
 
 const assert = require('node:assert/strict');
@@ -11,7 +11,7 @@ assert(modules, 'FABER_TEST_NODE_MODULES is not set: run ./tests/run');
 const load = createRequire(path.join(modules, 'anchor.js'));
 const address = process.argv[2];
 
-/** Sends a request whose headers nobody improves on, `Host` included. */
+/** Sends a request with exactly these headers. A header such as `Host` may be wrong. */
 function request({ method = 'GET', target = '/graphql', headers = {}, body }) {
   return new Promise((resolve, reject) => {
     const [host, port] = address.split(':');
@@ -39,7 +39,7 @@ function post(body, headers = {}) {
   });
 }
 
-/** Opens a raw WebSocket: everything that arrives is kept in order, the close included. */
+/** Opens a raw WebSocket. `hear` returns each message and the close, in the order of their arrival. */
 function open(protocols, options) {
   const WebSocket = load('ws');
   const socket = new WebSocket(`ws://${address}/graphql`, protocols, options);
@@ -65,7 +65,7 @@ function open(protocols, options) {
   };
 }
 
-/** Runs the checks one after the other and says which one failed. */
+/** Runs the checks one after another, and prints the name of a check that fails. */
 async function checks(all) {
   const timer = setTimeout(() => {
     console.error('the checks hang');

@@ -1,4 +1,4 @@
-// One request, one answer; and who may not ask. The server's limit is 10,000 bytes.
+// Queries and mutations over HTTP, and requests that the server refuses. The server's limit for a body is 10,000 bytes.
 'use strict';
 
 const { address, assert, checks, open, post, request } = require('./client.js');

@@ -1,4 +1,4 @@
-// `graphql-ws`, the older subprotocol, with the client that speaks it.
+// The older WebSocket subprotocol `graphql-ws`, with the package `subscriptions-transport-ws`, which uses it.
 'use strict';
 
 const { address, assert, checks, load, open } = require('./client.js');

@@ -1,4 +1,4 @@
-// What clients see when the server shuts down.
+// Shutdown of the server while clients have a WebSocket and an event stream open.
 'use strict';
 
 const { address, assert, checks, open, request } = require('./client.js');

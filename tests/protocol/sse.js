@@ -1,4 +1,4 @@
-// Operations as server-sent events, with the client of the protocol's authors and without.
+// Operations as server-sent events, with the package `graphql-sse` and with plain requests.
 'use strict';
 
 const { address, assert, checks, load, post, request } = require('./client.js');

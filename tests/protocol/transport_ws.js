@@ -1,4 +1,4 @@
-// `graphql-transport-ws`: the real client, and every way to do it wrong. The server allows three
+// The subprotocol `graphql-transport-ws`, with the package `graphql-ws` and with wrong messages. The server allows three
 // operations, messages of 10,000 bytes and three seconds for the initialisation.
 'use strict';
 
@@ -9,7 +9,7 @@ const ACK = { type: 'connection_ack' };
 const subscribe = (id, query) => ({ id, type: 'subscribe', payload: { query } });
 const FOREVER = 'subscription { forever }';
 
-/** Says `messages` on a fresh connection and gives the close that they lead to. */
+/** Sends `messages` on a new connection, and returns the close with which the server answers. */
 async function closing(...messages) {
   const { say, hear } = open('graphql-transport-ws');
   await say(...messages);
@@ -134,7 +134,7 @@ checks({
     assert.deepEqual(await hear(), ACK);
     socket.pause();
     await say(subscribe('1', 'subscription { ticks(count: 2000, size: 20000) }'));
-    // 40 MB do not fit into any buffer; meanwhile others are served.
+    // No buffer can hold 40 MB, so the large answer must wait. The server still serves other clients.
     const others = await collect(client().iterate({ query: 'subscription { ticks(count: 3) }' }));
     assert.equal(others.length, 3);
     socket.resume();

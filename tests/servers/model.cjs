@@ -1,9 +1,9 @@
-// Serves a model of npm's @copilotkit/aimock that answers what it is told, one after another, and then the last for ever.
+// Serves a mock model of npm's @copilotkit/aimock. It returns the given answers in order, and then repeats the last one.
 //
 //   node model.cjs NODE_MODULES FILE
 //
-// FILE has `{"answers": […], "chaos": {…}}`: answers as aimock has them, and how often it behaves badly.
-// Prints its port, and ends with its standard input.
+// FILE contains `{"answers": […], "chaos": {…}}`: answers in aimock's form, and its options for faults.
+// Prints its port, and ends when its standard input closes.
 
 const fs = require('node:fs');
 const { createRequire } = require('node:module');

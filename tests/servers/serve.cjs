@@ -1,8 +1,8 @@
-// Serves what npm's json-graphql-server and json-server make of a few authors and books.
+// Serves a few authors and books with npm's json-graphql-server or json-server.
 //
 //   node serve.cjs graphql|rest NODE_MODULES
 //
-// Prints its port, and ends with its standard input.
+// Prints its port, and ends when its standard input closes.
 
 const { createRequire } = require('node:module');
 const path = require('node:path');

@@ -1,4 +1,4 @@
-// For everybody: axe finds nothing, in light and dark, on a screen and on a phone.
+// Accessibility: axe finds no violation on any page, in the light and the dark theme, on a large screen and on a phone.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -84,7 +84,7 @@ test('axe finds nothing where states are words, and where a page is on its way',
     await page.locator('.inspector .section').first().waitFor();
     assert.deepEqual(await violationsInBothColours(page), [], id);
   }
-  // No answer comes.
+  // The server does not answer, so the pages show that they are loading.
   await page.route('**/graphql', () => {});
   for (const path of [`/executions/${executionId}`, `/requests/${requestId}`, '/toolkit']) {
     await visit(page, server, path);

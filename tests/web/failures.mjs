@@ -1,4 +1,4 @@
-// How failures are shown: the cause first, everything within the window, and what can be done about them.
+// Failure cards: they show the cause first, fit into the window, and offer actions that help.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -14,7 +14,7 @@ after(() => server?.stop());
 
 const CAUSE = "ValueError: unknown VAT code 'QX'";
 const FRAME = (n) => `  File "/srv/export/${'very_long_module_name/'.repeat(4)}module_${n}.py", line ${n}, in export_invoice_${n}\n    return export_all_lines_of_an_invoice(invoice, line=${n}, strict=True)`;
-/** The message of a program in Python that failed, of about 4 kB. */
+/** The error message of a failed Python program, about 4 kB long. */
 const TRACE = `\`export\` exited with status 1: Traceback (most recent call last):\n${Array.from({ length: 18 }, (_, n) => FRAME(n)).join('\n')}\n${CAUSE}\n\n`;
 const PHONE = { viewport: { width: 390, height: 844 }, hasTouch: true };
 
@@ -23,7 +23,7 @@ const FAILS = [
   { id: 'export', name: 'flow.fail', parameters: { message: TRACE }, dependsOn: 'list_the_orders' },
 ];
 
-/** Returns what of a failure cannot be seen: parts beside the window, and buttons below it. */
+/** Returns the parts of a failure card that are left or right of the window, and the buttons above or below it. */
 function outside(card) {
   return card.evaluate((card) => {
     const wrong = [];
@@ -37,7 +37,7 @@ function outside(card) {
   });
 }
 
-/** Waits until the end of the trace is what is seen of it. */
+/** Waits until the trace is scrolled to its end. */
 async function showsTheEnd(card) {
   const trace = card.getByLabel('Whole message');
   await trace.waitFor();
@@ -89,12 +89,12 @@ test('a compensation says above every view what it undid, and what stays done', 
   const notes = page.getByLabel('Warnings');
   await notes.getByText(/undone by\s+flow\.noop/).waitFor();
   await notes.getByText(/stays done/).waitFor();
-  // The cause has all of the message.
+  // The cause contains the whole message, so the card does not show the message a second time.
   const card = page.getByLabel('What failed').locator('.fault');
   assert.ok((await card.innerText()).includes('card refused'));
   assert.equal(await card.getByLabel('Whole message').count(), 0);
   assert.deepEqual(await violationsInBothColours(page), []);
-  // However much is said, the slider can be reached.
+  // The slider can be reached below many warnings.
   await page.getByLabel('Moment of the log').click();
   await page.getByRole('button', { name: 'To the end' }).click();
   await notes.waitFor();
@@ -165,7 +165,7 @@ for (const [name, viewport] of Object.entries({ low: { width: 1280, height: 560 
     const page = await open(server, `/executions/${executionId}`, { viewport });
     await page.getByLabel('What failed').locator('.fault').waitFor();
     await page.locator('canvas[data-nodes]').waitFor();
-    // As a wheel or a finger does: from a place that can be scrolled.
+    // Scrolls the page as a wheel or a finger does, with the pointer over a part that can be scrolled.
     await page.mouse.move(viewport.width / 2, 12);
     await page.locator('.page.execution').evaluate((box) => box.scrollTo(0, box.scrollHeight));
     for (const part of [page.getByRole('button', { name: 'Zoom in' }), page.getByLabel('Moment of the log'), page.getByRole('tab', { name: 'Graph' })]) {
@@ -197,7 +197,7 @@ for (const [language, cause, message] of [
     const card = page.locator('.try-result .fault');
     await card.waitFor();
     assert.equal(await card.locator('.fault-message').innerText(), cause);
-    // The finding of an execution has the engine's rule, which does not know frames of Go.
+    // The page of an execution shows the engine's finding, and the engine does not know frames of Go.
     if (language === 'Go') return close(page);
     const { executionId } = await server.execute([{ id: 'export', name: 'flow.fail', parameters: { message } }], language);
     await server.reaches(executionId, 'FAILED');

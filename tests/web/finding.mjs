@@ -1,4 +1,4 @@
-// What lists show, what they find, and the way back to them.
+// Lists of requests and executions: their rows, searches and filters, and the return to a list.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -12,7 +12,7 @@ before(async () => {
 });
 after(() => server?.stop());
 
-/** Asks for a plan that cannot be made, and gives the id of the request. */
+/** Sends a query for which the planner finds no plan. Returns the id of the request. */
 async function unplanned(query) {
   const mutation = 'mutation($query: String!) { createPlanWithRequestId(query: $query) { planId } }';
   const response = await fetch(`${server.url}/graphql`, {
@@ -50,7 +50,7 @@ test('a request whose planning failed says so, is found by its state, and offers
   await text.waitFor();
   const draft = JSON.parse(await text.inputValue());
   assert.deepEqual([draft.requestId, draft.query], [id, query]);
-  // Nothing is filled in that nobody chose, and what no tool does is named, so that it cannot be run as it is.
+  // The draft contains no values that a person did not choose. A part without a tool gets a placeholder, so the draft is invalid.
   assert.deepEqual(draft.tools.map(({ name, parameters }) => [name, parameters]), [
     ['blog.createAuthor', {}],
     ['TODO: fry the author in butter', {}],
@@ -106,7 +106,7 @@ test('the way back leads to the rows, the filter and the place that were left', 
     await until(async () => (await top()) === 3_000, 'it is where it was');
     assert.equal(await page.getByLabel('Search requests').inputValue(), 'number');
     await page.locator(`[data-id="${id}"]`).waitFor();
-    // Whoever goes there by a link begins at the top.
+    // A link to the list, unlike the Back button, leads to its first row.
     await page.locator(`[data-id="${id}"]`).getByRole('link').click();
     await page.getByLabel('Path to this page').getByRole('link', { name: 'Requests' }).click();
     await page.getByText('50 shown').waitFor();

@@ -1,4 +1,4 @@
-// A real server, a real browser, and what tests say about both.
+// Starts a real server and a real browser, and has the steps and checks that the tests share.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -19,20 +19,20 @@ const load = createRequire(join(setting('FABER_TEST_WEB_MODULES'), 'x'));
 const { chromium } = load('playwright-core');
 const axe = load.resolve('axe-core/axe.min.js');
 
-/** How long anything may take before a test gives up on it, in milliseconds. */
+/** Time limit of each wait, in milliseconds. */
 export const LIMIT = Number(process.env.FABER_TEST_WEB_LIMIT ?? 120_000);
-/** How late frames come, in milliseconds: as on a machine that is busy. */
+/** Delay of each animation frame in milliseconds, to imitate a busy machine. */
 const LATE = Number(process.env.FABER_TEST_WEB_LATE ?? 0);
 
-/** Whether slow pages fail. Only then are plans as large as those whose times the documentation names. */
+/** True if the tests measure times and fail for slow pages. Their plans are then as large as those in the documentation. */
 export const IS_TIMED = Boolean(process.env.FABER_TEST_WEB_TIMED);
 
-/** A folder with a build of the page to be tested, in place of the page in the binary. */
+/** A folder with a build of the page. If it is set, tests use this page and not the one in the binary. */
 const DIST = process.env.FABER_TEST_WEB_DIST ?? '';
 
-/** `faber serve` over a store of its own; the same store and port when it is started again. */
+/** A `faber serve` process with its own store. After a restart, it has the same store and port. */
 export class Server {
-  /** The first time any that is free. */
+  /** At the first start, the server chooses a free port. */
   port = 0;
   #child;
   #folder = mkdtempSync(join(tmpdir(), 'faber-web-'));
@@ -47,7 +47,7 @@ export class Server {
   }
 
   async begin() {
-    // Between its end and its next beginning its port may be somebody's for a moment.
+    // Another process may use the server's port for a short time between its end and its restart.
     const end = Date.now() + LIMIT;
     for (;;) {
       try {
@@ -81,7 +81,7 @@ export class Server {
     });
   }
 
-  /** Ends it as a power cut would. */
+  /** Kills the server without a shutdown, as a power cut would. */
   async kill() {
     const gone = new Promise((resolve) => this.#child.once('exit', resolve));
     this.#child.kill('SIGKILL');
@@ -104,7 +104,7 @@ export class Server {
     return data;
   }
 
-  /** Stores a plan, and gives its id. */
+  /** Stores a plan, and returns its id and the id of its request. */
   async plan(tools, query = 'a plan of a test') {
     const mutation = 'mutation($input: PlanInput!) { createPlan(input: $input) { plan { planId requestId } diagnostics { message } } }';
     const { createPlan } = await this.ask(mutation, { input: { query, tools } });
@@ -112,7 +112,7 @@ export class Server {
     return createPlan.plan;
   }
 
-  /** Stores a plan and begins to execute it. */
+  /** Stores a plan and starts an execution of it. */
   async execute(tools, query, options = {}) {
     const { planId } = await this.plan(tools, query);
     const mutation = 'mutation($id: ID!, $options: ExecutionOptions) { executePlan(planId: $id, options: $options) { executionId requestId } }';
@@ -131,7 +131,7 @@ export class Server {
   }
 }
 
-/** Asks again and again until it is so. */
+/** Calls `isSo` until it returns true. Fails after `LIMIT`, and names `what` was expected. */
 export async function until(isSo, what) {
   const end = Date.now() + LIMIT;
   for (;;) {
@@ -142,7 +142,7 @@ export async function until(isSo, what) {
 }
 
 let browser;
-/** The contexts of the browser, by their options. A page in a context that has had another is there in half the time. */
+/** The contexts of the browser, by their options. They are reused, because a page in a used context opens in half the time. */
 const contexts = new Map();
 
 /** Starts the browser once for all tests of a file. */
@@ -151,7 +151,7 @@ export function withBrowser() {
     browser = await chromium.launch({
       timeout: LIMIT,
       executablePath: setting('FABER_TEST_CHROMIUM'),
-      // A page that does not come from the server's address could not open its WebSocket.
+      // Chromium would not let a page from another address open a WebSocket to the server.
       args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu', ...(DIST ? ['--disable-features=LocalNetworkAccessChecks'] : [])],
     });
   });
@@ -164,7 +164,7 @@ async function newContext(options) {
   return context;
 }
 
-/** A page that knows nothing yet. It notes what goes wrong in it. */
+/** Opens a new page. Errors, error messages in the console and dialogs are collected in `page.mistakes`. */
 export async function open(server, path = '/', options = {}) {
   const key = JSON.stringify(options);
   if (!contexts.has(key)) contexts.set(key, newContext(options));
@@ -173,7 +173,7 @@ export async function open(server, path = '/', options = {}) {
   page.mistakes = [];
   page.on('pageerror', (error) => page.mistakes.push(`error: ${error.stack ?? error}`));
   page.on('console', (message) => {
-    // That a server which was killed does not answer is no mistake of the page.
+    // Failed requests to a killed server are not errors of the page.
     if (message.type() === 'error' && !/ERR_CONNECTION|WebSocket connection|Failed to load resource/.test(message.text())) {
       page.mistakes.push(`console: ${message.text()}`);
     }
@@ -188,7 +188,7 @@ export async function open(server, path = '/', options = {}) {
   return page;
 }
 
-/** Answers with a file of the page as it was built last, in place of the one in the binary. */
+/** Answers a request with a file from `DIST`. The headers of the document come from the server. */
 async function fromDisk(route) {
   const path = new URL(route.request().url()).pathname;
   const file = join(DIST, path);
@@ -199,7 +199,7 @@ async function fromDisk(route) {
   return route.fulfill({ path: join(DIST, 'index.html'), headers: Object.fromEntries(kept) });
 }
 
-/** Lets frames, and what the page does behind them, come later: what depends on their coming in time shows itself. */
+/** Delays animation frames in the page, so that tests find code that needs frames in time. */
 function framesComeLate(late) {
   const [frame, cancel, timer] = [requestAnimationFrame, cancelAnimationFrame, setTimeout].map((it) => it.bind(window));
   const cancelled = new Set();
@@ -211,14 +211,14 @@ function framesComeLate(late) {
     cancelled.add(id);
     cancel(id);
   };
-  // What Preact waits where no frame comes.
+  // Preact uses timers of this length as a fallback for missing frames, so they are delayed, too.
   window.setTimeout = (then, ms, ...rest) => timer(then, ms >= 30 && ms <= 110 ? ms + late : ms, ...rest);
 }
 
-/** Ends a page, in which nothing may have gone wrong. */
+/** Closes a page. Fails if the page collected errors. */
 export async function close(page) {
   assert.deepEqual(page.mistakes, []);
-  // All else that a page keeps is gone with its tab.
+  // Only the local storage outlives the tab.
   await page.evaluate(() => localStorage.clear());
   await page.close();
 }
@@ -234,7 +234,7 @@ export async function switchTo(page, colorScheme) {
   await page.locator(`html[data-theme="${colorScheme}"]`).waitFor({ state: 'attached' });
 }
 
-/** Returns what axe finds in light, and what in dark. */
+/** Returns the violations that axe finds in the light theme and in the dark theme. */
 export async function violationsInBothColours(page) {
   const found = [];
   for (const colorScheme of ['light', 'dark']) {
@@ -249,17 +249,17 @@ export function shows(page, step, state, timeout) {
   return page.locator(`[data-step="${step}"][data-state="${state}"]`).waitFor({ timeout });
 }
 
-/** Waits until the execution is shown in a state, by its word. */
+/** Waits until the head of the page shows the state of the execution as this word. */
 export function says(page, word) {
   return page.locator('.head .pill', { hasText: word }).waitFor();
 }
 
-/** What axe has to say about the page. In the dark only the colours differ, so that only they are checked there. */
+/** Returns the violations that axe finds. In the dark theme, only the rules about colours run, because nothing else differs. */
 export async function violations(page) {
   const isDark = await page.evaluate(() => matchMedia('(prefers-color-scheme: dark)').matches);
   const tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'];
   const runOnly = isDark ? { type: 'rule', values: ['color-contrast', 'link-in-text-block'] } : { type: 'tag', values: tags };
-  // The page's own policy forbids scripts that are made of text, so that axe comes in by another door.
+  // The DevTools protocol loads axe, because the page's security policy forbids scripts from a text.
   const source = (await import('node:fs')).readFileSync(axe, 'utf8');
   const session = await page.context().newCDPSession(page);
   await session.send('Runtime.evaluate', { expression: source });

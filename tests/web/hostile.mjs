@@ -1,4 +1,4 @@
-// What comes from elsewhere is text, whatever it says.
+// Texts from tools, plans and URLs are shown as text and never run as HTML or scripts.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -89,7 +89,7 @@ test('a text is told from a number, and both are copied, also without a clipboar
   });
   await page.goto(`${server.url}/executions/${executionId}?view=steps&step=echo`);
   const output = page.getByRole('group', { name: 'output of echo' });
-  // The colon is the style's.
+  // The style sheet adds the colon after a name, so the text does not contain it.
   assert.match((await output.innerText()).replaceAll(/\s+/g, ' '), /text"1" number1/);
   await output.getByRole('button', { name: /^Copy/ }).click();
   await page.waitForFunction(() => window.__copied !== undefined);

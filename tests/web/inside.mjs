@@ -1,4 +1,4 @@
-// What stands for many is opened in the graph: loops, plans that steps execute, and what is in these.
+// Nodes that can be opened in the graph: loops with their items, and steps with their sub-plans.
 
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
@@ -63,7 +63,7 @@ test('a loop over plans is opened by keyboard, walked into and out of, and close
   await page.waitForURL((it) => it.searchParams.get('step') === 'kids[0]/first');
   assert.deepEqual(await violations(page), []);
 
-  // The address has all of it.
+  // The URL contains the open nodes and the selected step.
   await page.reload();
   await shows(page, 8, 2);
   await titled(page, 'first');
@@ -74,7 +74,7 @@ test('a loop over plans is opened by keyboard, walked into and out of, and close
   await shows(page, 3, 0);
   await page.getByRole('button', { name: 'Open in the graph', expanded: false }).click();
   await shows(page, 6, 1);
-  // Through the items, and out at their end.
+  // The arrow keys lead through the items, and after the last item out of the loop.
   await page.getByRole('application').focus();
   await press('ArrowRight', 'kids[0]');
   await press('ArrowRight', 'kids[1]');
@@ -114,7 +114,7 @@ test('a plan within a plan is opened before it begins, goes on there, and somebo
   await page.getByRole('dialog').getByRole('button', { name: 'Approve' }).click();
   await page.locator('.inspector .pill', { hasText: 'Succeeded' }).waitFor();
   await page.locator('.head .pill', { hasText: 'Completed' }).waitFor();
-  // Back at the first event nothing of it had begun.
+  // At the second event of the log, the step of the sub-plan had not started.
   await page.goto(`${server.url}/executions/${executionId}?open=sub&step=sub/ask&at=2`);
   await page.locator('.inspector .pill', { hasText: 'Pending' }).waitFor();
   await close(page);
@@ -128,7 +128,7 @@ test('a click on its corner opens it, a click elsewhere chooses it, two clicks o
   await shows(page, 1, 0);
   const box = await page.locator('.graph-frame').boundingBox();
   const [x, y] = [box.x + box.width / 2, box.y + box.height / 2];
-  // The only step stands in the middle, 196 pixels wide, a tenth larger.
+  // The only step is in the middle of the graph. It is 196 pixels wide, enlarged by a tenth, so the click hits its corner.
   await page.mouse.click(x + 94, y);
   await shows(page, 3, 1);
   assert.equal(await page.locator('.inspector').count(), 0);
@@ -153,7 +153,7 @@ test('what is large is opened as fast', async () => {
   await server.reaches(executionId, 'COMPLETED');
   const page = await open(server, `/executions/${executionId}`);
   await shows(page, 3, 0);
-  // The last of them stands for the 500 that are not drawn.
+  // The last node of the loop stands for the 500 items that are not drawn.
   for (const [name, nodes, opened] of [['each', 2_004, 1], ['sub', 2_004 + steps, 2]]) {
     await page.goto(`${server.url}/executions/${executionId}?step=${name}${name === 'sub' ? '&open=each' : ''}`);
     await shows(page, name === 'sub' ? 2_004 : 3, opened - 1);
@@ -167,7 +167,7 @@ test('what is large is opened as fast', async () => {
   const elements = await page.evaluate(() => document.querySelectorAll('*').length);
   assert.ok(elements < 2_500, `${elements} elements`);
 
-  // Whatever is selected is drawn, with those beside it, and what stands for the others leads there.
+  // A selected item is drawn with its page of items. The nodes for other pages lead to those pages.
   await page.goto(`${server.url}/executions/${executionId}?open=each&step=each[2000]`);
   await shows(page, 504, 1);
   await titled(page, 'each[2000]');
@@ -177,7 +177,7 @@ test('what is large is opened as fast', async () => {
   await shows(page, 2_004, 1);
   await page.keyboard.press('ArrowLeft');
   await titled(page, 'each');
-  // The list beside the picture reaches all of them.
+  // The list beside the graph can show all items.
   const number = page.getByLabel('Go to item');
   await number.fill('2450');
   await number.press('Enter');
@@ -241,7 +241,7 @@ test('a plan that nobody executes yet is opened as well, and changed where it st
   await down('each/b/x');
   await down('each/b/y');
   assert.deepEqual(await violations(page), []);
-  // What is deep inside is changed in the text that it is written in, and stays open.
+  // A change of a step in a nested inline plan is written into the text of the plan, and the nodes stay open.
   await page.getByLabel('A person must approve').check();
   const written = JSON.parse(await text.inputValue());
   assert.equal(written.tools[1].inlinePlan.tools[1].inlinePlan.tools[1].requiresApproval, true);
@@ -250,7 +250,7 @@ test('a plan that nobody executes yet is opened as well, and changed where it st
   await page.getByRole('button', { name: 'Save version' }).click();
   await page.waitForURL(/\/plans\/plan_.*open=/);
   await shows(page, 8, 2);
-  // What a plan only names is opened, too, and the way to it is shown.
+  // A sub-plan that the plan only names can be opened, too, and its steps have a link to that plan.
   await page.getByRole('application').focus();
   await down('named');
   await page.keyboard.press('Enter');
@@ -298,14 +298,14 @@ test('what a step says while it runs, and how it went wrong, is in its logs', as
   await server.reaches(executionId, 'COMPLETED');
   const page = await open(server, `/executions/${executionId}?step=long`);
   const logs = page.getByRole('list', { name: 'What it said' });
-  // The last report may go with the call that ends.
+  // The last progress report may be missing, because the call ends at the same time.
   await logs.getByText(/^[123] of 3/).first().waitFor();
   await page.goto(`${server.url}/executions/${executionId}?step=look`);
   await logs.getByText('attempt 2').waitFor();
   const said = await logs.getByRole('listitem').allTextContents();
   assert.equal(said.length, 2);
   for (const it of said) assert.match(it, /status 3: looking around\nfound nothing/);
-  // A command that succeeds says something beside its output, too.
+  // The lines that a successful command wrote to standard error are shown beside its output.
   await page.goto(`${server.url}/executions/${executionId}?step=find`);
   await logs.getByText('one is old', { exact: true }).waitFor();
   assert.deepEqual(await violations(page), []);
@@ -346,13 +346,13 @@ test('a request shows what was asked for however many parts it has, and the part
   await foot.getByRole('button', { name: 'Show older ones' }).click();
   await foot.getByText('131 shown').waitFor();
   assert.equal(await foot.getByRole('button').count(), 0);
-  // The oldest is the whole, and only what can be seen is there.
+  // The oldest row is the parent execution. Only visible rows are drawn.
   await page.getByRole('list', { name: 'Executions' }).evaluate((it) => it.scrollTo(0, it.scrollHeight));
   await page.locator(`[data-id="${executionId}"]`).getByText('Version 1, parallel').waitFor();
   assert.ok((await rows.count()) < 60);
   await rows.filter({ hasText: 'each[' }).last().getByRole('link').click();
   await page.getByRole('link', { name: /^sub-execution of each\[\d+\]$/ }).waitFor();
-  // The list of all executions leaves parts out as well, until it is asked for them.
+  // The list of all executions contains child executions only if the user includes them.
   await page.goto(`${server.url}/executions`);
   await page.locator(`[data-id="${executionId}"]`).waitFor();
   assert.equal(await page.getByText(/sub-execution of each/).count(), 0);
@@ -370,7 +370,7 @@ test('the graph shows conditions, and approvals for as long as they are to come'
   const { executionId, requestId } = await server.execute(tools, 'gates');
   await server.reaches(executionId, 'WAITING');
   const page = await open(server, `/executions/${executionId}`);
-  // The approval of `sign` is what it waits for now, and no longer to come.
+  // The gates are the condition of `sign` and the approval of `refund`. The approval of `sign` is no gate, because the step waits for it already.
   await page.locator('canvas[data-gates="2"]').waitFor();
   const said = page.locator('.graph [aria-live]');
   await page.getByRole('application').focus();

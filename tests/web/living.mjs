@@ -1,4 +1,4 @@
-// For everybody: by keyboard, with large plans, narrow windows and tokens, and what the server sends.
+// The page by keyboard, with large plans, in narrow windows and with access tokens, and the files that the server sends.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -34,7 +34,7 @@ test('the graph is walked through by keyboard', async () => {
   await page.keyboard.press('ArrowRight');
   await page.getByRole('heading', { name: 'list', exact: true }).waitFor();
   await page.keyboard.press('ArrowRight');
-  // What is shown is what the next key goes from; the address may be ahead of it.
+  // Waits for the heading before the URL, because the next key starts from the shown step, and the URL may change earlier.
   await page.getByRole('heading', { name: /^(each|fails)$/ }).waitFor();
   await page.waitForURL(/step=(each|fails)/);
   await page.keyboard.press('ArrowLeft');
@@ -85,7 +85,8 @@ test('a plan of 2,000 steps is there at once, and stays light', async () => {
 });
 
 test('a large plan moves while 200 events arrive each second', async () => {
-  // Forty lanes of steps, each of which sleeps for 400 ms: a hundred begin and end each second. They begin when the page is there.
+  // Forty rows of steps that sleep for 400 ms each, so a hundred steps start and a hundred end in each second.
+  // They start when the page is loaded.
   const steps = IS_TIMED ? 2_000 : 400;
   const lanes = Array.from({ length: steps }, (_, at) => ({
     id: `s${at}`,
@@ -105,7 +106,7 @@ test('a large plan moves while 200 events arrive each second', async () => {
     const text = document.querySelector('.head .meter-text');
     const first = Number.parseInt(text.textContent, 10);
     const begin = last;
-    // Until half of the steps are over.
+    // Measures until half of the steps are finished.
     while (Number.parseInt(text.textContent, 10) < Math.min(first + steps / 2, steps + 1)) {
       const now = await new Promise(requestAnimationFrame);
       gaps.push(now - last);
@@ -140,7 +141,7 @@ test('the times of a timeline do not cover each other, however narrow it is', as
     await page.locator('.timeline-row').first().waitFor();
     const boxes = await page.locator('.timeline-axis .tick').evaluateAll((ticks) =>
       ticks
-        // The longest that a time can be.
+        // Replaces each time by the longest possible one.
         .map((tick) => (tick.textContent === '0' ? tick : Object.assign(tick, { textContent: '59 m 59 s' })))
         .map((tick) => tick.getBoundingClientRect())
         .filter((box) => box.width > 0)
@@ -162,7 +163,7 @@ test('GraphiQL is there without any other server, and its examples work', async 
   });
   await page.goto(`${server.url}/graphiql`);
   const execute = page.getByRole('button', { name: /Execute query/ });
-  // What is clicked before the schema has come asks for nothing.
+  // Clicks again, because a click before the schema is loaded sends no query.
   const requests = page.locator('.graphiql-response', { hasText: '"requestId"' });
   await until(async () => {
     await execute.click();
@@ -170,7 +171,7 @@ test('GraphiQL is there without any other server, and its examples work', async 
   }, 'the requests are listed');
   await page.getByRole('tab', { name: 'ValidatePlan' }).click();
   await page.locator('.graphiql-query-editor', { hasText: 'validatePlan' }).waitFor();
-  // GraphiQL takes a moment to see that another operation is shown.
+  // Clicks again, because GraphiQL needs a moment after the change of the tab.
   const layers = page.locator('.graphiql-response', { hasText: '"layers"' });
   await until(async () => {
     await execute.click();

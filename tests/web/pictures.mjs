@@ -1,5 +1,5 @@
-// Makes the pictures of docs/reference/web.md anew: `eval "$(./tests/run --env)"; node tests/web/pictures.mjs`, with FABER_TEST_BINARY.
-// Everything in them is real: a server, its demo tools, and an execution that waits for somebody.
+// Renews the pictures of docs/reference/web.md: `eval "$(./tests/run --env)"; node tests/web/pictures.mjs`, with FABER_TEST_BINARY.
+// The pictures show a real server, its demo tools, and an execution that waits for a person.
 
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-// Plans that are opened, changed, kept and run: without a loss, and without work that is lost.
+// The editor of plans: plans are opened, changed, stored and run, and neither digits nor unsaved texts are lost.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -12,7 +12,7 @@ before(async () => {
 });
 after(() => server?.stop());
 
-/** Asks with variables that are written as text, and gives the answer as text: no number is read on the way. */
+/** Sends a query whose variables are JSON text, and returns the answer as text, so that JavaScript changes no number. */
 async function raw(query, variables = '{}') {
   const body = `{"query":${JSON.stringify(query)},"variables":${variables}}`;
   const response = await fetch(`${server.url}/graphql`, { method: 'POST', headers: { 'content-type': 'application/json' }, body });
@@ -24,7 +24,7 @@ async function raw(query, variables = '{}') {
 const editor = (page) => page.getByLabel('The plan as JSON');
 const idIn = (page) => new URL(page.url()).pathname.split('/').at(-1);
 
-/** Keeps what was changed, and gives the id of the version that it became. */
+/** Saves the text as the next version of the plan, and returns the id of that version. */
 async function kept(page, before) {
   await page.getByRole('button', { name: 'Save version' }).click();
   await page.waitForURL((url) => url.pathname.startsWith('/plans/') && !url.pathname.endsWith(before));
@@ -192,7 +192,7 @@ test('what was made has an address, and what was typed waits', async () => {
   await page.waitForURL(`**/plans/${planId}`);
   const whole = await editor(page).inputValue();
   assert.ok(whole.includes('zoe@web.test'));
-  // Somebody looks at something else in between, and loads the page anew.
+  // The user leaves the page with unsaved text, comes back, and loads the page again.
   await editor(page).fill(whole.replace('zoe@web.test', 'zoe@two.test'));
   await page.getByRole('link', { name: 'Tools', exact: true }).click();
   await page.getByRole('heading', { name: 'Tools', exact: true }).waitFor();
@@ -262,7 +262,7 @@ test('what the page says of a text is true of that text', async () => {
   await close(page);
 });
 
-/** The editor was gone at the last letter, and what was typed then went nowhere. */
+/** Regression: the editor disappeared when its last letter was deleted, and further typing was lost. */
 test('a text that is emptied is written anew', async () => {
   const { planId } = await server.plan([{ id: 'a', name: 'flow.echo', parameters: { n: 1 } }], 'emptied');
   for (const path of ['/new', `/plans/${planId}`]) {
@@ -293,7 +293,7 @@ test('a form holds templates, and shows what is changed beside it', async () => 
   await page.getByLabel('Add a step').selectOption('flow.sleep');
   const sleep = page.getByRole('region', { name: 'Step flow.sleep' });
   const ms = sleep.getByLabel(/^ms/);
-  // What stands there at first is replaced by what is typed.
+  // Typing replaces the initial value of the field.
   await ms.focus();
   await page.keyboard.type('{{hello.n}}');
   assert.equal((await steps()).at(-1).parameters.ms, '{{hello.n}}');
@@ -314,7 +314,7 @@ test('what could stand at the cursor is offered', async () => {
   await page.getByRole('button', { name: 'write the plan as JSON' }).click();
   await page.locator('canvas[data-nodes="2"]').waitFor();
   const offers = page.getByRole('listbox', { name: 'Suggestions for this place' });
-  /** Puts the cursor in the place of a mark. */
+  /** Writes a text into the editor, and puts the cursor at the `|` in it. */
   const write = async (text) => {
     await editor(page).evaluate((element, whole) => {
       element.focus();

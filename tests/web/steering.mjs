@@ -1,4 +1,4 @@
-// What the buttons do.
+// Buttons that control executions: approve, settle, cancel, retry, run and others.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -46,7 +46,7 @@ test('what waits for a person is approved or rejected above every view, with the
       await call.waitFor();
       assert.equal(await call.textContent(), 'flow.echo {"order":"o-17","amount":120}');
       for (const name of ['Approve', 'Reject']) await wait.getByRole('button', { name }).waitFor();
-      // Both answers wait in the same way.
+      // The page is the same for both answers, so one check for violations is enough.
       if (answer === 'Approve') assert.deepEqual(await violations(phone), []);
     }
     await close(phone);
@@ -68,7 +68,7 @@ test('somebody says what became of a call whose outcome is unknown', async (cont
     { id: 'pay', name: 'pay', parameters: { order: 'o-17' }, timeoutMs: 200, onError },
     { id: 'then', name: 'flow.echo', parameters: { receipt: '{{pay.receipt}}' } },
   ];
-  // A step that waits goes on with the output.
+  // A step that waits for a decision succeeds with the output that the user enters.
   const { executionId } = await own.execute(tools('wait'), 'pay and wait');
   await own.reaches(executionId, 'WAITING');
   const page = await open(own, `/executions/${executionId}?view=steps`);
@@ -84,7 +84,7 @@ test('somebody says what became of a call whose outcome is unknown', async (cont
   await says(page, 'Completed');
   await close(page);
 
-  // Where the execution has ended, a retry takes the decision over.
+  // The decision about a finished execution counts in its retry.
   const ended = await own.execute(tools('fail'), 'pay and fail');
   await own.reaches(ended.executionId, 'FAILED');
   const other = await open(own, `/executions/${ended.executionId}?view=steps&step=pay`);
@@ -336,7 +336,7 @@ test('a plan that is run again names the effects that it would repeat', async ()
   await warns('Run');
   await page.getByRole('button', { name: 'Run with options…' }).click();
   await warns('Run it');
-  // The next version of the plan repeats what it has in common with the version before.
+  // The next version of the plan would repeat the calls that it shares with the version before.
   const text = page.getByLabel('The plan as JSON');
   const draft = JSON.parse(await text.inputValue());
   await text.fill(JSON.stringify({ ...draft, tools: [draft.tools[0], { id: 'mended', name: 'flow.echo', parameters: {}, dependsOn: 'charge' }] }));
@@ -344,7 +344,7 @@ test('a plan that is run again names the effects that it would repeat', async ()
   await run.click();
   await warns('Run');
   assert.equal(await count(), 1);
-  // A dry run calls nothing, and hides nothing.
+  // A dry run calls no tool. Afterwards, the page still warns about the calls of the real run.
   await page.getByLabel('Dry run').check();
   await run.click();
   await page.waitForURL(/\/executions\/exec_/);

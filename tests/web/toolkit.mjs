@@ -1,4 +1,4 @@
-// The toolkit and the tools: what is drawn is what there is, whatever names, numbers and addresses are.
+// The pages of the toolkit and the tools, with unusual names, many tools, and unusual parameters in the URL.
 
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -26,7 +26,7 @@ after(async () => {
 
 const act = (input) => server.ask('mutation($input: ActionInput!) { addAction(input: $input) { warnings } }', { input });
 
-/** Notes what is drawn on canvases: texts, and strokes that are dashed. */
+/** Records the texts and the number of dashed strokes that are drawn on canvases. */
 function noteDrawing() {
   window.drawn = { texts: [], dashes: 0 };
   const { fillText, stroke } = CanvasRenderingContext2D.prototype;
@@ -111,7 +111,7 @@ test('an address may say anything', async () => {
 
 test('of thousands of tools those are there that are seen', async () => {
   const page = await open(server);
-  // How long it is until somebody is asked again.
+  // Records the delays of timers, because the poll interval is one of them.
   await page.addInitScript(() => {
     window.pauses = [];
     const set = window.setTimeout;
@@ -136,7 +136,7 @@ test('of thousands of tools those are there that are seen', async () => {
   }, 'the last is at the end');
   assert.ok((await rows()) < 250, `${await rows()} rows`);
   assert.equal(await last.locator('xpath=..').getAttribute('aria-posinset'), String(TOOLS));
-  // In the middle, and without what stands above.
+  // In the middle of the list, rows fill the window although the rows above are not drawn.
   await pane.evaluate((it) => it.scrollTo(0, it.scrollHeight / 2));
   const isFull = () =>
     page.evaluate(() => {

@@ -1,4 +1,4 @@
-// Executions that are watched: live, across a crash of the server, and back in time.
+// Pages that follow executions: live, after a crash of the server, and at earlier positions of the log.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -20,7 +20,7 @@ before(async () => {
 });
 after(() => server?.stop());
 
-/** A model that answers when it is let, the same once for each answer. */
+/** A mock model. It holds each request until `letGo` is called, and returns the answers in their order. */
 async function thinker(answers) {
   const held = [];
   const model = createServer(async (asked, answer) => {
@@ -104,7 +104,7 @@ test('a step changes its colour in the graph', async () => {
       }
       return Object.fromEntries(wanted.map(([name, colour]) => [name, found.get(colour) ?? 0]));
     });
-  // The picture may change its size while the page loads, so each comparison is within one picture.
+  // The graph may change its size while the page loads, so each check compares colours within one drawing.
   const isOneOfEach = ({ good, waiting, idle }) => good > 20 && waiting > 20 && idle > 20;
   await until(async () => isOneOfEach(await colours()), 'one step is done, one waits, one is pending');
   await server.signal(executionId, 'go');
@@ -131,7 +131,7 @@ test('a graph has its edges, and is begun where its words can be read', async ()
           return found;
         };
         const read = (name) => getComputedStyle(above).getPropertyValue(name).trim().slice(1);
-        // Letters have soft edges: few pixels have just their colour.
+        // Similar colours count, because letters have soft edges and few of their pixels have the exact colour.
         const is = (colour) => {
           const wanted = [0, 2, 4].map((it) => Number.parseInt(colour.slice(it, it + 2), 16));
           return (...it) => it[3] === 255 && wanted.every((part, at) => Math.abs(part - it[at]) < 40);
@@ -153,7 +153,7 @@ test('a server that is killed and comes back is noticed, and nothing is missed',
   await server.kill();
   for (const it of [page, list]) await it.getByText('Connection lost – reconnecting').waitFor();
   await server.begin();
-  // This happens before the page knows that it can ask again.
+  // The signal arrives before the page knows that the server is back.
   await server.signal(executionId, 'go');
   for (const it of [page, list]) await it.getByText('Connection lost – reconnecting').waitFor({ state: 'detached' });
   await shows(page, 'last', 'SUCCEEDED');
@@ -269,7 +269,7 @@ for (const [name, tools, options, state, steer] of [
     await server.reaches(executionId, state);
     const query = 'query($id: ID!) { execution(executionId: $id) { steps { stepId state attempts } } }';
     const page = await open(server, `/executions/${executionId}?view=steps`);
-    // What is tried again may come to something else between the two questions.
+    // Repeats the comparison, because a step with retries may change between the query and the check of the page.
     for (let more = 4; more >= 0; more -= 1) {
       const { execution } = await server.ask(query, { id: executionId });
       const same = execution.steps.map((it) => shows(page, it.stepId, it.state, more ? 5_000 : undefined));
@@ -494,7 +494,7 @@ test('what is typed while a search begins stays', async () => {
   const page = await open(server, '/');
   const box = page.getByLabel('Search requests');
   await box.waitFor();
-  // The third letter comes right behind what the first two made happen.
+  // The third letter is typed immediately after the first two letters started a search.
   await box.evaluate((it) => {
     const type = (text) => {
       it.value = text;
@@ -555,12 +555,12 @@ test('no row is lost from a list, however many come', async () => {
   const { from } = JSON.parse(asked.postData()).variables.filter;
   await foot.getByRole('button', { name: 'Show older ones' }).click();
   await foot.getByText('131 shown').waitFor();
-  // More come than are asked for at once, while nobody can look.
+  // While the page cannot reach the server, more requests are created than one query returns.
   await page.route('**/graphql', (route) => route.abort());
   await make(120);
   await page.unroute('**/graphql');
   await foot.getByText('251 shown').waitFor();
-  // What ends further down ends here, too.
+  // A row that is not visible changes its state, too, when its execution finishes.
   await server.signal(executionId, 'go');
   await server.reaches(executionId, 'COMPLETED');
   const list = page.getByRole('list', { name: 'Requests' });

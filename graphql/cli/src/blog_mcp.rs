@@ -103,7 +103,8 @@ impl Blog {
 #[derive(Debug)]
 struct Answer {
     value: Value,
-    /// The tool has an output schema. Lists and null are not objects, so they become texts.
+    /// `true` if the tool has an output schema, because its result is always an object. Other
+    /// results, such as lists and null, are sent as text.
     is_structured: bool,
 }
 

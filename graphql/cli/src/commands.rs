@@ -1,4 +1,4 @@
-//! The commands, one file for each or for a family.
+//! The commands. A file contains one command or a family of commands.
 
 pub(crate) mod backup;
 pub(crate) mod bench;

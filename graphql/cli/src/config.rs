@@ -86,7 +86,8 @@ pub struct Config {
     pub toolkit: Setting<ToolkitFiles>,
     /// `true` if Faber learns from successful executions which tool follows which.
     pub learning: Setting<bool>,
-    /// The margin by which a clear query is closer to a centroid than the least similar example.
+    /// The margin of a hit: the amount by which a tool's score must exceed the score of the tool's
+    /// least similar example.
     pub margin: Setting<f64>,
     pub log_format: Setting<LogFormat>,
     /// The setting `toolsets` as the file contains it.
@@ -98,7 +99,7 @@ pub struct Config {
 pub struct ToolkitFiles {
     pub files: Vec<PathBuf>,
     pub toolkit: Toolkit,
-    /// The parts that were left out, and the reasons.
+    /// Messages that name the parts of the files that were left out, and the reasons.
     pub warnings: Vec<String>,
 }
 

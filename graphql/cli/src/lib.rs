@@ -278,7 +278,7 @@ async fn dispatch(
     export.run_command(name, Box::pin(run_command(&app, cli.command))).await
 }
 
-/// Returns the name of a command that plans or executes. Others have no span.
+/// Returns the name of a command that plans or executes. Other commands have no span.
 fn span_name(command: &Command) -> Option<&'static str> {
     match command {
         Command::Run(_) => Some("run"),
@@ -324,7 +324,7 @@ async fn run_command(app: &App, command: Command) -> Result<ExitStatus, Failure>
 async fn open_session<'a>(app: &'a App, command: &Command) -> Result<Session<'a>, Failure> {
     match command {
         Command::Agent(_) | Command::Tools { subcommand: Tools::Call { .. } } => {
-            // A worker counts calls that have a limit.
+            // The call of a tool with a limit needs a permit, and only a worker can hold permits.
             Session::open(app, Need::Driving).await
         }
         Command::Plan(_)

@@ -123,8 +123,8 @@ struct Drawing {
     max_attempts: BTreeMap<String, u64>,
     width: usize,
     steps: BTreeMap<String, StepView>,
-    /// The names of the plan's steps. Other names are items of loops, steps of children, and
-    /// compensations.
+    /// The names of the plan's steps. All other names in `steps` are items of loops, steps of
+    /// children, and compensations.
     plan_steps: BTreeSet<String>,
     started_at: Option<Timestamp>,
     finished_steps: usize,
@@ -225,7 +225,7 @@ impl Drawing {
         let mut frame = Frame { now, columns, name_columns: self.width, paint };
         let essential =
             self.steps.iter().map(|(name, step)| self.draw_outcome(name, step, frame).essential);
-        // A number of five columns and a sign precede a name. Two spaces follow it.
+        // A number of five columns and a sign precede a name. Two spaces follow the name.
         let name_columns =
             columns.saturating_sub(10 + essential.max().unwrap_or(0)).max(MIN_NAME_COLUMNS);
         frame.name_columns = self.width.min(name_columns);
@@ -389,7 +389,7 @@ fn is_part(step: &str, name: &str) -> bool {
     rest.starts_with(" › ") || rest.starts_with('[') || rest.starts_with(" (")
 }
 
-/// Removes the least important lines until the rest fits.
+/// Removes the least important lines until the remaining lines fit.
 fn limit_lines(lines: &mut Vec<Line>, max: usize, paint: Paint) {
     if lines.len() <= max {
         return;

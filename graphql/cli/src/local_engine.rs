@@ -51,7 +51,7 @@ pub(crate) struct Setup<'a> {
 pub(crate) enum Need {
     Store,
     Tools,
-    /// A worker without tools that takes only given executions: enough to stop one.
+    /// A worker without tools that takes only given executions. It can stop an execution.
     Stopping,
     /// A worker with tools that takes only given executions.
     Driving,
@@ -91,7 +91,7 @@ impl LocalEngine {
         let has_tools = !matches!(need, Need::Store | Need::Stopping);
         let registry = build_registry(setup, &toolbox, &store, &clock, has_tools)?;
         if has_tools {
-            // This starts the servers of sets that were added.
+            // This starts the servers of added toolsets.
             registry.sync().await?;
         }
         let scope = match need {
@@ -210,7 +210,8 @@ fn build_engine(
     }
 }
 
-/// Returns the settings of a model. A local one can start its server.
+/// Returns the settings of a model. The settings of a local model contain a starter of the model's
+/// server.
 pub(crate) fn model_settings(config: &Config, model: &ModelConfig) -> Settings {
     let server = || {
         let launcher = Launcher::this_binary();
@@ -226,7 +227,8 @@ pub(crate) fn model_settings(config: &Config, model: &ModelConfig) -> Settings {
     settings
 }
 
-/// Warns when the clock of the machine is corrected and the time of the store is not, until `stop`.
+/// Warns when the time of the store differs from the clock of this machine, such as after a
+/// correction of the clock. Ends when `stop` is cancelled.
 async fn watch_clock(clock: Arc<dyn Clock>, stop: CancellationToken) {
     let mut has_warned = false;
     loop {
@@ -264,13 +266,13 @@ pub(crate) fn missing_store(setup: Setup<'_>) -> Option<PathBuf> {
     (has_folder && !path.exists()).then(|| path.to_owned())
 }
 
-/// Opens the configured store. Creates the folder of the default one.
+/// Opens the configured store. Creates the folder of the default store.
 pub(crate) async fn open_store(setup: Setup<'_>) -> Result<Arc<dyn Store>, Failure> {
     create_default_folder(setup).await?;
     Ok(engine::store::open_store(&setup.config.store.value).await?)
 }
 
-/// Opens the configured store, also if a restore into it has not ended.
+/// Opens the configured store, even if a restore into this store has not ended.
 pub(crate) async fn open_incomplete_store(setup: Setup<'_>) -> Result<Arc<dyn Store>, Failure> {
     create_default_folder(setup).await?;
     Ok(engine::store::open_incomplete_store(&setup.config.store.value).await?)
@@ -289,7 +291,8 @@ async fn create_default_folder(setup: Setup<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes the registry of toolsets. Without tools it knows no sets.
+/// Makes the registry of toolsets. Without `has_tools`, the registry contains no configured
+/// toolset.
 fn build_registry(
     setup: Setup<'_>,
     toolbox: &Toolbox,

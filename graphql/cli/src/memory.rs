@@ -49,12 +49,13 @@ fn resident_size() -> Option<u64> {
     Some(pages * page_size)
 }
 
-/// Makes the C library return each block of 256 KiB or more when it is freed. By default, the limit
-/// grows up to 32 MiB, with the size of the largest freed block.
+/// Makes the C library return each block of 256 KiB or more when it is freed. By default, this
+/// minimum size grows with the largest freed block, up to 32 MiB.
 #[cfg_attr(target_env = "gnu", expect(unsafe_code, reason = "there is no safe function for this"))]
 fn unmap_large_blocks() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: called before there is a second thread; a value that it rejects changes nothing.
+    // SAFETY: the process has only one thread yet, and a value that `mallopt` rejects changes
+    // nothing.
     unsafe {
         nix::libc::mallopt(nix::libc::M_MMAP_THRESHOLD, 256 << 10);
     }

@@ -1,8 +1,8 @@
 //! A llama.cpp server for the downloaded planning model.
 //!
-//! The server ends with this process, even if this process is killed, because a reaper watches it.
-//! Two processes share one server: a lock file has its port and its key. If the process that
-//! started the server ends, the next request of the other process starts a new server.
+//! The server ends with this process, even if this process is killed, because a reaper watches this
+//! process. Processes share one server: a lock file contains the server's port and key. If the
+//! process that started the server ends, the next request of another process starts a new server.
 
 use std::{
     collections::BTreeMap,
@@ -56,7 +56,7 @@ while True:
 ";
 const LOCK_FILE: &str = "model-server.lock";
 const LOG_FILE: &str = "model-server.log";
-/// Time limit for loading a model. A slow disk may need all of it.
+/// Time limit for loading a model. It is long because the disk may be slow.
 const START_TIMEOUT: Duration = Duration::from_mins(2);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -84,7 +84,7 @@ impl ModelServer {
             .ok_or_else(|| format!("run `{PULL_COMMAND}`, or start a server"))
     }
 
-    /// Opens the lock file and waits until no other process starts a server.
+    /// Opens the lock file and waits until no other process is starting a server.
     async fn lock(&self) -> Result<File, String> {
         let path = self.data.join(LOCK_FILE);
         let failed = |err| format!("`{}` cannot be locked: {err}", path.display());
@@ -114,7 +114,8 @@ impl ModelServer {
             "--ctx-size", "8192", "--parallel", "1",
         ];
         let env = BTreeMap::from([(KEY_VARIABLE.to_owned(), server.key.clone())]);
-        // Python imports modules from the working directory, which must not be the user's.
+        // Does not start in the user's folder, because Python imports modules from the working
+        // directory.
         let cwd = Some(&*self.data);
         let program = |name| Program { name, cwd, own_file: None, pass: &[], env: &env };
         let mut command = match program(SERVER_PROGRAM).watched_command(&self.launcher) {

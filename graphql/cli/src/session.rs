@@ -145,13 +145,14 @@ impl<'a> Session<'a> {
         };
         let now = engine.clock().now();
         let can_continue = match head.due {
-            // A step that waited for a person or a signal has its answer.
+            // A waiting execution can continue if its inbox contains the answer of a person or a
+            // signal.
             _ if head.state == ExecutionState::Waiting => {
                 return Ok(!self.load_inbox(id).await?.is_empty());
             }
             _ if head.owner.is_some() => true,
             Some(due) if due <= now => true,
-            // The execution sleeps. If no worker exists to wake it, this process must.
+            // The execution sleeps. If no worker exists to wake it, this process must wake it.
             Some(_) => engine.store().list_workers(now).await?.is_empty(),
             None => false,
         };
@@ -164,7 +165,7 @@ impl<'a> Session<'a> {
         Ok(head.is_some_and(|head| head.state.is_finished() && head.owner.is_some()))
     }
 
-    /// Returns the head of an execution without an owner, or whose owner was lost.
+    /// Returns the head of an execution if no live worker owns it.
     async fn unowned_head(&self, id: ExecutionId) -> Result<Option<ExecutionHead>, Failure> {
         let Some(engine) = self.engine() else { return Ok(None) };
         let Some(head) = engine.store().head(id).await? else { return Ok(None) };

@@ -28,9 +28,10 @@ pub(crate) fn await_end_signal() -> io::Result<impl Future<Output = ()> + Send> 
     Ok(async move { signals.dispatch().await })
 }
 
-/// Receives Ctrl-C, SIGTERM and SIGHUP. From its creation on, none of them ends the process.
+/// Receives Ctrl-C, SIGTERM and SIGHUP. As soon as this value exists, the signals no longer end the
+/// process.
 ///
-/// If the process was started with SIGHUP ignored, as `nohup` does, it stays ignored.
+/// If the process was started with SIGHUP ignored, as `nohup` does, SIGHUP stays ignored.
 #[derive(Debug)]
 pub(crate) struct EndSignals {
     signals: Mutex<Vec<Signal>>,
@@ -86,7 +87,8 @@ impl EndSignals {
     }
 }
 
-/// Reads `/proc/self/status`. SIGHUP is signal 1, the lowest bit of the mask.
+/// Reads the text of `/proc/self/status`. SIGHUP is signal 1, so the lowest bit of the mask stands
+/// for it.
 fn ignores_hang_up(status: &str) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());

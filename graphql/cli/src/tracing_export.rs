@@ -1,4 +1,4 @@
-//! The export of spans by this process, and the trace that it belongs to.
+//! Exports the spans of this process, and finds the trace that the process belongs to.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::config::{Environment, variable};
 /// Spans of this process, from the start of a command to its end.
 pub(crate) struct TraceExport {
     sink: Option<Arc<OtlpSink>>,
-    /// The context in `TRACEPARENT`, such as that of a build.
+    /// The trace context of the program that started this process, from `TRACEPARENT`.
     caller: Option<SpanContext>,
 }
 

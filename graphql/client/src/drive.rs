@@ -50,8 +50,8 @@ impl Drive {
         std::future::pending().await
     }
 
-    /// Claims an execution whenever it is due, has a command, or lost its owner, until it is
-    /// finished.
+    /// Claims an execution whenever it is due, has a command, or lost its owner, until the
+    /// execution is finished.
     pub async fn drive_to_end(&self, id: ExecutionId) {
         let hints = self.store.hints();
         let (mut work, mut inbox) = (hints.subscribe_work(), hints.subscribe_inbox());
@@ -72,7 +72,7 @@ impl Drive {
 
     async fn poll_execution(&self, id: ExecutionId) -> Result<DriveNeed, StoreError> {
         let Some(head) = self.store.head(id).await? else { return Ok(DriveNeed::Waits) };
-        // A finished root with an owner needs a replan.
+        // A finished execution without a parent has an owner only while it needs a replan.
         let needs_plan = head.owner.is_some() && head.parent.is_none();
         if head.state.is_finished() && !needs_plan {
             return Ok(DriveNeed::Over);

@@ -31,7 +31,7 @@ const CREATION_POLL_INTERVAL: Duration = Duration::from_millis(50);
 pub struct EventTree {
     root: String,
     nodes: BTreeMap<String, Node>,
-    /// Children without a subscription, each with its prefix.
+    /// Ids of children without a subscription, each with the prefix of its steps' names.
     queue: VecDeque<(String, String)>,
     queued_ids: BTreeSet<String>,
 }
@@ -60,12 +60,12 @@ impl EventTree {
         &self.nodes[&self.root].view
     }
 
-    /// Returns the position of the last event that was read of an execution.
+    /// Returns the position of the last event of an execution that this tree has applied.
     pub fn last_seq_of(&self, id: &str) -> u64 {
         self.nodes.get(id).map_or(0, |node| node.view.seq)
     }
 
-    /// Subscribes to the executions, after the events that were read.
+    /// Subscribes to the events of all executions that this tree has not applied yet.
     pub fn subscribe(&self, client: &Client) -> Events {
         let mut events = SelectAll::new();
         for (id, node) in &self.nodes {
@@ -89,7 +89,7 @@ impl EventTree {
             let arguments = [("executionId: ID!", json!(id)), ("afterSeq: Int", json!(after))];
             client.subscribe("executionEvents", &arguments, Event::FIELDS)
         };
-        // The child may never be created.
+        // The child may never be created, so its absence is not an error.
         let exists = move |event: &Result<Event, Failure>| {
             let is_missing = matches!(event, Err(failure) if failure.code == "NOT_FOUND");
             std::future::ready(is_root || !is_missing)
@@ -135,14 +135,14 @@ impl EventTree {
     }
 
     fn has_waiting_descendant(&self, id: &str, depth: u32) -> bool {
-        // Queued executions have no events here. The caller checks their states.
+        // The tree has no events of queued executions, so the caller checks their states.
         let Some(node) = self.nodes.get(id) else { return self.queued_ids.contains(id) };
         depth <= shared::limits::ANCESTORS
             && node.view.waits_for_person(|child| self.has_waiting_descendant(child, depth + 1))
     }
 
-    /// Returns whether the tree seems to wait for a person while executions are queued. Queued
-    /// executions have no events here, so the caller polls.
+    /// Returns whether the tree seems to wait for a person while executions are queued. The tree
+    /// has no events of queued executions, so the caller polls their states.
     pub fn needs_polling(&self) -> bool {
         !self.queued_ids.is_empty() && self.waits_for_person()
     }

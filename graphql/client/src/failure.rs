@@ -82,7 +82,8 @@ impl From<StoreError> for Failure {
     fn from(err: StoreError) -> Self {
         let code = match &err {
             StoreError::Address { .. } => "INVALID_ARGUMENT",
-            // The message contains details that the API hides from callers.
+            // Only the code is the same as in the API. The message contains details that the API
+            // hides from callers.
             other => EngineError::from(other.clone()).code(),
         };
         Self::new(code, err.to_string())

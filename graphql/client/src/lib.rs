@@ -26,7 +26,7 @@ pub use self::secret::Secret;
 
 #[derive(Clone)]
 pub enum Client {
-    /// The engine of this process, with the access of this grant.
+    /// The schema over the engine of this process, and the grant that limits access.
     Local(Box<Schema>, Grant),
     Remote(Remote),
 }

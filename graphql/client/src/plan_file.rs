@@ -42,15 +42,16 @@ pub struct WrittenPlan {
 impl WrittenPlan {
     fn new(draft: &Draft, written: Value) -> Self {
         let notices = draft.notices.clone();
-        // The API rejects unknown fields. The parsed draft has none.
+        // The API rejects unknown fields, so a plan with errors is replaced by the parsed draft,
+        // which contains no unknown field.
         let is_readable = !notices.iter().any(Diagnostic::is_error);
         let mut input = if is_readable { written } else { json!(draft) };
         to_api_form(&mut input);
         Self { input, notices }
     }
 
-    /// Returns the plan as an input of the API. If parsing found errors, the compiler checks the
-    /// rest, so that users see all errors at once.
+    /// Returns the plan as an input of the API. If parsing found errors, adds the errors of the
+    /// compiler, so that users see all errors in one answer.
     pub async fn check(self, client: &Client) -> Result<Value, Failure> {
         let mut errors = self.error_diagnostics();
         if errors.is_empty() {

@@ -9,13 +9,14 @@ use crate::{
     types::{ExecutionStatus, Request, TimelineEntry},
 };
 
-/// The number of newest executions that a report has.
+/// Maximum number of executions in a report. The newest ones are taken.
 const NEWEST_EXECUTIONS: i32 = 50;
 const MAX_ENTRIES: usize = 10_000;
 /// Maximum number of pages of a timeline, because a server offers no more.
 const MAX_PAGES: usize = 32;
 
-/// Loads the request that an id belongs to, with its newest executions and the one with this id.
+/// Loads the request that an id belongs to, with its newest executions. Adds the execution with
+/// this id if it is older.
 pub async fn load_request(client: &Client, id: &str) -> Result<Value, Failure> {
     let request = find_request_id(client, id).await?;
     let mut document = load_with_executions(client, &request).await?;
@@ -55,8 +56,8 @@ async fn load_with_executions(client: &Client, request: &str) -> Result<Value, F
     }
 }
 
-/// Returns the id of the requested execution if `document` lacks it: the one with `id`, or the
-/// newest without a parent.
+/// Returns the id of the requested execution if `document` lacks this execution. The requested
+/// execution is the one with `id`, or the newest execution without a parent.
 async fn find_missing_execution(
     client: &Client,
     id: &str,

@@ -1,7 +1,7 @@
 //! Objects of the API as commands read them, each with the selection of its fields.
 //!
 //! `FIELDS` selects every field of an object, because `--json` prints all of them. The struct has
-//! the fields that views use. A test compares both with the schema.
+//! only the fields that views use. A test compares `FIELDS` and the struct with the schema.
 
 #[cfg(test)]
 mod tests;
@@ -110,7 +110,7 @@ pub struct ExecutionStatus {
     pub steps: Vec<StepStatus>,
     pub outputs: Value,
     pub execution_results: ExecutionResults,
-    /// Only [`Self::SUMMARY`] selects them.
+    /// Only the selection [`Self::SUMMARY`] contains this field.
     pub retries: Vec<RetriedExecution>,
 }
 
@@ -249,7 +249,8 @@ pub enum ShownState {
     Skipped,
     Cancelled,
     Compensated,
-    /// Used only by the live view. In the API, such a step has succeeded.
+    /// The step succeeded, but its compensation failed. Used only by the live view, because the API
+    /// reports such a step as `SUCCEEDED`.
     #[serde(skip)]
     CompensationFailed,
 }
@@ -287,7 +288,8 @@ impl ItemTally {
     const FIELDS: &str = "total pending running waiting successful failed skipped cancelled";
 }
 
-/// The fields of what an execution waits for. `--json` prints them, and views show findings.
+/// The selection of `waitsFor`. Only `--json` prints these fields, because views show findings
+/// instead.
 const WAIT: &str = "kind stepId index name executionId until message";
 
 #[derive(Clone, Debug, Default, Deserialize)]

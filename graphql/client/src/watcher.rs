@@ -1,8 +1,8 @@
 //! Watches an execution and its children until it is finished or needs a person.
 //!
 //! The caller takes one [`Update`] after another, and asks for the [phase](Watcher::load_phase) of
-//! the execution after each. In between, the caller may wait for other things, because
-//! [`Watcher::next`] loses nothing if it is dropped.
+//! the execution after each. The caller may wait for other futures at the same time, because
+//! [`Watcher::next`] loses no event if its future is dropped.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,8 +18,8 @@ use crate::{
     view::news::News,
 };
 
-/// Number of reconnects without a new event after which the server counts as gone, and the delay
-/// before each.
+/// Number of reconnects without a new event after which the server counts as unavailable, and the
+/// delay before each reconnect.
 const MAX_RECONNECTS: usize = 5;
 const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 /// Poll interval for executions without a subscription.
@@ -33,7 +33,7 @@ pub struct Watcher<'a> {
     connection: Connection,
     polls: Interval,
     reconnect_count: usize,
-    /// The position of the root execution when the connection was lost.
+    /// The position of the last event of the root execution when the connection was lost.
     seq_at_loss: u64,
 }
 
@@ -49,7 +49,7 @@ pub enum Update {
     Event,
     /// The server closed the stream of events. The watcher subscribes again.
     Ended,
-    /// It is time to poll executions that have no events here.
+    /// It is time to poll executions without a subscription.
     Poll,
 }
 
@@ -67,7 +67,7 @@ struct ExecutionPosition {
 }
 
 impl<'a> Watcher<'a> {
-    /// Makes a watcher. Without a store, it does not know which answers wait in inboxes.
+    /// Makes a watcher. Without a store, the watcher does not know which answers wait in inboxes.
     pub fn new(client: &'a Client, store: Option<&'a Arc<dyn Store>>, id: String) -> Self {
         let tree = EventTree::new(id.clone());
         let connection = Connection::Open(tree.subscribe(client));
@@ -90,7 +90,7 @@ impl<'a> Watcher<'a> {
         &self.tree
     }
 
-    /// Waits for the next event, or until it is time to poll. Safe to drop at any time.
+    /// Waits for the next event, or until it is time to poll. Dropping the future loses no event.
     pub async fn next(&mut self) -> Result<Update, Failure> {
         let needs_polling = self.tree.needs_polling();
         loop {

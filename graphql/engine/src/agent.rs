@@ -42,7 +42,8 @@ const ANSWER_TOOL: &str = "faber_agent.answer";
 #[derive(Debug)]
 pub(crate) struct AgentContext {
     pub(crate) model: Arc<dyn Model>,
-    /// Available tools. The toolbox holds the steps, so the steps hold it weakly.
+    /// The available tools. A weak reference, because the toolbox contains the agent's own tools,
+    /// which contain this context.
     pub(crate) toolbox: WeakToolbox,
     /// Access tokens, whose limits apply to calls. Set only in `faber serve`.
     pub(crate) server_access: Arc<OnceLock<Access>>,

@@ -33,7 +33,7 @@ use crate::{Engine, EngineError, Order, PlanningOptions, store::open_store};
 
 /// An engine with a worker inside another program.
 ///
-/// Dropping it is safe, like a crash. [`close`](Self::close) waits for short steps first.
+/// Dropping this value is as safe as a crash. [`close`](Self::close) waits for short steps first.
 pub struct Embedded {
     engine: Engine,
     stop: CancellationToken,

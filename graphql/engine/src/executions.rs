@@ -60,7 +60,8 @@ pub struct Executions {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Order {
-    /// The options of the execution. The start decides `compensate_on_failure`.
+    /// The options of the execution. `compensate_on_failure` is ignored, because `compensates`
+    /// decides it.
     pub options: ExecutionOptions,
     /// Set to undo successful steps if the execution does not succeed, or to undo nothing. `None`
     /// compensates if a step of the plan has `compensate`, unless replans are requested.
@@ -175,13 +176,14 @@ impl Executions {
             }
         }
         self.check_replans(None, &mut order, planning.planner.as_deref())?;
-        // Planning refuses unknown sets and stores the refusal.
+        // Unknown sets are not an error here, because planning refuses them and stores the refusal.
         order.options.replans.sets = match self.tools.check_sets(&planning.tool_sets).await {
             Ok(sets) => sets,
             Err(EngineError::InvalidArgument(_)) => Vec::new(),
             Err(err) => return Err(err),
         };
-        // Planning costs work and leaves data, so it counts, too.
+        // A caller that has used up its limit may not plan either, because planning costs work and
+        // stores data.
         self.tools.grant.check_limits()?;
         let is_last = order.options.replans.left == 0;
         let planning = &PlanningOptions { is_last, ..planning.clone() };
@@ -203,7 +205,7 @@ impl Executions {
         if let Some(key) = &key
             && let Some(id) = self.control.find_by_key(key, &order.options).await?
         {
-            // Nothing starts, so nothing counts for the limits.
+            // No execution starts, so the request does not count for the limits.
             return Ok(id);
         }
         let replans = self.check_replans(Some(plan), &mut order, None)?;
@@ -305,8 +307,8 @@ impl Executions {
         Ok(find_findings(execution, Some(&around), now, max_findings))
     }
 
-    /// Returns why the children that the steps of an execution wait for are waiting. Reads at most
-    /// `children_left` of them and of their children.
+    /// Returns the reasons why child executions wait, for the children that steps wait for. Reads
+    /// at most `children_left` executions, including children of children.
     async fn find_child_reasons(
         &self,
         execution: &Execution,
@@ -349,7 +351,8 @@ impl Executions {
         Ok(unknown)
     }
 
-    /// Returns the findings that the log alone gave when it ended at a position.
+    /// Returns the findings about an execution as its log was when it ended at `seq`. Uses nothing
+    /// but the log.
     pub async fn findings_at(
         &self,
         id: ExecutionId,

@@ -92,7 +92,7 @@ pub struct PlanningOptions {
     pub guard: Option<Guard>,
 }
 
-/// Planning options after their check.
+/// Planning options that have been checked.
 pub(super) struct PlanningScope<'a> {
     planner: Arc<dyn Planner>,
     /// `None` means the default of the planner.
@@ -214,7 +214,8 @@ impl Plans {
         let entry =
             entry.map(|proposed| CachedDraft::new(request.id, &proposed.proposal).to_value());
         let proposed = match proposed {
-            // The offline planner determines itself which clauses of a query are orders.
+            // Only plans of models need the guard, because the offline planner determines itself
+            // which clauses of a query are orders.
             Ok(proposed) if !is_offline && is_written => {
                 GuardedQuery::new(guard, query, &wide, &catalog)
                     .check(proposed, planner.name(), &compiler)

@@ -18,7 +18,7 @@ pub async fn open_store(url: &str) -> Result<Arc<dyn Store>, StoreError> {
     Ok(store)
 }
 
-/// Opens a store as [`open_store`] does, also if a restore into it has not ended.
+/// Opens a store as [`open_store`] does, even if a restore into the store has not ended.
 ///
 /// # Errors
 ///

@@ -193,7 +193,8 @@ impl Tools {
         written: Value,
     ) -> Result<ToolName, EngineError> {
         if set.is_none() {
-            // A connecting set may have the name.
+            // Without `set`, the tool's name must be unused, and a set that is still connecting may
+            // have a tool with this name.
             self.inventory.wait_until_connected().await;
         }
         self.check_is_no_action(written["name"].as_str()).await?;

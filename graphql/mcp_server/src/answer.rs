@@ -67,7 +67,7 @@ pub(crate) fn convert_failure(failure: &Failure) -> CallToolResult {
     result
 }
 
-/// Returns the items of a list. Another value has none.
+/// Returns the items of a list, and no items for any other value.
 fn items_of(value: &Value) -> impl Iterator<Item = &Value> + Clone {
     value.as_array().into_iter().flatten()
 }
@@ -175,9 +175,9 @@ enum Replanning {
     None,
     /// A model writes the next plan.
     Pending,
-    /// Continues as the execution with this id.
+    /// The execution with this id executes the next plan.
     Started(String),
-    /// Faber gave up, for this reason.
+    /// Faber gave up the replan for this reason.
     GivenUp(String),
 }
 

@@ -1,21 +1,21 @@
 //! Limits the size of results, because they go into a model's context.
 //!
-//! A value that is too large is replaced by its beginning and its size. The schema of the result
-//! still holds.
+//! A value that is too large is replaced by its beginning and its size, so that the result still
+//! fits its schema.
 
 use client::view::format::clip_text;
 use serde_json::{Value, json};
 use shared::json;
 
-/// Maximum number of bytes of the outputs of one result together.
+/// Maximum sum of the bytes of all outputs in one result.
 const MAX_OUTPUTS_BYTES: usize = 256 << 10;
-/// Maximum number of bytes of one output if the outputs together are too large.
+/// Maximum number of bytes of one output in a result that exceeds `MAX_OUTPUTS_BYTES`.
 const MAX_OUTPUT_BYTES: usize = 8 << 10;
 const MAX_REQUEST_BYTES: usize = 4 * MAX_OUTPUTS_BYTES;
 /// Maximum number of steps, errors or waits of an execution.
 const MAX_ITEMS: usize = 1_000;
 
-/// Shortens outputs that are too large together. Returns `true` if they were.
+/// Shortens outputs whose sum is too large. Returns `true` if it shortened them.
 pub(crate) fn shorten_outputs(outputs: &mut Value) -> bool {
     if json::json_size(outputs) <= MAX_OUTPUTS_BYTES {
         return false;
@@ -30,7 +30,7 @@ pub(crate) fn shorten_outputs(outputs: &mut Value) -> bool {
     true
 }
 
-/// Drops the end of a long list. Returns `true` if it did.
+/// Drops the end of a long list. Returns `true` if it dropped items.
 pub(crate) fn truncate_list(list: &mut Value) -> bool {
     keep_first(list, MAX_ITEMS, MAX_OUTPUTS_BYTES)
 }
@@ -137,7 +137,8 @@ pub(crate) fn written_size(value: &Value) -> usize {
     value.to_string().len() + 1
 }
 
-/// Keeps the start of a list within both limits. Returns `true` if items were dropped.
+/// Keeps the first items of a list: at most `max_items`, with at most `bytes` in JSON. Returns
+/// `true` if items were dropped.
 pub(crate) fn keep_first(list: &mut Value, max_items: usize, bytes: usize) -> bool {
     let Some(list) = list.as_array_mut() else { return false };
     let mut left = bytes;
@@ -157,8 +158,8 @@ const MAX_DOCUMENT_BYTES: usize = 4 << 20;
 const MAX_SCALAR_BYTES: usize = 32;
 const MAX_CHAR_BYTES: usize = 6;
 
-/// Cuts a large document and sets `cut` in it. Each field gets an equal share, and the schema still
-/// holds. Returns `true` if the document was too large.
+/// Cuts a large document and sets `cut` in it. Each field gets an equal share of the bytes, and the
+/// document still fits its schema. Returns `true` if the document was too large.
 pub(crate) fn fit_document(mut document: Value) -> (Value, bool) {
     if written_size(&document) <= MAX_DOCUMENT_BYTES {
         return (document, false);

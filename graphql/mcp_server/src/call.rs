@@ -1,4 +1,5 @@
-//! Calls of tools. Each makes operations of the API, and some wait for an execution.
+//! Calls of the MCP tools. Each call executes operations of the API, and some calls wait for an
+//! execution.
 
 use std::{convert::Infallible, future, time::Duration};
 

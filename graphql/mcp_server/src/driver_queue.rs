@@ -12,9 +12,9 @@ use tokio::{
     task::{Id, JoinSet},
 };
 
-/// Maximum number of executions that run at once. Further executions wait in the queue.
+/// Maximum number of executions that run at the same time. Further executions wait in the queue.
 const MAX_RUNNING: usize = 1_000;
-/// Maximum number of waiting executions. Any worker can claim more of them from the store.
+/// Maximum number of waiting executions. Any worker can claim further executions from the store.
 const MAX_WAITING: usize = 100_000;
 
 /// The sending end of the queue. Calls push executions.
@@ -33,10 +33,11 @@ pub(crate) fn drive_queue(drive: Drive) -> (DriveQueue, QueueRunner) {
 }
 
 impl DriveQueue {
-    /// Adds an execution to the queue without waiting, because an execution may need the caller's
-    /// next call to finish.
+    /// Adds an execution to the queue without waiting, because an execution may finish only after
+    /// the caller's next call, such as an approval.
     pub(crate) fn push(&self, id: ExecutionId) {
-        // The receiver is gone only when the process ends. The execution stays in the store.
+        // Sending fails only when the process ends. The execution is in the store, so a later
+        // worker can claim it.
         let _ = self.0.send(id);
     }
 }

@@ -15,7 +15,8 @@ struct PartialMessage {
     error: Option<IgnoredAny>,
 }
 
-/// Returns the error for an invalid message, or `None` for responses and notifications.
+/// Returns the error for an invalid message. Returns `None` for responses and notifications,
+/// because JSON-RPC forbids answers to them.
 pub(crate) fn invalid_message_error(text: &[u8], err: &serde_json::Error) -> Option<Value> {
     if let Err(err) = serde_json::from_slice::<IgnoredAny>(text) {
         let reason = format!("the message is not valid JSON: {err}");
@@ -56,7 +57,7 @@ pub(crate) fn invalid_request_error(reason: &str) -> Value {
     build_error(None, ErrorCode::INVALID_REQUEST, reason)
 }
 
-/// MCP omits an unreadable id.
+/// Leaves out the field `id` if the id of the request is unreadable, as MCP requires.
 fn build_error(id: Option<Value>, code: ErrorCode, reason: &str) -> Value {
     let mut message = json!({ "jsonrpc": "2.0" });
     if let Some(id) = id {
@@ -100,7 +101,8 @@ mod tests {
         ] {
             assert_eq!(error_for(text), Some((id, json!(code))), "{text}");
         }
-        // An error about an error could repeat for ever.
+        // Responses and notifications get no error, because an error about an error could repeat
+        // for ever.
         for text in [
             format!(r#"{{"jsonrpc":"2.0","method":"notifications/x","params":{deep}}}"#),
             format!(r#"{{"jsonrpc":"2.0","id":1,"result":{deep}}}"#),

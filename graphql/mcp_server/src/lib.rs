@@ -66,8 +66,8 @@ struct Backend {
     queue: Option<DriveQueue>,
 }
 
-/// Serves over standard input and output until the input ends. `drive` drives executions that calls
-/// started.
+/// Serves over standard input and output until the input ends. `drive` drives the executions that
+/// calls start.
 pub fn serve_stdio(
     client: Client,
     store: Option<Arc<dyn Store>>,
@@ -114,7 +114,7 @@ pub fn build_routes(
     stop: CancellationToken,
 ) -> Router {
     let server = McpServer::new(Backend { client, store: Some(store), queue: None }, Caller::Http);
-    // The host check of the server has run before.
+    // The server has checked the host and the origin of the request before.
     let settings = StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
         .disable_allowed_origins()
@@ -132,7 +132,7 @@ pub fn build_routes(
         .layer(middleware::from_fn_with_state(max_request_bytes, http::handle_request))
 }
 
-/// The origin of a call, which decides its permissions.
+/// The transport of a call, which decides how the call gets its permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Caller {
     /// The caller started this process, so it has all rights.
@@ -145,7 +145,7 @@ enum Caller {
 struct McpServer {
     backend: Backend,
     caller: Caller,
-    /// Exports the spans of calls over standard input. Calls over HTTP bring their own.
+    /// Exports the spans of calls over standard input. A call over HTTP brings its own sink.
     span_sink: Option<Arc<dyn SpanSink>>,
 }
 
@@ -155,7 +155,8 @@ impl McpServer {
         Self { backend, caller, span_sink }
     }
 
-    /// Starts the span of a call. The context in `_meta` is the parent. Otherwise the HTTP request is.
+    /// Starts the span of a call. The parent is the context in `_meta`, or the span of the HTTP
+    /// request if the call has no such context.
     fn trace_call(
         &self,
         request: &CallToolRequestParams,

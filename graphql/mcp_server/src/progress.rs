@@ -17,9 +17,11 @@ use rmcp::{
 };
 use tokio::time::{self, Interval, MissedTickBehavior};
 
-/// The shortest interval between two reports. Between them, only the newest news is kept.
+/// The shortest interval between two reports. Of the news within an interval, only the newest is
+/// reported.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
-/// Number of intervals without news after which a report keeps the client from giving up.
+/// Number of intervals without news after which a report is sent, so that the client does not give
+/// up.
 const MAX_QUIET_TICKS: u32 = 100;
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_MESSAGE_CHARS: usize = 300;
@@ -107,7 +109,7 @@ impl ProgressReporter {
         (self.can_send, self.quiet_ticks) = (false, 0);
         let mut report = ProgressNotificationParam::new(token.clone(), progress).with_message(text);
         report.total = self.total;
-        // A client that does not read reports still gets the result.
+        // A failure is ignored, because a client that does not read reports still gets the result.
         let _ = time::timeout(SEND_TIMEOUT, peer.notify_progress(report)).await;
     }
 }

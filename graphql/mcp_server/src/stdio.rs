@@ -1,7 +1,7 @@
 //! JSON-RPC messages as lines over standard input and output.
 //!
-//! rmcp's own transport ignores an unreadable line, and its sender waits forever. This transport
-//! answers with an error.
+//! rmcp's own transport ignores an unreadable line, so the sender of the line waits forever. This
+//! transport answers with an error.
 
 use std::io;
 
@@ -23,13 +23,13 @@ const MAX_LINE_BYTES: usize = 16 << 20;
 /// Capacity to which the line buffer shrinks after a longer line.
 const MAX_KEPT_CAPACITY: usize = 1 << 20;
 const MAX_QUEUED_MESSAGES: usize = 64;
-/// Timeout of the last writes.
+/// Timeout for writing the last messages when the connection is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) struct LineTransport<R> {
     reader: BufReader<R>,
     line: Vec<u8>,
-    /// True while the rest of a long line is dropped.
+    /// True while the end of a line that is too long is dropped.
     is_dropping: bool,
     /// An error to send before the next line is read.
     pending_error: Option<Vec<u8>>,
@@ -59,7 +59,7 @@ impl<R: AsyncRead + Unpin> LineTransport<R> {
         }
     }
 
-    /// Reads up to the end of a line. Cancel safe.
+    /// Reads up to the end of a line. Dropping the future loses no bytes.
     async fn read_line(&mut self) -> LineRead {
         loop {
             let Ok(bytes) = self.reader.fill_buf().await else { return LineRead::End };
@@ -86,7 +86,7 @@ impl<R: AsyncRead + Unpin> LineTransport<R> {
         }
     }
 
-    /// Parses the line. Stores the error to send if it is invalid.
+    /// Parses the line. Stores the error to send if the line is invalid.
     fn parse_line(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         let text = self.line.trim_ascii();
         let text = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text);

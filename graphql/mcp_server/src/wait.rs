@@ -51,7 +51,7 @@ impl ExecutionWait<'_> {
                 },
                 () = reports.send_when_due() => continue,
             }
-            // The queue of this process or a worker reads each answer.
+            // `true`: the queue of this process, or another worker, reads each answer of a person.
             if watcher.load_phase(async |_| Ok(true)).await? != ExecutionPhase::Running {
                 return Ok(());
             }

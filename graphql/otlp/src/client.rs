@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 use tokio::runtime::Handle;
 
-/// Sends requests on the threads of the program. The exporter's own thread has no runtime.
+/// Sends requests on the runtime of the program, because the exporter's own thread has no runtime.
 #[derive(Debug)]
 pub(super) struct RuntimeClient {
     client: reqwest::Client,
@@ -15,7 +15,7 @@ pub(super) struct RuntimeClient {
 
 impl RuntimeClient {
     pub(super) fn new(runtime: Handle, timeout: Duration) -> Result<Self, String> {
-        // Another part of the program may have installed it before.
+        // Another part of the program may have installed a provider before.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder().timeout(timeout).build();
         let client = client.map_err(|err| format!("cannot export spans: {err}"))?;

@@ -1,4 +1,4 @@
-//! Spans in the types of the SDK.
+//! Converts spans into the types of the OpenTelemetry SDK.
 
 use std::time::{Duration, SystemTime};
 

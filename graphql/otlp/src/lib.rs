@@ -1,7 +1,8 @@
 //! Exports spans to an `OpenTelemetry` collector, by OTLP over HTTP with protobuf.
 //!
-//! Everything is off unless the standard variables `OTEL_…` ask for it. A span is made by the engine
-//! when it ends, so this crate uses the SDK's queue and exporter, and not its tracer.
+//! Spans are exported only if the standard variables `OTEL_…` ask for it. The engine makes a span
+//! when the operation has ended, so this crate uses the SDK's queue and exporter, and not its
+//! tracer.
 
 mod client;
 mod convert;

@@ -1,7 +1,8 @@
 //! The standard variables of `OpenTelemetry`.
 //!
 //! The exporter reads some variables itself: endpoint, headers and the size of batches. This module
-//! reads the ones that decide whether there is an exporter, and rejects values that it would ignore.
+//! reads the variables that decide whether spans are exported. It rejects values that the exporter
+//! would ignore.
 
 use std::{fmt, time::Duration};
 
@@ -20,16 +21,16 @@ pub type ReadVariable = fn(&str) -> Option<String>;
 pub struct Settings {
     pub(super) sampler: Sampler,
     pub(super) timeout: Duration,
-    /// A variable names the service.
+    /// `true` if a variable names the service. Otherwise the service is `faber`.
     pub(super) names_service: bool,
 }
 
 /// Decides which traces are exported.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) struct Sampler {
-    /// The decision of the caller precedes the own one.
+    /// `true` if a trace with a caller follows the caller's decision.
     is_parent_based: bool,
-    /// The share of the traces without a caller.
+    /// The share of the traces to export, from 0 to 1.
     ratio: f64,
 }
 
@@ -108,7 +109,7 @@ impl Sampler {
         }
         let trace = opentelemetry::TraceId::from_bytes(trace.to_bytes());
         let kind = opentelemetry::trace::SpanKind::Internal;
-        // The SDK decides by the id, so that all programs of a trace decide alike.
+        // The SDK decides by the id of the trace, so that all programs of a trace decide alike.
         let sampler = RatioSampler::TraceIdRatioBased(self.ratio);
         let result = sampler.should_sample(None, trace, "", &kind, &[], &[]);
         result.decision == SamplingDecision::RecordAndSample

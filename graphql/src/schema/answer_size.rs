@@ -15,7 +15,7 @@ use super::nulls::field_path;
 /// Bytes that a name takes in an answer, besides its letters.
 const NAME_OVERHEAD_BYTES: usize = 4;
 
-/// Approximate size of the answer to one operation, as far as the answer has been made.
+/// Approximate size of the part of an operation's answer that has been made so far.
 #[derive(Debug, Default)]
 pub(super) struct AnswerSize {
     max_bytes: usize,
@@ -42,7 +42,7 @@ impl AnswerSize {
         if self.bytes.load(Ordering::Relaxed) > self.max_bytes { Err(self.error()) } else { Ok(()) }
     }
 
-    /// Records that a mutation starts, so that an error can report that its effect stays.
+    /// Records that a mutation starts, so that an error can report that the mutation took effect.
     pub(super) fn record_mutation(&self) {
         self.has_mutated.store(true, Ordering::Relaxed);
     }
@@ -59,8 +59,8 @@ impl AnswerSize {
             _ => 2,
         };
         let name = if field.is_item { 0 } else { field.name.len() + NAME_OVERHEAD_BYTES };
-        // The library does not report `__typename`. The cost of the operation limits how often it
-        // occurs.
+        // `__typename` is not counted, because the library does not report it. The cost of the
+        // operation limits its number.
         let added = value_bytes + name;
         let before = self.bytes.fetch_add(added, Ordering::Relaxed);
         if before.saturating_add(added) <= self.max_bytes {

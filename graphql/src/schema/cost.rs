@@ -29,7 +29,7 @@ struct ExpensiveField {
 /// Expected number of items of a field.
 #[derive(Clone, Copy, Debug)]
 enum ItemCount {
-    /// The number in the arguments. Without one, the usual number of the type.
+    /// The number in an argument such as `first`, or the default of this argument.
     Requested,
     /// A fixed number that does not depend on the arguments.
     Expected(usize),
@@ -186,10 +186,11 @@ const INTROSPECTION: [(&str, &str); 17] = [
     ("__Directive.args", "__InputValue"),
 ];
 
-/// Expected items of a list without an argument for their number.
+/// Expected number of items of a list that has no argument such as `first`.
 const DEFAULT_ITEMS: usize = 10;
 
-/// Largest number of items that counts. [`ItemCount::OneFor`] divides the number first.
+/// Largest number of items that counts. [`ItemCount::OneFor`] divides the requested number before
+/// this limit applies.
 const MAX_ITEMS: usize = 1_000;
 
 /// Costs of the fields of a schema.
@@ -312,7 +313,8 @@ struct CostComputation<'a> {
     document: &'a ExecutableDocument,
     operation: &'a OperationDefinition,
     variables: &'a Variables,
-    /// Costs of fragments. A fragment that is being computed has 0, so that a cycle ends.
+    /// Costs of fragments. A fragment that is being computed has the cost 0, so that the
+    /// computation ends if fragments contain each other.
     fragments: BTreeMap<&'a str, usize>,
 }
 

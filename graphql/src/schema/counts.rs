@@ -23,7 +23,7 @@ const MAX_KEYS: usize = 2;
 /// Key by which executions are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 pub(super) enum ExecutionGroup {
-    /// State.
+    /// State of the execution.
     State,
     /// Tool of the first error, as `set.name`. Executions without such an error are left out.
     Tool,
@@ -31,10 +31,11 @@ pub(super) enum ExecutionGroup {
     Error,
     /// Id of the plan, `plan_…`.
     Plan,
-    /// Value of the label that the argument `label` names. Executions without it are left out.
+    /// Value of the label that the argument `label` names. Executions without this label are left
+    /// out.
     Label,
-    /// Part of the time of creation, whose length is the argument `bucketMs`. Parts begin at 1970,
-    /// in UTC.
+    /// Interval of the time of creation. Its length is the argument `bucketMs`, and the intervals
+    /// are counted from 1970-01-01 in UTC.
     Bucket,
 }
 

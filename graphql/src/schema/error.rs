@@ -10,7 +10,7 @@ const REFERENCE_ALPHABET: [char; 32] = [
     'w', 'x', 'y', 'z', '2', '3', '4', '5', '6', '7', '8', '9', '1',
 ];
 const REFERENCE_LEN: usize = 12;
-/// Codes of operations that the caller may not do. The log has a line about each of them.
+/// Codes of errors that refuse an operation. Faber logs each of these errors.
 const REFUSALS: [&str; 3] = ["FORBIDDEN", "LIMIT_EXCEEDED", "UNAUTHENTICATED"];
 
 /// Error of the engine on its way to the client.

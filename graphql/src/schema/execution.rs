@@ -186,7 +186,8 @@ impl ApiExecution {
         self.0.created_at().into()
     }
 
-    /// Who started the execution. Null for children, and for executions of earlier versions.
+    /// Who started the execution. Null for children, and for executions that an earlier version of
+    /// Faber started.
     async fn created_by(&self) -> Option<Actor> {
         self.0.created_by().map(Actor::from)
     }

@@ -38,14 +38,15 @@ pub(super) struct Finding {
     /// Index of the item in the step's `forEach` list, from 0. Null if the finding is about the
     /// step itself.
     index: Option<u32>,
-    /// Time at which it happened. For a wait, the time at which the wait began.
+    /// Time of the failure, skip, warning or takeover. For a wait, the time at which the wait
+    /// began.
     at: Option<DateTime>,
     /// Time at which a wait ends without an action. Null for other findings, and if there is no
     /// such time.
     until: Option<DateTime>,
     /// Message in one line: what happened, and why.
     message: String,
-    /// Sequence number of the event that caused the finding. Null if no event did.
+    /// Sequence number of the event that caused the finding. Null if no event caused it.
     cause_seq: Option<i64>,
     /// Id of the execution that caused the finding, or of the child execution that the execution
     /// waits for, `exec_…`. Null otherwise.
@@ -59,10 +60,11 @@ pub(super) struct Finding {
 pub(super) struct Remedy {
     /// Short name of the action.
     label: String,
-    /// Command line that does it. Replace placeholders such as `FILE` and `MS` with your own
-    /// values. Null if only a mutation does it.
+    /// Command line that performs the action. Replace placeholders such as `FILE` and `MS` with
+    /// your own values. Null if only a mutation can perform the action.
     command: Option<String>,
-    /// Name of the mutation that does it. Null if only a command does it.
+    /// Name of the mutation that performs the action. Null if only a command can perform the
+    /// action.
     mutation: Option<&'static str>,
     /// Arguments of the mutation. Null without a mutation.
     variables: Option<Value>,

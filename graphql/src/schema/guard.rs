@@ -1,4 +1,4 @@
-//! Extension that surrounds every operation.
+//! An extension of the GraphQL library that runs around every operation.
 //!
 //! It provides loaders and an engine with the caller's rights. It rejects operations that cost too
 //! much or need a higher role. It limits the answer in bytes, and gives every error a code and a
@@ -110,7 +110,7 @@ impl Extension for OperationGuard {
         info: ResolveInfo<'_>,
         next: NextResolve<'_>,
     ) -> ServerResult<Option<Value>> {
-        // These errors replace the whole answer, so `FieldErrors` does not handle them.
+        // An error about the size replaces the whole answer, so `FieldErrors` does not handle it.
         self.answer_size.check_limit()?;
         let (of, path, counted) =
             (info.return_type, info.path_node, CountedField::from_field(&info));

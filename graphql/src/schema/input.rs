@@ -110,7 +110,7 @@ pub(super) struct RetryInput {
     max_backoff_ms: Option<i64>,
     /// Factor from one delay to the next, from 0 to 1000. Default: 2.
     multiplier: Option<f64>,
-    /// True if each delay is drawn at random between half of it and all of it. Default: true.
+    /// True if each delay is shortened at random, by at most half of its length. Default: true.
     jitter: Option<bool>,
 }
 
@@ -519,7 +519,7 @@ impl ExecutionFilter {
             needs_person: self.needs_person,
             error_code: self.error_code,
             failed_tool: self.failed_tool.map(|name| name.parse()).transpose().ok()?,
-            // An id that cannot be one matches nothing.
+            // A text that is not a valid id matches no execution.
             ids: self
                 .execution_ids
                 .map(|ids| ids.iter().filter_map(|id| id.parse().ok()).collect()),

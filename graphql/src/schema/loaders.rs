@@ -86,7 +86,7 @@ impl Loaders {
 
     /// Returns executions in the order of `ids` until the answer is full. Also returns the number
     /// of ids that were processed. Leaves out executions without a log. Also leaves out damaged
-    /// executions and logs them, so that the rest can be listed.
+    /// executions and logs them, so that the other executions can be listed.
     pub(super) async fn first_executions(
         &self,
         ids: &[ExecutionId],

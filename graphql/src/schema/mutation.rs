@@ -346,7 +346,8 @@ pub(super) enum BulkAction {
     /// Resumes paused executions.
     Resume,
     /// Retries finished executions with `mode: FAILED`, except child executions. Leaves out
-    /// executions that would repeat a call with an unknown outcome, and logs how many.
+    /// executions that would repeat a call with an unknown outcome, and logs the number of these
+    /// executions.
     Retry,
 }
 

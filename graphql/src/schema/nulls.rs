@@ -2,8 +2,9 @@
 //! parent.
 //!
 //! The library makes an object null if one of its fields failed. This module closes two gaps of the
-//! library. A field that fails before it has an object counts as non-null, whatever its type is.
-//! For an error in a list, the library reports only the index of the item.
+//! library. If a field fails before its resolver returns an object, the library treats the field as
+//! non-null, even if its type is nullable. For an error in a list, the library reports only the
+//! index of the item, without the field.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -40,9 +40,10 @@ pub(super) enum Effect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[graphql(remote = "diagnostic::Severity")]
 pub(super) enum Severity {
-    /// The draft has no plan. In a finding: something failed.
+    /// Problem that prevents the plan. In a finding: a failure.
     Error,
-    /// The draft has a plan, but its author should read this. In a finding: an action may help.
+    /// Problem that does not prevent the plan, but that the author of the draft should check. In a
+    /// finding: an action may help.
     Warning,
     /// Information. No action is needed.
     Info,

@@ -75,7 +75,8 @@ impl Request {
     }
 
     /// Findings about failed planning: why there is no plan, and what helps. Empty if the request
-    /// has a plan, and while planning runs. See `Execution.findings` for its executions.
+    /// has a plan, and while planning runs. Findings about the request's executions are in
+    /// `Execution.findings`.
     async fn findings(
         &self,
         ctx: &Context<'_>,

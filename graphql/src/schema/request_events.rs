@@ -31,8 +31,8 @@ use super::{
     timeline::plan_summary,
 };
 
-/// Interval between two polls for planning and for new executions, because the store sends no hint
-/// about these. Events of known executions arrive at once.
+/// Interval between two polls for transcript entries, plans and new executions, because the store
+/// may send no hint about them. Events of known executions arrive without a poll.
 const POLL_INTERVAL: Duration = limits::POLL_INTERVAL;
 /// Shortest interval between two polls for new executions after a hint, because hints are also sent
 /// for work of other requests.

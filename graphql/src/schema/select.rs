@@ -25,7 +25,8 @@ pub(super) enum SelectionCriterion {
     /// BM25 over name, description, parameter names and examples. Tools that share no word with the
     /// query are left out.
     Lexical,
-    /// Embedding and words together, for the whole query and each of its parts. Planning uses it.
+    /// Embedding and words together, for the whole query and each of its parts. Planning uses this
+    /// method.
     Hybrid,
 }
 
@@ -132,8 +133,8 @@ impl ToolMatch {
     }
 
     /// Result of the tool in earlier executions with similar queries, from -1 (it failed) to 1 (it
-    /// succeeded). `HYBRID` adds a twentieth of it to the score. Null without observations, and for
-    /// other criteria.
+    /// succeeded). `HYBRID` adds a twentieth of this value to the score. Null without such
+    /// executions, and for other criteria.
     async fn learned(&self) -> Option<f64> {
         self.0.learned
     }

@@ -32,7 +32,7 @@ const MAX_ITEMS: usize = 10_000;
 pub(super) enum ApiStepState {
     /// The step has not started.
     Pending,
-    /// An attempt is running, or items of the list are.
+    /// An attempt is running, or items of the step's list are running.
     Running,
     /// An attempt failed or was interrupted, and another one is scheduled.
     Retrying,
@@ -73,7 +73,7 @@ impl ApiStepState {
     }
 }
 
-/// Outcome of a call that a person settled because it was unknown.
+/// Outcome of a call, as a person settled it because the outcome was unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[graphql(remote = "shared::event::Settled")]
 pub(super) enum SettledOutcome {
@@ -272,7 +272,8 @@ impl StepStatus {
     }
 }
 
-/// State of a step, of an item of its `forEach` list, or of the call that undoes either.
+/// State of a step, of an item of its `forEach` list, or of the call that undoes the step or the
+/// item.
 #[Object]
 impl StepStatus {
     /// Id of the step within the plan.
@@ -324,7 +325,7 @@ impl StepStatus {
     }
 
     /// Time in milliseconds for which the step waited for a person or a signal, or slept. Null
-    /// until it has finished.
+    /// until the step has finished.
     async fn waited_ms(&self) -> Option<f64> {
         self.now().finished_at.map(|_| to_milliseconds(self.now().spent.waited))
     }
@@ -470,7 +471,7 @@ impl StepStatus {
         Some(CompensatingCall { tool_name: tool.to_string(), parameters })
     }
 
-    /// Call that undoes the step. Null until it has started.
+    /// Call that undoes the step. Null until this call has started.
     async fn compensation(&self) -> Option<Self> {
         self.of(self.task.compensation()).filter(|_| !self.task.part.undo)
     }

@@ -42,7 +42,7 @@ pub(super) struct TimelineEntry {
     attempt: Option<u32>,
     /// Name of the machine whose worker owned the execution at that time. Null if no worker did.
     node: Option<String>,
-    /// Who gave the command that caused the event. Null for consequences.
+    /// Who gave the command that caused the event. Null if no command caused it.
     actor: Option<Actor>,
     /// Description of the event, in one line.
     message: String,
@@ -147,7 +147,7 @@ pub(super) fn plan_summary(plan: &Plan) -> Value {
 #[derive(Default)]
 struct TimelineReader {
     owner: Option<Claimed>,
-    /// Last claim of the worker that owned the execution before.
+    /// Last claim of the worker that owned the execution before `owner`.
     previous_claim: Option<Claimed>,
     started_at: Option<Timestamp>,
     /// Time of the previous event.

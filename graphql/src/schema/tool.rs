@@ -16,7 +16,7 @@ use super::{
     scalar::{DateTime, to_int},
 };
 
-/// The name that `toolSet` and `source` have for a tool that only the toolkit knows.
+/// The value of `toolSet` and `source` for a tool that is only in the toolkit.
 const TOOLKIT_SOURCE: &str = "toolkit";
 /// Error of an added toolset that is hidden because its condition is false.
 const HIDDEN_SET_ERROR: &str = "it exists only while its `condition` holds: `setContext` changes the data that the condition \
@@ -156,7 +156,7 @@ impl Tool {
 
     /// Usage of the tool, in plans and outside plans, on all nodes.
     async fn usage(&self, ctx: &Context<'_>) -> Result<ToolUsage> {
-        // The toolkit may know the tool by another name.
+        // Looks the tool up, because the toolkit may use another name for it than the usage.
         let (name, toolbox) =
             (self.definition.qualified_name(), ctx.data::<Engine>()?.tools.inventory.toolbox());
         let name = match toolbox.find(&name) {

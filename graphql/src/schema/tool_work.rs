@@ -69,8 +69,8 @@ impl ToolQuery {
         Ok(usage.into_iter().map(ToolUsage::from).collect())
     }
 
-    /// Calls outside plans, newest first. Faber keeps 10000. The events of an execution have the
-    /// calls of its plan.
+    /// Calls outside plans, newest first. Faber keeps the newest 10000 calls. Calls in plans are
+    /// events of their executions.
     async fn tool_history(
         &self,
         ctx: &Context<'_>,
@@ -303,7 +303,7 @@ pub(super) struct ToolSetInput {
     /// context that has it.
     context: Option<String>,
     /// Condition in CEL over the data of the context, such as `adminMode == true`. The toolset
-    /// exists while it is true. Default: always.
+    /// exists while the condition is true. Default: the toolset always exists.
     condition: Option<String>,
 }
 

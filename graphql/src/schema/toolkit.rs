@@ -153,7 +153,8 @@ impl ToolkitMutation {
     }
 
     /// Merges a toolkit file in chat2graph's format: `tools`, `actions`, and chains of actions in
-    /// `toolkit`. Adds what is missing and replaces descriptions. Existing edges keep their scores.
+    /// `toolkit`. Adds missing elements and replaces descriptions. Existing edges keep their
+    /// scores.
     async fn update_toolkit(
         &self,
         ctx: &Context<'_>,
@@ -260,8 +261,9 @@ pub(super) struct EdgeInput {
 
 pub(super) struct Toolkit(Arc<graph::Toolkit>);
 
-/// Graph of actions and tools. Lists are in topological order. Within a generation, and on a cycle,
-/// they are in the order in which elements were added.
+/// Graph of actions and tools. Lists are in topological order, one generation after another, and
+/// within a generation in the order in which elements were added. If the graph has a cycle, all
+/// elements are in the order in which they were added.
 #[Object]
 impl Toolkit {
     /// Actions of the graph.
@@ -383,8 +385,8 @@ pub(super) struct ToolkitEdge {
     kind: String,
     /// Weight of the edge, as it was set. Recommendations use it.
     score: f64,
-    /// Share of executions' calls or transitions that took this edge, from 0 to 1. Null without
-    /// observations.
+    /// Share of the calls or transitions in executions that took this edge, from 0 to 1. Null
+    /// without observations.
     learned: Option<f64>,
 }
 

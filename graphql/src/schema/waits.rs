@@ -15,7 +15,7 @@ pub(super) struct Wait {
     step_id: Option<String>,
     /// Index of the item in the step's `forEach` list, from 0. Null if the step itself waits.
     index: Option<u32>,
-    /// Name of the awaited signal, or key of the limit on calls. Null for other kinds.
+    /// Name of the awaited signal or tool, or key of the limit on calls. Null for other kinds.
     name: Option<String>,
     /// Id of the awaited execution, `exec_…`. Null for other kinds.
     execution_id: Option<ID>,

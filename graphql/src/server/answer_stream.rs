@@ -13,8 +13,8 @@ use tokio::time::{Sleep, sleep};
 
 use super::connections::Connection;
 
-/// Time for which a peer may read nothing. After that, the server may close its connection to make
-/// room for others.
+/// Time for which a peer may read nothing. After that, the server may close the peer's connection
+/// to make room for other connections.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) struct AnswerStream<T> {
@@ -69,7 +69,8 @@ impl<T: Write + Unpin> Write for AnswerStream<T> {
         self.record_write(context, written)
     }
 
-    /// Hyper calls this only when its own buffer is empty.
+    /// Hyper flushes only when its own buffer is empty, so the buffered part of the answer is
+    /// written.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.bytes).poll_flush(context))?;
         self.connection.mark_buffer_written();

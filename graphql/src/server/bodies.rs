@@ -53,7 +53,7 @@ impl HttpBody for RequestBody {
 
 impl Drop for RequestBody {
     fn drop(&mut self) {
-        // A handler that drops the body does not wait for the rest of it.
+        // A handler that drops the body reads no more of it, so the request counts as complete.
         self.connection.mark_request_complete();
     }
 }

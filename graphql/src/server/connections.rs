@@ -17,7 +17,7 @@ use std::{
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Connections beyond the limit that serve health checks only.
+/// Number of connections beyond the limit. They serve health checks only.
 const RESERVED_CONNECTIONS: usize = 64;
 
 /// Timeout for the head of a request on a reserve connection.
@@ -282,8 +282,8 @@ impl Connection {
         }
     }
 
-    /// Records that the peer has stopped reading. The connection may be closed for others until the
-    /// peer reads again.
+    /// Records that the peer has stopped reading. The connection may be closed to make room for
+    /// other connections until the peer reads again.
     pub(super) fn mark_stalled(&self) {
         if *self.lock_answer() != Answer::None {
             self.add_waiting();
@@ -333,7 +333,8 @@ impl Drop for Connection {
     }
 }
 
-/// Returns the network that identifies a peer: a host with IPv6 has a whole network of addresses.
+/// Returns the network that identifies a peer, because a host with IPv6 has a whole network of
+/// addresses.
 fn peer_network(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => {

@@ -60,8 +60,8 @@ pub(super) struct HandshakeCaller {
     grant: Option<Grant>,
 }
 
-/// Reads the handshake of a WebSocket. Browsers cannot add headers to it, so the token may follow
-/// later. A wrong token is rejected.
+/// Reads the handshake of a WebSocket. Browsers cannot add headers to the handshake, so the token
+/// may follow later. A wrong token is rejected.
 pub(super) fn read_handshake(access: &Access, parts: &Parts) -> Result<HandshakeCaller, Refusal> {
     let peer = find_peer(parts)?;
     let grant = match access.authenticate(bearer_token(&parts.headers), peer.0) {
@@ -73,8 +73,8 @@ pub(super) fn read_handshake(access: &Access, parts: &Parts) -> Result<Handshake
 }
 
 impl HandshakeCaller {
-    /// Identifies the client by the payload of `connection_init`. Without a token there, identifies
-    /// it by the handshake.
+    /// Identifies the client by the payload of `connection_init`. Without a token in this payload,
+    /// identifies the client by the handshake.
     pub(super) fn identify_client(
         &self,
         access: &Access,

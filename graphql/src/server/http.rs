@@ -26,8 +26,9 @@ use super::{
     ws,
 };
 
-/// The multiple of the limit that the server reads and drops from a body that is too large.
-/// Otherwise clients that write first would see a broken connection instead of the response.
+/// The multiple of the limit that the server reads and drops from a body that is too large. Without
+/// this, a client that reads only after it has sent the whole body would see a broken connection
+/// instead of the response.
 const DRAIN_FACTOR: usize = 8;
 
 /// Maximum size of an ordinary body. Larger bodies are read and executed on their own threads,
@@ -81,7 +82,8 @@ pub(super) async fn identify_member(
             parts.extensions.insert(grant);
             let traced = TracedRequest::start(app.hooks.span_sink.as_ref(), &parts);
             if let Some(scope) = traced.scope() {
-                // The handler may answer in another task, which has no scope.
+                // The request carries the scope, because the handler may answer in another task,
+                // which has no scope.
                 parts.extensions.insert(scope);
             }
             let answering = next.run(HttpRequest::from_parts(parts, body));
@@ -172,7 +174,8 @@ fn caller_rejection_response(refusal: Refusal, headers: &HeaderMap) -> Response 
     response
 }
 
-/// Drops a body, so that a client that writes first still reads the response.
+/// Reads and drops a body, so that a client that sends the whole body first still gets the
+/// response.
 async fn discard_body(app: &App, body: Body) {
     let mut left = app.options.max_body_bytes;
     let dropping = async {

@@ -4,9 +4,9 @@
 pub(super) enum Format {
     /// `application/json`: a well-formed request gets status 200 even if it fails.
     Json,
-    /// `application/graphql-response+json`: the status tells the result.
+    /// `application/graphql-response+json`: the HTTP status shows whether the operation succeeded.
     GraphqlResponse,
-    /// `text/event-stream`: only for clients that name it.
+    /// `text/event-stream`: only for clients that name this type.
     EventStream,
 }
 

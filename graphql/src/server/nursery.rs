@@ -50,7 +50,7 @@ impl TaskSender {
     ) -> Option<T> {
         let (answer, result) = oneshot::channel();
         let task = async move {
-            // The client may have closed its connection.
+            // Sending fails if the client has closed its connection, which is not an error.
             let _ = answer.send(future.await);
         };
         let task: TaskFuture = Box::pin(task);

@@ -24,7 +24,7 @@ use crate::{document, schema::ClientGone};
 /// Length of the reference in an internal error. The log entry has the same reference.
 const REFERENCE_LENGTH: usize = 12;
 
-/// The response of an operation. The error is a defect of the server.
+/// The response of an operation. An error means that the server has a defect, such as a panic.
 pub(super) type OperationResult = Result<Response, Refusal>;
 
 #[derive(Debug)]

@@ -1,5 +1,5 @@
-//! Logs rejected requests. A client can send very many of them, so the log gets one line a second,
-//! with the number of those that it leaves out.
+//! Logs rejected requests. A client can send very many of them, so the log gets one line a second.
+//! The line contains the number of rejected requests that got no line.
 
 use std::{
     net::IpAddr,
@@ -22,7 +22,6 @@ struct RefusedRequests {
     left_out: u64,
 }
 
-/// The request that was rejected.
 #[derive(Debug)]
 pub(super) struct RefusedRequest<'a> {
     path: &'a str,
@@ -58,7 +57,8 @@ impl RefusalLog {
         );
     }
 
-    /// Returns the number of refusals without a line, if the next line may be written.
+    /// Returns `None` if it is too early for the next line. Otherwise returns the number of
+    /// refusals that got no line since the last one.
     fn take_turn(&self, now: Instant) -> Option<u64> {
         let mut refused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_early = refused.logged_at.is_some_and(|at| now.duration_since(at) < LINE_INTERVAL);

@@ -132,10 +132,11 @@ async fn serve_until(
 /// Owns the tasks of a server, and has the parts that new tasks need.
 struct ServerTasks {
     tasks: JoinSet<()>,
-    /// Threads of subscriptions. An event wakes all its subscribers at once, so on these threads
-    /// they delay no request.
+    /// Threads of subscriptions. Separate threads, because an event wakes all its subscribers at
+    /// the same time, and they would delay requests.
     subscriptions: ThreadPool,
-    /// Threads of large requests, so that one large request computes at a time.
+    /// The thread of large requests. There is only one, so that one large request computes at a
+    /// time.
     large_requests: ThreadPool,
     new_tasks: mpsc::Receiver<Task>,
     router: Router,

@@ -86,8 +86,8 @@ fn format_events(
     next.chain(stream::once(async { COMPLETE_EVENT.to_owned() }))
 }
 
-/// Sends a comment first, so that the client gets the headers at once, and then at each quiet
-/// interval.
+/// Sends a comment first, so that the client gets the headers immediately, and then a comment at
+/// each quiet interval.
 fn add_keep_alive(
     events: impl Stream<Item = String> + Send + 'static,
     every: Duration,

@@ -1,4 +1,4 @@
-//! Answers requests within the trace of their callers, and makes a span of each.
+//! Answers requests within the trace of their callers, and makes a span for each request.
 
 use std::sync::Arc;
 

@@ -66,7 +66,8 @@ async fn read_all(store: &dyn Store) -> BTreeMap<String, String> {
     for (_, head) in store.list_heads(&ExecutionFilter::default(), &all()).await.unwrap().items {
         let id = head.execution;
         found.insert(id.to_string(), encode_events(&read_log(store, id).await));
-        // A head lags behind its log, and a restored one does not.
+        // Compares only fields that the log determines, because a stored head may lag behind its
+        // log, and a restored head does not.
         let head = (head.state, head.owner, head.priority, head.finished_at, head.parent);
         found.insert(format!("head of {id}"), format!("{head:?}"));
         let commands = store.list_commands(Some(id)).await.unwrap();
@@ -76,13 +77,15 @@ async fn read_all(store: &dyn Store) -> BTreeMap<String, String> {
     for kind in RecordKind::DOCUMENTS.into_iter().chain(others) {
         let page = RecordPage::first_records(10_000);
         for Record { name, mut value, at, .. } in store.list_records(kind, page).await.unwrap() {
-            // One store keeps a missing schema as null.
+            // Removes nulls, because one kind of store keeps a missing schema of a saved plan as
+            // null.
             if let (RecordKind::SavedPlan, Some(saved)) =
                 (kind, Arc::make_mut(&mut value).as_object_mut())
             {
                 saved.retain(|_, value| !value.is_null());
             }
-            // An object that was read from a table has another order.
+            // Sorts the fields, because an object that a store builds from the columns of a table
+            // has its fields in another order.
             let fields: Option<BTreeMap<_, _>> =
                 value.as_object().map(|fields| fields.iter().collect());
             let value = fields.map_or_else(|| value.to_string(), |fields| format!("{fields:?}"));
@@ -92,7 +95,7 @@ async fn read_all(store: &dyn Store) -> BTreeMap<String, String> {
     found
 }
 
-/// Executes plans of many kinds, and stops the worker in the middle.
+/// Executes plans of many kinds, and stops the worker while some executions still wait or sleep.
 async fn fill(store: &Arc<dyn Store>) {
     let api = TestApi::over(store, ProcessRole::ApiAndWorker, None);
     let echo = |id: &str| json!({ "name": "flow.echo", "id": id, "parameters": { "x": "ö\n" } });
@@ -126,7 +129,7 @@ async fn fill(store: &Arc<dyn Store>) {
     add_by_hand(&**store, done.parse().unwrap(), child.parse().unwrap()).await;
 }
 
-/// Adds what no plan makes: a command without a reader, a long transcript, and records.
+/// Adds data that no plan creates: a command without a reader, a long transcript, and records.
 async fn add_by_hand(store: &dyn Store, done: ExecutionId, waiting: ExecutionId) {
     let command = Command::Signal { name: "other".to_owned(), payload: Arc::new(json!([1])) };
     let command =
@@ -217,7 +220,8 @@ async fn a_restored_execution_continues_where_the_backup_ended() {
     assert_eq!(log.iter().filter(|event| is_heard(event)).count(), 1);
 }
 
-/// Every log is a beginning of the real one, and a parent knows each of its children.
+/// Every restored log is the beginning of the original log, and the log of a parent names each
+/// restored child.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backup_of_a_busy_store_can_be_restored() {
     let folder = TempDir::new().unwrap();
@@ -345,7 +349,8 @@ async fn an_import_adds_what_is_missing_and_refuses_what_differs() {
     let second = Memory::new();
     let import = async |store: &dyn Store| backup::import(store, &file, &|_| ()).await;
     let imported = import(&second).await.unwrap();
-    // A plan stands before each of its executions that is far away, so it may count twice.
+    // The file repeats a plan before an execution that is far from the plan's last copy, so the
+    // import may count a plan as known. Compares only executions.
     assert_eq!((imported.new, imported.known.executions), (exported, 0));
     let again = import(&second).await.unwrap();
     assert_eq!((again.new, again.known.events), (Counts::default(), exported.events));

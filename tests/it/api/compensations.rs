@@ -82,7 +82,8 @@ async fn a_failed_compensation_is_reported_and_the_others_run() {
     }
 }
 
-/// Without the option, the plan decides, and so does each sub-plan.
+/// Without the option, an execution compensates if its plan or one of its sub-plans has
+/// compensations.
 #[tokio::test]
 async fn a_failed_plan_with_compensations_compensates_unless_the_option_forbids_it() {
     let [api, _] = apis_without_server().await;
@@ -118,7 +119,7 @@ async fn a_failed_plan_with_compensations_compensates_unless_the_option_forbids_
         let undone = if child.is_null() { &execution } else { child };
         let states = texts_of_field(undone["steps"].as_array().unwrap(), "state");
         assert_eq!(states.contains(&"COMPENSATED".to_owned()), compensates, "{tools} {options}");
-        // A retry keeps the decision.
+        // A retry compensates if the first execution did.
         let retry = "mutation ($id: ID!) { retryExecution(executionId: $id) { executionId } }";
         let again = api.get(retry, json!({ "id": id })).await;
         let again =

@@ -313,7 +313,7 @@ async fn a_failed_field_nulls_its_nullable_parent_and_errors_follow_the_order_of
     assert_eq!(first["errors"][0]["path"], json!(["executionStatus", "events"]));
 }
 
-/// Graphical clients and code generators send these first.
+/// Graphical clients and code generators send these queries before any other.
 #[tokio::test]
 async fn introspection_queries_of_real_clients_are_answered() {
     let script = "const { getIntrospectionQuery } = require('graphql');

@@ -135,7 +135,7 @@ async fn pages_of_large_events_are_smaller() {
         api.events(&id).await;
         ids.insert(0, id);
     }
-    // Each has nine large values: its input, and the parameters and output of each step.
+    // Each execution has nine large values: its input, and the parameters and output of each step.
     let (mut found, mut after, mut parts) = (Vec::new(), Value::Null, 0);
     loop {
         let query = "query ($after: String) { executions(first: 5, after: $after) {

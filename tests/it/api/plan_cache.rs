@@ -19,7 +19,7 @@ fn cached_request(plan: &Value) -> Option<String> {
     let entries = plan["request"]["transcript"].as_array().unwrap();
     let kinds: Vec<_> = entries.iter().map(|entry| entry["kind"].as_str().unwrap()).collect();
     let cached = entries.iter().find(|entry| entry["kind"] == "cache");
-    // The planner of these tests records its input.
+    // A planner that was asked records `candidates`, and a cached plan has no such entry.
     assert_eq!(cached.is_none(), kinds.contains(&"candidates"), "{kinds:?}");
     assert!(kinds.contains(&"draft") && kinds.contains(&"plan"), "{kinds:?}");
     cached.map(|entry| json_to_text(&entry["content"]["requestId"]))

@@ -103,7 +103,8 @@ async fn retention_keeps_each_state_for_its_age() {
     }
 }
 
-/// Uses real time, because data loaders wait in a thread of their own, which paused time outruns.
+/// Uses real time, because data loaders answer from another thread. Paused time would reach the
+/// time limits before that.
 #[tokio::test]
 async fn an_execution_removed_during_a_read_is_complete_or_missing() {
     let (mut gone, mut whole) = (0, 0);
@@ -130,7 +131,8 @@ async fn an_execution_removed_during_a_read_is_complete_or_missing() {
             drop(answered);
             found
         };
-        // The removal comes before one operation of the reader, each in turn, or after all of them.
+        // The seed chooses the operation of the reader before which the execution is removed.
+        // Sometimes the removal comes after all operations.
         let removing = async {
             tokio::select! {
                 _ = operations.wait_for(|count| *count > seed % 8) => (),
@@ -163,7 +165,7 @@ async fn the_next_version_follows_the_newest_plan_after_pruning() {
         let revised = api.get(query, json!({ "id": plan, "input": input })).await;
         assert_eq!(revised["plan"]["version"], version);
         plan = json_to_text(&revised["plan"]["planId"]);
-        // The newest plan is in use and stays. Older ones are removed.
+        // The newest plan is in use and stays. Older plans are removed.
         let execute = "mutation ($id: ID!) { executePlan(planId: $id) { executionId } }";
         api.get(execute, json!({ "id": plan })).await;
         prune_all(&*memory).await;

@@ -155,8 +155,8 @@ impl TestApi {
     /// Executes an operation. Returns `{"data": …}`, with `errors` if there are any.
     ///
     /// A test with paused time must not ask for fields that a `DataLoader` finds, such as an
-    /// execution's `plan` or `request`, because they wait on a thread of its own, which paused time
-    /// outruns.
+    /// execution's `plan` or `request`, because a loader answers from another thread, and paused
+    /// time would reach the time limits before that.
     pub(super) async fn ask(&self, query: &str, variables: Value) -> Value {
         let request = self.schema.execute(make_request(query, variables));
         response_body(&time::timeout(MAX_WAIT, request).await.expect("an answer in time"))

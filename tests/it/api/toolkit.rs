@@ -9,7 +9,7 @@ use super::test_api::{TestApi, api, apis_without_server, texts_of_field, two_pro
 
 const GRAPH_QUERY: &str = "{ actions { name } tools { name } edges { from to kind score } }";
 
-/// The graph of the tests of Faber's predecessor.
+/// Builds the graph that the tests of Faber's predecessor use.
 async fn build_graph(api: &TestApi) {
     let add = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";
     for index in 1..=4 {

@@ -421,7 +421,7 @@ async fn commands_send_the_token_of_their_environment() {
     let plan = server.workspace.file("plan.json", plan);
     let (status, answer) = run(Some(VIEWER), &["run", "--plan", &plan]).await;
     assert_eq!((status, &answer["error"]["code"]), (Some(2), &json!("FORBIDDEN")));
-    // The same holds for a subscription.
+    // `run` also subscribes to events, and the server accepts the same token for the subscription.
     let (status, answer) = run(Some(OPERATOR), &["run", "--plan", &plan]).await;
     assert_eq!((status, &answer["state"]), (Some(0), &json!("COMPLETED")));
     // Commands on the same machine open the store themselves and need no token.

@@ -35,7 +35,7 @@ async fn events_name_the_tokens_that_caused_them() {
     let id = &started["executePlan"]["executionId"];
     let approve = "mutation($id: ID!) { approveStep(executionId: $id, stepId: \"a\", approved: true) { state } }";
     let mut approved = server.graphql(ADMIN, approve, json!({ "id": id })).await.1;
-    // The step may not wait yet.
+    // Repeats the approval, because the step may not wait yet.
     while approved["errors"][0]["extensions"]["code"] == "CONFLICT" {
         approved = server.graphql(ADMIN, approve, json!({ "id": id })).await.1;
     }
@@ -71,7 +71,7 @@ async fn events_name_the_user_of_the_command_line() {
         let output = command.env("USER", "ada").output().await.unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
     };
-    // It stops at the approval, because nobody is asked without a terminal.
+    // The execution stops at the approval, because the command asks no user without a terminal.
     let (_, out) = run(&["run", "--plan", &plan, "--json"]).await;
     let execution: Value = serde_json::from_str(&out).unwrap();
     let id = execution["executionId"].as_str().unwrap();

@@ -114,7 +114,8 @@ async fn an_execution_that_waits_for_an_approval_exits_with_4() {
     assert_eq!(output.status, 0, "{output:?}");
     let execute = format!("faber execute {id}");
     assert!(output.err.contains(&execute), "{output:?}");
-    // The answer is shown, with the command that continues, and no step asks again.
+    // The output shows the approval and the command that continues the execution, and does not ask
+    // for the approval again.
     let watched = workspace.run(&["watch", &id]).await;
     assert_eq!(watched.status, 4, "{watched:?}");
     let debugged = workspace.run(&["debug", &id]).await;

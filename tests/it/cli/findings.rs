@@ -55,7 +55,8 @@ async fn an_execution_of_a_killed_process_is_reported_without_a_worker() {
     assert!(list.contains("no worker runs it"), "{list}");
 }
 
-/// The contract keeps the text of the template, so only a warning makes it visible.
+/// A `READ` tool gets the text of a template without a value, as the contract demands. So only a
+/// warning shows the mistake.
 #[tokio::test]
 async fn an_unresolved_template_is_a_warning() {
     let workspace = Workspace::new();

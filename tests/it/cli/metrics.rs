@@ -24,7 +24,7 @@ async fn a_server_counts_its_executions() {
     let address = url.trim_start_matches("http://");
     let done = workspace.json(&["run", DEMO_QUERY, "--server", url], 0).await;
     assert_eq!(done["state"], "COMPLETED");
-    // The e-mail address of the author is taken now.
+    // The second run fails, because the e-mail address of the author is taken now.
     assert_eq!(workspace.run(&["run", DEMO_QUERY, "--server", url]).await.status, 1);
     let plan = json!({ "tools": [
         { "name": "flow.noop", "id": "one" },
@@ -58,7 +58,7 @@ async fn a_server_counts_its_executions() {
         ("faber_executions_due", 0.0),
         ("faber_executions_oldest_due_seconds", 0.0),
         ("faber_store_append_errors_total", 0.0),
-        // These are older than the others, and keep their names.
+        // These two metrics are older than the metrics above, and keep their names.
         ("faber_calls_waiting", 0.0),
         ("faber_pruned_total{kind=\"execution\"}", 0.0),
     ] {
@@ -82,8 +82,9 @@ async fn a_server_counts_its_executions() {
     assert_eq!(server.wait_for_exit().await.status, 0);
 }
 
-/// Checks that each metric has one description before its first value, and that no value is there
-/// twice. Prometheus rejects the whole answer otherwise. Each metric must be in the reference.
+/// Checks that each metric has one description before its first value, and that each series has one
+/// value, because Prometheus rejects any other answer. Also checks that the reference lists each
+/// metric.
 fn check_format(metrics: &str) {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/api.md");
     let page = fs::read_to_string(page).unwrap();

@@ -86,7 +86,7 @@ fn transcript_kinds(request: &Value) -> Vec<String> {
 
 #[tokio::test]
 async fn a_plan_is_made_in_the_format_of_every_provider() {
-    // One model answers in all formats.
+    // One mock model answers in the formats of all providers.
     let folder = Workspace::new();
     let answers = json!([{ "content": demo_plan("alice@test.com") }]);
     let model = MockModel::with_answers(&folder, "model", answers).await;
@@ -337,7 +337,7 @@ async fn a_query_cannot_make_a_model_call_an_inactive_tool() {
     assert_eq!(failed["error"]["diagnostics"][0]["code"], "plan.inactive_tool");
     let prompt = model.requests().await[0]["body"]["messages"][1]["content"].to_string();
     assert_eq!(prompt.matches("</request>").count(), 1, "{prompt}");
-    // The same with an agent.
+    // The same attack on an agent.
     let calls = json!([{ "toolCalls": [{ "name": "system_tools_bash", "arguments": "{\"command\":\"id\"}" },
         { "name": "faber_agent.call", "arguments": "{\"tool\":\"system_tools.bash\",\"args\":{\"command\":\"id\"}}" }] },
         { "content": "I cannot." }]);

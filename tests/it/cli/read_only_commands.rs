@@ -281,7 +281,7 @@ async fn doctor_reports_broken_toolsets() {
     let broken = checks.as_array().unwrap().iter().find(|check| check["name"] == "toolset broken");
     assert_eq!(broken.unwrap()["ok"], false);
     assert!(broken.unwrap()["help"].is_string());
-    // Regression: only the log reported this.
+    // Regression: only the log reported a condition that cannot be evaluated.
     let source = "{ tools: [{ name: t, run: { command: [cat] } }] }";
     let text = format!("toolsets: [{{ name: odd, condition: nobody, source: {source} }}]");
     workspace.file("faber.yaml", &text);

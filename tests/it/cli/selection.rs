@@ -166,7 +166,8 @@ async fn select_without_a_query_asks_until_q_or_an_empty_line() {
         answers[1].starts_with("CENTROID NEAREST\n"),
         "there is no hit, but a nearest tool: {ended:?}"
     );
-    // An empty line or the end of input also ends it. With `--json` each answer is a document.
+    // An empty line, or the end of the input, also ends the command. With `--json`, each answer is
+    // a document.
     let ended = run_with_input(&served, &["tools", "select", "--json"], "rain\n\nsun\n").await;
     let answer: Value = serde_json::from_str(&ended.out).unwrap();
     assert_eq!(tool_names(&answer["centroid"]).len(), 1, "{answer}");
@@ -293,7 +294,7 @@ async fn tools_load_accepts_a_valid_file_and_names_the_place_of_an_error() {
         let none = workspace.run(&["tools", "show", "first"]).await;
         assert_eq!(none.status, 2, "no tool of an invalid file is loaded: {none:?}");
     }
-    // Errors that only the registry finds have their place, too.
+    // Errors that only the registry finds name the tool in the file, too.
     let odd = workspace.file("wrong.json", &tools(r#"{"name": "odd", "run": 7}"#));
     let ended = workspace.run(&["tools", "load", &odd]).await;
     assert!(ended.status == 2 && ended.err.contains("`tools_list[1]` (`odd`): "), "{ended:?}");

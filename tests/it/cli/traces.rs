@@ -48,7 +48,7 @@ impl Collector {
         Self { _process: process, endpoint: format!("http://127.0.0.1:{port}"), file }
     }
 
-    /// Returns the received spans by id. A span that was received twice must be the same twice.
+    /// Returns the received spans by id. Fails if a span was received twice with different content.
     fn spans(&self) -> BTreeMap<String, Value> {
         let text = fs::read_to_string(&self.file).unwrap_or_default();
         let mut spans: BTreeMap<String, Value> = BTreeMap::new();
@@ -173,7 +173,7 @@ async fn a_trace_stays_whole_when_its_worker_is_killed() {
     collector.wait_for_span("execute_tool flow.noop").await;
     server.signal("-KILL");
     run.signal("-KILL");
-    // The lost worker may have sent nothing of this.
+    // Removes the spans of the lost worker, because a lost worker may as well send none.
     fs::remove_file(&collector.file).unwrap();
     fs::write(workspace.path("go"), "").unwrap();
 
@@ -250,7 +250,8 @@ async fn the_context_of_an_mcp_call_reaches_http_tools_and_mcp_servers() {
     let workspace = Workspace::new();
     let collector = Collector::start(&workspace).await;
     workspace.file("server.py", MCP_SERVER);
-    // The collector answers a GET with 501, and the tool fails. Its request is enough.
+    // The collector answers a GET with 501, and the tool fails. The test needs only the request of
+    // the tool.
     let http =
         json!({ "http": { "method": "GET", "url": format!("{}/item", collector.endpoint) } });
     let sets = json!([

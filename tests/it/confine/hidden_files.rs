@@ -65,7 +65,7 @@ fn assert_refusal_to_hide(err: &ToolError) {
     assert!(has_reason && err.code == ErrorCode::UNAVAILABLE && !err.retryable, "{err}");
 }
 
-/// Regression: a process that entered its folder before the mount stayed in the old view.
+/// Regression: a process that entered its folder before the mount still saw the hidden files.
 #[tokio::test]
 async fn the_working_folder_of_a_command_does_not_show_hidden_files() {
     let sandbox = Sandbox::new();

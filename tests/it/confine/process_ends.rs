@@ -32,7 +32,7 @@ async fn the_exit_code_or_signal_of_a_confined_command_is_reported() {
         assert!(text.ends_with(&format!("Return code: {code}")), "{command}: {text}");
     }
     let sandbox = Sandbox::new();
-    // Signals do not reach processes outside.
+    // Signals do not reach processes outside the sandbox.
     let own = std::process::id();
     expect_refusal_if(sandbox.call_bash(&format!("kill -0 {own}")).await, kernel_support().signals);
 }
@@ -73,7 +73,7 @@ async fn a_confined_command_cannot_kill_its_watcher() {
     }
 }
 
-/// A command that hangs is killed with all its processes.
+/// The command hangs, and is killed with all its processes.
 #[tokio::test]
 async fn a_timeout_ends_grandchildren_too() {
     let sandbox = Sandbox::new();
@@ -98,7 +98,7 @@ async fn a_confined_command_ends_when_its_engine_is_killed() {
         launcher.confined_command(&confinement, Lifetime::Watched, "sh".as_ref()).unwrap();
     let order =
         command.as_std().get_envs().find(|variable| variable.0 == "FABER_CONFINED").unwrap();
-    // The caller is the process that starts it, here a shell.
+    // In this test, a shell starts the command, so the shell is the caller.
     let order = order.1.unwrap().to_str().unwrap().to_owned();
     let order = order.replace(&format!("\"caller\":{}", std::process::id()), "\"caller\":'$$'");
     let script = format!(
@@ -132,7 +132,7 @@ async fn a_confined_command_ends_when_its_engine_is_killed() {
 #[tokio::test]
 async fn a_command_over_its_process_limit_is_ended_with_all_processes() {
     let sandbox = Sandbox::new();
-    // The sleep is limited, so that it ends even if nothing else ends it.
+    // The sleep has an end, so that no process stays if the test fails.
     let command = "setsid sh -c 'echo $$ > away; exec sleep 1000' & \
                    for i in $(seq 300); do sleep 1000 & done; echo $! > last; wait";
     let confine = Confinement { processes: 64, ..Confinement::default() };
@@ -142,7 +142,7 @@ async fn a_command_over_its_process_limit_is_ended_with_all_processes() {
     for pid in ["away", "last"].into_iter().filter_map(|name| sandbox.pid(name)) {
         wait_until("the process ends", || !is_running(&pid)).await;
     }
-    // With a limit of fewer processes.
+    // A command with fewer processes than the limit is not ended.
     let confine = Confinement { processes: 64, ..Confinement::default() };
     let command = "for i in $(seq 20); do sleep 0.3 & done; wait; echo fine";
     let text = sandbox.call_bash_with(confine, command).await.unwrap();
@@ -172,7 +172,7 @@ async fn a_background_command_continues_confined() {
     // The command has its own session, so no terminal ends it.
     let listed = call("process_list", json!({ "filter_pattern": "sleep 1000" })).await.unwrap();
     assert!(listed.as_str().unwrap().contains(&format!("*{child:>7}")), "{listed}");
-    // A later Faber process knows them, too.
+    // A later Faber process lists and ends the same processes.
     let later = async |name: &str, parameters: Value| {
         sandbox.call(SystemConfig::default(), name, parameters).await.unwrap()
     };
@@ -241,7 +241,8 @@ async fn background_processes_end_with_an_unconfined_command_tool() {
     wait_until("the background process ends", || !is_running(&pid)).await;
 }
 
-/// If the watcher is killed, the processes that left its group stay.
+/// The watcher must end them, because processes that left its group would survive if it were
+/// killed.
 #[tokio::test]
 async fn a_command_that_prints_too_much_is_ended_with_its_processes() {
     let sandbox = Sandbox::new();

@@ -19,7 +19,8 @@ async fn a_refusal_to_confine_is_unavailable_and_not_failed() {
     let tool = confined_tool(&json!({ "open_files": 3 }), &["true"], &sandbox.root());
     let err = tool.call("t", json!({})).await.unwrap_err();
     assert_eq!((err.code.clone(), err.retryable), (ErrorCode::UNAVAILABLE, false), "{err}");
-    // The command itself exits with the same status.
+    // The launcher reports a refusal with status 125. A command that exits with 125 itself has
+    // failed.
     let err = sandbox.call_bash("echo no such image >&2; exit 125").await.unwrap_err();
     assert!(err.code == ErrorCode::FAILED || !kernel_support().files, "{err}");
 }

@@ -1,9 +1,9 @@
-// An MCP server that wants to know who calls, and the authorization server beside it, both of the official SDK:
+// An MCP server that requires OAuth, and its authorization server, both made with the official SDK:
 // `node guarded.mjs NODE_MODULES`.
 //
-// It says where it is in its first line, and answers each line on its standard input with one of its own:
-// `lasts SECONDS` for tokens from now on, `end access`, `end all`, `forget clients`, and `tell`, which tells what happened
-// so far.
+// It prints its URL first. It answers each line of standard input with its records so far. `lasts SECONDS` sets the lifetime
+// of new tokens, `end access` and `end all` make tokens invalid, `forget clients` removes all clients, and `tell` changes
+// nothing.
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { createInterface } from "node:readline";

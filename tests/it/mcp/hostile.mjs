@@ -1,6 +1,6 @@
 // An MCP server that misbehaves: `node hostile.mjs MODE RECORD`.
 //
-// It writes a line into the file RECORD for each start and each orderly end.
+// It appends a line to the file RECORD at each start, and when it ends because its input closed.
 import { createHash } from "node:crypto";
 import { appendFileSync, readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
@@ -30,7 +30,7 @@ const tellCancelled = () => {
 const progress = (progressToken, progress, more) =>
   send({ method: "notifications/progress", params: { progressToken, progress, ...more } });
 
-// Reports progress every `every` ms, `times` times; then answers, or hangs.
+// Reports progress `times` times, every `every` milliseconds. Then answers the call, or hangs.
 function report(id, { every, times, hang }, { _meta }) {
   let done = 0;
   const timer = setInterval(() => {
@@ -41,7 +41,7 @@ function report(id, { every, times, hang }, { _meta }) {
   }, every);
 }
 
-// Reports as fast as the pipe takes it, `times` times or until it is cancelled.
+// Reports progress as fast as the pipe accepts it, `times` times or until the call is cancelled.
 function flood(id, { times }, { _meta }, done = 0) {
   while (done < times && !cancelled.includes(id)) {
     progress(_meta.progressToken, ++done, { message: "x".repeat(1000) });
@@ -54,7 +54,7 @@ function flood(id, { times }, { _meta }, done = 0) {
   answer(id, done);
 }
 
-// Reports under tokens that are not its own or make no sense; its own report is the last.
+// Sends reports with tokens of other calls and invalid reports. The last report is valid and has the token of this call.
 function forge(id, { tokens }, { _meta }) {
   tokens.forEach((it) => progress(it, 13));
   const own = _meta.progressToken;
@@ -106,7 +106,7 @@ const calls = {
   rpc_error: (id, { code, message }) => send({ id, error: { code, message } }),
 };
 
-// Three tools a page, except in circles.
+// Lists the tools in pages of three. In the mode `circle`, every page leads to a next page.
 function list(id, cursor) {
   if (mode === "circle") return send({ id, result: { tools: [], nextCursor: "again" } });
   const start = Number(cursor ?? 0);

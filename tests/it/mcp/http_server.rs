@@ -45,7 +45,7 @@ pub(super) struct ServerState {
     unrequested_messages: broadcast::Sender<String>,
     /// Number of times that a client opened the event stream.
     listeners: AtomicUsize,
-    /// Status of all answers, in place of what the calls ask for.
+    /// Status of all answers. `None` if each call chooses its answer.
     forced_status: Mutex<Option<u16>>,
 }
 

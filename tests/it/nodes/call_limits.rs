@@ -163,7 +163,7 @@ async fn assert_priority_order(cluster: &Cluster, node: &Node) {
     assert_eq!(turns, wanted);
 }
 
-/// Checks that cancelled executions that wait for a permit do not keep one.
+/// Checks that cancelled executions that wait for a permit keep no permit.
 async fn assert_cancelled_waits_hold_no_permit(cluster: &Cluster, node: &Node) {
     let plan = node.create_plan(&json!([call_step("ledger.single", 0.02)])).await;
     for _ in 0..4 {

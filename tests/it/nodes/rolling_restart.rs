@@ -1,5 +1,5 @@
-//! A node that is drained finishes short steps, hands the rest over, and removes itself from the
-//! store.
+//! A node that is drained finishes short steps, releases its executions to another node, and
+//! removes itself from the store.
 
 use chrono::TimeDelta;
 use serde_json::{Value, json};

@@ -40,7 +40,7 @@ impl Simulation {
 }
 
 impl Simulation {
-    /// Checks that every unfinished execution waits for something that has a name.
+    /// Checks that every unfinished execution has a reason to be unfinished.
     pub(super) async fn check_waits(&mut self) {
         let mut states = BTreeMap::new();
         for id in self.all_executions().await {
@@ -57,7 +57,8 @@ impl Simulation {
     }
 }
 
-/// Returns whether an execution is finished, waits for a person, or has a child that does.
+/// Returns whether an execution is finished, is paused, waits for a person or a signal, or waits
+/// for children for which one of these holds.
 fn may_be_unfinished(execution: &Execution, all: &BTreeMap<ExecutionId, Execution>) -> bool {
     let agenda = execution.agenda();
     let waits = |task: &Task| {
@@ -271,7 +272,7 @@ fn check_event(before: &Execution, recorded: &RecordedEvent) -> Result<(), Strin
         }
         Event::StepInterrupted { step, part, error, .. } => {
             let number = number.ok_or("the plan has no such step")?;
-            // That no tool was called is checked by the ledger.
+            // The ledger checks that no tool was called.
             let is_once = plan.step(number).call_of_part(*part).policy.effect == Effect::Once;
             if is_once && error.is_none() {
                 return Err(format!("{step} would be called twice"));

@@ -1,5 +1,5 @@
-//! Stores of earlier layouts are converted, also if the process is killed meanwhile, and not while a
-//! worker of an earlier version uses them.
+//! Stores of earlier layouts are converted, even if the process is killed during the conversion. A
+//! store is not converted while a worker of an earlier version uses it.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -20,9 +20,9 @@ use tempfile::TempDir;
 use super::{FOLDER, VERSIONS, load_dump};
 use crate::{cli::workspace::Workspace, mongod::Mongod};
 
-/// Copies of an execution, so that a conversion takes long enough to be killed.
+/// Number of copies of an execution. With so many, a conversion takes long enough to be killed.
 const COPIES: usize = 1_500;
-/// Kills before the conversion may finish.
+/// Number of kills before the conversion may finish.
 const KILLS: u32 = 4;
 
 async fn heads_of(store: &dyn Store) -> Vec<ExecutionHead> {
@@ -31,7 +31,7 @@ async fn heads_of(store: &dyn Store) -> Vec<ExecutionHead> {
     found.items.into_iter().map(|(_, head)| head).collect()
 }
 
-/// Each head has what follows from its log, and every part of the store can be read.
+/// Checks that each head agrees with its log, and that every part of the store can be read.
 async fn check_converted(store: &dyn Store, executions: usize) {
     let heads = heads_of(store).await;
     assert_eq!(heads.len(), executions);

@@ -23,10 +23,11 @@ use tests::conformance::{
 
 use crate::mongod::Mongod;
 
-/// Later than the wall clock, in seconds after the first moment.
+/// A time that is later than the wall clock, in seconds after `at(0)`.
 const LATER: i64 = 1_000_000_000;
 
-/// An operation on a store. Small numbers make operations meet.
+/// An operation on a store. Its numbers are small, so that several operations concern the same
+/// object.
 #[derive(Clone, Debug)]
 enum Operation {
     Append {

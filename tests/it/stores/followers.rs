@@ -15,8 +15,8 @@ use tests::{
 };
 use tokio::time::sleep;
 
-/// A follower at the end of a log receives the rest that is written after that, even if the log
-/// ends between two polls.
+/// A follower that has reached the end of a log receives the events that are written later, even if
+/// the execution finishes between two polls.
 #[tokio::test(start_paused = true)]
 async fn a_follower_receives_events_that_are_written_between_two_polls() {
     for seed in 0..200 {

@@ -69,7 +69,7 @@ async fn a_reopened_store_has_everything_that_was_written() {
     assert!(store.plan(plan_id(1)).await.unwrap().is_some());
 }
 
-/// A follower that does not read on must not block others.
+/// A follower that stops reading must not block other followers.
 #[tokio::test]
 async fn a_follower_that_stops_reading_holds_no_connection() {
     let url = format!("{}&maxPoolSize=4", Mongod::shared().await.new_database_url());
@@ -214,7 +214,8 @@ async fn values_that_are_too_large_as_bson_are_stored_whole() {
     assert!(as_store(&store).transcript(request_id(1)).await.unwrap() == [entry]);
 }
 
-/// A node of the next layout writes fields that this one does not know, and leaves out none.
+/// A node of the next layout writes fields that this layout does not have, but leaves out none of
+/// this layout's fields.
 #[tokio::test]
 async fn a_node_of_the_next_layout_may_use_the_same_database() {
     let url = Mongod::shared().await.new_database_url();
@@ -260,8 +261,7 @@ async fn recorded_calls_are_limited_in_number() {
     assert_eq!(store.list_records(RecordKind::Memory, all).await.unwrap().len(), 10_100);
 }
 
-/// A process died during a removal. The next one removes what is left of started removals, and
-/// nothing else.
+/// A process died during a removal. The next removal finishes it, and removes nothing else.
 #[tokio::test]
 async fn a_removal_that_a_crash_interrupted_is_finished() {
     let url = Mongod::shared().await.new_database_url();
@@ -280,7 +280,7 @@ async fn a_removal_that_a_crash_interrupted_is_finished() {
     let events = database_of(&url).await.collection::<Document>("events");
     store.append(some_events(execution(1), 3, 1)).await.unwrap();
     assert_eq!(events.delete_one(part).await.unwrap().deleted_count, 1);
-    // Half of a log whose removal started is not damage.
+    // An incomplete log is not damaged if its removal has started.
     assert_eq!(store.read(execution(1), Seq(0)).await.unwrap(), []);
     store.prune(at(0), 10).await.unwrap();
     assert_eq!(
@@ -397,7 +397,7 @@ async fn owners_are_read_from_the_index_alone() {
     assert!(count("keysExamined").is_some_and(|count| count < 5), "{profiled}");
 }
 
-/// Dead workers once stayed for an hour.
+/// Regression: dead workers stayed in the store for an hour.
 #[tokio::test]
 async fn a_dead_worker_is_removed_once_nothing_refers_to_it() {
     let url = Mongod::shared().await.new_database_url();

@@ -44,7 +44,7 @@ async fn set_profile_level(database: &Database, level: i32) {
     database.run_command(doc! { "profile": level }).await.unwrap();
 }
 
-/// Runs a little of everything that an engine does.
+/// Runs each kind of operation that an engine needs.
 async fn run_typical_operations(store: &dyn Store) {
     let lease = Lease { worker: worker(1), node: "n".to_owned(), until: at(100) };
     store.renew_lease(lease).await.unwrap();

@@ -141,7 +141,8 @@ async fn a_store_with_a_newer_schema_is_refused() {
     assert_eq!(err, StoreError::TooNew { found: 8, known: 6 });
 }
 
-/// A node of the next layout adds columns and tables, and writes what this one can read.
+/// A node of the next layout adds columns and tables, but a node of this layout can read what it
+/// writes.
 #[tokio::test]
 async fn a_node_of_the_next_layout_may_use_the_same_file() {
     let folder = TempDir::new().unwrap();

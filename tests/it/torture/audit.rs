@@ -181,7 +181,8 @@ impl<'a> Audit<'a> {
         children
     }
 
-    /// Repeats the question until there is a lasting reason, or until the limit.
+    /// Repeats [`find_reason`](Self::find_reason) until it finds a lasting reason, or until the
+    /// time limit.
     async fn wait_for_reason(&self, server: &str, id: &str) -> Result<(), String> {
         let deadline = Instant::now() + MAX_CATCH_UP_TIME;
         loop {

@@ -1,5 +1,5 @@
-//! Damaged data: the damaged execution gives a clear error, all others continue, and workers do not
-//! complain without end.
+//! Damaged data: the damaged execution gives a clear error, all others continue, and workers log
+//! only a few errors.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::harness::api_client::{RequestFailure, ask};
 use crate::mongod::Mongod;
 
 const MAX_WAIT: Duration = Duration::from_mins(3);
-/// Maximum number of complaints that a worker may log about one execution during dozens of polls.
+/// Maximum number of errors that a worker may log about one execution during dozens of polls.
 const MAX_COMPLAINTS: usize = 6;
 
 const EXECUTE_MUTATION: &str = "mutation ($id: ID!) { executePlan(planId: $id) { executionId } }";

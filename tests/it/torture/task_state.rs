@@ -1,4 +1,5 @@
-//! The state of one task by its log: a step, an item, or the compensation of either.
+//! The state of one task according to its log. A task is a step, an item, or the compensation of a
+//! step or an item.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +25,7 @@ impl<'a> Task<'a> {
         Self { step, item: None, is_compensation: false }
     }
 
-    /// Returns whether both are the same call, or one is the compensation of the other.
+    /// Returns whether the two tasks are the same call, or one is the compensation of the other.
     pub(super) fn is_same_call(&self, other: &Task<'_>) -> bool {
         (self.step, self.item) == (other.step, other.item)
     }
@@ -43,7 +44,7 @@ pub(super) struct TaskState {
     pub(super) output: Value,
     /// The output comes from an earlier call or execution.
     pub(super) is_reused: bool,
-    /// The task failed at the deadline, or may have.
+    /// The task failed because of the deadline, or the log does not show whether it did.
     pub(super) may_have_hit_deadline: bool,
     /// The task was skipped, and not because the execution failed.
     pub(super) is_skipped: bool,

@@ -118,7 +118,7 @@ pub async fn a_holder_gets_all_its_limits_or_none(pair: StorePair) {
     assert_eq!(acquire_permits(&pair, "w", 1, &[wide, narrow]).await, Permission::Granted);
 }
 
-/// The permits are not free before that.
+/// Before the lease expires, the permits are not free.
 pub async fn permits_of_a_lost_worker_are_free_after_its_lease(pair: StorePair) {
     renew_leases(&pair, &[1, 2]).await;
     let limits = [concurrency_limit("k", 1), concurrency_limit("l", 5)];
@@ -154,7 +154,7 @@ pub async fn an_exhausted_rate_says_when_to_ask_again(pair: StorePair) {
     assert!(when > at(0) + chrono::Duration::days(365 * 10), "{when}");
     release_permits(&pair, "a", &limit).await;
     assert_eq!(acquire_permits(&pair, "c", 1, &limit).await, Permission::NotBefore(when));
-    // A period this short has passed at once.
+    // A period of a millisecond passes so fast that the rate refuses no call.
     let often = CallLimit {
         rate: Some(Rate { calls: 1_000_000, per_ms: 1 }),
         ..concurrency_limit("often", 1_000)

@@ -41,7 +41,7 @@ pub async fn vectors_are_stored_unchanged_by_model(pair: StorePair) {
     );
 }
 
-/// This holds even with many simultaneous writers.
+/// The first vector stays even with many simultaneous writers.
 pub async fn the_first_vector_of_a_text_stays(pair: StorePair) {
     pair.one.put_vectors("m", &[(text_hash(1), vector_of(1))]).await.unwrap();
     pair.other

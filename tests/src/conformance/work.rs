@@ -123,7 +123,8 @@ pub async fn due_executions_are_listed_by_priority_and_time(pair: StorePair) {
     assert_eq!(find_due(&pair, at(-1), 100).await, []);
 }
 
-/// A part of each list goes to the longest due, whatever its priority, so no execution starves.
+/// Each list contains some executions that have been due longest, at any priority, so that no
+/// execution starves.
 pub async fn the_longest_due_are_listed_whatever_their_priority(pair: StorePair) {
     put_heads(&pair, (1..=30).map(|n| due_head(n, 5, 9))).await;
     let patient = [due_head(41, 1, -9), due_head(42, 2, 0), due_head(43, 3, -3)];
@@ -139,8 +140,8 @@ pub async fn the_longest_due_are_listed_whatever_their_priority(pair: StorePair)
     assert_eq!(all[30..], [due_head(42, 2, 0), due_head(43, 3, -3), due_head(41, 1, -9)]);
 }
 
-/// A list looks at a limited number of priorities, the highest first, and fills up with the longest
-/// due.
+/// A list contains a limited number of priorities, the highest first. The executions that have been
+/// due longest follow.
 pub async fn a_due_list_reads_a_limited_number_of_priorities(pair: StorePair) {
     let limit = i32::try_from(limits::PRIORITIES).unwrap();
     let asleep = (1..limit).map(|n| due_head(n.unsigned_abs() as usize, 1_000, n + 100));
@@ -152,7 +153,7 @@ pub async fn a_due_list_reads_a_limited_number_of_priorities(pair: StorePair) {
     assert_eq!(find_due(&pair, at(10), 1).await, [high]);
 }
 
-/// The longest due come first.
+/// The executions that have been due longest come first.
 pub async fn due_executions_can_be_paged_through(pair: StorePair) {
     let some = |n: i32| due_head(n.unsigned_abs() as usize, i64::from(n / 3), n % 2);
     put_heads(&pair, (1..=9).map(some)).await;
@@ -183,7 +184,7 @@ pub async fn a_head_without_a_log_is_not_stored(pair: StorePair) {
     pair.one.put_head(due_head(1, 0, 0)).await.unwrap();
     assert_eq!(pair.other.head(execution(1)).await.unwrap(), None);
     assert_eq!(find_due(&pair, at(10), 10).await, []);
-    // A log without a head gets one.
+    // A log without a head gets the head.
     pair.append(execution(1), 0, 1).await;
     pair.one.put_head(due_head(1, 0, 0)).await.unwrap();
     assert_eq!(find_due(&pair, at(10), 10).await, [due_head(1, 0, 0)]);
@@ -199,7 +200,8 @@ pub async fn a_head_without_a_log_is_not_stored(pair: StorePair) {
     assert_eq!(pair.one.head(execution(1)).await.unwrap(), None, "the execution was removed");
 }
 
-/// An owner that must still inform the parent is an orphan's owner when it is gone.
+/// A finished execution keeps its owner until the parent is informed. If the owner is lost before
+/// that, the execution is an orphan.
 pub async fn a_finished_execution_with_an_owner_can_be_an_orphan(pair: StorePair) {
     let over = ExecutionHead {
         state: ExecutionState::Failed,
@@ -231,7 +233,7 @@ pub async fn the_next_due_time_is_the_earliest(pair: StorePair) {
     assert_eq!(pair.other.next_due_at().await.unwrap(), Some(at(8)));
 }
 
-/// Before that, they are not orphans.
+/// Before the lease expires, the executions are not orphans.
 pub async fn executions_are_orphans_after_the_lease_expired(pair: StorePair) {
     pair.one.renew_lease(make_lease(1, 10)).await.unwrap();
     pair.one.renew_lease(make_lease(2, 20)).await.unwrap();

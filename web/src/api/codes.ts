@@ -1,6 +1,6 @@
 // Written by `npm run types` from `docs/errors.md`. Do not edit.
 
-/** What each code means, and what to do. */
+/** For each code of an error, its meaning and what to do about it. */
 export const CODES: Record<string, readonly [string, string]> = {
   "plan.invalid_json": [
     "the plan is not JSON, or a field has the wrong type",

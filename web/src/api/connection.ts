@@ -1,4 +1,4 @@
-/** Whether the server can be reached, and the access token for it. */
+/** The state of the connection to the server, and the access token for the server. */
 
 import { Cell } from "./cell";
 

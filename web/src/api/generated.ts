@@ -2,15 +2,15 @@
 
 import type { Num } from "./json";
 
-/** Any JSON, numbers that the page could not hold among it. */
+/** Any JSON value. A number that JavaScript would change is a `Num`. */
 export type Json = null | boolean | number | Num | string | Json[] | { [key: string]: Json };
-/** The text of an operation, which knows what it takes and returns. */
+/** The text of a GraphQL operation, with the types of its result and its variables. */
 export type Operation<Result, Variables> = string & { readonly _?: (it: Variables) => Result };
 
-/** The names under which answers hold any JSON. */
+/** The response fields that hold any JSON. Their numbers must be read without a loss. */
 export const EXACT: ReadonlySet<string> = new Set(["compensate","content","data","exportPlan","input","inputSchema","inputs","output","outputMapping","outputSchema","outputs","parameters","resolvedParameters","result","retry","settledOutput","variables"]);
 
-/** The fields of what plans are written as. */
+/** The names of the fields of the input types for a plan. */
 export const FIELDS = {
   "PlanInput": [
     "query",

@@ -92,9 +92,12 @@ export function complete(text: string, cursor: number, steps: readonly Fields[],
   return fits(place.isKey ? keysAt(place, steps, tools) : valuesAt(place, steps, tools));
 }
 
-/** The path within the innermost plan: `["tools", n, …]`, and the step that it is in. */
+/**
+ * Splits the path of a place. `rest` is the path inside the innermost step, without `tools` and the number. `step` is
+ * this step if it belongs to the outermost plan.
+ */
 function within({ path }: Place, steps: readonly Fields[]): { rest: (string | number)[]; step: Fields | undefined } {
-  // The names of steps are those of the outermost plan; within another they are not known until it is kept.
+  // `steps` holds only the steps of the outermost plan, so a step of an inline plan cannot be looked up.
   const at = path.lastIndexOf("tools");
   const isOutermost = path.indexOf("tools") === at;
   const number = path[at + 1];
@@ -127,7 +130,7 @@ function valuesAt(place: Place, steps: readonly Fields[], tools: readonly Known[
   return Array.isArray(schema.enum) ? schema.enum.filter((it) => typeof it === "string").map((it) => ({ text: it, about: "" })) : [];
 }
 
-/** What a template could name: a step, and then what its tool returns. */
+/** Suggests what a template may refer to: a step, or after the step's id a field of its tool's output. */
 function inHole(text: string, cursor: number, begin: number, place: Place, steps: readonly Fields[], tools: readonly Known[]): Offers | null {
   const written = text.slice(begin, cursor).trimStart();
   const from = cursor - written.length;
@@ -136,7 +139,7 @@ function inHole(text: string, cursor: number, begin: number, place: Place, steps
   const { step } = within(place, steps);
   const ids = idsOf(steps);
   let offers: Offer[];
-  // A name may have dots of its own: the longest that fits is meant.
+  // Ids of steps may contain dots, so the longest id that matches counts.
   const named = ids.filter((it) => written.startsWith(`${it}.`)).sort((a, b) => b.length - a.length)[0];
   if (named !== undefined) {
     const target = steps[ids.indexOf(named)]!;
@@ -163,7 +166,7 @@ function toolOf(step: Fields, tools: readonly Known[]): Known | undefined {
   return tools.find((it) => it.qualifiedName === name) ?? tools.find((it) => it.name === name);
 }
 
-/** The schema of what stands at a path. */
+/** Returns the part of a JSON Schema that describes the value at a path. */
 function schemaAt(schema: Json | undefined, path: readonly (string | number)[]): Fields {
   const root = isFields(schema) ? schema : {};
   let here = resolved(root, root);

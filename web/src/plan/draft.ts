@@ -115,7 +115,7 @@ function wrong(message: string, path: string): Problem {
   return { severity: "ERROR", code: "plan.invalid_json", path, message, help: null };
 }
 
-/** Returns the id that a step has by its own fields. */
+/** Returns the id of a step, or without an id the name of its tool or plan. */
 export function idOf(step: Fields): string {
   const own = step.id ?? step.name ?? step.toolName ?? step.plan;
   return typeof own === "string" ? own : "";
@@ -161,17 +161,17 @@ export function findAll(text: string, paths: readonly string[]): (Place | null)[
   try {
     new Reader(text).walk(wanted);
   } catch {
-    // What was found until the mistake is better than nothing.
+    // The text is not JSON. The places found before the mistake are still useful.
   }
   return wanted.map((it) => it.best);
 }
 
-/** Walks through JSON and notes where the values begin and end that are wanted. */
+/** Reads JSON text and notes where each wanted value begins and ends. */
 class Reader {
   #at = 0;
   constructor(readonly text: string) {}
 
-  /** A list of steps, where there is nothing around it, is what `tools` would be. */
+  /** Finds the wanted values. If the text is a bare list, it is read as the value of `tools`. */
   walk(wanted: Wanted[]): void {
     this.#space();
     if (this.text[this.#at] !== "[") return this.#value(wanted, 0);

@@ -1,4 +1,4 @@
-/** The controls that start an execution: at once, or with an input and options. */
+/** The controls that start an execution, either immediately or after a dialog for its input and options. */
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 
@@ -82,7 +82,10 @@ export function inputsOf(steps: readonly JsonFields[]): string[] {
   return [...names];
 }
 
-/** A saved plan says what it takes as a JSON Schema, or as the properties of one. */
+/**
+ * Returns the JSON Schema of a saved plan's input. The plan states either a whole schema or only its properties. In the
+ * second case, properties without a default are required.
+ */
 export function schemaOf(inputs: Json): Schema | null {
   if (!isFields(inputs)) return null;
   if (isFields(inputs.properties) || typeof inputs.type === "string" || inputs.$ref !== undefined) return inputs;
@@ -96,7 +99,7 @@ interface AgainProps {
   onClose: () => void;
 }
 
-/** Asks before a plan is run that would repeat calls with effects. */
+/** Asks for confirmation before a new execution of a plan repeats calls with effects. */
 export function RunAgainDialog({ last, onRun, onClose }: AgainProps) {
   return (
     <Dialog title="Run the plan again?" action="Run" tone="bad" onClose={onClose} onDo={onRun}>
@@ -107,25 +110,28 @@ export function RunAgainDialog({ last, onRun, onClose }: AgainProps) {
 }
 
 interface DialogProps {
-  /** The plan as it is stored; null where it was changed. */
+  /** The id of the stored plan. Null if the plan is not stored or was changed since. */
   planId: string | null;
-  /** What the plan takes as `{{input.x}}`, as far as its text says. */
+  /** The names after `input.` in the plan's templates. */
   inputs: readonly string[];
-  /** What the last execution did that running it now would do again. */
+  /** Reads the calls of the plan's last execution that a new execution would repeat. */
   readLast: (signal: AbortSignal) => Promise<LastRun | null>;
   start: ExecutionOptions;
   onRun: (wanted: Wanted) => Promise<void>;
   onClose: () => void;
 }
 
-/** What may be said about compensation. Left out, the server decides by the plan. */
+/** The choices for `compensateOnFailure`. Any other choice sets it to null, so that the server decides by the plan. */
 const COMPENSATION: Record<string, boolean> = { true: true, false: false };
 
-/** Asks for everything that an execution can be told. */
+/** Asks for the input and the options of a new execution. */
 export function RunDialog({ planId, inputs, readLast, start, onRun, onClose }: DialogProps) {
   const asked = useAsk(SavedPlans, {});
   const last = useLast(readLast);
-  /** Whether it is known what it takes: nobody fills in what would be forgotten, or runs it unchecked. */
+  /**
+   * Whether it is known if the plan is a saved plan. Until then the plan cannot be run, because its input would not be
+   * checked against the saved plan's schema.
+   */
   const isReady = planId === null || asked.data !== null || asked.error !== null;
   const saved = planId === null ? undefined : asked.data?.savedPlans.find((it) => it.planId === planId);
   const schema = useMemo(() => schemaOf(saved?.inputs ?? null), [saved]);
@@ -230,7 +236,7 @@ export function RunDialog({ planId, inputs, readLast, start, onRun, onClose }: D
   );
 }
 
-/** The calls that running would repeat. Nothing is run before they are known, or cannot be. */
+/** Reads the calls that a new execution would repeat. `isKnown` is true after the answer or an error arrived. */
 function useLast(read: (signal: AbortSignal) => Promise<LastRun | null>) {
   const [state, setState] = useState<{ run: LastRun | null; error: ApiError | null; isKnown: boolean }>({ run: null, error: null, isKnown: false });
   useEffect(() => {
@@ -244,7 +250,7 @@ function useLast(read: (signal: AbortSignal) => Promise<LastRun | null>) {
   return state;
 }
 
-/** What somebody filled in; required texts that were left empty are empty texts. */
+/** Returns the fields that somebody filled in, or an empty object. Throws if a field for a number holds no number. */
 function withoutGuesses(input: Json | undefined, isTyped: boolean, schema: Schema): Json {
   const given = isTyped && isFields(input) ? { ...input } : {};
   const properties = isFields(schema.properties) ? schema.properties : {};

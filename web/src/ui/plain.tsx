@@ -25,7 +25,7 @@ export function Plain({ text }: { text: string }) {
   );
 }
 
-/** Does the same for a canvas or the title of the window, which accept only text. */
+/** Replaces hidden characters by their names as text, for a canvas or the title of the window. */
 export function plain(text: string): string {
   if (!HIDDEN.test(text)) return text;
   return text

@@ -12,7 +12,8 @@ use shared::{
 
 use super::{BenchArgs, BenchError};
 
-/// Single commits that are timed before the workload, as a reference.
+/// Number of single commits that are timed before the workload, to compare its figures with the
+/// speed of the store.
 const PROBED_COMMITS: u64 = 200;
 
 pub(crate) struct Report {
@@ -48,7 +49,8 @@ impl Report {
         self.set(name, round_to_four_decimals(duration.as_secs_f64() * 1_000.0));
     }
 
-    /// Times single appends of a small event, because the store's commits bound all other figures.
+    /// Times single appends of a small event, because no workload can be faster than the store's
+    /// commits.
     pub(crate) async fn probe_commits(&mut self, store: &dyn Store) -> Result<(), BenchError> {
         let id = ExecutionId::draw(Timestamp::UNIX_EPOCH);
         let mut times = Vec::new();

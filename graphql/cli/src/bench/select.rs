@@ -1,7 +1,7 @@
 //! Selection from thousands of tools: queries, loading vectors from the store, and collisions.
 //!
-//! The texts and the embedder by words are synthetic, so the results exclude the model.
-//! The report includes the time of the built-in encoder.
+//! The texts are synthetic, and [`Words`] makes their vectors without a model, so these figures
+//! exclude the time of a model. The report states the time of the built-in encoder separately.
 
 mod corpus;
 
@@ -134,8 +134,8 @@ impl SelectionBench {
         Ok(self.engine.selection.select_tools(selection_query).await.map_err(to_bench_error)?.len())
     }
 
-    /// Asks each query twice and times the second run, when the engine has cached the vectors of
-    /// the query.
+    /// Asks each query twice and times the second run, because the engine has the query's vectors
+    /// in its cache by then.
     async fn time(
         &self,
         by: Criterion,
@@ -161,7 +161,8 @@ impl SelectionBench {
     }
 }
 
-/// Adds a tool: only its own texts are embedded.
+/// Adds one tool to a store that has the vectors of all other tools, so that only the new tool's
+/// texts are embedded.
 async fn add_one_tool(
     store: &Arc<dyn Store>,
     corpus: &Corpus,

@@ -1,4 +1,5 @@
-//! The workloads of executions.
+//! The workloads `chain`, `fanout`, `dag` and `subscribe`, which run executions, and `plan`, which
+//! runs the compiler.
 
 use std::{
     collections::BTreeMap,
@@ -51,7 +52,7 @@ pub(crate) async fn run_chain(
     run_executions(bench_node, args, report, &plan, load).await
 }
 
-/// Runs steps in parallel, and one step that depends on all.
+/// Runs steps in parallel, and one step that depends on all of them.
 pub(crate) async fn run_fanout(
     bench_node: &BenchNode,
     args: &BenchArgs,
@@ -73,10 +74,10 @@ pub(crate) async fn run_fanout(
 }
 
 struct Load {
-    /// Steps of the plan.
+    /// Number of steps of the plan.
     steps: usize,
     concurrency: usize,
-    /// Executions, unless an option sets another number.
+    /// Number of executions, unless `--runs` or `--seconds` is given.
     runs: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The tools in one table. The schemas are made from it.
+//! The demo's tools in one table, from which their schemas are made.
 
 use std::sync::Arc;
 

@@ -91,7 +91,8 @@ pub(crate) async fn import(app: &App, file: &Path) -> Result<ExitStatus, Failure
         return app.detach("stopped; the same command imports the rest");
     };
     let imported = imported.map_err(to_failure)?;
-    // Requests and plans may repeat in the file, so their numbers would say nothing.
+    // Does not count requests and plans, because the file may contain the same request or plan
+    // several times.
     let Counts { executions, events, records, blobs, .. } = imported.known;
     let mut text = format!("imported {}", describe_counts(&imported.new));
     if executions + records + blobs > 0 {
@@ -133,7 +134,7 @@ pub(crate) async fn export_history(app: &App, args: ExportArgs) -> Result<ExitSt
     line.clear();
     match exported {
         None => app.detach("stopped; the export is incomplete"),
-        // The reader of the pipe has seen enough.
+        // The program that reads the pipe has closed it, because it needs no more entries.
         Some(Err(BackupError::File { err, .. }))
             if file.is_none() && err.kind() == io::ErrorKind::BrokenPipe =>
         {
@@ -170,7 +171,7 @@ async fn open_existing_store(app: &App, command: &str) -> Result<Arc<dyn Store>,
     open_store(app.setup()).await
 }
 
-/// Refuses the store that is lost when the command ends.
+/// Refuses the store in memory, because its content is lost when the command ends.
 fn refuse_memory(app: &App, command: &str) -> Result<(), Failure> {
     if store_kind(app) != "memory" {
         return Ok(());
@@ -203,7 +204,7 @@ fn print_report(
     }
     let text = format!("{verb} {}", describe_counts(&report.counts));
     match file {
-        // Standard output has the entries.
+        // Standard output contains the entries, so the summary goes to standard error.
         None => screen.hint(&text),
         Some(file) => {
             let mut document = json!(report);

@@ -245,8 +245,8 @@ async fn check_clock(app: &App) -> Option<Check> {
     Some(Check::new("clock", Err(difference), help))
 }
 
-/// Opens the engine. Creates no store, because a store that does not exist yet is like an empty
-/// store.
+/// Opens the engine. If the store does not exist, opens an empty store in memory instead, so that
+/// the check creates no file.
 async fn open_engine(app: &App) -> Result<LocalEngine, Failure> {
     if missing_store(app.setup()).is_none() {
         return LocalEngine::open(app.setup(), Need::Tools).await;
@@ -289,7 +289,7 @@ async fn check_local(app: &App, faults: &Faults) -> Result<Vec<Check>, Failure> 
     Ok(checks)
 }
 
-/// Reports programs that command tools lack, in the checks of their toolsets.
+/// Adds the programs that command tools lack to the checks of their toolsets.
 async fn report_missing_programs(local: &LocalEngine, checks: &mut [Check]) -> Result<(), Failure> {
     for (set, reasons) in local.engine.tools.inventory.registry().missing_programs().await? {
         let name = format!("toolset {set}");

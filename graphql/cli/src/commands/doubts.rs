@@ -16,17 +16,18 @@ use super::{
 };
 use crate::session::Session;
 
-/// Codes of doubts of the offline planner, including its draft in place of a model's plan.
+/// Codes of doubts about drafts of the offline planner. With `plan.model_failed`, the offline
+/// planner wrote the draft because the model's plan was invalid.
 const OFFLINE_DOUBTS: [&str; 3] =
     ["plan.unplaced_words", "plan.guessed_value", "plan.model_failed"];
-/// Doubts of the guard of plans.
+/// Codes of doubts that the guard adds to a model's plan.
 const GUARD_DOUBTS: [&str; 2] = ["plan.not_asked", "plan.invented_value"];
 
 /// Shows a plan made from a query, and asks the user before a plan with doubts is executed. Returns
 /// the steps that the user approves, or `None` after a no.
 ///
 /// Without a terminal or with `--json`, a plan with doubts fails if it calls a tool with an effect.
-/// Steps that the guard doubts then wait for an approval.
+/// In this case, steps that the guard doubts wait for an approval.
 pub(crate) async fn accept_plan(
     session: &Session<'_>,
     plan: &Plan,

@@ -1,5 +1,5 @@
 //! Reports toolsets that have failed: as one warning, or as the failure of a command that needs
-//! one.
+//! such a toolset.
 
 use std::time::Duration;
 
@@ -51,7 +51,8 @@ async fn load_states(client: &Client) -> Result<Vec<SetState>, Failure> {
 }
 
 pub(crate) async fn warn_of_failed_sets(session: &Session<'_>) {
-    // The command has its result. A caller without access to toolsets gets no warning.
+    // An error of this query is ignored, because the command has its result already. A caller
+    // without access to toolsets gets no warning.
     let states = load_states(&session.client).await.unwrap_or_default();
     let failed: Vec<&SetState> = states.iter().filter(|set| set.has_failed()).collect();
     let text = match failed.as_slice() {
@@ -101,7 +102,7 @@ pub(crate) fn suggest_set<'a>(
         .unwrap_or_else(|| "`faber toolsets list` lists them".to_owned())
 }
 
-/// Returns `true` if a tool's name begins with a toolset that has failed.
+/// Returns `true` if a tool's name begins with the name of a toolset that has failed.
 pub(crate) async fn names_failed_set(client: &Client, tool: &str) -> Result<bool, Failure> {
     let Some(prefix) = set_prefix(tool) else { return Ok(false) };
     let states = load_states(client).await?;

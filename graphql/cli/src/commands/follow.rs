@@ -31,11 +31,12 @@ use super::standstill::{self, QuietTimer};
 use crate::{ExitStatus, live_view::LiveView, session::Session};
 
 const OWNER_POLL: Duration = Duration::from_secs(1);
-/// Polls in a row without an owner before a warning, because another worker needs time to claim.
+/// Number of polls in a row that find no owner before the command warns. One poll is not enough,
+/// because another worker needs time to claim the execution.
 const OWNER_POLLS: usize = 3;
 /// Poll interval while a finished execution gets a new plan.
 const REPLAN_POLL: Duration = Duration::from_millis(250);
-/// Polls in a row without a worker for the replan before a warning.
+/// Number of polls in a row that find no worker for the replan before the command warns.
 const REPLAN_POLLS: usize = 20;
 const QUESTIONS_PER_PAGE: usize = 20;
 
@@ -44,8 +45,8 @@ pub(crate) enum Purpose {
     Watch,
     /// Drive the execution, and return its outcome.
     Drive,
-    /// Wait until the execution is finished. Drive it if no other worker does. Stop if no worker
-    /// can.
+    /// Wait until the execution is finished. Drive it if no other worker drives it. Stop if no
+    /// worker can drive it.
     Finish,
 }
 
@@ -59,8 +60,8 @@ pub(crate) async fn watch_to_end(
     watch_with_approvals(session, id, purpose, Vec::new()).await
 }
 
-/// Like [`watch_to_end`], and approves each of these steps once, when it waits. The user approved
-/// them before the start.
+/// Like [`watch_to_end`], and approves each step in `approved` once, when the step waits. The user
+/// approved these steps before the start.
 pub(crate) async fn watch_with_approvals(
     session: &Session<'_>,
     id: ExecutionId,
@@ -74,13 +75,13 @@ pub(crate) async fn watch_with_approvals(
         let id = follower.id;
         match stopped {
             StopReason::Continued(next) => {
-                // The user has not seen the new plan.
+                // The approvals do not apply to the new plan, because the user has not seen it.
                 follower.take_approved_steps(|_| true);
                 follower.id = next;
             }
             StopReason::Over => return show_ending(session, id).await,
             StopReason::GivenUp => {
-                // The request failed, even if this execution succeeded.
+                // Without the replan, the request failed, even if this execution succeeded.
                 let status = show_ending(session, id).await?;
                 let is_done = status == ExitStatus::Done;
                 return Ok(if is_done { ExitStatus::Failed } else { status });
@@ -97,7 +98,7 @@ enum StopReason {
     Asking(Vec<(String, String)>),
     Continued(ExecutionId),
     GivenUp,
-    /// No worker finishes the execution, and this process cannot.
+    /// No worker finishes the execution, and this process cannot finish it.
     Unattended,
     Detached,
 }
@@ -212,7 +213,7 @@ impl Follower<'_> {
         let mut polls = 0;
         while polls < OWNER_POLLS {
             time::sleep(OWNER_POLL).await;
-            // An unavailable store fails the subscription, too.
+            // If the store is unavailable, the subscription fails and reports the error.
             let is_stalled = self.is_stalled().await.unwrap_or(false);
             polls = if is_stalled { polls + 1 } else { 0 };
         }
@@ -236,8 +237,8 @@ impl Follower<'_> {
         approved.extract_if(.., |step| is_taken(step)).collect()
     }
 
-    /// Approves the waiting steps that the user approved before the start. Returns whether there
-    /// are any.
+    /// Approves the waiting steps that the user approved before the start. Returns `false` if no
+    /// such step waits.
     async fn approve_steps(&self) -> Result<bool, Failure> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -458,8 +459,8 @@ fn command_for_answer(command: &Command, task_name: &str) -> Option<&'static str
     is_meant.then_some(if *approved { "was approved" } else { "was rejected" })
 }
 
-/// Returns whether a finding names an answer or an action that the execution waits for. A child has
-/// its own question.
+/// Returns whether a finding names an answer or an action that the execution waits for. A wait for
+/// a child does not count, because the child's own findings contain the question.
 fn is_question(finding: &Finding) -> bool {
     finding.kind == FindingKind::Wait
         && finding.severity < Severity::Info
@@ -483,7 +484,7 @@ pub(crate) async fn show_state(
 /// Ends a command after a signal: waits for the calls of this process, then prints the state and
 /// how to continue.
 async fn print_detached(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatus, Failure> {
-    // Without an answer of the store, the state is not known.
+    // The state is unknown if the worker did not stop in an orderly way, or if the query fails.
     let head: Option<ExecutionHead> = if session.drain().await {
         session.client.query_execution(id, ExecutionHead::FIELDS).await.ok()
     } else {

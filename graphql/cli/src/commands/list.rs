@@ -35,8 +35,8 @@ pub(crate) async fn list(session: &Session<'_>, subcommand: List) -> Result<Exit
             });
             let mut fields = Request::VALUES.to_owned();
             if !is_json {
-                // `parts: false` leaves out child executions, but the newest execution may be a
-                // child.
+                // `parts: false` leaves out child executions. Otherwise `last: 1` could return a
+                // child instead of its parent.
                 let row = Finding::ROW_FIELDS;
                 let _ = write!(
                     fields,

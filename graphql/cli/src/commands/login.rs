@@ -102,7 +102,8 @@ async fn bind_callback(
     let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, wanted.unwrap_or(0))).await;
     match bound {
         Err(_) if !has_port(server) => {
-            // Only the previous login used this port.
+            // The configuration sets no port. The wanted port is only the port of the previous
+            // login.
             TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|err| listen_failure(&err))
         }
         bound => bound.map_err(|err| listen_failure(&err)),
@@ -173,7 +174,8 @@ async fn await_login(
     }
 }
 
-/// Returns the next line from standard input. Never returns if it is not a terminal.
+/// Returns the next line from standard input. Never returns after the end of the input, or if the
+/// input is not a terminal.
 async fn next_line(input_lines: &mut Option<Lines<BufReader<Stdin>>>) -> Option<String> {
     loop {
         let Some(lines) = input_lines else { return std::future::pending().await };

@@ -26,7 +26,7 @@ pub(crate) async fn check_plan(session: &Session<'_>, plan: &Text) -> Result<(),
     let (Some(engine), Ok(id)) = (session.engine(), plan.parse::<PlanId>()) else {
         return Ok(());
     };
-    // The command that follows rejects an unknown id.
+    // An unknown id is no concern of this check, because the command rejects it later.
     let Some(plan) = engine.plans.library.load(id).await? else { return Ok(()) };
     check_compiled(session, engine, &plan).await
 }
@@ -106,8 +106,8 @@ fn refuse_missing(session: &Session<'_>, missing: &[MissingTool]) -> Result<(), 
     Err(Failure::new("TOOL_UNAVAILABLE", message).with("tools", json!(tools)))
 }
 
-/// Names the tools, and the reasons of toolsets that failed. A toolset that did not fail is not
-/// configured.
+/// Names the missing tools, and the reasons of failed toolsets. A missing tool without such a
+/// reason belongs to a toolset that is not configured.
 fn describe_missing(missing: &[MissingTool], file: Option<&Path>) -> String {
     let names: Vec<String> = missing.iter().map(|tool| format!("`{}`", tool.tool)).collect();
     let mut failures: Vec<String> =

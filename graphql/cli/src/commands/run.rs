@@ -35,7 +35,7 @@ pub(crate) async fn run(app: &App, args: RunArgs) -> Result<ExitStatus, Failure>
         None => None,
     };
     let options = execution_options(&args.options).await?;
-    // A store that does not exist contains no saved plan.
+    // `--saved` creates no store, because a new store contains no saved plan.
     let opened = if args.saved.is_some() {
         Session::open_existing(app, Need::Driving).await
     } else {
@@ -112,7 +112,8 @@ async fn start_execution(
         show_plan(session, &plan);
         return Ok(Some(execute_plan(client, &plan.plan_id, options).await?.into()));
     }
-    // If the key was used before, the engine makes no new plan.
+    // With a key, one operation plans and executes the query, because the engine must make no new
+    // plan if the key was used before.
     if args.options.idempotency_key.is_some() {
         let started = run_query(client, query, planning, options).await?;
         let plan = show_stored(session, &started.plan_id).await?;
@@ -122,7 +123,7 @@ async fn start_execution(
     let made = make_plan(client, query, planning, Plan::VIEW_FIELDS).await;
     failed_sets::warn_of_failed_sets(session).await;
     let plan: Plan = read_answer(made?)?;
-    // A dry run calls nothing.
+    // A dry run calls no tool, so the user need not confirm the plan.
     let is_confirmed = args.yes || args.options.dry_run;
     let Some(approved) = accept_plan(session, &plan, is_confirmed).await? else { return Ok(None) };
     let started = execute_plan(client, &plan.plan_id, options).await?;
@@ -164,7 +165,8 @@ async fn start_again(
         if !how.wait {
             missing_tools::check_plan(session, plan).await?;
         }
-        // A key that was used before starts no new execution.
+        // With a key, the user is not asked, because a key that was used before starts no new
+        // execution.
         let is_free = how.idempotency_key.is_none();
         if is_free && !may_execute_again(session, plan, args.yes).await? {
             return Ok(None);

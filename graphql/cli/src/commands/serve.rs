@@ -169,7 +169,8 @@ fn warn_of_idle_effects(app: &App, local: &LocalEngine, tasks: &mut JoinSet<()>)
     });
 }
 
-/// Starts pruning if the configuration sets `retention`. Dropping the tasks stops it.
+/// Starts pruning if the configuration sets `retention`. Dropping the returned tasks stops the
+/// pruning.
 fn start_retention(app: &App, local: &LocalEngine) -> (Arc<Retention>, JoinSet<()>) {
     let (retention, mut tasks) = (Arc::new(Retention::default()), JoinSet::new());
     if let Some(ages) = app.config.retention.value {

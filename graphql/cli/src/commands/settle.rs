@@ -39,7 +39,8 @@ pub(crate) async fn settle(app: &App, args: SettleArgs) -> Result<ExitStatus, Fa
         ("output: JSON", output.clone().unwrap_or_default()),
         ("comment: String", json!(args.comment)),
     ];
-    // Only the tool knows the schema of its output.
+    // The check of a given output needs the tools, because only a tool knows the schema of its
+    // output.
     let need = if output.is_some() { Need::Tools } else { Need::Store };
     let session = Session::open_existing(app, need).await?;
     let is_settled = session.close_after(async |session| {
@@ -113,7 +114,7 @@ struct CompensatingCall {
     parameters: Value,
 }
 
-/// Returns the call that would undo the step, if the execution did not make it.
+/// Returns the call that would undo the step, if the execution did not make this call.
 async fn missing_compensation(
     session: &Session<'_>,
     id: ExecutionId,

@@ -31,7 +31,8 @@ impl QuietTimer {
         Self { is_user_told: true, ..self }
     }
 
-    /// Doubles the pause while a call runs, because a long log is slow to read.
+    /// Doubles the pause until the next question, because each question reads the log of the
+    /// execution, and a long log is slow to read.
     pub(super) fn after_pause(self) -> Self {
         let pause = (self.pause * 2).min(MAX_PAUSE);
         Self { asks_at: Instant::now() + pause, pause, is_user_told: false }

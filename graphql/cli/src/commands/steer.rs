@@ -227,7 +227,7 @@ pub(crate) async fn send_signal(app: &App, args: SignalArgs) -> Result<ExitStatu
 
 /// Sends a command and drives the execution while it waits for the response. The response arrives
 /// after a worker has applied the command. If the command `stops` the execution, this process
-/// drives it only after the command is in the inbox, so that no step starts before.
+/// begins to drive it when the command is in the inbox. Otherwise another step could start first.
 async fn send_and_drive(
     session: &Session<'_>,
     id: ExecutionId,
@@ -288,7 +288,7 @@ pub(super) async fn answer_and_drive(
         };
         if let Some(root) = hint_if_slow(session.screen, sending).await? {
             if !session.screen.json {
-                // Opening the toolsets may take seconds.
+                // Tells the user before the toolsets are opened, because this may take seconds.
                 session.screen.hint(&format!("recorded; continuing {root} (Ctrl-C detaches)"));
             }
             return Ok(Err(root));

@@ -193,7 +193,7 @@ async fn call_tool(
     let called: ToolResult = read_answer(found.clone())?;
     let is_done = called.status == "success";
     let error = called.error.unwrap_or_default();
-    // Failures of tools have other messages.
+    // This message means that no tool has the name. A tool that fails has another message.
     if !is_done && *error == format!("Tool not found: {name}") {
         return Err(unknown_tool_failure(&session.client, name).await?);
     }
@@ -221,7 +221,7 @@ struct Loaded {
     status: Text,
 }
 
-/// Registers the tools of a file. Skips existing ones.
+/// Registers the tools of a file. Skips tools that exist already.
 async fn load_tools(
     session: &Session<'_>,
     file: &Path,

@@ -46,8 +46,9 @@ impl AccessConfig {
         self.tokens.is_empty()
     }
 
-    /// Returns the environment variables that added toolsets may use. `None` means all of them:
-    /// without tokens and names, only this machine can add toolsets.
+    /// Returns the environment variables that added toolsets may use. Returns `None`, which means
+    /// all variables, if the setting has neither tokens nor names. Then only this machine can add
+    /// toolsets.
     pub fn secrets(&self) -> Option<BTreeSet<String>> {
         let named = self.secrets.clone();
         if self.is_empty() { named } else { Some(named.unwrap_or_default()) }

@@ -50,7 +50,7 @@ pub(super) struct File {
     pub(super) planner: Option<PlannerConfig>,
     pub(super) plan_cache: Option<PlanCache>,
     pub(super) guard: Option<Guard>,
-    /// The toolsets, and their text in the file.
+    /// The toolsets, and the value of the setting as the file contains it.
     pub(super) toolsets: Option<(Vec<SetConfig>, Value)>,
     pub(super) limits: Limits,
     pub(super) retention: Option<RetentionAges>,
@@ -134,7 +134,7 @@ pub(super) fn parse(text: &str, base: &Path) -> Result<File, String> {
 }
 
 /// Adds the line to a message that begins with a place, such as `limits.lease`. Adds the nearest
-/// known key to a message about an unknown one.
+/// known key to a message about an unknown key.
 fn with_line(text: &str, reason: &str) -> String {
     let reason = explain_unknown_field(reason);
     let mut quoted = reason.split('`').skip(1).step_by(2);

@@ -263,7 +263,8 @@ impl ModelConfig {
     fn settings_from(&self, variable: &dyn Fn(&str) -> Option<String>) -> Settings {
         let name = match (&self.api_key_env, &self.base_url) {
             (Some(name), _) => Some(name.as_str()),
-            // Without `api_key_env`, a key goes to its own provider only.
+            // A server at another address gets a key only if `api_key_env` names the variable. The
+            // default variable contains the key of the provider's own server.
             (None, Some(_)) => None,
             (None, None) => self.provider.default_key_variable(),
         };

@@ -22,7 +22,8 @@ impl Config {
         files.extend(self.file.as_deref().map(to_absolute));
         files.extend(self.described_files.iter().map(|path| to_absolute(path)));
         files.extend(self.toolkit.value.files.iter().map(|path| to_absolute(path)));
-        // The document decides where calls go, and calls carry secrets of the toolset.
+        // The API document of a toolset decides where calls go, and calls carry the toolset's
+        // secrets.
         let documents = self.toolsets.value.iter().filter_map(SetConfig::document);
         files.extend(documents.map(|path| to_absolute(&path)));
         files.extend(STORE_SUFFIXES.iter().filter_map(|suffix| self.store_file_path(suffix)));

@@ -1,4 +1,4 @@
-//! Compares the texts of fields with the schema, and the structs with the texts.
+//! Compares the selections of fields with the schema, and the structs with the selections.
 
 use std::collections::BTreeSet;
 
@@ -55,7 +55,8 @@ fn strip_modifiers(of: &Type) -> String {
     of.to_string().replace(['[', ']', '!'], "")
 }
 
-/// Checks that a selection fits an object of the schema. Returns the names of its own fields.
+/// Checks that a selection fits an object of the schema. Returns the names of the object's selected
+/// fields, without those of nested objects.
 fn check_selection(
     schema: &ServiceDocument,
     name: &str,
@@ -92,7 +93,7 @@ fn is_plain_value(schema: &ServiceDocument, field: &FieldDefinition) -> bool {
     !is_object && !field.arguments.iter().any(|argument| is_required(&argument.node))
 }
 
-/// Checks the text of a selection and the struct that reads its answer.
+/// Checks the text of a selection, and the struct that reads the answer to it.
 #[track_caller]
 fn check_fields<T: for<'de> Deserialize<'de>>(name: &str, text: &str, needs_all_values: bool) {
     let schema = parse_schema(graphql::schema::schema_text()).unwrap();
@@ -104,11 +105,11 @@ fn check_fields<T: for<'de> Deserialize<'de>>(name: &str, text: &str, needs_all_
     assert!(!read.is_empty(), "{name} is read by a struct");
     if needs_all_values {
         let missing: Vec<_> = read.iter().filter(|field| !selected.contains(**field)).collect();
-        // Only summaries have retries.
+        // Only the selection of summaries contains `retries`.
         assert!(missing.iter().all(|field| **field == "retries"), "{name} lacks {missing:?}");
         for field in &find_object(&schema, name).fields {
             let is_selected = selected.contains(field.node.name.node.as_str());
-            // The trace is a document of its own: `faber trace export`.
+            // `--json` leaves out the trace, because it is large: `faber trace export` prints it.
             let is_document = field.node.name.node == "trace";
             let is_needed = is_plain_value(&schema, &field.node) && !is_document;
             assert!(is_selected || !is_needed, "{}", field.node.name);

@@ -23,8 +23,8 @@ pub fn draw_finding(finding: &Finding, paint: Paint) -> String {
     format!("{label} {message}")
 }
 
-/// Chooses the findings that a view shows, and counts the rest. Shows only the first few findings
-/// of a kind, because an execution can have a hundred.
+/// Chooses the findings that a view shows, and counts the others in one line. Shows only the first
+/// few findings of a kind, because an execution can have a hundred.
 pub fn choose_findings<'a>(
     findings: impl IntoIterator<Item = &'a Finding>,
 ) -> (Vec<&'a Finding>, Option<String>) {

@@ -79,7 +79,8 @@ struct LoopCount {
 /// A part of a step that runs.
 #[derive(Clone, Copy, Debug, Default)]
 struct RunningPart {
-    /// The start, moved later by the time without a worker. `None` if the log does not contain it.
+    /// The start of the part, moved later by the time without a worker, so that only work counts.
+    /// `None` if the log does not contain the start.
     since: Option<Timestamp>,
     /// A sleep or a child execution, which needs no worker.
     is_detached: bool,
@@ -118,10 +119,11 @@ impl ExecutionView {
     }
 
     /// Returns whether a step waits for a person and no other step can continue. `child_waits`
-    /// returns the same for a child.
+    /// answers the same question for a child execution.
     pub fn waits_for_person(&self, child_waits: impl Fn(&str) -> bool) -> bool {
         let only_waits = |step: &String| {
-            // A list does no work itself. Its items are in `running`, too, so they are checked.
+            // A step with a list does no work itself, and the items of the list are in `running`,
+            // too.
             self.lists.contains_key(step)
                 || self.children.get(step).is_some_and(|child| child_waits(child))
         };
@@ -173,7 +175,7 @@ impl ExecutionView {
                 (ShownState::CompensationFailed, read_error_code(data))
             }
             _ => {
-                // An approval, or an event type of a newer server.
+                // The event is an approval, or its type is known only to newer servers.
                 return self.waiting_for_person.remove(&name).then_some(News::Allowed { name });
             }
         };
@@ -202,7 +204,8 @@ impl ExecutionView {
         let is_whole = name == step;
         let news = self.run_part(name.clone(), event);
         self.children.extend(child.map(|child| (name, child)));
-        // Items are counted when they finish. A list may have thousands.
+        // The start of an item is not news, because a list may have thousands of items. They are
+        // counted when they finish.
         is_whole.then_some(news)
     }
 
@@ -247,8 +250,8 @@ impl ExecutionView {
         StepView { state, duration_ms, detail, next, ..StepView::default() }
     }
 
-    /// Records the owner. The time between the last event of a lost worker and the takeover by
-    /// another worker does not count as work.
+    /// Records the worker that claimed the execution. The time between the last event of a lost
+    /// worker and the takeover by another worker does not count as work.
     fn change_worker(&mut self, event: &Event) {
         let is_same = self.worker.is_empty() || *self.worker == *event.data.worker;
         self.worker = event.data.worker.to_string();
@@ -256,8 +259,8 @@ impl ExecutionView {
         for (name, part) in self.running.iter_mut().filter(|(_, part)| !part.is_detached) {
             let worked = part.since.zip(self.last_at).filter(|(from, last)| last > from);
             let since = worked.map(|(from, last)| claimed_at - (last - from));
-            // If its start is unknown, a loop counts from the claim. A lost call does not continue,
-            // and the log does not contain how long it ran.
+            // If the start of a loop is unknown, its time counts from the claim. A call of the lost
+            // worker gets no start, because the log does not contain how long it ran.
             part.since = since.or_else(|| self.lists.contains_key(name).then_some(claimed_at));
         }
     }
@@ -348,7 +351,8 @@ fn describe_error(data: &EventData) -> Option<String> {
     })
 }
 
-/// Marks a step that a dry run checked. A finding has the reason of other skipped steps.
+/// Describes a step that a dry run checked. Returns `None` for other skipped steps, because a
+/// finding states the reason.
 fn describe_skip(data: &EventData) -> Option<String> {
     (data.reason.as_deref() == Some("dry_run")).then(|| "it fits".to_owned())
 }

@@ -25,13 +25,13 @@ use crate::types::{
 
 const MAX_QUERY_CHARS: usize = 400;
 const MAX_PARAMETERS: usize = 20;
-/// Maximum number of other executions, and of children, in a report.
+/// Maximum number of further executions in a report, and also of children.
 const MAX_OTHER_EXECUTIONS: usize = 10;
 const MAX_COMMANDS: usize = 10;
 const MAX_ITEMS: usize = 10;
 
-/// Reports on the execution `id`, or on the newest one, and on its children. A full report has all
-/// executions, every value, and the transcript.
+/// Reports on the execution `id` and its children. Without `id`, reports on the newest execution of
+/// the request. A full report contains all executions, every value, and the transcript.
 pub fn draw_report(request: &Request, id: Option<&str>, is_full: bool, paint: Paint) -> String {
     let all = || request.executions.iter();
     let roots = all().filter(|execution| execution.parent_execution_id.is_none());

@@ -113,7 +113,7 @@ impl StepView {
         let name = plain::safe_line(name);
         let took = self.duration_ms.filter(|_| self.state != ShownState::Waiting);
         let detail = self.detail.as_deref().map(plain::safe_line).map(|detail| match &self.next {
-            // Other commands are printed once the whole execution waits.
+            // Commands that answer a person's question are printed when the whole execution waits.
             Some(Next::Command(command)) if command.starts_with("faber signal ") => {
                 format!("{detail}: {command}")
             }
@@ -176,7 +176,7 @@ pub fn state_mark(state: ShownState, paint: Paint) -> String {
     }
 }
 
-/// Returns a word for a state with an ambiguous sign.
+/// Returns the word for a state if its sign alone is ambiguous.
 fn state_word(state: ShownState) -> Option<&'static str> {
     Some(match state {
         ShownState::Skipped => "skipped",

@@ -49,7 +49,8 @@ impl<'a> Timeline<'a> {
         }
     }
 
-    /// Returns a line for each step or group of steps. A full timeline has all of them.
+    /// Returns a line for each step or group of equal steps. Only a full timeline contains more
+    /// than `MAX_LINES` lines.
     pub fn draw_lines(&self, is_full: bool) -> Vec<String> {
         let mut lines = Vec::new();
         let mut rest = self.steps.as_slice();
@@ -186,7 +187,7 @@ pub fn list_items(step: &StepStatus, max: usize, lead: &str) -> Vec<String> {
 }
 
 pub fn describe_work(step: &StepStatus) -> String {
-    // The log does not contain how long a call of a lost worker ran.
+    // The time is unknown for a call of a lost worker, because the log does not contain its end.
     compute_work_ms(step).filter(|ms| *ms > 0.0).map(format_duration).unwrap_or_default()
 }
 
@@ -221,7 +222,7 @@ fn compute_idle_ms(step: &StepStatus) -> Option<f64> {
     (step.attempts > 1 && rest >= 1.0).then_some(rest)
 }
 
-/// Returns words for a state with an ambiguous sign.
+/// Returns the word for a state if its sign alone is ambiguous, and further words such as `reused`.
 fn list_state_words(step: &StepStatus) -> impl Iterator<Item = String> {
     let reason = step.skip_reason.as_ref().map(|reason| reason.to_string().replace('_', " "));
     let is_told = reason.is_none()

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Unknown tokens from one peer within [`ATTEMPT_WINDOW`] that raise an alert.
+/// Number of unknown tokens from one peer within [`ATTEMPT_WINDOW`] that raises an alert.
 const ALARMING_BAD_TOKENS: u32 = 5;
 /// Time after which the count of a peer starts again.
 const ATTEMPT_WINDOW: Duration = Duration::from_mins(1);

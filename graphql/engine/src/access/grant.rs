@@ -23,10 +23,10 @@ const MAX_BUCKETS: usize = 10_000;
 /// The tools of the built-in toolset `ToolSet` that activate and deactivate toolsets.
 const ACTIVATION_TOOLS: [&str; 2] = ["activate_toolset", "deactivate_toolset"];
 
-/// Limits of a token, which each process counts on its own.
+/// Limits of a token. Each process counts the uses in this process only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Limit on calls and starts of executions together.
+    /// Limit on the sum of tool calls and starts of executions.
     pub calls: Option<Rate>,
     /// Limit for each tool. A start counts once for each tool of the plan.
     pub per_tool: Option<Rate>,
@@ -57,8 +57,7 @@ impl AccessError {
     }
 }
 
-/// The permissions of a caller, and who it is. The default has no restrictions, and leaves open who
-/// calls.
+/// The permissions and the identity of a caller. The default has no restrictions and no identity.
 #[derive(Clone, Debug, Default)]
 pub struct Grant {
     rights: Option<Arc<Rights>>,
@@ -121,7 +120,7 @@ impl Rights {
                 }
             }
         }
-        // All limits are checked before anything is spent.
+        // All limits are checked before a use is counted.
         usage.calls.iter_mut().for_each(Bucket::take_use);
         for tool in tools {
             usage.tools.get_mut(*tool).into_iter().for_each(Bucket::take_use);
@@ -164,7 +163,7 @@ impl Grant {
         Self { client: Some(client.into()), ..self.clone() }
     }
 
-    /// Returns who calls. Without an actor of its own, a grant stands for `default`.
+    /// Returns the identity of the caller, or `default` if the grant has no identity.
     pub fn actor(&self, default: Option<&Arc<Actor>>) -> Option<Arc<Actor>> {
         let actor = self.actor.as_ref().or(default)?;
         Some(match &self.client {
@@ -220,8 +219,8 @@ impl Grant {
         Some(ReplanPermissions { token, tools: tools.clone(), switches })
     }
 
-    /// Returns the grant for an automatic replan. It has no limits, because `replans` bounds the
-    /// number of replans.
+    /// Returns the grant for an automatic replan. This grant has no limits, because `replans`
+    /// bounds the number of replans.
     pub fn for_replan(within: &ReplanPermissions) -> Self {
         let role = if within.switches { Role::Admin } else { Role::Operator };
         let token = Token { tools: within.tools.clone(), ..Token::new(&*within.token, "", role) };

@@ -61,7 +61,7 @@ pub(super) const OPERATOR_MUTATIONS: [&str; 17] = [
     "runAgent",
 ];
 
-/// Queries that need an operator, because they belong to working with tools.
+/// Queries that need an operator, because their result is used to call tools.
 const OPERATOR_QUERIES: [&str; 1] = ["parseToolCalls"];
 
 pub(super) fn mutation_role(name: &str) -> Role {

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use shared::{id::ToolName, json};
 
-/// Maximum number of bytes of results in the messages to a model. Newer results come first.
+/// Maximum number of bytes of results in the messages to a model. If the results exceed it, the
+/// oldest are left out.
 const MAX_RESULT_BYTES: usize = 256 << 10;
 const OMITTED_RESULT: &str = "(left out because it is old: call the tool again if you need it)";
 
@@ -33,7 +34,7 @@ pub(super) struct Turn {
     pub(super) tokens: Tokens,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) cost: Option<f64>,
-    /// Failures of models that were tried before.
+    /// Failures of earlier requests for this turn, to this model or to another one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) missed: Vec<String>,
     /// Tools that searches of the turn found. Later turns offer them.
@@ -50,7 +51,7 @@ pub(super) struct TurnCall {
     /// Maximum number of bytes of the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) most: Option<usize>,
-    /// Id of a call in the provider's format. A call that the model wrote as text has none.
+    /// Id of a call in the provider's format. A call that the model wrote as text has no id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,
     /// Data that the provider expects back with the result.
@@ -60,6 +61,7 @@ pub(super) struct TurnCall {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Refused {
+    /// The call that the model requested. Faber did not make it.
     #[serde(flatten)]
     pub(super) wanted: TurnCall,
     pub(super) error: String,
@@ -79,6 +81,7 @@ pub(super) struct PastTurn {
 }
 
 struct CompletedCall<'a> {
+    /// The call that the model requested.
     wanted: &'a TurnCall,
     result: Result<String, String>,
 }

@@ -52,7 +52,8 @@ fn make_call_step(turn: u32, name: &str, effect: Effect, reach: &Value) -> Draft
         })),
         for_each: Some(format!("{{{{turn_{turn}.{name}}}}}")),
         when: Some(format!("turn_{turn} != null && size(turn_{turn}.{name}) > 0")),
-        // The model gets lost calls and unknown outcomes as results.
+        // A failure does not end the agent, because the model gets lost calls and unknown outcomes
+        // as results.
         on_error: Some("ignore".to_owned()),
         ..DraftStep::default()
     }

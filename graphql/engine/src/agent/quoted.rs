@@ -33,7 +33,7 @@ pub(super) fn has_only_calls(text: &str, calls: &[ToolCall]) -> bool {
 
 #[derive(Debug)]
 pub(super) struct QuotedCalls {
-    /// All results without whitespace.
+    /// The texts of all results, without whitespace.
     letters: String,
     calls: Vec<ToolCall>,
 }
@@ -42,7 +42,8 @@ impl QuotedCalls {
     pub(super) fn find(history: &[PastTurn], names: &CatalogNames<'_>) -> Self {
         let mut texts = Vec::new();
         history.iter().flat_map(PastTurn::results).for_each(|value| add_texts(value, &mut texts));
-        // If a text has too many calls for the parser, the comparison of texts is enough.
+        // A text with too many calls for the parser adds no calls. `letters` contains the text in
+        // any case.
         let read =
             |text: &String| parse_tool_calls(text, &|text| names.find(text)).unwrap_or_default();
         let calls = texts.iter().flat_map(read).collect();
@@ -112,7 +113,8 @@ mod tests {
         let simple = r#"TOOL: blog.make ARGS: {"id": "5"}"#;
         let other = r#"{"tool": "blog.make", "args": {"id": "6"}}"#;
         for (result, text, expected) in [
-            // A file, a parsed document, an item of a list, another format.
+            // The result is a file, a parsed document, a list of calls, a nested text, and a call
+            // in another format.
             (json!(format!("a\n{json}\nb")), json, true),
             (json!({ "tool": "blog.make", "args": { "id": "5" } }), json, true),
             (json!({ "calls": [{ "tool": "blog.make", "args": { "id": "5" } }] }), json, true),

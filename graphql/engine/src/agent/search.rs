@@ -1,7 +1,9 @@
-//! Searches inside a turn: a model that is offered only a part of the tools asks for others.
+//! Searches within a turn. A model that is offered only some of the tools searches for further
+//! tools.
 //!
-//! A search reads only the catalog, so it is no step. It costs one more question to the model. The
-//! turn records the found tools, because later turns offer them again.
+//! A search is not a step of the plan, because it reads only the catalog. Each search costs one
+//! more question to the model. The turn records the found tools, because later turns offer them
+//! again.
 
 use std::sync::{Arc, LazyLock};
 
@@ -16,7 +18,7 @@ use shared::tool::{Effect, ToolDefinition};
 use toolbox::Toolbox;
 
 pub(super) const SEARCH_TOOL: &str = "search_tools";
-/// The searches of one turn. Each costs a question to the model.
+/// Maximum number of searches in one turn, because each of them costs a question to the model.
 pub(super) const MAX_SEARCHES: usize = 3;
 const MAX_FOUND: usize = 8;
 const MAX_QUERY_BYTES: usize = 1 << 10;
@@ -55,8 +57,8 @@ pub(super) fn offer() -> OfferedTool {
     }
 }
 
-/// Returns the queries of a reply that only searches, in the order of its calls. Otherwise returns
-/// nothing, because the other calls belong to the turn.
+/// Returns the queries of a reply that only searches, in the order of its calls. Returns no queries
+/// if the reply also contains other calls, because those calls belong to the turn.
 pub(super) fn read_queries(reply: &Reply, has_native_tools: bool) -> Vec<String> {
     let query = |args: &Value| args.get("query").and_then(Value::as_str).map(str::to_owned);
     let queries: Option<Vec<String>> = if has_native_tools {

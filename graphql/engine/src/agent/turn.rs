@@ -105,7 +105,7 @@ pub(super) fn model_steps(agent_context: &Arc<AgentContext>) -> Vec<Arc<dyn Tool
     ]
 }
 
-/// The tools of a question, besides the history.
+/// The parts of a question that are not in the history: the tools, and the searches for tools.
 struct Offer<'a> {
     turns_left: &'a str,
     tools: &'a [Arc<ToolDefinition>],
@@ -214,7 +214,7 @@ impl TurnParameters {
 
 impl AskStep {
     /// Asks the model, and again after each reply that only searches for tools. Returns the last
-    /// reply with the tokens of all of them, and the found tools.
+    /// reply with the tokens of all replies, and the found tools.
     async fn ask_and_search(
         &self,
         parameters: &TurnParameters,
@@ -257,7 +257,8 @@ impl AskStep {
         }
     }
 
-    /// Returns all tools, or those of earlier turns and those that fit the query best.
+    /// Returns all tools if the question can offer all of them. Otherwise returns the tools of
+    /// earlier turns and the tools that fit the query best.
     async fn choose_tools(
         &self,
         parameters: &TurnParameters,

@@ -31,7 +31,7 @@ impl Executions {
         let model = self.plans.planners.find_model(options.planner.as_deref())?.name().to_owned();
         let (grant, inventory) = (&self.tools.grant, &self.tools.inventory);
         grant.check_limits()?;
-        // Tools of connecting sets are not offered yet.
+        // The agent is not offered tools of sets that are still connecting, so wait for these sets.
         inventory.wait_until_connected().await;
         let sets = self.tools.check_sets(&options.tool_sets).await?;
         let request = self.plans.new_request(query).await?;

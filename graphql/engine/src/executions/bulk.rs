@@ -188,7 +188,8 @@ impl Executions {
     }
 }
 
-/// Returns whether an action can change an execution. Only its parent can retry a child.
+/// Returns whether an action can change an execution. A child can be retried only through its
+/// parent.
 fn can_change(head: &ExecutionHead, action: BulkAction) -> bool {
     match action {
         BulkAction::Cancel => {

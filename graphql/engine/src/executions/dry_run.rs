@@ -24,7 +24,7 @@ use super::Executions;
 use crate::error::EngineError;
 
 impl Executions {
-    /// Records the outcome that each step would have before any call. Calls nothing.
+    /// Records the outcome that each step would have before any call. Calls no tool.
     pub(super) async fn dry_run(&self, start: Start) -> Result<ExecutionId, EngineError> {
         let plan = &start.plan;
         let tools: Vec<ToolName> = self.plans.library.list_tools(plan).await?.into_iter().collect();
@@ -37,7 +37,7 @@ impl Executions {
         Ok(self.control.record_dry_run(start, verdicts).await?)
     }
 
-    /// Returns the sub-plans that cannot run here, and why.
+    /// Returns the sub-plans that cannot run in this process, and the reasons.
     async fn find_missing(
         &self,
         plan: &Arc<Plan>,
@@ -253,8 +253,8 @@ fn format_part(part: &TemplatePart, input: &InputOnly<'_>) -> String {
     }
 }
 
-/// Returns the text of a reference without a value. A reference to the input will not get a value
-/// later, so the tool gets its text.
+/// Returns the text of a reference without a value. A reference to the input is escaped, because it
+/// gets no value later and the tool receives this text.
 fn keep_reference(reference: &Reference) -> String {
     match reference.target {
         Target::Input => escape_text(&reference.text),
@@ -303,7 +303,7 @@ fn step_error(found: &Diagnostic, is_strict: bool) -> Option<ToolError> {
         _ => ErrorCode::INVALID_PARAMETERS,
     };
     let help = found.help.as_ref().map(|help| format!(": {help}")).unwrap_or_default();
-    // Undoes the escaping of references that found nothing.
+    // Undoes the escaping of references without a value.
     Some(ToolError::new(code, format!("{}{help}", found.message).replace("{{{{", "{{")))
 }
 

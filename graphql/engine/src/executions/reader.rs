@@ -42,8 +42,8 @@ impl EventBudget {
         self.event_count == 0 || self.bytes == 0
     }
 
-    /// Spends the bytes of an event. Returns `false` if nothing was left. The last event may exceed
-    /// the limit.
+    /// Takes an event out of the budget. Returns `false` if the budget was spent before. The last
+    /// event may exceed the limit on bytes.
     fn spend_event(&mut self, event: &RecordedEvent) -> bool {
         if self.is_spent() {
             return false;
@@ -147,8 +147,8 @@ impl ExecutionReader {
         store::follow_log(Arc::clone(&self.store), id, after, limits::POLL_INTERVAL)
     }
 
-    /// Returns an execution at once, and again after each change of its state or of a step's state.
-    /// Several reports of progress may be combined.
+    /// Yields an execution immediately, and again after each change of its state or of a step's
+    /// state. Several reports of progress may be combined.
     pub fn watch(
         &self,
         execution: Execution,

@@ -67,8 +67,8 @@ impl CallCount {
         }
     }
 
-    /// Counts the calls of a step for a step of the retried execution. A compensated call does not
-    /// count.
+    /// Counts the calls of `step` under `parent_step`, the step of the retried execution to which
+    /// they belong. A compensated call does not count.
     fn add_step(&mut self, parent_step: &StepId, planned: &ToolExecution, step: &Step) {
         for task in step.parts().filter(|task| !task.is_compensated()) {
             if self.reuses_settled && task.settled() == Some(Settled::Succeeded) {

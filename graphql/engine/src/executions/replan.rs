@@ -57,9 +57,9 @@ pub enum Stage {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trigger {
-    /// A request of the API.
+    /// A caller of the API.
     Request,
-    /// The options of the execution, or one of its steps.
+    /// The options of the execution, or a step with `flow.replan`.
     Automatic,
 }
 
@@ -108,7 +108,7 @@ impl ExecutionReader {
         while let Some(id) = earlier.filter(|_| left > 0) {
             left -= 1;
             let found = self.load(id).await?;
-            // The earlier execution may have been pruned.
+            // `found` is `None` if the earlier execution was pruned. The chain ends there.
             earlier = found.as_ref().and_then(Execution::retry_of);
             if let Some(found) = found {
                 guard.add_earlier(&found, last.as_ref().unwrap_or(finished));
@@ -290,7 +290,7 @@ impl Executions {
     }
 
     /// Refuses automatic replans if they are impossible, and records the tools that they may use.
-    /// Returns whether the order asks for any. For a query, this is called before and after
+    /// Returns whether the execution may be replanned. For a query, this is called before and after
     /// planning.
     pub(super) fn check_replans(
         &self,

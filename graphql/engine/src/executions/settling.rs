@@ -308,7 +308,7 @@ fn check_unknown_outcome(
         let mut reason = format!(
             "the outcome of step `{name}` is not unknown (`tool.outcome_unknown`): it is {state}"
         );
-        // A key begins with the execution that made the call.
+        // An idempotency key begins with the id of the execution that made the call.
         let earlier = execution.open_earlier_key(settled.task);
         if let Some((earlier, _)) = earlier.and_then(|call| call.key.split_once('/')) {
             let quoted_name = quote_for_shell(&name);

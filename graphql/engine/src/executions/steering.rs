@@ -39,12 +39,14 @@ impl Executions {
         reason: Option<String>,
     ) -> Result<Execution, EngineError> {
         let execution = self.reader.expect(id).await?;
-        // A compensation is not cancelled.
+        // The request has no effect on an execution that compensates, because a compensation cannot
+        // be cancelled.
         if execution.state().is_finished() || execution.state() == ExecutionState::Compensating {
             return Ok(execution);
         }
         if execution.options().compensate_on_failure {
-            // A compensation calls tools, too.
+            // The cancellation starts compensations, which call tools, so the caller must be
+            // allowed to use them.
             self.plans.check_plan(execution.plan()).await?;
         }
         self.control.cancel(id, reason).await?;
@@ -168,8 +170,8 @@ impl Executions {
     }
 
     /// Follows the log until `is_expected` is true, the execution has finished, or a timeout
-    /// passes. Includes the events of the same append. Does not wait if no live worker could record
-    /// the command.
+    /// passes. Also applies the events that follow in the same append. Does not wait if no live
+    /// worker could record the command.
     pub(super) async fn await_event(
         &self,
         mut execution: Execution,

@@ -11,7 +11,8 @@ use shared::{
 use super::{Executions, reader::load_execution_until};
 use crate::EngineError;
 
-/// Maximum number of executions in one trace. The document of a larger one would be of no use.
+/// Maximum number of executions in one trace. The document of a larger trace would be too large to
+/// be useful.
 const MAX_EXECUTIONS: usize = 1_000;
 
 impl Executions {

@@ -23,7 +23,7 @@ pub struct UndoCall {
 
 impl ExecutionReader {
     /// Returns the calls that undo what an unfinished execution and its sub-plans have done so far,
-    /// in the order of each execution. Empty if it does not compensate.
+    /// in the order of each execution. Returns no calls if the execution does not compensate.
     pub async fn undo_calls(&self, execution: &Execution) -> Result<Vec<UndoCall>, EngineError> {
         let (mut calls, mut children) = (own_undo_calls(execution), open_children(execution));
         for _ in 0..MAX_READ_EXECUTIONS {

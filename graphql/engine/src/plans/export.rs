@@ -37,7 +37,8 @@ pub(super) fn to_draft<'a>(
             let inner = store.plan(id).await?;
             let inner = inner.ok_or_else(|| EngineError::not_found("plan", id))?;
             let inner = to_draft(store, inner, level + 1, steps_left).await?;
-            // The schema of a saved plan's input is not part of the plan.
+            // Writes the defaults of a saved plan's input into the step, because an inline plan has
+            // no schema of its input.
             if let (Some(inputs), Some(parameters)) = (&step.inputs, &mut written.parameters) {
                 fill_defaults(inputs.schema(), parameters);
             }

@@ -163,7 +163,8 @@ impl PlanLibrary {
         Ok(Some(SubPlan { id, depth: u32::try_from(depth).unwrap_or(u32::MAX), inputs }))
     }
 
-    /// Saves a plan under a name, in place of the plan that had it. `inputs` describes the input.
+    /// Saves a plan under a name. A plan that had the name before loses it. `inputs` describes the
+    /// input.
     pub async fn save_plan(
         &self,
         name: &str,

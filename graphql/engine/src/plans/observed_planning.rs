@@ -1,4 +1,4 @@
-//! Planning of queries, with its metrics and its span.
+//! Plans queries, and reports each planning as a metric and a span.
 
 use std::{sync::Arc, time::Instant};
 

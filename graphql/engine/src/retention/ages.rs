@@ -37,7 +37,7 @@ impl RetentionAges {
         self.all().into_iter().flatten().min()
     }
 
-    /// Returns the longest age, or `None` if a state has none.
+    /// Returns the longest age, or `None` if executions in one of the states are kept for ever.
     pub fn longest(&self) -> Option<Duration> {
         // `None` is less than any age.
         self.all().into_iter().min().flatten().and(self.all().into_iter().max().flatten())

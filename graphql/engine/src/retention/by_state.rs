@@ -1,7 +1,7 @@
 //! Removes finished executions whose age depends on their state.
 //!
-//! It reads finished executions from the oldest on, and asks the store to remove those that are old
-//! enough for their state, then their plans and requests.
+//! A pass reads all finished executions, oldest first. It asks the store to remove the executions
+//! that are old enough for their state, and then their plans and requests.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use shared::{
 use super::RetentionAges;
 use crate::time_before;
 
-/// Executions that are looked at together. The store removes them in smaller steps.
+/// Number of executions that one page reads. The store removes them in smaller steps.
 const PAGE_LEN: usize = 128;
 
 /// A pass over all finished executions.
@@ -29,7 +29,8 @@ impl StatePass {
         Self { ages, after: Timestamp::MIN_UTC }
     }
 
-    /// Looks at the next executions. `more` of the result says whether others follow.
+    /// Reads the next page, and removes its old executions. `more` in the result says whether
+    /// another page follows.
     pub(super) async fn run_page(
         &mut self,
         store: &dyn Store,
@@ -53,8 +54,9 @@ impl StatePass {
 
 /// Returns the time after which the next page begins. `last` is the time of the last execution.
 ///
-/// Executions that finished at this time may be missing in the page, so the next page begins with
-/// it, unless the whole page has it.
+/// The page may lack executions that finished at this time, so the next page includes this time. If
+/// all executions of the page finished at this time, the next page begins after it, because
+/// otherwise the pass would not advance.
 fn next_position(after: Timestamp, last: Option<Timestamp>) -> Timestamp {
     let Some(last) = last else { return after };
     let before = last - TimeDelta::microseconds(1);
@@ -97,7 +99,7 @@ async fn find_plans(
     while let Some(id) = waiting.pop() {
         let plan = match store.plan(id).await {
             Ok(Some(plan)) => plan,
-            // A damaged plan is removed, too.
+            // A damaged plan can be removed, but its sub-plans are unknown.
             Ok(None) | Err(StoreError::Corrupt { .. }) => continue,
             Err(err) => return Err(err),
         };

@@ -1,8 +1,8 @@
 //! Learning from executions: which tool follows which, and which tools do well for which queries.
 //!
 //! One record holds all lessons and the time until which executions are included. A node replaces
-//! it only if no other node has replaced it since it was read. Every execution is included once,
-//! whatever the number of nodes.
+//! the record only if no other node has replaced it in the meantime, so every execution is included
+//! once even if several nodes learn.
 
 use std::{
     sync::{
@@ -36,8 +36,8 @@ use crate::{agent, error::EngineError, executions::reader::load_execution, tools
 const RECORD_NAME: &str = "transitions";
 /// Interval between two rounds. Lessons of other nodes count after this time.
 const LEARN_INTERVAL: Duration = Duration::from_secs(30);
-/// Maximum number of heads of one round. If more executions have finished, another round follows at
-/// once.
+/// Maximum number of heads of one round. If more executions have finished, the next round follows
+/// without a pause.
 const MAX_HEADS_PER_ROUND: usize = 2_000;
 const PAGE_SIZE: usize = 200;
 /// Maximum number of events of a log that is read. A longer log repeats the same lesson.
@@ -45,7 +45,8 @@ const MAX_LOG_EVENTS: u64 = 5_000;
 /// Minimum age of executions that are read, because slower nodes may still write younger
 /// executions.
 const SETTLE_TIME: TimeDelta = TimeDelta::seconds(5);
-/// Maximum duration of an execution that is found again when its query is read again.
+/// Executions are found again by their creation time, so one that took longer than this time may be
+/// missed.
 const MAX_DURATION: TimeDelta = TimeDelta::days(1);
 
 /// Maximum number of queries of one round, because a model embeds each of them. The newest queries
@@ -103,7 +104,7 @@ impl Learning {
     /// Learns from finished executions, until `stop`.
     pub async fn keep_learning(self: Arc<Self>, stop: CancellationToken) {
         loop {
-            // An interrupted round has written nothing.
+            // A round writes only at its end, so an interrupted round has no effect.
             let learned = tokio::select! {
                 () = stop.cancelled() => return,
                 learned = async {
@@ -139,8 +140,8 @@ impl Learning {
         let told_since = lessons.told_until.unwrap_or(since);
         let mut waiting_for_embedder = Vec::new();
         if told_since < since {
-            // These executions are included already. Only their queries are read again, and only
-            // the newest of these.
+            // The lessons include the tools of these executions already, but not their queries,
+            // which waited for the embedder. Only the newest queries are read.
             waiting_for_embedder = self.list_finished(told_since, since).await?;
             waiting_for_embedder = waiting_for_embedder
                 .split_off(waiting_for_embedder.len().saturating_sub(MAX_QUERIES_PER_ROUND));
@@ -252,8 +253,8 @@ impl Learning {
                 self.store.find_heads(HeadQuery::Finished { after: since, until }, maximum).await?;
             let has_more = heads.len() == maximum;
             let last = heads.last().and_then(|head| head.finished_at).filter(|_| has_more);
-            // More executions may have finished in the same microsecond as the last. All of these
-            // belong to the next round.
+            // More executions may have finished in the same microsecond as the last execution. All
+            // executions of this microsecond belong to the next round.
             let is_complete = |at: &Timestamp| last.is_none_or(|last| *at < last);
             let times = heads.iter().filter_map(|head| head.finished_at);
             let Some(reached) = times.filter(is_complete).max().or((!has_more).then_some(until))
@@ -337,6 +338,6 @@ pub(crate) async fn forget_queries(store: &dyn Store, before: Timestamp) -> Resu
             return Ok(());
         }
     }
-    // The next round of pruning tries again.
+    // Other nodes replaced the record each time. The next round of pruning tries again.
     Ok(())
 }

@@ -112,7 +112,7 @@ impl Selectors {
         self.log_new_failure(self.selector_with_embedder(scope).await?.centroids(tools).await)
     }
 
-    /// Returns the kind of query to which a query belongs, by the queries of learned outcomes.
+    /// Returns the kind of a query: the group of similar queries in the learned outcomes.
     pub(super) async fn query_kind(
         &self,
         outcomes: &Outcomes,

@@ -33,9 +33,9 @@ pub type WeightedEdge = (NodeName, f64);
 pub struct NewAction {
     pub name: NodeName,
     pub description: String,
-    /// The actions that may follow it.
+    /// The actions that may follow the new action.
     pub next: Vec<WeightedEdge>,
-    /// The actions that it may follow.
+    /// The actions that the new action may follow.
     pub before: Vec<WeightedEdge>,
     pub tools: Vec<WeightedEdge>,
 }

@@ -38,7 +38,7 @@ enum Callee {
 
 enum RecordedName {
     Exact(String),
-    /// The name after a set's name and a dot.
+    /// The name of a tool in a set whose name is unknown.
     InAnySet(String),
 }
 
@@ -187,7 +187,8 @@ impl Tools {
         let is_wanted = |tool: &str| {
             let is_named =
                 names.as_ref().is_none_or(|names| names.iter().any(|name| name.matches(tool)));
-            // A text that is not a valid name was never called.
+            // A caller with tool patterns does not see calls under an invalid name, because no
+            // pattern can match it.
             let is_visible = self.grant.allows_every_tool()
                 || tool.parse().is_ok_and(|tool| self.grant.allows(&tool));
             is_named && is_visible

@@ -23,7 +23,7 @@ pub struct Inventory {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingTool {
     pub tool: ToolName,
-    /// The error of its toolset, if it is configured.
+    /// The error of the tool's toolset, if that toolset has failed.
     pub failure: Option<String>,
 }
 
@@ -117,7 +117,7 @@ impl Inventory {
         Ok(self.registry.switch(names, is_active).await?)
     }
 
-    /// Returns the deactivated sets that act on this machine, except some.
+    /// Returns the deactivated sets that act on this machine, without the sets in `except`.
     pub(crate) fn inactive_machine_sets(&self, except: &[ToolSetName]) -> Vec<ToolSetName> {
         let is_off = |set: &ToolSet| {
             set.acts_on_this_machine && !set.is_active && !except.contains(&set.name)
@@ -141,7 +141,7 @@ impl Inventory {
     }
 }
 
-/// Every name in the toolkit could be a tool's.
+/// Converts the name of a tool or an action. Every name in the toolkit is a valid tool name.
 pub(crate) fn to_tool_name(name: &NodeName) -> ToolName {
     name.as_str().parse().expect("both kinds of names have the same rule")
 }

@@ -59,8 +59,8 @@ impl ToolkitStore {
         Ok(self.cache_toolkit(revision, record.as_ref())?)
     }
 
-    /// Stores `change`, unless `check` refuses the graph before or after it. Both may be called
-    /// several times, each time with the newest graph.
+    /// Stores `change`, unless `check` refuses the graph before or after it. Both functions may be
+    /// called several times, each time with the newest graph.
     pub(crate) async fn change<T>(
         &self,
         change: impl Fn(&mut Toolkit) -> Result<T, ToolkitError>,

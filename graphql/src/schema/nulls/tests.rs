@@ -194,7 +194,7 @@ const CASES: &[(&str, &str, &str)] = &[
         r#"{"thing":{"maybe":{"maybe":null,"soon":2}}}"#,
         r#"[["thing","maybe","maybe","wrong"]]"#,
     ),
-    // Lists.
+    // Errors of items of lists.
     (
         "{ thing { things { perhaps soon } } }",
         r#"{"thing":{"things":[{"perhaps":null,"soon":2},{"perhaps":null,"soon":2}]}}"#,

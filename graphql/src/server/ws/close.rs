@@ -71,7 +71,7 @@ impl Closing {
     }
 }
 
-/// Closes a WebSocket and waits shortly for the other side.
+/// Closes a WebSocket, and waits a short time for the client's close.
 ///
 /// Reads and drops further messages, because unread input would reset the connection before the
 /// client sees the code.
@@ -83,7 +83,7 @@ where
     close_halves(sink, stream, Some(closing)).await;
 }
 
-/// Closes the halves of a WebSocket. Without `closing`, it answers the client's close.
+/// Closes the halves of a WebSocket. Without `closing`, answers the close of the client.
 pub(super) async fn close_halves(
     mut sink: impl Sink<Message, Error = Error> + Unpin,
     mut stream: impl Stream<Item = Result<Message, Error>> + Unpin,
@@ -98,7 +98,7 @@ pub(super) async fn close_halves(
             while let Some(Ok(_)) = stream.next().await {}
         }
     };
-    // A client that does not answer is gone.
+    // After the timeout, the connection ends without the client's close.
     let _ = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await;
 }
 

@@ -269,7 +269,7 @@ impl Outbox {
         self.has_unsent = true;
     }
 
-    /// Writes all messages. Cancel safe.
+    /// Writes all messages. Dropping the future loses no message.
     async fn write(&mut self) -> Result<(), Error> {
         poll_fn(|context| self.poll_write(context)).await?;
         self.has_unsent = false;

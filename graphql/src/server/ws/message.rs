@@ -1,7 +1,8 @@
 //! The messages of both subprotocols.
 //!
 //! The package `graphql-ws` uses `graphql-transport-ws`. The older package
-//! `subscriptions-transport-ws` uses `graphql-ws`. They differ mostly in names.
+//! `subscriptions-transport-ws` uses `graphql-ws`. The two subprotocols differ mostly in the names
+//! of messages.
 
 use async_graphql::{Request, ServerError};
 use axum::http::HeaderValue;

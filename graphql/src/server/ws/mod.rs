@@ -1,7 +1,7 @@
 //! GraphQL over WebSockets in both subprotocols.
 //!
-//! `message` parses and formats messages. `session` decides what they mean, without input and
-//! output. `connection` runs the loop.
+//! `message` parses and formats messages. `session` decides how to react to them, and does no input
+//! or output. `connection` runs the loop.
 
 mod close;
 mod connection;
@@ -21,8 +21,8 @@ use close::Closing;
 use connection::Connection;
 use message::Subprotocol;
 
-/// A message may exceed the limit by this factor and still gets a proper close code. A larger one
-/// breaks the connection.
+/// A message may exceed the limit by this factor and still gets a proper close code. A larger
+/// message breaks the connection.
 const OVERSIZE_FACTOR: usize = 4;
 
 pub(super) fn wants_upgrade(parts: &Parts) -> bool {

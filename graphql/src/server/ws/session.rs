@@ -1,4 +1,4 @@
-//! The state of a WebSocket: decides what its messages mean, without input and output.
+//! The state of a WebSocket. Decides how to react to messages, and does no input or output.
 
 use std::collections::BTreeMap;
 
@@ -163,7 +163,7 @@ impl Session {
         }
     }
 
-    /// Sends a response. An operation that never started ends with it.
+    /// Sends a response. An operation that never started ends with this response.
     fn answer_operation(&mut self, id: &str, response: Response) -> SessionEffect {
         let body = Body::from(response);
         match body.request_errors() {

@@ -1,8 +1,9 @@
-// The official client, told what to do: `node client.mjs MODULES`, with one JSON document a line on standard input.
+// Drives the official MCP client: `node client.mjs MODULES` reads one JSON document in each line of standard input.
 //
-// The first line says where the server is: `{"command", "args", "env", "cwd"}` or `{"url", "token"}`; with `newest`, it is asked
-// by the client that knows the newest protocol. Each further line is a question, `{"do": "tools"}` or `{"do": "call", "name", "arguments", "leave"}`; with `leave`, the client leaves at the first
-// report of progress. Each is answered by one line.
+// The first line names the server: `{"command", "args", "env", "cwd"}` or `{"url", "token"}`. With `newest`, the script uses
+// the client for the newest protocol. Each further line is an instruction: `{"do": "tools"}` lists the tools, and
+// `{"do": "call", "name", "arguments", "leave"}` calls one. With `leave`, the client cancels the call at the first progress
+// report. The script answers each line with one line.
 import { createInterface } from "node:readline";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";

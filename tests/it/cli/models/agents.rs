@@ -74,7 +74,8 @@ async fn tool_descriptions_and_outputs_cannot_make_a_model_call_an_inactive_tool
     let failed = workspace.json(&["run", "What is new?"], 2).await;
     assert_eq!(failed["error"]["diagnostics"][0]["code"], "plan.inactive_tool", "{failed:#}");
     let requests = model.requests().await;
-    // The rules name both fences, the first message closes that of the tools only.
+    // Each fence is closed once: `</tools>` in the first message, and `</request>` in the second.
+    // Texts of tools close no fence.
     for (message, tag, count) in [
         (0, "</tools>", 1),
         (0, "</request>", 0),

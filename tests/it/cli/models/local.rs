@@ -57,7 +57,8 @@ impl LocalModelTest {
         let server = workspace.file("bin/llama-server", SERVER_SCRIPT);
         fs::set_permissions(server, fs::Permissions::from_mode(0o755)).unwrap();
         workspace.file("bin/plan", &demo_plan("alice@test.com"));
-        // Other servers on this machine do not have this model.
+        // Faber must start its own server, because other servers on this machine do not have this
+        // model.
         workspace.file(
             "faber.yaml",
             "store: sqlite:./faber.db\nplanner: { provider: local, model: faber-planner }\n",

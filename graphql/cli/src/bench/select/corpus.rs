@@ -82,8 +82,9 @@ impl Corpus {
     }
 }
 
-/// Maps each word to a vector by its letters, and a text to the sum of its words. Texts that share
-/// words are close. It takes almost no time and counts texts.
+/// An embedder without a model. The letters of a word determine the word's vector, and the vectors
+/// of the words add up to the vector of a text, so texts that share words are close. Takes almost
+/// no time, and counts the texts that it embeds.
 #[derive(Debug, Default)]
 pub(crate) struct Words(AtomicUsize);
 
@@ -115,7 +116,7 @@ fn make_vector(text: &str) -> Vec<f32> {
         });
         let mut dice = SeededRandom(seed);
         for sums in sums.as_chunks_mut::<8>().0 {
-            // Each byte fills one of eight dimensions.
+            // A random number has eight bytes, and each byte fills one dimension.
             for (sum, byte) in sums.iter_mut().zip(dice.next().to_le_bytes()) {
                 *sum += f32::from(byte.cast_signed()) + 0.5;
             }

@@ -38,7 +38,8 @@ async fn ask_model(settings: &Settings) -> Result<String, ModelError> {
     match provider.is_listed().await {
         Ok(true) => return Ok(format!("`{name}` is available")),
         Err(err @ ModelError::Unavailable { .. }) => return Err(err),
-        // Some providers list only some models, or none.
+        // Some providers list only some of their models, or refuse to list any. The test message
+        // then shows whether the model answers.
         Ok(false) | Err(ModelError::Refused { .. }) => (),
     }
     let messages = vec![Message::User(TEST_MESSAGE.to_owned())];

@@ -110,7 +110,7 @@ async fn calls_in_words_are_accepted() {
     assert!(rules.contains("- blog.look") && rules.contains("TOOL: tool_name ARGS:"), "{rules}");
 }
 
-/// Returns a toolset `files` with a tool of the name that `file_tools` has.
+/// Returns a toolset `files` whose tool has a name from the toolset `file_tools`.
 fn files_toolset() -> ToolSet {
     let look = |_: serde_json::Map<String, Value>, _: ToolContext| async { Ok::<_, ToolError>(1) };
     let tool = function("files", "file_tools.glob", "Finds files.", Effect::Read, look);
@@ -222,7 +222,7 @@ async fn a_quoted_call_is_not_made() {
         (format!("<tool_call>\n{CALL}\n</tool_call>"), nothing(), true),
         (format!("[{CALL}]"), nothing(), true),
         (format!("TOOL: blog.make ARGS: {}", json!({ "id": "7" })), nothing(), true),
-        // The model talks about a call.
+        // The model only talks about a call.
         (format!("The file contains: {CALL}"), nothing(), false),
         (format!("{CALL} is the content of the file."), nothing(), false),
         (format!("Write this:\n```json\n{CALL}\n```"), nothing(), false),
@@ -259,7 +259,7 @@ async fn a_turn_leaves_room_for_later_turns() {
     let (agent_context, _toolbox, _) =
         make_agent_context(vec![reply_with(&"w".repeat(MAX_TEXT_BYTES), &calls)]);
     let mut given = turn_parameters(json!({}));
-    // Few bytes are left.
+    // The history leaves few bytes for this turn.
     given["history"] =
         json!([{ "turn": null, "read": [{ "result": "y".repeat(MAX_HISTORY_BYTES - 4_000) }] }]);
     let turn = call_tool("faber_agent.turn", agent_context, given).await.unwrap();

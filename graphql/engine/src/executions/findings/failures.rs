@@ -129,7 +129,8 @@ fn describe_failure(view: &View<'_>, task: Task, step: &Step, error: &ToolError)
     };
     let mut message = format!("{} failed{attempts}", view.step_name(shown_task));
     let cause = match find_unknown_child_call(view, failed_step, error) {
-        // The error of this step does not show whether a person settled the call.
+        // Quotes the finding about the call, because the error of this step does not show whether a
+        // person settled the call.
         Some(call) => call.message.clone(),
         None => find_cause_line(&error.message),
     };
@@ -218,7 +219,7 @@ fn deadline_remedies(view: &View<'_>) -> Vec<Remedy> {
     if !can_be_retried(view) {
         return Vec::new();
     }
-    // A retry has the same deadline.
+    // A new deadline comes first, because a retry has the same deadline and may fail again.
     vec![Remedy::with_deadline(view.execution), Remedy::retry(view.execution)]
 }
 

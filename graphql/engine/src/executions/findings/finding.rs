@@ -38,9 +38,10 @@ pub struct Finding {
     pub until: Option<Timestamp>,
     pub message: String,
     pub cause: Option<Seq>,
-    /// The execution that caused it, or that it waits for.
+    /// The execution that caused the finding, or that the step waits for.
     pub cause_execution: Option<ExecutionId>,
-    /// The name of a signal, or the keys of limits, that it waits for.
+    /// The name of the signal or tool, or the key of the limit, that the step or the execution
+    /// waits for.
     pub awaited: Option<String>,
     pub remedies: Vec<Remedy>,
 }

@@ -122,7 +122,8 @@ impl Remedy {
         .with_mutation("settleStep", variables)
     }
 
-    /// Returns `true` if this is the answer of a person about a call whose outcome is unknown.
+    /// Returns `true` if this remedy records a person's answer about a call whose outcome is
+    /// unknown.
     pub(super) fn is_settlement(&self) -> bool {
         self.mutation == Some("settleStep")
     }

@@ -43,8 +43,8 @@ async fn open_faber(sets: Vec<ToolSet>) -> (Embedded, Arc<Memory>) {
     (Embedded::open_over(over, sets, Options::default()).await.unwrap(), store)
 }
 
-/// Of many tools, the model sees a few. A plain name in its answer means the same tool as in any
-/// plan.
+/// The model sees only one of three tools. The plain name `pay` in its answer means the same tool
+/// as in any plan, which is `crm.pay`.
 #[tokio::test]
 async fn an_approval_is_carried_over_if_the_model_saw_few_tools() {
     let sets = vec![make_toolset("crm", &["pay", "greet"]), make_toolset("shop", &["pay"])];
@@ -71,7 +71,7 @@ async fn an_approval_is_carried_over_if_the_model_saw_few_tools() {
     faber.close().await;
 }
 
-/// A node stopped after it wrote the log of the next execution and before its head.
+/// A node stopped after it wrote the log of the next execution, and before it wrote the head.
 #[tokio::test]
 async fn a_next_execution_without_a_head_is_found_and_not_duplicated() {
     let (faber, store) = open_faber(vec![make_toolset("crm", &["pay"])]).await;

@@ -10,16 +10,15 @@ pub(super) fn worker_id(n: u32) -> WorkerId {
     format!("work_{n}_aaaaaaaaa").parse().unwrap()
 }
 
-/// An execution that a test drives event by event.
 pub(super) struct Story {
     pub(super) execution: Execution,
     pub(super) now: i64,
     pub(super) commands: u32,
-    /// Why a child execution waits.
+    /// A child execution, and the finding that says why it waits.
     pub(super) child: Option<(ExecutionId, Finding)>,
 }
 
-/// Returns a step of a plan. `fields` override its defaults.
+/// Returns a step of a plan. `fields` replace the defaults of this function.
 pub(super) fn make_step(id: &str, needs: &[&str], fields: Value) -> Value {
     let mut step = json!({ "id": id, "tool": format!("shop.{id}"), "parameters": {},
         "depends_on": needs, "policy": { "effect": "read" } });
@@ -169,7 +168,7 @@ pub(super) fn draw_findings(findings: &[Finding]) -> String {
 }
 
 pub(super) fn make_error(code: &str, message: &str) -> ToolError {
-    // Only codes of tools can be retried.
+    // Codes of Faber are constants. Any other code is a custom one.
     let retryable_codes = [
         ErrorCode::FAILED,
         ErrorCode::TIMEOUT,

@@ -286,7 +286,7 @@ async fn an_impossible_replan_option_is_rejected_at_the_start() {
     without.close().await;
 }
 
-/// A replan reuses the steps that succeeded, so compensation would undo what it needs.
+/// A replan reuses the steps that succeeded, so compensation would undo work that the replan needs.
 #[tokio::test]
 async fn replans_leave_compensation_off_unless_the_caller_asks_for_it() {
     let (faber, _) = open_faber(&[]).await;

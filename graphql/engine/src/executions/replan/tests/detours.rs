@@ -94,7 +94,7 @@ impl Shop {
         Self { faber, calls }
     }
 
-    /// Runs a query and follows the replans to the last execution, until that waits or ends.
+    /// Runs a query, and follows the replans until their last execution waits or ends.
     async fn run(&self, query: &str, times: u32) -> Arc<Execution> {
         let engine = self.faber.engine();
         let planning = PlanningOptions::default();
@@ -178,7 +178,8 @@ async fn a_failure_that_may_pass_causes_no_detour() {
     }
 }
 
-/// Both tools lead to the payment, so the refund waits for a person before and after the detour.
+/// `find_order` and `get_order` both return a payment, so the refund waits for a person before and
+/// after the detour.
 #[tokio::test]
 async fn an_acting_call_after_a_detour_waits_and_is_made_once() {
     let shop = Shop::open(&[("find_order", gone())]).await;
