@@ -6,7 +6,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use shared::{limits, store::StoreError};
 
 /// Time for which a write waits for a transaction of another process.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// More than the number of different statements, so that a connection prepares each statement only
 /// once.
 const MAX_PREPARED_STATEMENTS: usize = 192;

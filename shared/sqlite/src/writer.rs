@@ -1,31 +1,72 @@
-//! The only thread of a process that writes. It does group commit.
+//! All writes of a process. They use one connection and group commit.
 //!
-//! Operations come through a bounded queue, so callers that are faster than the disk wait. The
-//! thread writes all waiting operations in one transaction and answers after the commit. Meanwhile
-//! the next operations collect in the queue.
+//! Operations come through a bounded queue, so callers that are faster than the disk wait. A thread
+//! writes all waiting operations in one transaction and answers after the commit. Meanwhile the
+//! next operations collect in the queue.
+//!
+//! If one operation comes after another, the queue only costs time, because each operation waits
+//! for two switches between threads. [`Writer::commit_in_place`] then commits in the thread of the
+//! caller.
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc, Mutex, TryLockError,
+        atomic::{AtomicU32, Ordering},
+    },
     thread::{self, JoinHandle},
+    time::{Duration, Instant},
 };
 
 use rusqlite::Connection;
 use shared::store::{Hints, StoreError, commit_size::CommitSize};
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    sync::{mpsc, oneshot},
+    task::coop,
+};
 
 use super::{
     change::{Answer, Change, LogCache},
-    connection::{free_cache, to_store_error},
+    connection::{BUSY_TIMEOUT, free_cache, to_store_error},
     identity::FileIdentity,
 };
 
 /// Maximum number of operations in the queue. Further callers wait until there is room.
 const QUEUE_LEN: usize = 8_192;
+/// Number of commits with a single operation, one after another, after which the next operation is
+/// committed in place. With more callers, a commit in place would divide their group.
+const MIN_SINGLE_COMMITS: u32 = 16;
+/// Longest commit after which the next operation may be committed in place. A commit in place stops
+/// the other tasks of its thread, so a slow disk gets a thread of its own.
+const MAX_TIME_IN_PLACE: Duration = Duration::from_millis(2);
+/// Size of an operation above which it is not committed in place.
+const MAX_BYTES_IN_PLACE: usize = 64 << 10;
 
 #[derive(Debug)]
 pub(super) struct Writer {
     queue: Option<mpsc::Sender<Message>>,
     thread: Option<JoinHandle<()>>,
+    committer: Arc<Mutex<Committer>>,
+    single_commits: Arc<SingleCommits>,
+}
+
+/// Counts the commits since the last commit with several operations, or since the last slow commit.
+#[derive(Debug, Default)]
+struct SingleCommits(AtomicU32);
+
+impl SingleCommits {
+    fn record(&self, operations: usize, time: Duration) {
+        if operations == 1 && time <= MAX_TIME_IN_PLACE {
+            // Far fewer than 2³² commits happen until the count is large enough.
+            self.0.fetch_add(u32::from(!self.are_enough()), Ordering::Relaxed);
+        } else {
+            self.0.store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn are_enough(&self) -> bool {
+        self.0.load(Ordering::Relaxed) >= MIN_SINGLE_COMMITS
+    }
 }
 
 #[derive(Debug)]
@@ -54,21 +95,58 @@ impl Writer {
         // noticed.
         logs.clear_if_stale(&connection).map_err(|err| to_store_error(&err))?;
         let usage = CacheUsage::default();
-        let mut writer = WriterThread { connection, identity, logs, hints, usage };
+        let committer = Committer { connection, identity, logs, hints, usage };
+        let committer = Arc::new(Mutex::new(committer));
+        let single_commits = Arc::new(SingleCommits::default());
+        let writer = WriterThread {
+            committer: Arc::clone(&committer),
+            single_commits: Arc::clone(&single_commits),
+        };
         let thread = thread::Builder::new()
             .name("sqlite-writer".to_owned())
             .spawn(move || writer.run(messages))
             .map_err(|err| StoreError::Unavailable(format!("no thread to write: {err}")))?;
-        Ok(Self { queue: Some(queue), thread: Some(thread) })
+        Ok(Self { queue: Some(queue), thread: Some(thread), committer, single_commits })
     }
 
     /// Returns when the change is on the disk.
     pub(super) async fn write(&self, change: Change) -> Result<Answer, StoreError> {
+        let change = match self.commit_in_place(change) {
+            Ok(written) => {
+                // A caller that never waits must let other tasks run.
+                coop::consume_budget().await;
+                return written;
+            }
+            Err(change) => change,
+        };
         let (reply, answer) = oneshot::channel();
         let message = Message::Write(Operation { change, reply });
         let closed = || StoreError::Unavailable("the store is closed".to_owned());
         self.queue().ok_or_else(closed)?.send(message).await.map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?
+    }
+
+    /// Commits the change in the thread of the caller. Returns the change if it must go through the
+    /// queue: because other operations wait or came lately, the disk is slow, another process
+    /// writes, or the runtime has no second thread for the other tasks.
+    fn commit_in_place(&self, change: Change) -> Result<Result<Answer, StoreError>, Change> {
+        let has_waiting = self.queue().is_none_or(|queue| queue.capacity() < queue.max_capacity());
+        let may_commit = self.single_commits.are_enough()
+            && !has_waiting
+            && change.bytes() <= MAX_BYTES_IN_PLACE
+            && !matches!(change, Change::Prune(_))
+            && has_several_threads();
+        if !may_commit {
+            return Err(change);
+        }
+        let mut committer = match self.committer.try_lock() {
+            Ok(committer) => committer,
+            Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => return Err(change),
+        };
+        let started_at = Instant::now();
+        let written = committer.commit_now(change);
+        self.single_commits.record(1, started_at.elapsed());
+        written
     }
 
     /// Returns the queue. The thread ends after the last clone of the queue is dropped.
@@ -88,7 +166,22 @@ impl Drop for Writer {
     }
 }
 
+/// Returns `true` in a runtime whose other threads can run tasks while this thread commits.
+fn has_several_threads() -> bool {
+    Handle::try_current().is_ok_and(|runtime| {
+        runtime.runtime_flavor() == RuntimeFlavor::MultiThread
+            && runtime.metrics().num_workers() > 1
+    })
+}
+
 struct WriterThread {
+    committer: Arc<Mutex<Committer>>,
+    single_commits: Arc<SingleCommits>,
+}
+
+/// The connection that writes, with everything that belongs to its transactions.
+#[derive(Debug)]
+struct Committer {
     connection: Connection,
     identity: FileIdentity,
     logs: LogCache,
@@ -128,9 +221,11 @@ impl CacheUsage {
 }
 
 impl WriterThread {
-    fn run(&mut self, mut messages: mpsc::Receiver<Message>) {
+    fn run(&self, mut messages: mpsc::Receiver<Message>) {
         let mut batch = Vec::new();
         while let Some(message) = messages.blocking_recv() {
+            // After a panic, callers read that the store is closed.
+            let Ok(mut committer) = self.committer.lock() else { return };
             let mut size = CommitSize::default();
             let mut next = Some(message);
             while let Some(message) = next {
@@ -139,30 +234,65 @@ impl WriterThread {
                         size.add(operation.change.bytes());
                         batch.push(operation);
                     }
-                    Message::CheckOthers => self.check_others(),
+                    Message::CheckOthers => committer.check_others(),
                 }
                 next = if size.is_full() { None } else { messages.try_recv().ok() };
             }
             if !batch.is_empty() {
-                let bytes = batch.iter().map(|operation| operation.change.bytes()).sum();
-                let is_heartbeat =
-                    |operation: &Operation| matches!(operation.change, Change::PutLease(_));
-                let should_free = self.usage.should_free(bytes, batch.iter().any(is_heartbeat));
-                self.commit(&mut batch);
-                if should_free {
-                    free_cache(&self.connection);
-                }
+                let (operations, started_at) = (batch.len(), Instant::now());
+                committer.commit_batch(&mut batch);
+                self.single_commits.record(operations, started_at.elapsed());
             }
         }
+    }
+}
+
+impl Committer {
+    /// Commits a batch, and frees a large page cache when writes have become rare.
+    fn commit_batch(&mut self, batch: &mut Vec<Operation>) {
+        let should_free = self.count_usage(batch.iter().map(|operation| &operation.change));
+        self.commit(batch);
+        if should_free {
+            free_cache(&self.connection);
+        }
+    }
+
+    fn count_usage<'change>(&mut self, changes: impl Iterator<Item = &'change Change>) -> bool {
+        let (mut bytes, mut has_heartbeat) = (0, false);
+        for change in changes {
+            bytes += change.bytes();
+            has_heartbeat |= matches!(change, Change::PutLease(_));
+        }
+        self.usage.should_free(bytes, has_heartbeat)
+    }
+
+    /// Commits one change. Returns the change if the transaction cannot begin immediately, because
+    /// another process writes or the file has a fault. The thread then waits or reports the fault.
+    fn commit_now(&mut self, change: Change) -> Result<Result<Answer, StoreError>, Change> {
+        if self.identity.check().is_err() || !self.begin_without_waiting() {
+            return Err(change);
+        }
+        let should_free = self.count_usage(std::iter::once(&change));
+        let written = self.finish_transaction(std::slice::from_ref(&&change));
+        let answer = written.and_then(|mut answers| answers.pop().unwrap_or(Ok(Answer::Done)));
+        if answer.is_ok() {
+            self.hints.count_commit();
+        }
+        if answer.as_ref().is_ok_and(Answer::is_done) {
+            change.send_hints(&self.hints);
+        }
+        if should_free {
+            free_cache(&self.connection);
+        }
+        Ok(answer)
     }
 
     /// Writes a batch in one transaction, answers, and sends hints.
     fn commit(&mut self, batch: &mut Vec<Operation>) {
+        let changes: Vec<&Change> = batch.iter().map(|operation| &operation.change).collect();
         let written = self.identity.check().and_then(|()| {
-            self.run_transaction(batch).map_err(|err| {
-                self.logs.clear();
-                to_store_error(&err)
-            })
+            self.begin().map_err(|err| to_store_error(&err))?;
+            self.finish_transaction(&changes)
         });
         match written {
             Ok(answers) => {
@@ -186,12 +316,30 @@ impl WriterThread {
         }
     }
 
-    fn run_transaction(
+    fn begin(&self) -> rusqlite::Result<()> {
+        self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([]).map(drop)
+    }
+
+    /// Returns `false` if the transaction did not begin.
+    fn begin_without_waiting(&self) -> bool {
+        let connection = &self.connection;
+        let begun = connection.busy_timeout(Duration::ZERO).and_then(|()| self.begin());
+        connection.busy_timeout(BUSY_TIMEOUT).is_ok() && begun.is_ok()
+    }
+
+    /// Writes the changes and commits the transaction that has begun.
+    fn finish_transaction(
         &mut self,
-        batch: &[Operation],
-    ) -> rusqlite::Result<Vec<Result<Answer, StoreError>>> {
-        self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-        let applied = self.apply_changes(batch);
+        changes: &[&Change],
+    ) -> Result<Vec<Result<Answer, StoreError>>, StoreError> {
+        let applied = self.apply_changes(changes);
+        self.end_transaction(applied).map_err(|err| {
+            self.logs.clear();
+            to_store_error(&err)
+        })
+    }
+
+    fn end_transaction<T>(&self, applied: rusqlite::Result<T>) -> rusqlite::Result<T> {
         let end = if applied.is_ok() { "COMMIT" } else { "ROLLBACK" };
         let ended = self.connection.prepare_cached(end)?.execute([]);
         if ended.is_err() && !self.connection.is_autocommit() {
@@ -204,14 +352,14 @@ impl WriterThread {
 
     fn apply_changes(
         &mut self,
-        batch: &[Operation],
+        changes: &[&Change],
     ) -> rusqlite::Result<Vec<Result<Answer, StoreError>>> {
         if self.logs.clear_if_stale(&self.connection)? {
             self.hints.wake_all();
         }
-        let mut answers = Vec::with_capacity(batch.len());
-        for operation in batch {
-            let applied = operation.change.apply(&self.connection, &mut self.logs);
+        let mut answers = Vec::with_capacity(changes.len());
+        for change in changes {
+            let applied = change.apply(&self.connection, &mut self.logs);
             answers.push(match applied {
                 Ok(answer) => Ok(answer),
                 // Only this operation is wrong, so the other operations can be written.
@@ -275,6 +423,58 @@ mod tests {
             by: None,
             command: Command::Signal { name: "s".to_owned(), payload },
         })
+    }
+
+    fn allow_commits_in_place(writer: &Writer) {
+        for _ in 0..MIN_SINGLE_COMMITS {
+            writer.single_commits.record(1, MAX_TIME_IN_PLACE);
+        }
+    }
+
+    fn small_change(n: usize) -> Change {
+        Change::RemoveCommands(vec![format!("cmd_1_{n:09}").parse().unwrap()])
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn after_many_single_commits_the_caller_commits_in_place() {
+        let (_folder, writer) = start_writer(|_| ());
+        assert!(writer.commit_in_place(small_change(0)).is_err(), "nothing was committed yet");
+        allow_commits_in_place(&writer);
+        assert!(writer.single_commits.are_enough());
+        let commits = writer.committer.lock().unwrap().hints.commits();
+        let written = writer.commit_in_place(small_change(0)).expect("it is committed in place");
+        assert!(written.unwrap().is_done());
+        assert_eq!(writer.committer.lock().unwrap().hints.commits(), commits + 1);
+        let (id, query) = ("req_1_aaaaaaaaa".to_owned(), "x".repeat(MAX_BYTES_IN_PLACE + 1));
+        let large = Change::PutRequest { id, created_at: 0, query, folded: String::new() };
+        assert!(writer.commit_in_place(large).is_err(), "it is large");
+        allow_commits_in_place(&writer);
+        writer.single_commits.record(2, Duration::ZERO);
+        assert!(writer.commit_in_place(small_change(0)).is_err(), "others came at the same time");
+        allow_commits_in_place(&writer);
+        writer.single_commits.record(1, MAX_TIME_IN_PLACE * 2);
+        assert!(writer.commit_in_place(small_change(0)).is_err(), "the disk is slow");
+    }
+
+    #[tokio::test]
+    async fn a_runtime_with_one_thread_commits_nothing_in_place() {
+        let (_folder, writer) = start_writer(|_| ());
+        allow_commits_in_place(&writer);
+        assert!(writer.commit_in_place(small_change(0)).is_err());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_change_that_meets_a_writing_process_goes_through_the_queue() {
+        let (folder, writer) = start_writer(|_| ());
+        allow_commits_in_place(&writer);
+        let other = Connection::open(folder.path().join("faber.db")).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        assert!(writer.commit_in_place(small_change(0)).is_err(), "it would wait for the other");
+        let written = writer.write(small_change(0));
+        other.execute_batch("COMMIT").unwrap();
+        assert!(written.await.unwrap().is_done());
+        allow_commits_in_place(&writer);
+        assert!(writer.commit_in_place(small_change(0)).is_ok(), "nobody else writes any more");
     }
 
     #[test]

@@ -14,7 +14,11 @@ use super::{BenchArgs, BenchError};
 
 /// Number of single commits that are timed before the workload, to compare its figures with the
 /// speed of the store.
-const PROBED_COMMITS: u64 = 200;
+const PROBED_COMMITS: usize = 200;
+/// Number of commits before that, in which the files of the store reach their size.
+const WARM_UP_COMMITS: u64 = 3_000;
+/// The warm-up ends after this time on a slow disk.
+const WARM_UP_TIME: Duration = Duration::from_secs(2);
 
 pub(crate) struct Report {
     fields: Map<String, Value>,
@@ -50,19 +54,20 @@ impl Report {
     }
 
     /// Times single appends of a small event, because no workload can be faster than the store's
-    /// commits.
+    /// commits. The first appends are not timed, because commits are slower while files grow.
     pub(crate) async fn probe_commits(&mut self, store: &dyn Store) -> Result<(), BenchError> {
         let id = ExecutionId::draw(Timestamp::UNIX_EPOCH);
+        let probed_at = Instant::now();
         let mut times = Vec::new();
-        for n in 0..PROBED_COMMITS {
-            let event = Event::CancelRequested { reason: None };
-            let at = Timestamp::UNIX_EPOCH;
-            let append =
-                Append::new(id, Seq(n), &[RecordedEvent { seq: Seq(n + 1), at, by: None, event }]);
+        let (mut n, mut is_warm) = (0, false);
+        while times.len() < PROBED_COMMITS {
             let started_at = Instant::now();
-            let appended = store.append(append).await;
-            appended.map_err(|err| BenchError::Engine(err.to_string()))?;
-            times.push(started_at.elapsed());
+            append_small_event(store, id, n).await?;
+            if is_warm {
+                times.push(started_at.elapsed());
+            }
+            n += 1;
+            is_warm = is_warm || n >= WARM_UP_COMMITS || probed_at.elapsed() >= WARM_UP_TIME;
         }
         times.sort_unstable();
         self.set_ms("store_commit_p50_ms", percentile(&times, 50));
@@ -117,6 +122,14 @@ impl Report {
         );
         Value::Object(fields)
     }
+}
+
+/// Appends the event with the number `n + 1` to the log.
+async fn append_small_event(store: &dyn Store, id: ExecutionId, n: u64) -> Result<(), BenchError> {
+    let event = Event::CancelRequested { reason: None };
+    let recorded = RecordedEvent { seq: Seq(n + 1), at: Timestamp::UNIX_EPOCH, by: None, event };
+    let appended = store.append(Append::new(id, Seq(n), &[recorded])).await;
+    appended.map_err(|err| BenchError::Engine(err.to_string()))
 }
 
 pub(crate) fn percentile(sorted: &[Duration], percent: usize) -> Duration {
