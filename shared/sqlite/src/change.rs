@@ -14,7 +14,7 @@ use shared::{
 };
 
 use super::{
-    counts::{self, CountChanges},
+    counts::{self, CountChanges, StoredCount},
     permits,
     records::{self, RecordRow, WriteCounts},
     removal::Removal,
@@ -124,7 +124,11 @@ impl Change {
             Self::PutHead(head) => {
                 // Does nothing without a log, because the execution was removed.
                 if let Some(log) = logs.find_log(connection, head.execution)? {
-                    logs.put_head(connection, log.number, head)?;
+                    let before = counts::find_counted(connection, log.number)?;
+                    logs.put_head(connection, log.number, head, before)?;
+                    if head.state.is_finished() {
+                        logs.remove_log(head.execution);
+                    }
                 }
             }
             Self::PutLease(lease) => put_lease(connection, lease)?,
@@ -238,7 +242,8 @@ fn put_plan(connection: &Connection, plan: &PlanRow) -> rusqlite::Result<Answer>
     Ok(Answer::Done)
 }
 
-/// Remembers the ends of logs between commits, until another process writes.
+/// Remembers the ends of logs between commits, until another process writes. Only logs of unfinished
+/// executions are remembered, so no cell counts them.
 #[derive(Debug, Default)]
 pub(super) struct LogCache {
     logs: BTreeMap<ExecutionId, LogEnd>,
@@ -263,13 +268,14 @@ impl LogCache {
         let before = self.data_version.replace(version);
         let is_stale = before.is_some_and(|before| before != version);
         if is_stale {
-            self.logs.clear();
+            self.clear();
         }
         Ok(is_stale)
     }
 
     /// Clears the cache. Call it after a transaction was rolled back, because the cache contains
-    /// changes of that transaction.
+    /// changes of that transaction, and before the first change of the next transaction if another
+    /// process has written.
     pub(super) fn clear(&mut self) {
         self.logs.clear();
         self.counts.clear();
@@ -295,8 +301,8 @@ impl LogCache {
         connection: &Connection,
         log: i64,
         head: &ExecutionHead,
+        before: Option<StoredCount>,
     ) -> rusqlite::Result<()> {
-        let before = counts::find_counted(connection, log)?;
         if rows::put_head(connection, log, head)? {
             self.counts.replace(before, head);
         }
@@ -326,7 +332,10 @@ impl LogCache {
             ])?;
         }
         if let Some(head) = &append.head {
-            self.put_head(connection, log.number, head)?;
+            let is_unfinished = self.logs.contains_key(&append.execution);
+            let before =
+                if is_unfinished { None } else { counts::find_counted(connection, log.number)? };
+            self.put_head(connection, log.number, head, before)?;
         }
         remove_commands(connection, &append.heard)?;
         if append.head.as_ref().is_some_and(|head| head.state.is_finished()) {

@@ -165,13 +165,37 @@ struct CellChange {
 pub(super) struct CountChanges {
     cells: BTreeMap<CellKey, CellChange>,
     plans: BTreeMap<PlanKey, CellChange>,
+    written: WrittenTallies,
+}
+
+/// The tallies that the last transactions wrote. Most transactions change the cells of the current
+/// minute, hour and day again, so they need not read them.
+#[derive(Debug, Default)]
+struct WrittenTallies {
+    cells: BTreeMap<CellKey, Tally>,
+    plans: BTreeMap<PlanKey, Tally>,
+}
+
+impl WrittenTallies {
+    /// Maximum number of cells, and of plans. It exceeds the number of cells that finished
+    /// executions of the same time usually need.
+    const MAX_LEN: usize = 64;
+
+    fn keep_small(&mut self) {
+        if self.cells.len() > Self::MAX_LEN {
+            self.cells.clear();
+        }
+        if self.plans.len() > Self::MAX_LEN {
+            self.plans.clear();
+        }
+    }
 }
 
 impl CountChanges {
-    /// Forgets the changes of a transaction that was rolled back.
+    /// Forgets the changes of a transaction that was rolled back, and all tallies. Call it when
+    /// another process has written, too.
     pub(super) fn clear(&mut self) {
-        self.cells.clear();
-        self.plans.clear();
+        *self = Self::default();
     }
 
     /// Counts the change of a head. `before` is the stored head from [`find_counted`].
@@ -208,11 +232,18 @@ impl CountChanges {
     pub(super) fn write(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         // Minutes come before hours, because the bounds of an hour are read from its minutes.
         for (key, change) in std::mem::take(&mut self.cells).into_iter().rev() {
-            cells::write_cell(connection, &key, &change)?;
+            let before = self.written.cells.remove(&key);
+            if let Some(after) = cells::write_cell(connection, &key, before, &change)? {
+                self.written.cells.insert(key, after);
+            }
         }
         for (key, change) in std::mem::take(&mut self.plans) {
-            cells::write_plan(connection, &key, &change)?;
+            let before = self.written.plans.remove(&key);
+            if let Some(after) = cells::write_plan(connection, &key, before, &change)? {
+                self.written.plans.insert(key, after);
+            }
         }
+        self.written.keep_small();
         Ok(())
     }
 }

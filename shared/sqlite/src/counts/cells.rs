@@ -16,23 +16,29 @@ struct Bounds {
     sample: String,
 }
 
+/// Changes a cell, and returns its tally unless it counts nothing now. Reads the stored tally unless
+/// `before` is given.
 pub(super) fn write_cell(
     connection: &Connection,
     key: &CellKey,
+    before: Option<Tally>,
     change: &CellChange,
-) -> rusqlite::Result<()> {
+) -> rusqlite::Result<Option<Tally>> {
     let CellKey { level, label, slot, kind, state, error, tool } = key;
     let level = i64::try_from(*level).unwrap_or_default();
     let sql = "SELECT count, firstAt, lastAt, sample, durations FROM execution_counts
         WHERE level = ?1 AND label = ?2 AND slot = ?3 AND kind = ?4 AND state = ?5 AND error = ?6
         AND tool = ?7";
     let values = params![level, label, slot, kind, state, error, tool];
-    let before = connection.prepare_cached(sql)?.query_row(values, |row| read_tally(row, 0));
-    let after = apply_change(before.optional()?, change, |_| find_bounds(connection, key))?;
+    let before = match before {
+        None => find_tally(connection, sql, values)?,
+        given => given,
+    };
+    let after = apply_change(before, change, |_| find_bounds(connection, key))?;
     let Some(after) = after else {
         let sql = "DELETE FROM execution_counts WHERE level = ?1 AND label = ?2 AND slot = ?3
             AND kind = ?4 AND state = ?5 AND error = ?6 AND tool = ?7";
-        return connection.prepare_cached(sql)?.execute(values).map(drop);
+        return connection.prepare_cached(sql)?.execute(values).map(|_| None);
     };
     let sql = "INSERT OR REPLACE INTO execution_counts
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
@@ -53,29 +59,42 @@ pub(super) fn write_cell(
             after.sample,
             durations
         ])
-        .map(drop)
+        .map(|_| Some(after))
 }
 
+fn find_tally(
+    connection: &Connection,
+    sql: &str,
+    values: &[&dyn ToSql],
+) -> rusqlite::Result<Option<Tally>> {
+    connection.prepare_cached(sql)?.query_row(values, |row| read_tally(row, 0)).optional()
+}
+
+/// Changes the tally of a plan as [`write_cell`] changes a cell.
 pub(super) fn write_plan(
     connection: &Connection,
     key: &PlanKey,
+    before: Option<Tally>,
     change: &CellChange,
-) -> rusqlite::Result<()> {
+) -> rusqlite::Result<Option<Tally>> {
     let PlanKey { plan, kind, state } = key;
     let sql = "SELECT count, firstAt, lastAt, sample, durations FROM plan_counts
         WHERE planId = ?1 AND kind = ?2 AND state = ?3";
     let values = params![plan, kind, state];
-    let before = connection.prepare_cached(sql)?.query_row(values, |row| read_tally(row, 0));
+    let before = match before {
+        None => find_tally(connection, sql, values)?,
+        given => given,
+    };
     let find = |tally: &Tally| find_plan_bounds(connection, key, tally);
-    let Some(after) = apply_change(before.optional()?, change, find)? else {
+    let Some(after) = apply_change(before, change, find)? else {
         let sql = "DELETE FROM plan_counts WHERE planId = ?1 AND kind = ?2 AND state = ?3";
-        return connection.prepare_cached(sql)?.execute(values).map(drop);
+        return connection.prepare_cached(sql)?.execute(values).map(|_| None);
     };
     let sql = "INSERT OR REPLACE INTO plan_counts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
     let (count, durations) = (after.count.cast_signed(), after.durations.encode());
     let row =
         params![plan, kind, state, count, after.first_at, after.last_at, after.sample, durations];
-    connection.prepare_cached(sql)?.execute(row).map(drop)
+    connection.prepare_cached(sql)?.execute(row).map(|_| Some(after))
 }
 
 /// Returns the tally after a change, or `None` if it counts nothing. Searches for the bounds if the
