@@ -350,7 +350,8 @@ impl Execution {
 
     fn handle_step(&mut self, number: StepNumber, state: &StepState) {
         match state {
-            // A step returns to pending after an approval, or stays pending when it is checked.
+            // A step returns to pending after an approval, or stays pending when a dry run checks
+            // it.
             StepState::Pending if self.steps[number.get()].is_approved => {
                 let must_wait = self.must_wait(number.into());
                 self.agenda.unblock_task(number.into(), must_wait);
@@ -505,7 +506,7 @@ impl Execution {
         }
     }
 
-    /// Returns `true` if a claim is possible: only the owner may renew its claim.
+    /// Returns `true` if a claim is possible: only the owner can renew its claim.
     fn may_claim(&self, claimed: &Claimed) -> bool {
         let is_owner = self.owner.as_ref().is_some_and(|owner| owner.worker == claimed.worker);
         !claimed.renewed || is_owner
@@ -559,8 +560,8 @@ impl Execution {
         Ok(())
     }
 
-    /// Corrects waits that began after `at` because a clock was ahead: each now begins at `at` and
-    /// keeps its length.
+    /// Corrects waits that began after `at` because a clock was ahead: each of these waits now
+    /// begins at `at` and keeps its length.
     fn shorten_waits(&mut self, at: Timestamp) {
         let waits: Vec<(Timestamp, Task)> = self.agenda.timed_waits().collect();
         for (until, task) in waits {

@@ -148,8 +148,8 @@ impl Metrics {
     fn new() -> Self {
         let mut registry = Registry::default();
         let executions = ExecutionFigures::register(&mut registry);
-        // Creates these series with zero, because a rate misses the first execution of a state
-        // whose series begins with one.
+        // Creates these series with zero. If a series began with one, a rate would miss the first
+        // execution of its state.
         for state in ExecutionState::ALL.into_iter().filter(|state| state.is_finished()) {
             executions.finished.get_or_create_owned(&StateLabel { state: state.as_str() });
         }
@@ -171,7 +171,7 @@ impl Metrics {
         self.executions.duration.get_or_create(&label).observe(duration.as_secs_f64());
     }
 
-    /// Counts an execution as driven by this process until the result is dropped.
+    /// Counts an execution as driven by this process until the returned value is dropped.
     pub fn count_active(&'static self) -> ActiveExecution {
         self.executions.active.inc();
         ActiveExecution(self)
@@ -196,8 +196,8 @@ impl Metrics {
         self.steps.ended.get_or_create(&StepLabels { tool, outcome }).inc();
     }
 
-    /// Counts a claim. `waited` is the time since the execution was due. Only the first claim of an
-    /// execution has it.
+    /// Counts a claim. `waited` is the time since the execution was due. It is `None` for all
+    /// claims of an execution but the first.
     pub fn count_claim(&self, waited: Option<Duration>) {
         self.executions.claims.inc();
         if let Some(waited) = waited {
@@ -226,7 +226,7 @@ impl Metrics {
         self.models.planning_time.get_or_create(&labels).observe(duration.as_secs_f64());
     }
 
-    /// Counts a question to a model. `usage` is missing if there is no answer.
+    /// Counts a question to a model. `usage` is `None` if the model did not answer.
     pub fn count_model_request(&self, model: &str, usage: Option<ModelUsage>) {
         let model = self.models.models.limit(model);
         let outcome = if usage.is_some() { "answered" } else { "failed" };
@@ -399,7 +399,7 @@ impl Registrar<'_> {
     }
 }
 
-/// The values that a label has so far.
+/// The values of a label that were seen so far.
 #[derive(Debug, Default)]
 struct LabelValues(RwLock<BTreeSet<String>>);
 

@@ -48,8 +48,8 @@ const MAX_BACKTRACKS: usize = 20_000;
 /// Maximum number of subschemas of a schema that is checked without counting evaluations. Together
 /// with [`MAX_UNMETERED_PARTS`], it keeps such a check short.
 const MAX_UNMETERED_SCHEMAS: usize = 256;
-/// Maximum bytes of a schema that is checked without counting evaluations. Messages may quote much
-/// of the schema.
+/// Maximum bytes of a schema that is checked without counting evaluations. There is a limit,
+/// because error messages can quote much of the schema.
 const MAX_UNMETERED_BYTES: usize = 64 << 10;
 /// Maximum number of parts of a value that is checked without counting evaluations.
 const MAX_UNMETERED_PARTS: u64 = 5_000;
@@ -66,7 +66,7 @@ struct CompiledSchema {
     source: Value,
     figures: SchemaFigures,
     /// The validator that does not count evaluations, for small values. `None` if the schema itself
-    /// is too costly for it.
+    /// is too costly for this validator.
     unmetered: Option<Validator>,
     /// The validator that counts its evaluations. It is compiled on first use.
     metered: OnceLock<Result<Validator, String>>,
@@ -106,10 +106,10 @@ pub fn check_cost(schema: &Value) -> Result<(), String> {
     cost::measure_schema(schema).map(drop)
 }
 
-/// Returns the patterns of a schema that are too large to be enforced, so that they would be
-/// removed by [`Schema::without_large_patterns`].
+/// Returns the patterns of a schema that are too large to be enforced.
+/// [`Schema::without_large_patterns`] removes these patterns.
 ///
-/// Compiles at most `left` patterns, only those that may be large, and subtracts their number from
+/// Compiles at most `left` patterns, only those that can be large, and subtracts their number from
 /// `left`.
 pub fn find_large_patterns(schema: &Value, left: &mut usize) -> Vec<String> {
     let Ok(figures) = cost::measure_schema(schema) else { return Vec::new() };
@@ -125,7 +125,7 @@ pub struct SchemaViolation {
     pub at: String,
     pub message: String,
     pub kind: ViolationKind,
-    /// Set if the violation depends on the result of an `if` in the schema.
+    /// `true` if the violation depends on the result of an `if` in the schema.
     pub is_conditional: bool,
 }
 
@@ -171,7 +171,7 @@ impl Schema {
         let compiled = if is_quick {
             compile()
         } else {
-            // A tool is compiled once, so this job may wait for a slot without limit.
+            // Waits for a slot without limit, because the schema of a tool is compiled only once.
             run_on_own_thread(usize::MAX, None, compile).map_err(|err| err.to_string())?
         };
         Ok(Self(Arc::new(compiled?)))

@@ -34,7 +34,8 @@ pub(crate) enum Mode {
     Compare,
     /// The store belongs to the caller, so heads of existing logs are written again.
     Restore,
-    /// Workers may own executions of the store, so an import leaves existing logs alone.
+    /// Workers may own executions of the store, so an import does not change the heads of existing
+    /// logs.
     Import,
 }
 
@@ -59,7 +60,7 @@ pub(crate) struct Target<'a> {
     store: &'a dyn Store,
     mode: Mode,
     jobs: FuturesUnordered<BoxFuture<'a, Result<Done, BackupError>>>,
-    /// The objects that running jobs write. Two jobs for one object would disturb each other.
+    /// The objects that running jobs write. Two jobs for one object never run at the same time.
     keys: BTreeSet<String>,
     bytes: usize,
     log: OpenLog,

@@ -106,8 +106,9 @@ pub(super) fn to_store_error(err: &Error) -> StoreError {
     })
 }
 
-/// Returns the message of the server or the system. It is not the `Display` text of the driver,
-/// which prints the driver's types as `Debug` does. Log lines contain that text.
+/// Returns the message of the server or the system. Does not return the `Display` text of the
+/// driver, because that text shows the driver's types as `Debug` does. Log lines contain the
+/// details.
 fn describe_kind(kind: &ErrorKind) -> String {
     use mongodb::error::WriteFailure;
     tracing::debug!(?kind, "MongoDB rejected an operation");

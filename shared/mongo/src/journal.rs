@@ -34,8 +34,8 @@ use super::{
 
 /// Maximum number of appends in the queue. Further callers wait until there is room.
 const QUEUE_LEN: usize = 8_192;
-/// Maximum number of batches that are sent at the same time: the server works on one while the
-/// other batch travels.
+/// Maximum number of batches that are sent at the same time: the server works on one batch while
+/// the other batch is sent to it.
 const MAX_BATCHES: usize = 2;
 /// A batch of this size is sent, even if more appends wait.
 const FULL_BATCH_BYTES: usize = 4 << 20;
@@ -146,7 +146,8 @@ async fn run_journal(mut entries: mpsc::Receiver<Entry>, writer: Arc<BatchWriter
     }
 }
 
-/// Takes appends of logs that are not busy, oldest first, and marks their logs as busy.
+/// Removes appends of logs that are not busy from the queue, oldest first, and marks their logs as
+/// busy.
 fn take_batch(waiting: &mut VecDeque<Entry>, busy_logs: &mut BTreeSet<ExecutionId>) -> Vec<Entry> {
     let (mut batch, mut skipped, mut bytes) = (Vec::new(), VecDeque::new(), 0);
     while let Some(entry) = waiting.pop_front() {

@@ -100,20 +100,23 @@ fn failed_request_stages(executions: Vec<Row>) -> Vec<Row> {
     ]
 }
 
-/// Selects the documents with these ids, or all other documents.
+/// If `wanted` is `true`, selects the documents with these ids. Otherwise selects all other
+/// documents.
 pub(super) fn match_ids(matching: &mut Row, wanted: bool, ids: Vec<Bson>) {
     let operator = if wanted { "$in" } else { "$nin" };
     matching.insert("_id", doc! { operator: ids });
 }
 
-/// Selects executions that need a person and their `ancestors`, or all other executions.
+/// If `wanted` is `true`, selects the executions that need a person, and the given `ancestors`.
+/// Otherwise selects all other executions.
 pub(super) fn match_needing_person(matching: &mut Row, wanted: bool, ancestors: Vec<Bson>) {
     let either = vec![doc! { "needsPerson": true }, doc! { "_id": { "$in": ancestors } }];
     let operator = if wanted { "$or" } else { "$nor" };
     matching.insert("$and", vec![doc! { operator: either }]);
 }
 
-/// Keeps requests with an execution that needs a person, or all other requests.
+/// If `wanted` is `true`, keeps the requests that have an execution that needs a person. Otherwise
+/// keeps all other requests.
 pub(super) fn join_needing_person(wanted: bool) -> Vec<Row> {
     let same = doc! { "$eq": ["$requestId", "$$id"] };
     let pipeline = vec![

@@ -216,8 +216,8 @@ impl Mongo {
         timeout(MAJORITY_TIMEOUT, transaction).await.map_err(too_long)?
     }
 
-    /// Removes the oldest records above the limit of the kind, with room for the writes until the
-    /// next count. Call it at each write: it does nothing most of the time.
+    /// Removes the oldest records, so that the kind stays within its limit until the next count.
+    /// Call this function at each write. Most calls do nothing.
     async fn remove_excess_records(&self, kind: RecordKind, most: usize) -> Result<(), StoreError> {
         let counters = &self.cleanup_counters;
         let counter = if kind == RecordKind::Call { &counters.calls } else { &counters.outputs };

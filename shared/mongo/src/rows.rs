@@ -112,7 +112,7 @@ pub(super) fn head_row(head: &ExecutionHead, by: &str) -> RawDocumentBuf {
         row.append(cstr!("owner"), owner.to_string());
     }
     if let Some(due) = head.due.filter(|_| head.is_claimable()) {
-        // Claims search for this field, so only executions that a worker may claim have it.
+        // Claims search for this field, so only executions that a worker can claim have this field.
         row.append(cstr!("wakeMicros"), due.timestamp_micros());
     }
     if let Some(parent) = head.parent {
@@ -208,7 +208,7 @@ fn read_labels(row: &Bson, what: &str) -> Result<Labels, StoreError> {
     pairs.collect()
 }
 
-/// Parses a text field. `what` names the document in the error, as in the other readers.
+/// Parses a text field. `what` names the document in the error.
 pub(super) fn parse_field<T: FromStr<Err: Display>>(
     row: &Bson,
     field: &str,

@@ -42,7 +42,7 @@ pub(super) fn create_file(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Returns a builder of folders that only their owner may enter.
+/// Returns a builder of folders that only their owner can enter.
 pub(super) fn private_folder() -> fs::DirBuilder {
     let mut folder = fs::DirBuilder::new();
     folder.recursive(true);

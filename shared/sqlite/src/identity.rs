@@ -1,6 +1,6 @@
 //! Detects a database file that is removed or replaced while a process has it open.
 //!
-//! The process would go on writing into the old file, which no other process can find, and
+//! The process would continue to write into the old file, which no other process can find, and
 //! everything that it acknowledges would be lost when it ends.
 
 use std::{

@@ -11,7 +11,7 @@
 //! `after` and the insert. An append that is a conflict does not affect other appends in its
 //! transaction.
 //!
-//! *Several processes* may share the file. `PRAGMA data_version` shows that another process wrote,
+//! *Several processes* can share the file. `PRAGMA data_version` shows that another process wrote,
 //! and then all waiting tasks read again. Each worker holds a [lock file](worker_locks). The kernel
 //! frees the lock when the process dies, so other workers can take over its executions without
 //! waiting until the lease expires.

@@ -112,7 +112,8 @@ fn find_progress(connection: &Connection) -> Result<Option<Progress>, StoreError
 }
 
 fn convert_next(connection: &Connection) -> Result<Option<Batch>, StoreError> {
-    // Another process may have converted rows since the last transaction.
+    // Reads the progress again, because another process may have converted rows since the last
+    // transaction.
     let Some(Progress { part, after }) = find_progress(connection)? else { return Ok(None) };
     let numbers = match part {
         Part::Plans => convert_plans(connection, after)?,

@@ -155,7 +155,7 @@ INSERT INTO meta SELECT 'old_workers', COALESCE(group_concat(worker, ' '), '') F
 ";
 
 /// Gives tables and columns the names of the API, and heads the columns for lists and counts. No
-/// process of an earlier version has the file open, so columns may change.
+/// process of an earlier version has the file open, so columns can change.
 const UPGRADE_TO_6: &str = "
 DROP VIEW history;
 DROP TRIGGER heads_removed;

@@ -46,8 +46,9 @@ fn choose_offset(
     Ok(own)
 }
 
-/// Makes executions due whose waits began after `now`, because the clock was ahead then. Otherwise
-/// they could wait for a year. The worker that claims such an execution shortens its waits.
+/// Makes executions due whose waits began after `now`, because the clock was ahead then. If the
+/// clock was ahead by a year, they would otherwise wait for a year. The worker that claims such an
+/// execution shortens its waits.
 ///
 /// No worker lives, so no other process changes these heads.
 fn shorten_future_waits(connection: &Connection, now: i64) -> rusqlite::Result<()> {
@@ -63,7 +64,7 @@ fn shorten_future_waits(connection: &Connection, now: i64) -> rusqlite::Result<(
         "UPDATE executions SET dueAt = ?1 WHERE {free} AND dueAt > ?1 AND ({last_event}) > ?2"
     );
     let executions = connection.execute(&sql, [now, now + TOLERANCE_MICROS])?;
-    // Otherwise these rates would allow no call until their time `next`.
+    // Removes rates whose next call is in the future, because they would allow no call until then.
     connection.execute("DELETE FROM rates WHERE next > ?1", [now])?;
     tracing::warn!(
         executions,

@@ -333,7 +333,7 @@ mod tests {
         let (folder, writer) = start_writer(|_| ());
         let file = |name: &str| folder.path().join(name);
         let write_until_refused = async |n| {
-            // The writer checks the file every 10 ms only.
+            // Writes again for some seconds, because the writer checks the file only every 10 ms.
             let later = std::time::Instant::now() + std::time::Duration::from_secs(5);
             loop {
                 match writer.write(large_change(n)).await {

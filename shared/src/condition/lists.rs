@@ -86,7 +86,8 @@ impl<'a> Evaluation<'a> {
             let number = as_number(&item);
             let number = number.ok_or_else(|| describe_item(index, &item, "not a number"))?;
             sum = match (sum, number) {
-                // Adds in 128 bits, which a hundred thousand numbers of 64 bits cannot fill.
+                // Adds in 128 bits, because a sum of a hundred thousand 64-bit numbers fits into
+                // 128 bits.
                 (Number::Integer(left), Number::Integer(right)) => Number::Integer(left + right),
                 (left, right) => Number::Double(left.to_double() + right.to_double()),
             };
@@ -99,7 +100,8 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Returns the first of the smallest or greatest values of a list, or of several arguments.
+    /// Returns the smallest or greatest value of a list, or of several arguments. If some values
+    /// are equal, returns the first of them.
     fn find_extreme(&mut self, values: &[Val<'a>], extreme: Ordering) -> ListResult<'a, Val<'a>> {
         let list = match values {
             [operand] => as_list(operand)?.clone(),
@@ -237,7 +239,7 @@ impl<'a> Evaluation<'a> {
         Ok(hasher.finish())
     }
 
-    /// Hashes an object. The order of its fields has no influence.
+    /// Hashes an object. The hash does not depend on the order of the fields.
     fn hash_entries(&mut self, entries: &Entries<'a>) -> Result<u64, Fault<'a>> {
         self.spend(entries.len())?;
         let mut sum = 0_u64;

@@ -22,7 +22,7 @@ pub struct ExecutionOptions {
     pub deadline_ms: Option<u64>,
     /// `true` fails a step if a template has no value. By default the called tool's effect decides.
     ///
-    /// Logs of earlier versions left `false` out, so these logs now follow the effect.
+    /// Earlier versions did not record `false`, so for their logs the effect decides, too.
     #[serde(alias = "strict_templates", skip_serializing_if = "Option::is_none")]
     pub strict_templates: Option<bool>,
     /// The earliest time at which a step starts.

@@ -94,7 +94,8 @@ impl ReplanOptions {
 impl Execution {
     /// Returns the reason for an automatic replan, if there is one.
     ///
-    /// It does not check the number of replans that are left. The caller reports when none is left.
+    /// This function does not check the number of replans that are left, because the caller reports
+    /// if none is left.
     pub fn replan_cause(&self) -> Option<ReplanCause<'_>> {
         let options = self.options();
         let stands_alone = self.parent().is_none() && !options.dry_run;

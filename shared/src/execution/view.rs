@@ -231,7 +231,7 @@ impl Execution {
     pub fn set_task_aside(&mut self, task: Task) {
         match self.task(task).map(|step| step.state.clone()) {
             Some(state) => self.agenda.hold_for_permit(task, &state),
-            // Holds a compensation that has no task yet, because its task is created when it
+            // Sets aside a compensation that has no state yet, because its state is created when it
             // starts.
             None if task.part.undo => self.agenda.hold_for_permit(task, &StepState::Pending),
             None => (),

@@ -116,7 +116,8 @@ pub struct RetryPolicy {
     pub multiplier: f64,
     /// The longest delay, in milliseconds.
     pub max_backoff_ms: u64,
-    /// `true` if each delay is drawn at random between half of the calculated delay and the whole.
+    /// `true` if each delay is drawn at random between half of the calculated delay and the whole
+    /// delay.
     pub jitter: bool,
 }
 

@@ -19,7 +19,7 @@ use crate::{
 const MAX_TOTAL_EVALUATIONS: u64 = 100 * SCHEMA_EXPANSION;
 /// Limit on the bytes that one pattern may compile to.
 const MAX_PATTERN_BYTES: usize = 4 << 20;
-/// Limit on the patterns of a schema. Each compiled pattern takes memory.
+/// Limit on the patterns of a schema. There is a limit, because each compiled pattern takes memory.
 const MAX_PATTERNS: usize = 2_000;
 
 /// Measurements of a schema that decide how it is compiled and checked.
@@ -29,7 +29,8 @@ pub(super) struct SchemaFigures {
     pub(super) schema_count: usize,
     pub(super) pattern_count: usize,
     pub(super) has_references: bool,
-    /// `true` if a match of a pattern may take longer than checks on the caller's thread should.
+    /// `true` if a match of a pattern can take longer than a check on the caller's thread should
+    /// take.
     pub(super) has_slow_patterns: bool,
     /// The deepest nesting of `allOf`, `not` and similar keywords.
     pub(super) nesting: usize,
@@ -156,7 +157,7 @@ impl<'a> CostEstimator<'a> {
     }
 }
 
-/// Returns `true` if a pattern may backtrack, or if it repeats a part very often.
+/// Returns `true` if a pattern can backtrack, or if it repeats a part very often.
 fn is_slow(pattern: &str) -> bool {
     let looks_around = ["(?=", "(?!", "(?<"].iter().any(|group| pattern.contains(group));
     let refers_back =

@@ -46,8 +46,8 @@ pub(super) struct Allowance {
 struct RemainingBudget {
     evaluations: u64,
     deadline: Instant,
-    /// The address of the top of the stack when the check began. The distance from it tells how
-    /// much stack the check uses.
+    /// The address of the top of the stack when the check began. The distance from this address
+    /// tells how much stack the check uses.
     bottom: usize,
     stack: usize,
     charges_until_clock: u32,

@@ -38,7 +38,7 @@ pub(super) fn remove_unusable(schema: &mut Value, bytes: usize) -> Vec<String> {
 }
 
 /// Returns the patterns that do not compile to at most `bytes`. Tries at most `left` patterns, and
-/// only those that may be large.
+/// only those that can be large.
 pub(super) fn find_unusable(schema: &Value, bytes: usize, left: &mut usize) -> Vec<String> {
     let mut large = Vec::new();
     visit_schemas(&mut schema.clone(), &mut |fields| {

@@ -42,9 +42,8 @@ impl Assembly {
         self.damage.is_none() && !is_full
     }
 
-    /// Returns the events.
-    ///
-    /// Events before a damaged document are returned. The next read reports the damage.
+    /// Returns the events. If a document is damaged, returns the events before it, and the next
+    /// read reports the damage.
     pub fn finish(self) -> Result<Vec<RecordedEvent>, StoreError> {
         match self.damage {
             Some(damage) if self.events.is_empty() => Err(damage),

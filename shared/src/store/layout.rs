@@ -8,7 +8,7 @@ use super::StoreError;
 
 /// The layout that this program writes.
 pub const LAYOUT: u32 = 6;
-/// The oldest layout that may share a store with [`LAYOUT`].
+/// The oldest layout whose programs can use a store together with programs of [`LAYOUT`].
 pub const OLDEST_LAYOUT: u32 = 6;
 
 /// Time between two log lines about a migration. A migration that takes less time logs nothing.
@@ -33,7 +33,7 @@ pub fn store_in_use_error(worker: &str) -> StoreError {
     ))
 }
 
-/// Logs how far a migration is.
+/// Logs the progress of a migration.
 #[derive(Debug)]
 pub struct MigrationReport {
     part: &'static str,

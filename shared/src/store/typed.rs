@@ -19,7 +19,7 @@ use crate::{
     request::TranscriptEntry,
 };
 
-/// Wait before an unconfirmed record is read again.
+/// Time to wait before an unconfirmed record is read again.
 const CONFIRM_INTERVAL: Duration = Duration::from_millis(20);
 /// Maximum number of reads of an unconfirmed record, which take ten seconds in total.
 const MAX_CONFIRMATIONS: usize = 500;

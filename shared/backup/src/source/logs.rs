@@ -291,7 +291,7 @@ fn describe_end(
         None => (None, None),
     };
     // Without an owner and a due time, only a command would wake the execution. Its children may
-    // have sent such commands after the inbox was read.
+    // have sent such commands after the inbox was read, so the execution becomes due.
     let needs_look = !is_over && owner.is_none() && !execution.agenda().in_children().is_empty();
     let due = due.or_else(|| needs_look.then(|| execution.created_at()));
     let is_unheard = |command: &SentCommand| !execution.has_command(command.id);

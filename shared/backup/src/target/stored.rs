@@ -1,4 +1,4 @@
-//! Compares one object with the stored one, and writes what is missing.
+//! Compares an object with the stored object, and writes the parts that the store lacks.
 
 use std::sync::Arc;
 

@@ -35,7 +35,8 @@ struct Encoder<'a> {
     max_text: usize,
 }
 
-/// A container cannot be stored as BSON because of its keys.
+/// The reason why a container is not stored as BSON: its text is not JSON, or BSON cannot hold it
+/// because of its keys or its depth.
 enum Fault {
     Syntax,
     Key,
@@ -185,7 +186,8 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// Writes a time as a date. Writes nothing and returns `false` if it is not a whole number.
+    /// Writes a time as a date. Writes nothing and returns `false` if the value is not a whole
+    /// number.
     fn write_time(&mut self, name: &[u8]) -> bool {
         let start = self.at;
         let Some(micros) = parse_integer(self.read_number()) else {

@@ -1,4 +1,4 @@
-//! Schemas and values that would keep a naive validator busy.
+//! Schemas and values for which a validator without limits would take very long.
 
 use std::time::{Duration, Instant};
 
