@@ -117,15 +117,15 @@ struct ControlInputs {
     commands: mpsc::Receiver<SentCommand>,
     /// Commands that were applied. They are ignored when the inbox delivers them again.
     applied: BTreeSet<CommandId>,
-    /// `true` if the worker drains, so no task may start.
+    /// `true` if the worker drains, so no task starts.
     is_draining: bool,
 }
 
 struct Claim {
     term: Term,
-    /// A new claim on its way to the log.
+    /// A new claim that is not in the log yet.
     renewal: Option<Renewal>,
-    /// `true` if the plan has effects, so no task may start while the lease is in doubt.
+    /// `true` if the plan has effects, so no task starts while the lease is in doubt.
     needs_safe_lease: bool,
     /// `true` if the lease or a missing tool prevented the last decision from starting tasks. The
     /// driver decides again when the lease is safe and the tool is available.
@@ -150,7 +150,7 @@ pub(crate) enum DriverStop {
     Finished,
     /// The execution has finished and needs a replan. This worker still owns it.
     NeedsReplan,
-    /// The execution waits. Any worker may claim it when it is due.
+    /// The execution waits. Any worker can claim it when it is due.
     Parked,
     /// The execution waits, but its head could not be written. Other workers cannot find it yet.
     HeadUnwritten(Box<ExecutionHead>),

@@ -34,8 +34,8 @@ impl Driver {
         let due = machine::wake_at(&self.execution).map(until);
         let held_up = self.is_delayed_by_lease().then_some(self.context.options.poll);
         let wait = due.into_iter().chain(self.linger_time()).chain(held_up).min()?;
-        // Waits for a poll interval, because a due task that may not start must not keep the driver
-        // busy.
+        // Waits for a poll interval, because a due task that is not allowed to start must not keep
+        // the driver busy.
         let begins = self.start_permission() == StartPermission::Now;
         let minimum = if begins { Duration::ZERO } else { self.context.options.poll };
         Some(wait.max(minimum))
@@ -79,7 +79,8 @@ impl Driver {
         self.claim.needs_safe_lease && !self.context.lease.is_safe(self.claim.term)
     }
 
-    /// Returns whether only the lease keeps a task from starting, or did at the last decision.
+    /// Returns whether only the lease prevents a task from starting now, or prevented it at the
+    /// last decision.
     pub(super) fn is_delayed_by_lease(&self) -> bool {
         // A durable start that is still held was stopped by the lease. The lease may be safe by
         // now, so its current state does not matter.
@@ -133,7 +134,8 @@ impl Driver {
             .filter(|rest| !rest.is_zero())
     }
 
-    /// Returns when a worker should claim the execution again if no command arrives before.
+    /// Returns when a worker should claim the execution again if no command arrives before that
+    /// time.
     pub(super) fn next_due_at(&self) -> Option<Timestamp> {
         let is_for_others = self.has_work() || self.children.has_unknown();
         if self.start_permission() == StartPermission::Elsewhere && is_for_others {

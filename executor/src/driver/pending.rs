@@ -60,7 +60,7 @@ impl AppendBatch {
     }
 }
 
-/// The log at the position of a failed append.
+/// The state of the log at the position of a failed append.
 enum LogState {
     Complete,
     Prefix(usize),

@@ -40,8 +40,8 @@ impl Decision<'_> {
             Command::Approve { approved: true, .. } => "approve",
             Command::Approve { .. } => "reject",
             Command::Settle { .. } => "settle",
-            // Records no other command, because a signal always adds an event and the other
-            // commands may be applied again at any time.
+            // Records no other command, because a signal always adds an event and to apply one of
+            // the other commands again is harmless.
             _ => return self.change_by_command(id, command),
         };
         self.change_by_command(id, command);

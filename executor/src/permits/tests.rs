@@ -3,7 +3,7 @@ use tokio::{task::JoinSet, time::Instant};
 
 use super::*;
 
-/// A clock that follows paused time.
+/// A clock that follows Tokio's clock, which these tests pause.
 #[derive(Debug)]
 struct PausedClock(Instant);
 
@@ -17,7 +17,8 @@ struct PermitTest {
     permits: Arc<Permits>,
     started_at: Instant,
     tasks: JoinSet<()>,
-    /// The holders of the permit, and their times.
+    /// The calls that got the permit, in their sequence, each with the time since the start of the
+    /// test.
     turns: Arc<Mutex<Vec<(String, Duration)>>>,
 }
 

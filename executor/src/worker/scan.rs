@@ -86,7 +86,7 @@ impl Worker {
         }
         self.write_heads().await;
         self.start_replans();
-        if let Err(err) = self.sweep_owned().await {
+        if let Err(err) = self.claim_undriven().await {
             warn!(%err, "cannot list the executions of this worker");
         }
         if self.scope == WorkerScope::Given {
@@ -119,7 +119,7 @@ impl Worker {
 
     /// Claims executions whose heads name this worker as owner but that it does not drive. The
     /// store lost their last heads, or did not acknowledge them. The claim writes a new head.
-    async fn sweep_owned(&mut self) -> Result<(), StoreError> {
+    async fn claim_undriven(&mut self) -> Result<(), StoreError> {
         if self.backlog.swept_at.elapsed() < SWEEP_INTERVAL {
             return Ok(());
         }
@@ -327,8 +327,8 @@ impl Worker {
             };
             match head {
                 Some(head) if head.state.is_finished() => settled.push(envelope.id),
-                // Claims the execution even without its tools, because recording a command needs
-                // none, and commands that stay would fill the inbox.
+                // Claims the execution even without its tools, because recording a command needs no
+                // tools, and commands that stay would fill the inbox.
                 Some(head) if self.is_claimable(head) && !self.backlog.is_damaged(id) => {
                     self.claim_execution(id, head.epoch);
                 }

@@ -183,8 +183,8 @@ fn a_compensation_is_retried_by_its_own_policy() {
     story.assert_survives_every_cut();
 }
 
-/// Other engines handle this badly: a Steno saga is stuck if an undo action fails, and Conductor
-/// starts two failure workflows.
+/// Other engines handle a failed compensation badly: a Steno saga is stuck if an undo action fails,
+/// and Conductor starts two failure workflows.
 #[test]
 fn a_failed_compensation_does_not_stop_the_others() {
     let mut story = story_before_last_step();

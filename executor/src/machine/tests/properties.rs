@@ -1,4 +1,4 @@
-//! Properties of all plans and all sequences of inputs.
+//! Tests of properties that all plans have after all sequences of inputs.
 
 use std::time::Duration;
 
@@ -212,7 +212,7 @@ impl Story {
         })
     }
 
-    /// Makes a move, and checks the properties that hold after every move.
+    /// Applies a random input, and checks the properties that hold after every input.
     fn apply_random_input(&mut self, random_input: &RandomInput) {
         let before = self.log.len();
         let Some(input) = self.input(random_input) else { return };

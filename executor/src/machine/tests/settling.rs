@@ -78,7 +78,7 @@ fn only_a_step_with_an_unknown_outcome_can_be_settled() {
     "]]);
 }
 
-/// Without the error, a retry would repeat the call without asking a person.
+/// Without the error `tool.outcome_unknown`, a retry would repeat the call without asking a person.
 #[test]
 fn a_waiting_step_keeps_its_unknown_outcome_when_the_execution_stops() {
     let mut story = story_with_unknown_outcome();
