@@ -480,8 +480,8 @@ fn format_fingerprint(subject: &Value, options: ExecutionOptions) -> String {
     json!([subject, options]).to_string()
 }
 
-/// Compares a stored fingerprint with a new one. A fingerprint of a layout before version 6 has
-/// other names of options, so this function converts it first.
+/// Compares a stored fingerprint with a new fingerprint. A fingerprint of a layout before version 6
+/// has other names of options, so this function converts it first.
 fn is_same_fingerprint(stored: &str, new: &str) -> bool {
     let renew = || {
         let (subject, options) = serde_json::from_str::<(Value, ExecutionOptions)>(stored).ok()?;

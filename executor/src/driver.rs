@@ -6,8 +6,8 @@
 //! Events that happen during an append form the next append.
 //!
 //! After an append without an answer, the driver reads the log. If the events are missing, it
-//! appends the same events at the same position again, which is safe. If other events are there,
-//! another worker owns the execution, and the driver drops everything.
+//! appends the same events at the same position again, which is safe. If the log has other events
+//! at this position, another worker owns the execution, and the driver drops everything.
 
 mod calls;
 pub(crate) mod children;
@@ -82,8 +82,8 @@ pub(crate) struct WorkerContext {
     pub(crate) slots: Arc<Semaphore>,
     /// Memory slots for executions that only wait for permits.
     pub(crate) waiting_slots: Arc<Semaphore>,
-    /// `true` if the worker drives only executions that this process gives it. The worker does not
-    /// scan for other executions.
+    /// `true` if the worker drives only the executions that this process starts. Such a worker does
+    /// not scan for other executions.
     pub(crate) is_alone: bool,
     pub(crate) drain: CancellationToken,
 }

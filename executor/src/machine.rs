@@ -103,8 +103,8 @@ impl From<Value> for CallOutput {
 #[derive(Clone, Copy, Debug)]
 pub struct DecisionContext<'a> {
     pub now: Timestamp,
-    /// `true` if tasks may start. `false` while the worker drains, lacks a tool, or doubts its
-    /// lease.
+    /// `true` if the decision is allowed to start tasks. `false` while the worker drains, lacks a
+    /// tool, or doubts its lease.
     pub may_start: bool,
     /// The present effects of tools. Without them, the effects in the plan apply.
     pub effects: Option<&'a dyn CurrentEffects>,

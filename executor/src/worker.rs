@@ -284,8 +284,8 @@ impl Worker {
         }
     }
 
-    /// Claims a stored execution, unless this worker drives it already. Returns whether there was
-    /// room.
+    /// Claims a stored execution, unless this worker drives it already. Returns `false` if the
+    /// worker has no free slot.
     ///
     /// `known_epoch` is the newest claim that the caller knows. If the log has a newer claim, the
     /// worker of that claim is alive and keeps the execution.
@@ -312,7 +312,8 @@ impl Worker {
         // Does not wait for replans, because a model may take long. Other workers find these
         // executions by their owner.
         self.replan_queue.shutdown().await;
-        // Closes the channel, so that callers that start an execution here do so through the store.
+        // Closes the channel, so that callers in this process start executions through the store
+        // from now on.
         self.orders.close();
         while self.orders.try_recv().is_ok() {}
         let all = async { while self.drivers.join_next().await.is_some() {} };

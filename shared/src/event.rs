@@ -105,7 +105,7 @@ pub enum Event {
         #[serde(with = "chrono::serde::ts_microseconds")]
         until: Timestamp,
     },
-    /// The attempt was interrupted, and the step may run again.
+    /// The attempt was interrupted, and the step can run again.
     ///
     /// Either the worker died during the attempt, or the tool disappeared before it was called.
     StepInterrupted {

@@ -1,7 +1,7 @@
 //! The state of an execution, which is a fold over its events.
 //!
 //! [`Execution::apply`] is the only mutation. [`StepState::next`] is the only definition of a
-//! step's transitions. The fold also keeps the work that the machine may do next in an [`Agenda`].
+//! step's transitions. The fold also keeps the work that the machine can do next in an [`Agenda`].
 //! So the cost of a decision depends on the event, and not on the size of the plan.
 
 mod agenda;
@@ -67,7 +67,7 @@ pub struct Execution {
     is_paused: bool,
     steps: Vec<Step>,
     finished_steps: usize,
-    /// In sequential mode, the first step that is not finished. No later step may start.
+    /// In sequential mode, the first step that is not finished. No later step starts.
     turn: StepNumber,
     agenda: Agenda,
     signals: Vec<Signal>,

@@ -58,7 +58,7 @@ pub const FULL_RATE_PROGRESS_EVENTS: u32 = 600;
 pub const LATE_PROGRESS_INTERVAL: Duration = Duration::from_secs(30);
 /// Maximum number of attempts of a step, even if its policy allows more.
 pub const ATTEMPTS: u32 = 1_000;
-/// Number of times that a step may crash its worker before the step fails.
+/// Number of times that a step can crash its worker before the step fails.
 pub const INTERRUPTIONS: u32 = 100;
 /// Maximum number of steps that run at the same time if `maxParallel` is not set.
 pub const DEFAULT_MAX_PARALLEL: u32 = 256;
@@ -121,7 +121,7 @@ pub const CONDITION_OPERATORS: usize = 128;
 ///
 /// This is enough to read each of 10,000 items ten times, but not for nested loops over long lists.
 pub const CONDITION_WORK: usize = 1_000_000;
-/// Maximum bytes that a pattern in a condition may compile to. The time of a match grows with these
+/// Maximum bytes that a pattern in a condition can compile to. The time of a match grows with these
 /// bytes.
 pub const CONDITION_PATTERN_BYTES: usize = 256 << 10;
 /// Maximum number of toolsets that are added to the configured toolsets. There is a limit, because
@@ -166,5 +166,5 @@ pub const SCHEMA_EXPANSION: u64 = 20_000;
 /// Maximum number of schemas in a chain of references for the same value, because each schema uses
 /// stack.
 pub const SCHEMA_CHAIN: usize = 128;
-/// Maximum bytes that all patterns of a JSON Schema may compile to.
+/// Maximum bytes that all patterns of a JSON Schema can compile to.
 pub const SCHEMA_PATTERN_BYTES: usize = 64 << 20;

@@ -31,7 +31,7 @@ use self::{
 const MAX_EVALUATIONS: u64 = 1_000_000;
 const EVALUATIONS_PER_PART: u64 = 32;
 /// The limit [`MAX_EVALUATIONS`] of a check that collects errors. It is lower, because each
-/// evaluation may leave an error in memory.
+/// evaluation can leave an error in memory.
 const ERROR_EVALUATIONS: u64 = 100_000;
 /// The value of [`EVALUATIONS_PER_PART`] for a check that collects errors.
 const ERROR_EVALUATIONS_PER_PART: u64 = 4;
@@ -41,7 +41,7 @@ const MAX_PLAN_EVALUATIONS: u64 = 100_000_000;
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of evaluations on the caller's thread.
 const QUICK_EVALUATIONS: u64 = 20_000;
-/// Maximum bytes of the stack that a check on the caller's thread may use.
+/// Maximum bytes of the stack that a check on the caller's thread can use.
 const QUICK_STACK: usize = 256 << 10;
 /// Maximum number of backtracking steps of a pattern match.
 const MAX_BACKTRACKS: usize = 20_000;
@@ -323,8 +323,8 @@ impl CompiledSchema {
             metered: OnceLock::new(),
         };
         if !is_plain {
-            // This validator is built only for its error messages, which name places of the
-            // original schema.
+            // Builds this validator only for its error messages, which name places of the original
+            // schema.
             build(schema, figures.pattern_bytes())?;
             compiled.metered_validator()?;
         }

@@ -3,13 +3,13 @@
 //! [`Log`] keeps the logs and makes three promises, which the conformance suite in `tests` checks
 //! for every store:
 //!
-//! * **Order.** An append succeeds only if its `after` is the end of the log. It may write only a
-//!   prefix if it is too large for one document.
+//! * **Order.** An append succeeds only if its `after` is the end of the log. If it is too large for
+//!   one document, it can write only its first events.
 //! * **Durability.** Every later read returns the events of an append that returned `Ok`.
 //! * **Honesty.** An append may return an error although it has written. Callers must read again.
 //!
 //! Fencing needs no further promise. A claim is an event, so a worker that lost its claim appends
-//! at a stale position.
+//! at a stale position, and its append fails.
 //!
 //! [`Inbox`] keeps commands, and [`Permits`] limits calls. [`Documents`] keeps requests and plans,
 //! which never change, and heads, which are a cache of the logs. [`KeyValue`] keeps small documents
@@ -346,7 +346,7 @@ pub struct Append {
     pub execution: ExecutionId,
     /// The position of the last event in the log. The append fails if the log ends elsewhere.
     pub after: Seq,
-    /// The documents to write in order. There is nearly always one document.
+    /// The documents to write, one after another. Nearly every append has one document.
     pub documents: Vec<EventDocument>,
     /// The new head, if it changes. The first append of a log has a head.
     pub head: Option<ExecutionHead>,

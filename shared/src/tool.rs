@@ -91,7 +91,7 @@ pub enum NameOrigin {
     Short,
 }
 
-/// Returns the part of a name before its first dot, which may be a set.
+/// Returns the part of a name before its first dot, which can be a set.
 pub fn set_prefix(name: &str) -> Option<&str> {
     name.split_once('.').map(|(set, _)| set)
 }

@@ -260,8 +260,8 @@ impl Children {
         }
     }
 
-    /// Registers a new watch of `child`, which replaces the running one. Returns its number and the
-    /// token that stops it, or `None` if the running watch already has the same information.
+    /// Registers a new watch of `child`, which replaces the running watch. Returns its number and
+    /// the token that stops it, or `None` if the running watch already has the same information.
     fn start_watch(&mut self, child: &mut Child) -> Option<(u64, CancellationToken)> {
         let mut commands = BTreeSet::new();
         if let Some(before) = self.watches.get_mut(&child.task)

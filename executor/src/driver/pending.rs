@@ -140,8 +140,8 @@ impl PendingEvents {
         let store = std::sync::Arc::clone(&context.store);
         if events.is_empty() {
             let (id, end) = (execution.id(), self.durable);
-            // Removes the commands, because they have no effect here. If another worker has claimed
-            // the execution, they stay in the inbox, because that worker needs them.
+            // Removes the commands from the inbox, because they caused no event. If another worker
+            // has claimed the execution, they stay in the inbox, because that worker needs them.
             let discard = async move {
                 if !store.read(id, end).await?.is_empty() {
                     return Err(AppendError::Conflict);

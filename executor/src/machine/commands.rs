@@ -45,8 +45,8 @@ impl Decision<'_> {
             _ => return self.change_by_command(id, command),
         };
         self.change_by_command(id, command);
-        // Records the command, because the inbox may deliver it again and it could take effect
-        // then.
+        // Records the command, because the inbox can deliver the command again, and it could then
+        // have an effect.
         if self.events.len() == before {
             self.record_event(Event::CommandIgnored {
                 asked: command_name.to_owned(),

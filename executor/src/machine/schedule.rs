@@ -31,7 +31,7 @@ pub(super) struct RenderedParameters {
 }
 
 impl Decision<'_> {
-    /// Returns whether tasks other than compensations may start.
+    /// Returns whether tasks other than compensations can start.
     pub(super) fn can_start(&self) -> bool {
         let is_open = self.execution.phase() == Phase::Open;
         self.moment.may_start && is_open && can_start_tasks(self.execution)

@@ -51,7 +51,8 @@ impl PermitTest {
             time::sleep(Duration::from_millis(ms)).await;
             drop(permit);
         });
-        // Waits until the request is sent, so that the requests arrive in order.
+        // Waits until the request is sent, so that the requests arrive in the sequence of the
+        // calls.
         time::sleep(Duration::from_millis(10)).await;
     }
 

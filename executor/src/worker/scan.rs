@@ -5,8 +5,8 @@
 //! execution immediately. Other workers claim it after a delay, in case the preferred worker is
 //! gone or full.
 //!
-//! A scan leaves out executions that this worker cannot drive: those with tools that are missing
-//! here, and those whose log is damaged.
+//! A scan leaves out executions that this worker cannot drive: those with tools that are missing on
+//! this node, and those whose log is damaged.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -173,8 +173,8 @@ impl Worker {
                 room + self.backlog.missing_tool_count.min(MAX_MISSING_TOOLS),
             )
             .await?;
-        // Counts executions that are driven here or lack tools. The next scan reads that many more
-        // heads, so that these executions do not hide other executions.
+        // Counts executions that this worker drives or whose tools are missing. The next scan reads
+        // that many more heads, so that these executions do not hide other executions.
         let n_local = due.iter().filter(|head| self.local.contains(head.execution)).count();
         let (n_due, lacking) = self.claim_heads(due).await?;
         self.backlog.missing_tool_count = lacking.len() + n_local;

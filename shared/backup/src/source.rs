@@ -37,7 +37,7 @@ use crate::{
     spool::{Spool, SpoolReader, SpooledExecution},
 };
 
-/// Objects in one page of a list.
+/// Number of objects in one page of a list.
 const PAGE_LEN: usize = 256;
 /// Maximum number of reads that wait for the store at the same time.
 const CONCURRENT_READS: usize = 8;

@@ -34,8 +34,8 @@ pub(crate) enum Mode {
     Compare,
     /// The store belongs to the caller, so heads of existing logs are written again.
     Restore,
-    /// Workers may own executions of the store, so an import does not change the heads of existing
-    /// logs.
+    /// Workers may own executions of the store, so an import writes no head of a log that the store
+    /// has already.
     Import,
 }
 

@@ -19,7 +19,7 @@ use shared::{
 
 use super::{connection::to_store_error, rows};
 
-/// The field that gives lists their order.
+/// The field by which lists are sorted.
 pub(super) const CREATED: &str = "createdAtMicros";
 
 /// Leaves out damaged items, so that one bad document does not hide the other documents.
@@ -70,8 +70,8 @@ pub(super) fn request_selection(filter: &RequestFilter) -> ListQuery {
     ListQuery { matching, stages: state.unwrap_or_default() }
 }
 
-/// Keeps requests with a failed execution, and requests whose planning failed. The latter have no
-/// plan, and their transcript has an entry with the reason.
+/// Keeps requests with a failed execution, and requests whose planning failed. A request whose
+/// planning failed has no plan, and its transcript has an entry with the reason.
 fn failed_request_stages(executions: Vec<Row>) -> Vec<Row> {
     let find_first = |matching: Row| {
         let id = doc! { "$project": { "_id": 1 } };

@@ -212,8 +212,8 @@ impl Inbox for Mongo {
 }
 
 impl Mongo {
-    /// Finds due executions, the highest priority first. The last places are for executions that
-    /// have been due longest, so that a low priority does not wait forever.
+    /// Finds due executions, the highest priority first. The last entries of the list are for
+    /// executions that have been due longest, so that a low priority does not wait forever.
     async fn find_due(
         &self,
         now: Timestamp,

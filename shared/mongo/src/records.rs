@@ -328,7 +328,7 @@ fn record_id(kind: RecordKind, name: impl Into<Bson>) -> Bson {
 }
 
 /// Selects the settlements of an execution. Their names begin with its id and `/`, and `0` is the
-/// character after `/`.
+/// first character after `/`, so it ends the range.
 pub(super) fn settlement_range(execution: &str) -> Row {
     let id = |end: &str| record_id(RecordKind::Settlement, format!("{execution}{end}"));
     doc! { "_id": { "$gte": id("/"), "$lt": id("0") } }

@@ -43,7 +43,7 @@ pub(super) fn event_row(
 }
 
 /// Returns a query for a part of a log. If `events` is sharded, the server finds the shard by
-/// `_id.x`. The range of `_id` uses the index.
+/// `_id.x`. The range of `_id` lets the server use the index.
 pub(super) fn log_range(id: impl Display, from: impl Into<Any>, to: impl Into<Any>) -> Bson {
     let id = id.to_string();
     doc! {

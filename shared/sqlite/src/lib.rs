@@ -79,7 +79,7 @@ impl Sqlite {
     ///
     /// # Errors
     ///
-    /// If the file cannot be opened or written, is no store, may be used by a newer version only,
+    /// If the file cannot be opened or written, is no store, can be used by a newer version only,
     /// or is to be upgraded while a worker of an earlier version uses it. The function also fails
     /// if the folder does not exist, because that is more likely a typing error.
     pub fn open(path: &Path) -> Result<Self, StoreError> {

@@ -154,8 +154,8 @@ fn remove_execution(
             "DELETE FROM logs WHERE executionId = ?1",
             "DELETE FROM inbox WHERE executionId = ?1",
             "DELETE FROM keys WHERE executionId = ?1",
-            // Names of settlements begin with the execution's id and `/`. `0` is the character
-            // after `/`.
+            // Names of settlements begin with the execution's id and `/`. `0` is the first
+            // character after `/`, so it ends the range.
             "DELETE FROM records WHERE kind = 'settlement' AND name > ?1 || '/' AND name < ?1 || '0'",
         ],
     )?;

@@ -225,7 +225,7 @@ ALTER TABLE saved RENAME COLUMN plan TO planId;
 const UPGRADES: [&str; LAYOUT as usize] =
     [CREATE_VERSION_1, UPGRADE_TO_2, UPGRADE_TO_3, UPGRADE_TO_4, UPGRADE_TO_5, UPGRADE_TO_6];
 
-/// Creates or upgrades the tables, and refuses a file that only a newer version may use.
+/// Creates or upgrades the tables, and refuses a file that only a newer version can use.
 ///
 /// `has_live_worker` returns `true` if a worker's process runs. While a worker runs, an upgrade is
 /// refused.

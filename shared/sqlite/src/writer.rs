@@ -252,7 +252,7 @@ mod tests {
     use super::*;
     use crate::{connection, counts, schema};
 
-    /// Starts the writer of a new file. `prepare` may change its connection first.
+    /// Starts the writer of a new file. `prepare` can change its connection first.
     fn start_writer(prepare: impl FnOnce(&Connection)) -> (TempDir, Writer) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("faber.db");

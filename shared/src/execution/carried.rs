@@ -184,7 +184,7 @@ impl Execution {
         carried.find(|call| known_key.as_deref() != Some(&*call.key))
     }
 
-    /// Returns `true` if a person may settle a call of this finished execution.
+    /// Returns `true` if a person can settle a call of this finished execution.
     pub fn has_unknown_outcome(&self) -> bool {
         !self.carried_calls.keys.is_empty()
             || self.steps.iter().any(|step| step.parts().any(Step::is_outcome_unknown))

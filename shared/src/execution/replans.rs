@@ -28,7 +28,7 @@ pub struct ReplanOptions {
     /// The number of replans before this execution.
     #[serde(skip_serializing_if = "is_default")]
     pub before: u32,
-    /// The toolsets that the new plans may use, as for the first plan. Empty means all.
+    /// The toolsets that the new plans can use, as for the first plan. Empty means all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sets: Vec<ToolSetName>,
     /// The permissions of the new plans, if the permissions of the caller are restricted.
@@ -45,7 +45,7 @@ pub struct ReplanPermissions {
     /// Patterns of allowed tools. `None` means all tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<ToolPattern>>,
-    /// `true` if the plans may switch toolsets on and off.
+    /// `true` if the plans are allowed to switch toolsets on and off.
     #[serde(default)]
     pub switches: bool,
 }

@@ -17,7 +17,7 @@ use crate::{
 
 /// Limit on the evaluations of all parts of a schema together. Compiling visits each of them.
 const MAX_TOTAL_EVALUATIONS: u64 = 100 * SCHEMA_EXPANSION;
-/// Limit on the bytes that one pattern may compile to.
+/// Limit on the bytes that one pattern can compile to.
 const MAX_PATTERN_BYTES: usize = 4 << 20;
 /// Limit on the patterns of a schema. There is a limit, because each compiled pattern takes memory.
 const MAX_PATTERNS: usize = 2_000;
@@ -37,7 +37,7 @@ pub(super) struct SchemaFigures {
 }
 
 impl SchemaFigures {
-    /// Returns the maximum bytes that each pattern may compile to, so that all of them fit into
+    /// Returns the maximum bytes that each pattern can compile to, so that all of them fit into
     /// memory together.
     pub(super) fn pattern_bytes(&self) -> usize {
         (SCHEMA_PATTERN_BYTES / self.pattern_count.max(1)).min(MAX_PATTERN_BYTES)

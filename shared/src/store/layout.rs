@@ -14,9 +14,9 @@ pub const OLDEST_LAYOUT: u32 = 6;
 /// Time between two log lines about a migration. A migration that takes less time logs nothing.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Refuses a store that only programs of later layouts may use.
+/// Refuses a store that only programs of later layouts can use.
 ///
-/// `version` is the layout of the store, and `oldest` the oldest layout that may use it. Layouts
+/// `version` is the layout of the store, and `oldest` the oldest layout that can use it. Layouts
 /// before 6 did not store `oldest`.
 pub fn check_layout(version: u32, oldest: Option<u32>) -> Result<(), StoreError> {
     if oldest.unwrap_or(version) > LAYOUT {

@@ -37,7 +37,7 @@ pub struct CallLimit {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// The number of calls per period. After a pause, all of them may come at the same time.
+    /// The number of calls per period. After a pause, all of them can come at the same time.
     pub calls: u32,
     pub per_ms: u64,
 }

@@ -212,8 +212,8 @@ impl dyn Store + '_ {
 
     /// Checks that the store can be reached and written.
     pub async fn check_writable(&self) -> Result<(), StoreError> {
-        // Writes several pages that differ from the last check, because one page may fit where an
-        // append does not, and SQLite does not write a page without changes.
+        // Writes several pages that differ from the last check, because a full disk can have room
+        // for one page but not for an append, and SQLite does not write a page without changes.
         let noise = nanoid::nanoid!(16_384);
         let record =
             Record::new(RecordKind::WriteCheck, "last", &json!(noise), Timestamp::UNIX_EPOCH);

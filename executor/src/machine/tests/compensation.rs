@@ -19,7 +19,7 @@ fn story_before_last_step() -> Story {
     story
 }
 
-/// Returns the compensated steps, in order.
+/// Returns the compensated steps, in the sequence of their compensation.
 fn compensated_steps(story: &Story) -> Vec<String> {
     let undone = story
         .log

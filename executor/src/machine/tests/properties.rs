@@ -240,7 +240,7 @@ impl Story {
         }
     }
 
-    /// Asserts that a task may start now.
+    /// Asserts that a task is allowed to start now.
     fn assert_may_start(&self, before: &Execution, started: &StepStarted) {
         let plan = before.plan();
         let number = plan.step_number(&started.step).unwrap();

@@ -15,7 +15,7 @@ use shared::{
 use super::{CONCURRENT_READS, MAX_SKEW, PAGE_LEN, Source};
 use crate::{entry::Entry, error::BackupError, report::Stage};
 
-/// Bytes of a transcript in one entry. A single item of the transcript may be larger.
+/// Maximum bytes of a transcript in one entry. A single item of the transcript may be larger.
 const TRANSCRIPT_BYTES: usize = 4 << 20;
 
 impl Source<'_> {

@@ -17,7 +17,7 @@ use shared::{
 use super::Mode;
 use crate::error::BackupError;
 
-/// Versions in one page of a list.
+/// Number of plans in one page of a list.
 const PAGE_LEN: usize = 1_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -293,7 +293,8 @@ struct CellQuery<'a> {
     filter: &'a ExecutionFilter,
     /// The labels of the cells. `None` selects cells without a label.
     label: Option<LabelFilter>,
-    /// The levels that divide the buckets of the query, the coarsest first.
+    /// The levels of cells whose periods fit into the buckets of the query, the longest periods
+    /// first.
     levels: Vec<usize>,
 }
 
