@@ -269,8 +269,8 @@ impl Control {
         };
         let mut execution = replay(if last.event.is_last() { &events } else { &events[..1] })?;
         if last.event.is_last() && execution.has_follow_up() {
-            // The execution has finished. The head makes a worker find it, and that worker notifies
-            // the parent or replans.
+            // The execution has finished, but its parent was not notified, or its replan is
+            // missing. Writes its head as unfinished, so that a worker claims it and does the rest.
             execution = replay(&events[..1])?;
         }
         let due = execution.options().start_at.unwrap_or(first.at);

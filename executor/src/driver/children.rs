@@ -1,13 +1,13 @@
 //! Child executions: steps that execute another plan.
 //!
-//! The id of a child is derived from the parent's step and attempt, so starting it twice starts one
-//! execution. The parent has no driver during a long wait.
+//! The id of a child is derived from the parent's step and attempt, so starting a child twice
+//! creates only one execution. The parent has no driver during a long wait.
 //!
 //! When a child finishes, its driver sends a command to the parent's inbox, and only then clears
-//! the owner of the child. If the driver crashes before, the child is an orphan, and the worker
-//! that claims it sends the command. The command has no data: the parent's driver reads the log of
-//! the child. The append that records the child's result also removes the command, so a crash in
-//! between loses nothing.
+//! the owner of the child. If the driver crashes before that, the child is an orphan, and the
+//! worker that claims it sends the command. The command has no data: the parent's driver reads the
+//! log of the child. The append that records the child's result also removes the command, so a
+//! crash in between loses nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

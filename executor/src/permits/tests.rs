@@ -108,7 +108,7 @@ async fn a_stream_of_urgent_requests_starves_no_other() {
         time::sleep(Duration::from_millis(90)).await;
     }
     let at = test.wait_for_turn("patient").await.as_millis();
-    // Only the hundred calls of the first ten seconds overtake.
+    // Only the hundred calls of the first ten seconds overtake the call with the low priority.
     assert!((10_000..17_000).contains(&at), "{at}");
 }
 

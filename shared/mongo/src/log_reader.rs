@@ -2,8 +2,8 @@
 //!
 //! Each read runs in a task of its own, so it finishes even if its caller does not poll it. A
 //! caller that follows many logs polls only some of them at a time, and a subscription whose client
-//! stops reading polls nothing. If such a future held a connection, the pool would run empty and
-//! block every other caller.
+//! stops reading polls nothing. If reads that are not polled kept their connections, the pool would
+//! have no connection left for other callers.
 
 use std::{panic::resume_unwind, sync::Arc};
 

@@ -3,8 +3,8 @@
 //!
 //! A read runs on a blocking thread, so it finishes even if its caller does not poll it. A caller
 //! that follows many logs polls only some of them at a time, and a subscription whose client stops
-//! reading polls nothing. If such a future held a connection, the pool would run empty and block
-//! every other caller.
+//! reading polls nothing. If reads that are not polled kept their connections, the pool would have
+//! no connection left for other callers.
 
 use std::{
     collections::VecDeque,

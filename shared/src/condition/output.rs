@@ -21,7 +21,8 @@ pub(super) fn to_json(result: &Val<'_>) -> Result<Value, String> {
 }
 
 struct JsonConverter {
-    /// Bytes of JSON that the converter can still make. It counts at least one byte for each value.
+    /// Bytes of JSON that the converter can still make. The converter counts at least one byte for
+    /// each value.
     bytes_left: usize,
 }
 

@@ -12,8 +12,8 @@ use crate::limits;
 #[derive(Clone, Debug)]
 pub(super) struct Pattern {
     text: String,
-    /// Number of operations that compiling the pattern counts as. A match counts as a thousandth of
-    /// this number for each byte of the text.
+    /// Cost of compiling the pattern, in operations. A match costs a thousandth of it for each byte
+    /// of the text.
     cost: usize,
 }
 
@@ -42,7 +42,7 @@ impl Pattern {
         self.cost
     }
 
-    /// Returns the number of operations that a match against a text of `bytes` counts as.
+    /// Returns the cost of a match against a text of `bytes`, in operations.
     pub(super) fn match_cost(&self, bytes: usize) -> usize {
         bytes.saturating_mul(self.cost / 1_000)
     }

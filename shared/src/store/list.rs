@@ -107,7 +107,7 @@ pub enum HeadQuery {
     Due {
         now: Timestamp,
     },
-    /// Due executions by due time only.
+    /// Due executions, sorted by due time only.
     ///
     /// A worker that cannot run the first executions uses this query to see later executions.
     DueAfter {

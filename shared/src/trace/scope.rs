@@ -38,7 +38,8 @@ pub struct Scope {
 pub struct SpanNotes(Arc<Mutex<Vec<(&'static str, AttributeValue)>>>);
 
 impl SpanNotes {
-    /// Sets an attribute. A later value replaces an earlier one, such as in a second request.
+    /// Sets an attribute. A later value replaces an earlier value, for example if the call sends a
+    /// second request.
     pub fn add(&self, key: &'static str, value: impl Into<AttributeValue>) {
         let mut notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         notes.retain(|(known, _)| *known != key);

@@ -356,7 +356,7 @@ impl Story {
     }
 }
 
-/// Asserts the properties of every state.
+/// Asserts the properties that every state must have.
 fn assert_invariants(execution: &Execution) {
     let agenda = execution.agenda();
     assert!(agenda.running().len() <= execution.options().width());
@@ -429,8 +429,8 @@ proptest! {
             let options = ExecutionOptions { mode, input, ..ExecutionOptions::default() };
             let steps = steps.iter().cloned().map(|mut step| {
                 step.policy.on_error = OnError::Ignore;
-                // Ignores waits, because each may get either of two signals, depending on their
-                // order.
+                // Ignores waits, because it depends on the order of the signals which of two waits
+                // gets which signal.
                 if step.tool.as_str() == "flow.wait" {
                     step.tool = "set.tool".parse().unwrap();
                 }
