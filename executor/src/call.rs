@@ -147,7 +147,8 @@ impl Call {
         }
     }
 
-    /// Finds the tool. The call of an agent finds only tools of toolsets.
+    /// Finds the tool. A call that an agent chose finds only tools of toolsets that the agent is
+    /// allowed to call.
     async fn find_tool(
         &self,
         toolbox: &Toolbox,

@@ -319,7 +319,7 @@ impl Control {
         Ok(())
     }
 
-    /// Returns the execution of a reservation if it has started. Refuses another fingerprint.
+    /// Returns the execution of a reservation if it has started. Fails if the fingerprint differs.
     async fn match_reservation(
         &self,
         found: &Reservation,

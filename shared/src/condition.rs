@@ -2,7 +2,7 @@
 //!
 //! A [`Condition`] decides if a step runs. It is parsed when a plan is compiled or loaded, so
 //! errors show before anything runs, and evaluated when every step that it reads has finished. An
-//! [`Expression`] gives the output of a `flow.compute` step. Parsing and evaluating are pure and
+//! [`Expression`] computes the output of a `flow.compute` step. Parsing and evaluating are pure and
 //! bounded, because a plan may be untrusted.
 
 mod compile;

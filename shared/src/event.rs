@@ -72,7 +72,7 @@ pub enum Event {
         /// `true` if an earlier call with the same parameters returned the result.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         cached: bool,
-        /// The end of the standard error of a command, if it wrote any.
+        /// The end of the text that a command tool wrote to standard error, if it wrote any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stderr: Option<String>,
     },

@@ -36,8 +36,8 @@ pub const TEXT_BYTES: usize = 4 << 10;
 pub const APPEND_BYTES: usize = 8 << 20;
 /// Maximum size of one document of a store, in bytes.
 ///
-/// It stays below 16 MiB, above which `MongoDB` refuses documents. The limit holds for every store,
-/// so that data can move between stores.
+/// It stays below 16 MiB, above which `MongoDB` refuses documents. The limit applies to every
+/// store, so that data can move between stores.
 pub const DOCUMENT_BYTES: usize = 15 << 20;
 /// Maximum number of events that one read of a log returns. The read always completes its last
 /// document, so it may exceed the limit.
@@ -80,7 +80,8 @@ pub const POLL_INTERVAL: Duration = Duration::from_millis(250);
 pub const EXECUTIONS: usize = 4_096;
 /// Shortest wait for which an execution that only waits is removed from memory.
 pub const PARK_AFTER: Duration = Duration::from_secs(2);
-/// Maximum number of items of the list that a step repeats for. Each item adds events to the log.
+/// Maximum number of items of the list that a step repeats for. There is a limit, because each item
+/// adds events to the log.
 pub const ITEMS: usize = 100_000;
 /// Maximum number of executions above a child execution. A plan cannot contain itself, but plans
 /// can be nested deeply.
@@ -158,7 +159,8 @@ pub const DRAWN_EDGES: usize = 20_000;
 pub const VECTOR_LEN: usize = 8_192;
 /// Maximum bytes of a JSON Schema. No model reads more for one tool.
 pub const SCHEMA_BYTES: usize = 1 << 20;
-/// Maximum nesting of a JSON Schema, set by the 127 levels that `serde_json` reads.
+/// Maximum nesting of a JSON Schema. A schema that is parsed from text has at most 127 levels, the
+/// limit of `serde_json`.
 pub const SCHEMA_DEPTH: usize = 128;
 /// Maximum number of schemas that are evaluated for one value, not counting the schemas of its
 /// parts. A union of hundreds of types stays far below this limit.

@@ -32,13 +32,13 @@ const MAX_LABEL_VALUES: usize = 200;
 /// The value of a label for all values beyond [`MAX_LABEL_VALUES`].
 const OTHER: &str = "other";
 
-/// Limits of buckets in seconds, from a millisecond to a day, because executions and steps may run
-/// for long.
+/// Upper limits of histogram buckets in seconds, from a millisecond to a day, because executions
+/// and steps may run for long.
 const LONG_BUCKETS: [f64; 16] = [
     0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 600.0, 3_600.0,
     86_400.0,
 ];
-/// Limits of buckets in seconds, from a tenth of a millisecond to ten seconds.
+/// Upper limits of histogram buckets in seconds, from a tenth of a millisecond to ten seconds.
 const SHORT_BUCKETS: [f64; 13] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 10.0];
 
@@ -164,7 +164,7 @@ impl Metrics {
         self.executions.started.inc();
     }
 
-    /// Counts a finished execution. `state` is its name in the API.
+    /// Counts a finished execution. `state` is the name of the execution's state in the API.
     pub fn count_end(&self, state: &'static str, duration: Duration) {
         let label = StateLabel { state };
         self.executions.finished.get_or_create(&label).inc();
@@ -370,7 +370,7 @@ impl ModelFigures {
     }
 }
 
-/// Counts an execution as active while it lives.
+/// Counts an execution as active until this value is dropped.
 #[derive(Debug)]
 pub struct ActiveExecution(&'static Metrics);
 
@@ -530,7 +530,8 @@ mod tests {
                 .unwrap()
                 .parse()
                 .unwrap();
-            // The CPU time of a short test is less than the unit of the system.
+            // The CPU time of a short test can be zero, because it is less than the unit of the
+            // system.
             assert!(value > 0.0 || name == "process_cpu_seconds_total", "{name} {value}");
         }
     }

@@ -21,12 +21,12 @@ use crate::{
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Effect {
-    /// None. The tool only reads.
+    /// A second call has no effect, because the tool only reads.
     Read,
-    /// None, if the second call has the same idempotency key.
+    /// A second call has no effect if it has the same idempotency key.
     Idempotent,
-    /// A second effect. Faber never repeats such a call unless it knows that the first call did not
-    /// happen.
+    /// A second call has a second effect. Faber never repeats such a call unless it knows that the
+    /// first call did not happen.
     #[default]
     Once,
 }
@@ -42,7 +42,7 @@ pub struct ToolDefinition {
     pub output_schema: Option<Value>,
     pub effect: Effect,
     pub examples: Vec<String>,
-    /// `true` if the tool can be called. Other tools are known only for the selection.
+    /// `false` for a tool that only tool selection knows.
     pub is_callable: bool,
 }
 

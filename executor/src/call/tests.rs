@@ -279,7 +279,7 @@ async fn a_result_after_the_timeout_is_still_a_timeout() {
         "]])
             .await;
     }
-    // A tool that ignores the cancellation is cut off.
+    // A tool that ignores the cancellation is ended five seconds after the timeout.
     let (story, _) =
         Trial::new(json!({})).with_timeout(Duration::from_secs(1)).run(toolbox()).await;
     expect![[r"

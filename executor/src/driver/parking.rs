@@ -95,8 +95,8 @@ impl Driver {
         self.execution.agenda().has_work() && machine::can_start_tasks(&self.execution)
     }
 
-    /// Moves an execution that only waits for permits to a waiting slot, and moves it back when it
-    /// no longer only waits. Returns `false` if no waiting slot is free.
+    /// Moves an execution that only waits for permits to a waiting slot. Moves it back to a normal
+    /// slot when it has other work. Returns `false` if no waiting slot is free.
     pub(super) fn switch_slot(&mut self) -> bool {
         let asks = self.permit_requests.open_requests();
         let only_waits = asks > 0

@@ -106,8 +106,8 @@ impl Worker {
     async fn reclaim_given_up(&mut self) -> Result<(), StoreError> {
         for (id, known_version) in self.backlog.given_up.clone() {
             let head = self.context.store.head(id).await?;
-            // A finished execution with an owner counts, too, because it still has to notify its
-            // parent or to be replanned.
+            // Claims a finished execution that has an owner, too, because it still has to notify
+            // its parent or to be replanned.
             let is_ours = |head: &ExecutionHead| !head.state.is_finished() || head.owner.is_some();
             let free = head.filter(|head| is_ours(head) && self.is_claimable(head));
             if free.is_none_or(|head| self.claim_execution(id, head.epoch.max(known_version))) {

@@ -47,7 +47,7 @@ struct Done {
     found: Found,
 }
 
-/// The part of a log that waits for its end.
+/// The part of a log that was read before the end of the log.
 #[derive(Default)]
 struct OpenLog {
     events: Vec<RecordedEvent>,

@@ -52,9 +52,9 @@ use self::{journal::Journal, known_ends::KnownEnds};
 /// A store in a MongoDB replica set. Dropping it ends its tasks.
 #[derive(Debug)]
 pub struct Mongo {
-    /// Has read concern majority.
+    /// Reads with read concern `majority`.
     database: Database,
-    /// Has read concern local, so that a process sees the heads that it has just written.
+    /// Reads with read concern `local`, so that a process sees the heads that it has just written.
     heads: Collection<Document>,
     outputs: Collection<Document>,
     journal: Journal,

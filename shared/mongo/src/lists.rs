@@ -214,7 +214,7 @@ pub(super) async fn read_page<T>(
     let mut pipeline =
         vec![doc! { "$match": matching }, doc! { "$sort": { CREATED: -1, "_id": -1 } }];
     pipeline.extend(stages);
-    // One row more than the page has shows whether there is a next page.
+    // Reads one row more than the page has, to see whether there is a next page.
     pipeline.push(doc! { "$limit": to_limit(page.first.saturating_add(1)) });
     let mut rows = read_all(collection.aggregate(pipeline).await).await?;
     let has_more = rows.len() > page.first;

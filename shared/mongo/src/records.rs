@@ -308,7 +308,7 @@ impl Table {
     }
 }
 
-/// The stored name of [`RecordKind::Call`], which the partial index needs.
+/// The stored name of [`RecordKind::Call`], which is also in the definition of a partial index.
 pub(super) const CALL: &str = "call";
 
 fn kind_filter(kind: RecordKind) -> Row {

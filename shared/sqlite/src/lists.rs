@@ -81,7 +81,7 @@ impl Query {
             self.values.extend([at.timestamp_micros().into(), last.clone().into()]);
         }
         self.sql.extend([" ORDER BY ", self.created_at, " DESC, ", id, " DESC LIMIT ?"]);
-        // One row more than the page has shows whether there is a next page.
+        // Reads one row more than the page has, to see whether there is a next page.
         let most = i64::try_from(page.first).unwrap_or(i64::MAX).saturating_add(1);
         self.values.push(most.into());
         let mut statement = connection.prepare(&self.sql).map_err(|err| to_store_error(&err))?;

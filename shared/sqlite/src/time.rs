@@ -10,7 +10,8 @@ use std::fs;
 use rusqlite::{Connection, OptionalExtension, params};
 use shared::clock::{Clock, SteadyClock, WallClock};
 
-/// A stored offset that differs by less is kept, which saves a write at each start.
+/// If the stored offset differs by less than this from the machine's clock, it stays, which saves a
+/// write at each start.
 const TOLERANCE_MICROS: i64 = 1_000_000;
 
 /// Returns the clock of a file. `others_live` returns `true` if a worker of another process lives.

@@ -19,7 +19,8 @@ use super::{
     value::{Entries, List, Text, Val},
 };
 
-/// A failure of a list function: the whole evaluation failed, or the function has its own reason.
+/// A failure of a list function: a failure of the whole evaluation, or a reason that the function
+/// states itself.
 enum Failure<'a> {
     Fault(Fault<'a>),
     Reason(String),
@@ -272,8 +273,8 @@ impl<'a> Evaluation<'a> {
     }
 }
 
-/// Returns the text before the first separator, and the text after it. Without a separator, each
-/// character is a part.
+/// Returns the text before the first separator, and the text after it. If the separator is empty,
+/// each character is a part.
 fn split_first<'t>(text: &'t str, separator: &str) -> (&'t str, Option<&'t str>) {
     if separator.is_empty() {
         let (part, rest) = text.split_at(text.chars().next().map_or(0, char::len_utf8));

@@ -1,5 +1,5 @@
 //! Calls of earlier executions with an unknown outcome, and the way in which this execution takes
-//! them over. Also the open calls that this execution leaves to its retry.
+//! them over. This module also finds the open calls that this execution leaves to its retry.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

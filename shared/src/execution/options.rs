@@ -46,7 +46,7 @@ pub struct ExecutionOptions {
     pub dry_run: bool,
     #[serde(skip_serializing_if = "is_default")]
     pub replans: ReplanOptions,
-    /// Pairs by which the execution can be found and counted.
+    /// Pairs of a key and a value, by which people find and count executions.
     #[serde(skip_serializing_if = "is_default")]
     pub labels: Labels,
 }

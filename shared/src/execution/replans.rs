@@ -214,7 +214,8 @@ mod tests {
             (default(), false, true),
             (times(0), false, false),
             (times(1), true, true),
-            // A cause exists even if no replan is left, because the planner reports that.
+            // A cause exists even if no replan is left, because the planner reports that none is
+            // left.
             (used(2), true, true),
             (dry(times(1)), false, false),
             (undoing(times(1)), false, false),

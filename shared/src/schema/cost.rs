@@ -15,11 +15,12 @@ use crate::{
     limits::{SCHEMA_BYTES, SCHEMA_CHAIN, SCHEMA_DEPTH, SCHEMA_EXPANSION, SCHEMA_PATTERN_BYTES},
 };
 
-/// Limit on the evaluations of all parts of a schema together. Compiling visits each of them.
+/// Limit on the evaluations of all parts of a schema together, because compiling visits each of
+/// them.
 const MAX_TOTAL_EVALUATIONS: u64 = 100 * SCHEMA_EXPANSION;
 /// Limit on the bytes that one pattern can compile to.
 const MAX_PATTERN_BYTES: usize = 4 << 20;
-/// Limit on the patterns of a schema. There is a limit, because each compiled pattern takes memory.
+/// Maximum number of patterns of a schema, because each compiled pattern takes memory.
 const MAX_PATTERNS: usize = 2_000;
 
 /// Measurements of a schema that decide how it is compiled and checked.

@@ -90,8 +90,8 @@ impl Slot {
         }
         slots.waiting -= 1;
         if is_stopped() {
-            // Passes the notification on, because it wakes only one check, and this check does not
-            // use the slot.
+            // Passes the notification on, because the notification wakes only one check, and this
+            // check does not use the slot.
             SLOT_FREED.notify_one();
             return Err(STOPPED_MESSAGE);
         }

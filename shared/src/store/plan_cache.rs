@@ -13,13 +13,13 @@ use tokio::time::{Duration, Instant};
 use crate::{id::PlanId, plan::Plan};
 
 const MAX_PLANS: usize = 256;
-/// Bytes of JSON of all cached plans. In memory they take a few times as much.
+/// Maximum bytes of JSON of all cached plans. In memory they take a few times as much.
 const MAX_BYTES: usize = 64 << 20;
 /// Time for which a copy is used without checking that the plan still exists.
 const TRUST_TIME: Duration = Duration::from_mins(1);
 /// Time after which an unused plan leaves the cache.
 const IDLE_TIME: Duration = Duration::from_mins(1);
-/// Bytes of JSON of a large plan. In memory it takes a few times as much.
+/// Minimum bytes of JSON of a large plan. In memory it takes a few times as much.
 const LARGE_BYTES: usize = 2 << 20;
 /// Time after which an unused large plan leaves the cache. Running executions have a reference to
 /// their plan, so only the next execution has to read the plan again.

@@ -24,9 +24,9 @@ use crate::{
     id::{ExecutionId, Seq},
 };
 
-/// Events in the cache. A follower that is further behind reads the store itself.
+/// Maximum number of events in the cache. A follower that is further behind reads the store itself.
 const MAX_EVENTS: usize = 512;
-/// Bytes of events in the cache. The newest event always stays.
+/// Maximum bytes of events in the cache. The newest event always stays.
 const MAX_BYTES: usize = 1 << 20;
 
 /// Time that followers wait while another follower reads.
@@ -207,7 +207,8 @@ impl Window {
         events: Option<Vec<RecordedEvent>>,
     ) -> Found {
         let Some(mut events) = events else {
-            // The log was removed, or never had an event at this position.
+            // Clears the cache, because the log was removed, or never had an event at this
+            // position.
             *self = Self::default();
             return Found::default();
         };

@@ -12,7 +12,7 @@ use crate::{
     json, limits,
 };
 
-/// Characters of a name that a message shows.
+/// Maximum number of characters of a name that a message shows.
 const SHOWN_CHARS: usize = 64;
 
 #[derive(Clone, Debug, PartialEq)]

@@ -2,7 +2,7 @@ use expect_test::expect;
 
 use super::*;
 
-/// `a`, then `b` and `c`, then `x`. All but `x` have a compensation.
+/// Returns the steps `a`, then `b` and `c`, then `x`. All but `x` have a compensation.
 fn steps() -> Vec<UncheckedStep> {
     vec![
         with_compensation(call("a", &[])),
@@ -12,7 +12,7 @@ fn steps() -> Vec<UncheckedStep> {
     ]
 }
 
-/// All steps before `x` have succeeded, `c` before `b`.
+/// Returns a story in which all steps before `x` have succeeded, `c` before `b`.
 fn story_before_last_step() -> Story {
     let mut story = Story::with_options(steps(), compensating_options());
     story.succeed("a").succeed("c").succeed("b");

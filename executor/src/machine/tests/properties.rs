@@ -328,7 +328,8 @@ impl Story {
         }
     }
 
-    /// Asserts that exactly the right steps are compensated, the latest first.
+    /// Asserts that the steps that must be compensated are compensated, and no others, the latest
+    /// first.
     fn assert_undone_in_order(&self) {
         let plan = self.execution.plan();
         let task = |event: &Event| {

@@ -189,8 +189,8 @@ fn a_retry_sends_the_key_of_an_item_to_the_same_item() {
     assert_eq!(open, ["k2", "exec_1_aaaaaaaaa/each[2]"]);
 }
 
-/// A retry that never reached the call, or whose call certainly had no effect, knows no more about
-/// the first call than before.
+/// A retry that never made the call, or whose call certainly had no effect, says nothing about the
+/// outcome of the first call.
 #[test]
 fn a_key_stays_open_until_its_call_succeeds_or_is_settled() {
     let steps = || vec![call("a", &[]), once_call("pay", &["a"])];

@@ -122,7 +122,7 @@ impl Source<'_> {
                 self.write_plan_with_needs(plan).await
             }
             Ok(Some(plan)) => self.write_plan(&plan),
-            // Retention removed the plan.
+            // Skips the plan, because retention removed it.
             Ok(None) => Ok(()),
             Err(err @ StoreError::Corrupt { .. }) => {
                 self.report.damaged.add(err.to_string());

@@ -1,4 +1,4 @@
-//! Records of all kinds that are worth keeping.
+//! Records of the kinds that a backup or an export contains.
 
 use shared::{
     clock::Timestamp,

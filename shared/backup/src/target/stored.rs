@@ -56,7 +56,8 @@ impl Transcript {
         let is_new = match store.request(id).await? {
             Some(stored) if stored != self.request => return different("its query or its time"),
             Some(_) => false,
-            // The request may be in the file, but a comparison does not write it into the store.
+            // Counts the part as new. Its request may be in the file, but a comparison does not
+            // write the request into the store.
             None if mode == Mode::Compare => return Ok(Found::New),
             None => match store.put_request(&self.request).await {
                 Ok(()) => true,
