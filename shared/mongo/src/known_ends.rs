@@ -15,7 +15,7 @@ use tokio::time::{Duration, Instant};
 const MAX_LOGS: usize = 65_536;
 
 /// Maximum age of an entry. It is shorter than the time after which a finished execution can be
-/// pruned. A worker that was frozen for longer queries the log and finds that it was removed.
+/// pruned. A worker that was frozen for longer queries the log and finds that the log was removed.
 const MAX_AGE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]

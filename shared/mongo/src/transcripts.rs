@@ -48,7 +48,7 @@ pub(super) fn entry_rows(
 pub(super) struct EntryReader {
     request: RequestId,
     entries: Vec<TranscriptEntry>,
-    /// The beginning of an entry, and the text that its documents have so far.
+    /// The beginning of an entry, and the text that was read from its documents so far.
     open: Option<(TranscriptEntry, String)>,
 }
 

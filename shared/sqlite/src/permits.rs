@@ -96,7 +96,7 @@ fn load_states(connection: &Connection, keys: &BTreeSet<&str>) -> rusqlite::Resu
     Ok(states)
 }
 
-/// Writes the difference between two states.
+/// Writes the difference between two states of a limit.
 fn save_state(
     connection: &Connection,
     key: &str,

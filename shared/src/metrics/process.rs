@@ -46,7 +46,7 @@ impl Collector for ProcessCollector {
             }
         }
         if let Ok(entries) = fs::read_dir("/proc/self/fd") {
-            // Leaves out the descriptor that reads the folder.
+            // Does not count the descriptor with which the folder is read.
             let open = entries.count().saturating_sub(1);
             encode_gauge(
                 &mut encoder,
