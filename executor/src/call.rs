@@ -41,7 +41,8 @@ pub(crate) struct Call {
     /// Longest time between two progress reports.
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) progress: ProgressSink<AttemptKey>,
-    /// The attempt sets the reporter. The token must not be shared with another call.
+    /// The attempt sets the reporter of this context. The caller must not share the context's
+    /// cancellation token with another call, because a timeout cancels it.
     pub(crate) cx: ToolContext,
 }
 
@@ -146,7 +147,8 @@ impl Call {
         }
     }
 
-    /// Finds the tool. The call of an agent finds only tools of toolsets.
+    /// Finds the tool. A call that an agent chose finds only tools of toolsets that the agent is
+    /// allowed to call.
     async fn find_tool(
         &self,
         toolbox: &Toolbox,
@@ -302,7 +304,7 @@ async fn find_or_wait(
         .unwrap_or_else(|_| Err(connect_timeout_error(name, connect_timeout)))
 }
 
-/// Returns the tool of a name or the error, or `None` while the toolset connects.
+/// Returns the tool with this name, or an error. Returns `None` while the tool's set connects.
 fn resolve_tool(toolbox: &Toolbox, name: &ToolName) -> Option<Result<ReadyTool, ToolError>> {
     match toolbox.find_planned(name) {
         ToolLookup::Tool(tool) => Some(Ok(tool)),

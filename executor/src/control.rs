@@ -60,7 +60,8 @@ pub struct IdempotencyKey {
     /// The plan's identifier, or the query. Another subject or other options under the same key are
     /// a conflict.
     pub subject: Value,
-    /// The caller's `compensateOnFailure`. The options of the execution hold the decided value.
+    /// The caller's `compensateOnFailure`. The options of the execution contain the value that
+    /// applies.
     pub compensates: Option<bool>,
 }
 
@@ -118,7 +119,7 @@ impl Control {
         self.actor.as_ref()
     }
 
-    /// Returns this control for an actor, whom its events name.
+    /// Returns a copy of this control whose commands and events name `actor`.
     #[must_use]
     pub fn acting_as(&self, actor: Arc<Actor>) -> Self {
         Self { actor: Some(actor), ..self.clone() }
@@ -245,7 +246,7 @@ impl Control {
 
     /// Writes the head of an execution that has a log but no head. The process that started it
     /// crashed before it wrote the head, so no worker would find the execution. Returns whether the
-    /// execution has a log. `plan` is probably its plan.
+    /// execution has a log. If the log names `plan`, the plan is not loaded again.
     async fn repair_head(
         &self,
         id: ExecutionId,
@@ -268,8 +269,8 @@ impl Control {
         };
         let mut execution = replay(if last.event.is_last() { &events } else { &events[..1] })?;
         if last.event.is_last() && execution.has_follow_up() {
-            // The execution has finished. The head makes a worker find it, and that worker notifies
-            // the parent or replans.
+            // The execution has finished, but its parent was not notified, or its replan is
+            // missing. Writes its head as unfinished, so that a worker claims it and does the rest.
             execution = replay(&events[..1])?;
         }
         let due = execution.options().start_at.unwrap_or(first.at);
@@ -318,7 +319,7 @@ impl Control {
         Ok(())
     }
 
-    /// Returns the execution of a reservation if it has started. Refuses another fingerprint.
+    /// Returns the execution of a reservation if it has started. Fails if the fingerprint differs.
     async fn match_reservation(
         &self,
         found: &Reservation,
@@ -479,8 +480,8 @@ fn format_fingerprint(subject: &Value, options: ExecutionOptions) -> String {
     json!([subject, options]).to_string()
 }
 
-/// Compares a stored fingerprint with a new one. Stores of layouts before version 6 have other
-/// names of options.
+/// Compares a stored fingerprint with a new fingerprint. A fingerprint of a layout before version 6
+/// has other names of options, so this function converts it first.
 fn is_same_fingerprint(stored: &str, new: &str) -> bool {
     let renew = || {
         let (subject, options) = serde_json::from_str::<(Value, ExecutionOptions)>(stored).ok()?;

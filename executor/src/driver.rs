@@ -6,8 +6,8 @@
 //! Events that happen during an append form the next append.
 //!
 //! After an append without an answer, the driver reads the log. If the events are missing, it
-//! appends the same events at the same position again, which is safe. If other events are there,
-//! another worker owns the execution, and the driver drops everything.
+//! appends the same events at the same position again, which is safe. If the log has other events
+//! at this position, another worker owns the execution, and the driver drops everything.
 
 mod calls;
 pub(crate) mod children;
@@ -82,8 +82,8 @@ pub(crate) struct WorkerContext {
     pub(crate) slots: Arc<Semaphore>,
     /// Memory slots for executions that only wait for permits.
     pub(crate) waiting_slots: Arc<Semaphore>,
-    /// `true` if the worker drives only executions that this process gives it. The worker does not
-    /// scan for other executions.
+    /// `true` if the worker drives only the executions that this process starts. Such a worker does
+    /// not scan for other executions.
     pub(crate) is_alone: bool,
     pub(crate) drain: CancellationToken,
 }
@@ -117,15 +117,15 @@ struct ControlInputs {
     commands: mpsc::Receiver<SentCommand>,
     /// Commands that were applied. They are ignored when the inbox delivers them again.
     applied: BTreeSet<CommandId>,
-    /// `true` if the worker drains, so no task may start.
+    /// `true` if the worker drains, so no task starts.
     is_draining: bool,
 }
 
 struct Claim {
     term: Term,
-    /// A new claim on its way to the log.
+    /// A new claim that is not in the log yet.
     renewal: Option<Renewal>,
-    /// `true` if the plan has effects, so no task may start while the lease is in doubt.
+    /// `true` if the plan has effects, so no task starts while the lease is in doubt.
     needs_safe_lease: bool,
     /// `true` if the lease or a missing tool prevented the last decision from starting tasks. The
     /// driver decides again when the lease is safe and the tool is available.
@@ -150,7 +150,7 @@ pub(crate) enum DriverStop {
     Finished,
     /// The execution has finished and needs a replan. This worker still owns it.
     NeedsReplan,
-    /// The execution waits. Any worker may claim it when it is due.
+    /// The execution waits. Any worker can claim it when it is due.
     Parked,
     /// The execution waits, but its head could not be written. Other workers cannot find it yet.
     HeadUnwritten(Box<ExecutionHead>),

@@ -51,7 +51,7 @@ pub enum Input {
         worker: WorkerId,
         node: Arc<str>,
         /// Commands of the inbox follow. An execution that fails waits for them before it undoes
-        /// steps or finishes, because one of them may cancel it.
+        /// steps or finishes, because one of them can cancel the execution.
         commands_follow: bool,
     },
     /// The owner claims the execution again. No other worker owned the execution in the meantime,
@@ -81,7 +81,7 @@ pub enum Input {
     Command(SentCommand),
     /// The store can never write the next events. The execution finishes without them.
     Unwritable(ToolError),
-    /// Time has passed, or tasks may start again.
+    /// Time has passed, or tasks can start again.
     Woken,
 }
 
@@ -98,12 +98,13 @@ impl From<Value> for CallOutput {
     }
 }
 
-/// The time of a decision, its permission to start tasks, and the tools at that time.
+/// The time of a decision, its permission to start tasks, and the effects of the tools at that
+/// time.
 #[derive(Clone, Copy, Debug)]
 pub struct DecisionContext<'a> {
     pub now: Timestamp,
-    /// `true` if tasks may start. `false` while the worker drains, lacks a tool, or doubts its
-    /// lease.
+    /// `true` if the decision is allowed to start tasks. `false` while the worker drains, lacks a
+    /// tool, or doubts its lease.
     pub may_start: bool,
     /// The present effects of tools. Without them, the effects in the plan apply.
     pub effects: Option<&'a dyn CurrentEffects>,
@@ -185,7 +186,7 @@ pub fn decide<'a>(
     decision.events
 }
 
-/// Returns the time at which [`Input::Woken`] has an effect.
+/// Returns the earliest time at which [`Input::Woken`] has an effect.
 pub fn wake_at(execution: &Execution) -> Option<Timestamp> {
     let agenda = execution.agenda();
     let deadline = match execution.phase() {
@@ -223,7 +224,8 @@ pub(crate) fn permit_holder(execution: &Execution, task: Task) -> String {
     attempt_name(execution.id(), task, attempt)
 }
 
-/// Renders the parameters that a task would start with now. Unlike a start, it ignores errors.
+/// Renders the parameters that a task would start with now. Unlike a start, this function ignores
+/// errors.
 pub(crate) fn preview_parameters(execution: &Execution, task: Task) -> Value {
     let template = execution.plan().step(task.step).call_of_part(task.part).template;
     let rendered = template.render(&execution.template_scope(task), limits::OUTPUT_BYTES);
@@ -251,7 +253,8 @@ pub(crate) fn can_start_tasks(execution: &Execution) -> bool {
     }
 }
 
-/// Returns whether an earlier task waits for a permit. A sequential execution keeps the order.
+/// Returns whether a task must wait, because an earlier task of a sequential execution waits for a
+/// permit.
 fn is_blocked_by_permit(execution: &Execution, task: Task) -> bool {
     let is_sequential = execution.options().mode == ExecutionMode::Sequential;
     is_sequential
@@ -329,7 +332,7 @@ impl Decision<'_> {
         self.execution.task(task).map(|task| &task.state)
     }
 
-    /// Records a new owner, and interrupts the calls of the previous one. Sleeps and child
+    /// Records a new owner, and interrupts the calls of the previous owner. Sleeps and child
     /// executions continue.
     fn claim_execution(&mut self, worker: WorkerId, node: Arc<str>) {
         self.record_claim(worker, node, false);
@@ -381,7 +384,7 @@ impl Decision<'_> {
         self.record_event(Event::StepInterrupted { step, part, attempt, error: None });
     }
 
-    /// Ends an attempt that called no tool. The task may start again, even if its effect is `once`.
+    /// Ends an attempt that called no tool. The task can start again, even if its effect is `once`.
     fn return_uncalled(&mut self, task: Task, attempt: Attempt, error: ToolError) {
         if self.is_running(task, attempt) {
             let (step, part, error) = (self.step_id(task), task.part, Some(error));
@@ -564,7 +567,8 @@ fn deadline_error() -> ToolError {
     ToolError::new(ErrorCode::DEADLINE, "the deadline of the execution passed")
 }
 
-/// Returns a hash of an attempt. The jitter of its retry is the same on every worker and replay.
+/// Returns a hash of an attempt, so that the jitter of its retry is the same on every worker and in
+/// every replay.
 fn attempt_hash(execution: ExecutionId, task: Task, attempt: Attempt) -> u64 {
     fnv1a(attempt_name(execution, task, attempt).bytes())
 }

@@ -11,20 +11,22 @@ pub struct Options {
     /// Lifetime of the worker's lease. After that, other workers claim the executions of the
     /// worker.
     pub lease: Duration,
-    /// Interval between scans without a hint. Also the limit of most retry delays.
+    /// Interval between scans without a hint. Also the maximum of most retry delays.
     pub poll: Duration,
-    /// An execution that waits longer than this is parked.
+    /// An execution that will wait longer than this is parked: the worker gives up its ownership,
+    /// and the execution is claimed again when it is due.
     pub park_after: Duration,
     pub executions: usize,
     pub cancel_grace: Duration,
     /// Time limit for a toolset to connect during a call.
     pub connect: Duration,
     pub output_bytes: usize,
-    /// Attempts of a failing append, after which the driver gives up the execution for now.
+    /// Number of attempts of an append. If all of them fail, the driver gives up the execution for
+    /// now.
     pub store_tries: u32,
     /// Time limit for running steps when the worker drains.
     pub drain: Duration,
-    /// Limits on calls that every node shares.
+    /// The rules that limit calls. The store counts the calls of all nodes together.
     pub calls: Arc<CallLimits>,
 }
 

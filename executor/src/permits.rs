@@ -85,7 +85,7 @@ impl fmt::Debug for ReleasedPermit {
 impl HeldPermit {
     /// Sends the request. If the future is dropped, the release waits for the answer.
     async fn send_request(&mut self, ask: &PermitAsk) -> Result<Permission, StoreError> {
-        // Stores the permit first, because from here on the store may grant it even if this future
+        // Stores the permit first, because from here on the store can grant it even if this future
         // is dropped.
         self.permit = Some(ask.permit.clone());
         let (store, now) = (Arc::clone(&self.permits.store), self.permits.clock.now());

@@ -88,7 +88,7 @@ pub struct WorkerParts {
 impl Worker {
     /// Creates a worker. [`Self::run`] runs it.
     ///
-    /// When `drain` fires, the worker starts nothing, waits for short steps, and leaves its
+    /// When `drain` is cancelled, the worker starts nothing, waits for short steps, and leaves its
     /// executions to other workers.
     pub fn new(parts: WorkerParts, id: WorkerId, drain: CancellationToken) -> (Self, WorkerHandle) {
         let WorkerParts { node, store, toolbox, clock, options, scope } = parts;
@@ -151,8 +151,8 @@ impl Worker {
         let _ = self.context.span_sink.set(sink);
     }
 
-    /// Runs until it is drained. Dropping the future is a crash, after which other workers take
-    /// over.
+    /// Runs until it is drained. Dropping the future has the effect of a crash, after which other
+    /// workers take over.
     pub async fn run(mut self) {
         let context = Arc::clone(&self.context);
         renew_lease(&context).await;
@@ -211,7 +211,7 @@ impl Worker {
         }
     }
 
-    /// Handles the end of a driver. Does not trigger a scan, because many drivers end.
+    /// Handles the end of a driver. Does not trigger a scan, because drivers end very often.
     fn handle_driver_end(&mut self, id: ExecutionId, result: Result<DriverStop, DriveError>) {
         self.local.remove(id);
         match result {
@@ -275,7 +275,8 @@ impl Worker {
                 });
             }
             WorkerRequest::Claim(id) => {
-                // Accepts any claim, because the order names this worker.
+                // Claims the execution even if its log has a newer claim, because this process
+                // asked for it.
                 if !self.claim_execution(id, Epoch(u64::MAX)) {
                     self.backlog.give_up(id);
                 }
@@ -283,7 +284,8 @@ impl Worker {
         }
     }
 
-    /// Claims a stored execution, unless it is driven here already. Returns whether there was room.
+    /// Claims a stored execution, unless this worker drives it already. Returns `false` if the
+    /// worker has no free slot.
     ///
     /// `known_epoch` is the newest claim that the caller knows. If the log has a newer claim, the
     /// worker of that claim is alive and keeps the execution.
@@ -310,7 +312,8 @@ impl Worker {
         // Does not wait for replans, because a model may take long. Other workers find these
         // executions by their owner.
         self.replan_queue.shutdown().await;
-        // Closes the channel, so that callers that start an execution here do so through the store.
+        // Closes the channel, so that callers in this process start executions through the store
+        // from now on.
         self.orders.close();
         while self.orders.try_recv().is_ok() {}
         let all = async { while self.drivers.join_next().await.is_some() {} };
@@ -418,8 +421,8 @@ impl LocalDrivers {
         self.lock_map().contains_key(&id)
     }
 
-    /// Gives a command to the driver of its execution. Returns whether the driver is here. A
-    /// command that does not fit stays in the inbox and is found again.
+    /// Gives a command to the driver of its execution. Returns whether this worker has the driver.
+    /// A command that does not fit stays in the inbox and is found again.
     fn deliver_command(&self, envelope: &SentCommand) -> bool {
         match self.lock_map().get(&envelope.execution) {
             Some(driver) => {

@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of characters of a name. Clients choose their names themselves.
+/// Maximum number of characters of a name. Longer names are cut, because clients choose their own
+/// names.
 const MAX_NAME_CHARS: usize = 128;
 
 /// The caller that gave a command, for example started an execution or approved a step.
@@ -32,7 +33,7 @@ pub enum ActorKind {
     User,
     /// A caller of a server without tokens, which accepts this machine only.
     Local,
-    /// Faber itself, such as an automatic replan.
+    /// Faber itself, for example when it replans automatically.
     Faber,
 }
 
@@ -57,7 +58,7 @@ impl Actor {
         Self { kind: ActorKind::Faber, name: None, client: None }
     }
 
-    /// Returns the same actor with the name of its MCP client.
+    /// Returns a copy of this actor with the name of its MCP client.
     #[must_use]
     pub fn with_client(&self, client: &str) -> Self {
         Self { client: Some(shorten(client)).filter(|name| !name.is_empty()), ..self.clone() }

@@ -6,7 +6,7 @@
 //! entry leads to.
 //!
 //! A blob belongs to the execution whose tool returned it, and is removed after that execution. A
-//! blob of a call outside plans is removed when it is old enough.
+//! blob of a call outside plans is removed when it exceeds a maximum age.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -20,15 +20,16 @@ use crate::{
 
 /// A JSON object with this field refers to a blob.
 pub const REFERENCE_FIELD: &str = "$blob";
-/// Replaces the execution in the id of a blob that a call outside plans returned.
+/// First part of a blob's id if a call outside plans returned the blob. Otherwise this part is the
+/// id of an execution.
 const NO_EXECUTION: &str = "call";
 const SHA256_DIGITS: usize = 64;
 /// Maximum bytes of content in one record. It is far below 16 MiB, the limit of a MongoDB document.
 const PART_BYTES: usize = 4 << 20;
 const PAGE_SIZE: usize = 256;
 
-/// The execution whose tool returned the blob, if there is one, and the SHA-256 of its content in
-/// lower-case digits: `exec_…/SHA-256` or `call/SHA-256`.
+/// The id of a blob: `exec_…/SHA-256`, or `call/SHA-256` if a call outside plans returned the blob.
+/// The SHA-256 of the content has lower-case digits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BlobId {
     owner: Option<ExecutionId>,
@@ -199,8 +200,8 @@ pub async fn remove_old_blobs(store: &dyn Store, before: Timestamp) -> Result<us
 async fn remove_blob(store: &dyn Store, id: &BlobId) -> Result<(), StoreError> {
     let prefix = format!("{id}/");
     let parts = store.count_records(RecordKind::BlobPart, &prefix, usize::MAX >> 1);
-    // Removes the last part first. A crash then leaves parts that are still numbered from zero, so
-    // the count gives their names.
+    // Removes the last part first. If a crash leaves some parts, they are then still numbered from
+    // zero, and the next removal finds them by their count.
     for n in (0..parts.await?).rev() {
         store.remove_record(RecordKind::BlobPart, &part_name(id, n)).await?;
     }

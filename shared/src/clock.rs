@@ -104,7 +104,7 @@ fn micros_since_boot() -> i64 {
     time.tv_sec().saturating_mul(1_000_000).saturating_add(time.tv_nsec() / 1_000)
 }
 
-/// The clock of this machine, which an administrator may change.
+/// The clock of this machine, which an administrator can change.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WallClock;
 

@@ -23,9 +23,9 @@ pub struct Diagnostic {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Severity {
-    /// The draft gives no plan.
+    /// The draft cannot become a plan.
     Error,
-    /// The draft gives a plan, but its author should know the problem.
+    /// The draft becomes a plan, but its author should know the problem.
     Warning,
     /// The author may want to know this, but needs to do nothing.
     Info,

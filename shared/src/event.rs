@@ -32,12 +32,12 @@ use crate::{
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordedEvent {
-    /// The position in the log. A store keeps it once per append, not once per event.
+    /// The position in the log. A store keeps only the position of an append's first event.
     pub seq: Seq,
     /// The time by the writer's clock. Never used for ordering.
     pub at: Timestamp,
-    /// Who gave the command that caused the event. `None` for consequences and for events of earlier
-    /// versions.
+    /// Who gave the command that caused the event. `None` for events that no command caused, and
+    /// for events that earlier versions of Faber recorded.
     pub by: Option<Arc<Actor>>,
     pub event: Event,
 }
@@ -51,7 +51,7 @@ pub struct RecordedEvent {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event {
     Created(Box<Created>),
-    /// A worker claimed the execution. Every earlier worker is fenced off.
+    /// A worker claimed the execution. Appends of every earlier worker fail from now on.
     Claimed(Claimed),
     /// An attempt starts. Recorded before a tool with an effect is called.
     StepStarted(StepStarted),
@@ -69,10 +69,10 @@ pub enum Event {
             deserialize_with = "deserialize_nullable"
         )]
         output: Option<Arc<Value>>,
-        /// Set if an earlier call with the same parameters returned the result.
+        /// `true` if an earlier call with the same parameters returned the result.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         cached: bool,
-        /// The end of the standard error of a command, if it wrote any.
+        /// The end of the text that a command tool wrote to standard error, if it wrote any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stderr: Option<String>,
     },
@@ -105,7 +105,7 @@ pub enum Event {
         #[serde(with = "chrono::serde::ts_microseconds")]
         until: Timestamp,
     },
-    /// The attempt was interrupted, and the step may run again.
+    /// The attempt was interrupted, and the step can run again.
     ///
     /// Either the worker died during the attempt, or the tool disappeared before it was called.
     StepInterrupted {
@@ -195,7 +195,8 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
     },
-    /// A signal arrived. A waiting step takes it. Otherwise the execution keeps it.
+    /// A signal arrived. If a step waits for it, the step succeeds with its payload. Otherwise the
+    /// execution keeps the signal for a later step.
     SignalReceived {
         name: String,
         payload: Arc<Value>,
@@ -208,7 +209,7 @@ pub enum Event {
     },
     /// A command changed nothing, such as `resume` for an execution that is not paused.
     ///
-    /// It is recorded so that it has no effect later either.
+    /// The command is recorded, so that it has no effect later either.
     CommandIgnored {
         /// The command: `pause`, `resume`, `approve`, `reject` or `settle`.
         asked: String,
@@ -308,7 +309,7 @@ pub struct Parent {
     #[serde(default, skip_serializing_if = "Part::is_whole")]
     pub part: Part,
     pub attempt: Attempt,
-    /// The number of executions above the child.
+    /// The number of executions above the child: its parent, the parent of its parent, and so on.
     pub depth: u32,
 }
 
@@ -320,8 +321,8 @@ pub struct Claimed {
     /// The name of the worker's machine, for people.
     pub node: Arc<str>,
     pub epoch: Epoch,
-    /// Set if the worker already owned the execution. It claims again because its lease ran out.
-    /// Running attempts continue.
+    /// `true` if the worker already owned the execution and claims it again because its lease ran
+    /// out. Running attempts continue.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub renewed: bool,
 }
@@ -381,7 +382,7 @@ pub enum SkipReason {
     ExecutionFailed,
     /// The step's condition is false.
     Condition,
-    /// Nothing is called in a dry run.
+    /// The execution is a dry run, which calls no tool.
     DryRun,
 }
 
@@ -547,7 +548,8 @@ impl Event {
     }
 }
 
-/// Reads an output that is present, so that a null output differs from an absent one.
+/// Reads an output that is present as `Some`, even if it is null, so that a null output differs
+/// from an absent output.
 fn deserialize_nullable<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Arc<Value>>, D::Error> {

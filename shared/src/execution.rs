@@ -1,7 +1,7 @@
 //! The state of an execution, which is a fold over its events.
 //!
 //! [`Execution::apply`] is the only mutation. [`StepState::next`] is the only definition of a
-//! step's transitions. The fold also keeps the work that the machine may do next in an [`Agenda`].
+//! step's transitions. The fold also keeps the work that the machine can do next in an [`Agenda`].
 //! So the cost of a decision depends on the event, and not on the size of the plan.
 
 mod agenda;
@@ -67,7 +67,7 @@ pub struct Execution {
     is_paused: bool,
     steps: Vec<Step>,
     finished_steps: usize,
-    /// In sequential mode, the first step that is not finished. No later step may start.
+    /// In sequential mode, the first step that is not finished. No later step starts.
     turn: StepNumber,
     agenda: Agenda,
     signals: Vec<Signal>,
@@ -350,7 +350,8 @@ impl Execution {
 
     fn handle_step(&mut self, number: StepNumber, state: &StepState) {
         match state {
-            // A step returns to pending after an approval, or stays pending when it is checked.
+            // A step returns to pending after an approval, or stays pending when a dry run checks
+            // it.
             StepState::Pending if self.steps[number.get()].is_approved => {
                 let must_wait = self.must_wait(number.into());
                 self.agenda.unblock_task(number.into(), must_wait);
@@ -505,7 +506,7 @@ impl Execution {
         }
     }
 
-    /// Returns `true` if a claim is possible: only the owner may renew its claim.
+    /// Returns `true` if a claim is possible: only the owner can renew its claim.
     fn may_claim(&self, claimed: &Claimed) -> bool {
         let is_owner = self.owner.as_ref().is_some_and(|owner| owner.worker == claimed.worker);
         !claimed.renewed || is_owner
@@ -559,8 +560,8 @@ impl Execution {
         Ok(())
     }
 
-    /// Corrects waits that began after `at` because a clock was ahead: each now begins at `at` and
-    /// keeps its length.
+    /// Corrects waits that began after `at` because a clock was ahead: each of these waits now
+    /// begins at `at` and keeps its length.
     fn shorten_waits(&mut self, at: Timestamp) {
         let waits: Vec<(Timestamp, Task)> = self.agenda.timed_waits().collect();
         for (until, task) in waits {

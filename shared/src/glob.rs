@@ -52,7 +52,7 @@ impl fmt::Display for ToolPattern {
 }
 
 impl ToolPattern {
-    /// Parses a pattern that may also match names without a set, such as `pay`.
+    /// Parses a pattern that can also match names without a set, such as `pay`.
     pub fn for_short_names(text: &str) -> Result<Self, GlobError> {
         if text.is_empty()
             || text.len() > MAX_PATTERN_BYTES
@@ -63,7 +63,7 @@ impl ToolPattern {
         Ok(Self(text.to_owned()))
     }
 
-    /// Returns `true` if the pattern starts with the literal name of the set.
+    /// Returns `true` if the pattern starts with the name `set` and a dot.
     pub fn names_set(&self, set: &str) -> bool {
         self.0.strip_prefix(set).is_some_and(|rest| rest.starts_with('.'))
     }

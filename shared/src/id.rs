@@ -18,7 +18,7 @@ const ALPHABET: [char; 36] = [
     'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', 'k', 'l', 'm', 'n', 'o', 'p', 'q', 'r', 's',
     't', 'u', 'v', 'w', 'x', 'y', 'z', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9',
 ];
-/// Number of characters of the random part. It gives 36⁹, about 10¹⁴, ids per second.
+/// Number of characters of the random part. So 36⁹, about 10¹⁴, ids are possible per second.
 const RANDOM_LEN: usize = 9;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -121,7 +121,7 @@ impl ExecutionId {
     pub fn derive_child(now: Timestamp, seed: &str) -> Self {
         let mut left = fnv1a(seed.bytes());
         let random = std::array::from_fn(|index| {
-            // Nine letters take 47 bits. Mixing again keeps the last letters as random as the
+            // Mixes the bits after each character, so that the last characters are as random as the
             // first.
             let letter = ALPHABET[usize::try_from(left % 36).unwrap_or(0)];
             left = (left / 36).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (index as u64);
@@ -227,7 +227,7 @@ pub const RESERVED_STEP_IDS: [&str; 4] = ["item", "index", "vars", "input"];
 /// The maximum number of characters of a step id.
 pub const STEP_ID_LEN: usize = 128;
 
-/// Returns `true` if a step id may contain `c`.
+/// Returns `true` if a step id can contain `c`.
 pub fn is_step_id_char(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '.')
 }
@@ -277,7 +277,7 @@ impl fmt::Display for Seq {
     }
 }
 
-/// The number of a claim on an execution. A worker with an older epoch is fenced off.
+/// The number of a claim on an execution. Appends of a worker with an older epoch fail.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -357,7 +357,7 @@ pub struct Part {
     /// The item's index in the list of a `forEach`.
     #[serde(rename = "index", alias = "item", skip_serializing_if = "Option::is_none")]
     pub item: Option<u32>,
-    /// Set for the compensation.
+    /// `true` for the compensation.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub undo: bool,
 }

@@ -1,4 +1,5 @@
-//! Labels: pairs of text that a caller gives an execution, to find and count executions by them.
+//! Labels: pairs of a key and a value that a caller attaches to an execution, so that people can
+//! find and count executions by them.
 
 use std::collections::BTreeMap;
 

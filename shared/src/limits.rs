@@ -12,8 +12,8 @@ pub const JSON_DEPTH: usize = 96;
 /// Maximum nesting of a record. It is above [`JSON_DEPTH`], because a record may contain a step's
 /// parameters.
 pub const RECORD_DEPTH: usize = JSON_DEPTH + 8;
-/// Maximum size of a tool's output, in bytes. A larger output belongs in a file that the output
-/// names.
+/// Maximum size of a tool's output, in bytes. A tool should write a larger output to a file and
+/// return the name of the file.
 pub const OUTPUT_BYTES: usize = 1 << 20;
 /// Maximum length of a base64 text that stays in an output. Larger binaries are stored beside the
 /// log. A small icon stays below the limit.
@@ -36,8 +36,8 @@ pub const TEXT_BYTES: usize = 4 << 10;
 pub const APPEND_BYTES: usize = 8 << 20;
 /// Maximum size of one document of a store, in bytes.
 ///
-/// It stays below 16 MiB, above which `MongoDB` refuses documents. The limit holds for every store,
-/// so that data can move between stores.
+/// It stays below 16 MiB, above which `MongoDB` refuses documents. The limit applies to every
+/// store, so that data can move between stores.
 pub const DOCUMENT_BYTES: usize = 15 << 20;
 /// Maximum number of events that one read of a log returns. The read always completes its last
 /// document, so it may exceed the limit.
@@ -58,7 +58,7 @@ pub const FULL_RATE_PROGRESS_EVENTS: u32 = 600;
 pub const LATE_PROGRESS_INTERVAL: Duration = Duration::from_secs(30);
 /// Maximum number of attempts of a step, even if its policy allows more.
 pub const ATTEMPTS: u32 = 1_000;
-/// Number of times that a step may crash its worker before the step fails.
+/// Number of times that a step can crash its worker before the step fails.
 pub const INTERRUPTIONS: u32 = 100;
 /// Maximum number of steps that run at the same time if `maxParallel` is not set.
 pub const DEFAULT_MAX_PARALLEL: u32 = 256;
@@ -80,7 +80,8 @@ pub const POLL_INTERVAL: Duration = Duration::from_millis(250);
 pub const EXECUTIONS: usize = 4_096;
 /// Shortest wait for which an execution that only waits is removed from memory.
 pub const PARK_AFTER: Duration = Duration::from_secs(2);
-/// Maximum number of items of the list that a step repeats for. Each item adds events to the log.
+/// Maximum number of items of the list that a step repeats for. There is a limit, because each item
+/// adds events to the log.
 pub const ITEMS: usize = 100_000;
 /// Maximum number of executions above a child execution. A plan cannot contain itself, but plans
 /// can be nested deeply.
@@ -94,7 +95,7 @@ pub const CALL_KEYS: usize = 10_000;
 /// Maximum number of commands that wait for one execution. Only a client that sends commands
 /// without waiting for answers reaches this limit.
 pub const INBOX_COMMANDS: usize = 1_000;
-/// Maximum number of commands that one poll of all inboxes returns. Later polls return the
+/// Maximum number of commands that one poll of all inboxes returns. The following polls return the
 /// remaining commands.
 pub const INBOX_POLL_COMMANDS: usize = 4_096;
 /// Approximate maximum bytes of commands that one poll of all inboxes returns.
@@ -102,7 +103,7 @@ pub const INBOX_POLL_BYTES: usize = 16 << 20;
 /// Maximum number of outputs in the output cache. Beyond it, the outputs that expire first are
 /// dropped.
 pub const OUTPUT_CACHE_ENTRIES: usize = 100_000;
-/// Maximum bytes of a record's name. The names are keys of indexes.
+/// Maximum bytes of a record's name. The limit is low, because the names are keys of indexes.
 pub const NAME_BYTES: usize = 512;
 /// Maximum number of calls outside plans whose records are kept.
 pub const CALL_HISTORY: usize = 10_000;
@@ -113,22 +114,22 @@ pub const LIMIT_HOLDERS: u32 = 10_000;
 pub const CONDITION_BYTES: usize = 4 << 10;
 /// Maximum nesting of brackets in a condition. The parser makes about ten nested calls per level.
 pub const CONDITION_DEPTH: usize = 24;
-/// Maximum number of operators, dots and brackets in a condition, except `&&` and `||`. A chain of
-/// them nests in the parser's tree.
+/// Maximum number of operators, dots and brackets in a condition, except `&&` and `||`. Each of
+/// them in a chain adds a level to the parser's tree.
 pub const CONDITION_OPERATORS: usize = 128;
-/// Maximum number of operations of one evaluation of a condition. So many operations take a few
-/// dozen milliseconds.
+/// Maximum number of operations of one evaluation of a condition. This number of operations takes a
+/// few dozen milliseconds.
 ///
 /// This is enough to read each of 10,000 items ten times, but not for nested loops over long lists.
 pub const CONDITION_WORK: usize = 1_000_000;
-/// Maximum bytes that a pattern in a condition may compile to. The time of a match grows with these
+/// Maximum bytes that a pattern in a condition can compile to. The time of a match grows with these
 /// bytes.
 pub const CONDITION_PATTERN_BYTES: usize = 256 << 10;
-/// Maximum number of toolsets that are added to the configured toolsets. Every node connects to
-/// each of them.
+/// Maximum number of toolsets that are added to the configured toolsets. There is a limit, because
+/// every node connects to each of them.
 pub const TOOL_SETS: usize = 1_000;
 pub const REGISTERED_TOOLS: usize = 100_000;
-/// Maximum number of contexts. Conditions of toolsets read their data.
+/// Maximum number of contexts, whose data the conditions of toolsets read.
 pub const CONTEXTS: usize = 1_000;
 /// Maximum bytes of a model's reply that are read for tool calls: four times the longest reply of a
 /// model.
@@ -158,13 +159,14 @@ pub const DRAWN_EDGES: usize = 20_000;
 pub const VECTOR_LEN: usize = 8_192;
 /// Maximum bytes of a JSON Schema. No model reads more for one tool.
 pub const SCHEMA_BYTES: usize = 1 << 20;
-/// Maximum nesting of a JSON Schema, set by the 127 levels that `serde_json` reads.
+/// Maximum nesting of a JSON Schema. A schema that is parsed from text has at most 127 levels, the
+/// limit of `serde_json`.
 pub const SCHEMA_DEPTH: usize = 128;
 /// Maximum number of schemas that are evaluated for one value, not counting the schemas of its
-/// parts. Unions of hundreds of types stay far below this limit.
+/// parts. A union of hundreds of types stays far below this limit.
 pub const SCHEMA_EXPANSION: u64 = 20_000;
 /// Maximum number of schemas in a chain of references for the same value, because each schema uses
 /// stack.
 pub const SCHEMA_CHAIN: usize = 128;
-/// Maximum bytes that all patterns of a JSON Schema may compile to.
+/// Maximum bytes that all patterns of a JSON Schema can compile to.
 pub const SCHEMA_PATTERN_BYTES: usize = 64 << 20;

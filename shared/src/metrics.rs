@@ -32,13 +32,13 @@ const MAX_LABEL_VALUES: usize = 200;
 /// The value of a label for all values beyond [`MAX_LABEL_VALUES`].
 const OTHER: &str = "other";
 
-/// Limits of buckets in seconds, from a millisecond to a day, because executions and steps may run
-/// for long.
+/// Upper limits of histogram buckets in seconds, from a millisecond to a day, because executions
+/// and steps may run for long.
 const LONG_BUCKETS: [f64; 16] = [
     0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 600.0, 3_600.0,
     86_400.0,
 ];
-/// Limits of buckets in seconds, from a tenth of a millisecond to ten seconds.
+/// Upper limits of histogram buckets in seconds, from a tenth of a millisecond to ten seconds.
 const SHORT_BUCKETS: [f64; 13] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 10.0];
 
@@ -148,8 +148,8 @@ impl Metrics {
     fn new() -> Self {
         let mut registry = Registry::default();
         let executions = ExecutionFigures::register(&mut registry);
-        // Creates these series with zero, because a rate misses the first execution of a state
-        // whose series begins with one.
+        // Creates these series with zero. If a series began with one, a rate would miss the first
+        // execution of its state.
         for state in ExecutionState::ALL.into_iter().filter(|state| state.is_finished()) {
             executions.finished.get_or_create_owned(&StateLabel { state: state.as_str() });
         }
@@ -164,14 +164,14 @@ impl Metrics {
         self.executions.started.inc();
     }
 
-    /// Counts a finished execution. `state` is its name in the API.
+    /// Counts a finished execution. `state` is the name of the execution's state in the API.
     pub fn count_end(&self, state: &'static str, duration: Duration) {
         let label = StateLabel { state };
         self.executions.finished.get_or_create(&label).inc();
         self.executions.duration.get_or_create(&label).observe(duration.as_secs_f64());
     }
 
-    /// Counts an execution as driven by this process until the result is dropped.
+    /// Counts an execution as driven by this process until the returned value is dropped.
     pub fn count_active(&'static self) -> ActiveExecution {
         self.executions.active.inc();
         ActiveExecution(self)
@@ -196,8 +196,8 @@ impl Metrics {
         self.steps.ended.get_or_create(&StepLabels { tool, outcome }).inc();
     }
 
-    /// Counts a claim. `waited` is the time since the execution was due. Only the first claim of an
-    /// execution has it.
+    /// Counts a claim. `waited` is the time since the execution was due. It is `None` for all
+    /// claims of an execution but the first.
     pub fn count_claim(&self, waited: Option<Duration>) {
         self.executions.claims.inc();
         if let Some(waited) = waited {
@@ -226,7 +226,7 @@ impl Metrics {
         self.models.planning_time.get_or_create(&labels).observe(duration.as_secs_f64());
     }
 
-    /// Counts a question to a model. `usage` is missing if there is no answer.
+    /// Counts a question to a model. `usage` is `None` if the model did not answer.
     pub fn count_model_request(&self, model: &str, usage: Option<ModelUsage>) {
         let model = self.models.models.limit(model);
         let outcome = if usage.is_some() { "answered" } else { "failed" };
@@ -370,7 +370,7 @@ impl ModelFigures {
     }
 }
 
-/// Counts an execution as active while it lives.
+/// Counts an execution as active until this value is dropped.
 #[derive(Debug)]
 pub struct ActiveExecution(&'static Metrics);
 
@@ -399,7 +399,7 @@ impl Registrar<'_> {
     }
 }
 
-/// The values that a label has so far.
+/// The values of a label that were seen so far.
 #[derive(Debug, Default)]
 struct LabelValues(RwLock<BTreeSet<String>>);
 
@@ -530,7 +530,8 @@ mod tests {
                 .unwrap()
                 .parse()
                 .unwrap();
-            // The CPU time of a short test is less than the unit of the system.
+            // The CPU time of a short test can be zero, because it is less than the unit of the
+            // system.
             assert!(value > 0.0 || name == "process_cpu_seconds_total", "{name} {value}");
         }
     }

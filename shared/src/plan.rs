@@ -40,7 +40,8 @@ pub struct Plan {
     written: Vec<StepNumber>,
     step_numbers: IndexMap<StepId, StepNumber>,
     dependents: Vec<Vec<StepNumber>>,
-    /// The steps that fill each variable, in plan order. The last successful step wins.
+    /// The steps that fill each variable, in plan order. The last step that succeeds decides the
+    /// value.
     variables: BTreeMap<Arc<str>, Vec<StepNumber>>,
     diagnostics: Vec<Diagnostic>,
 }

@@ -28,7 +28,7 @@ pub struct TranscriptEntry {
     pub content: Value,
 }
 
-/// The kinds of the last entry if planning failed.
+/// If planning failed, the last entry of the transcript has one of these kinds.
 pub const PLANNING_FAILURES: [&str; 2] = ["error", "diagnostics"];
 
 impl TranscriptEntry {

@@ -31,7 +31,7 @@ use self::{
 const MAX_EVALUATIONS: u64 = 1_000_000;
 const EVALUATIONS_PER_PART: u64 = 32;
 /// The limit [`MAX_EVALUATIONS`] of a check that collects errors. It is lower, because each
-/// evaluation may leave an error in memory.
+/// evaluation can leave an error in memory.
 const ERROR_EVALUATIONS: u64 = 100_000;
 /// The value of [`EVALUATIONS_PER_PART`] for a check that collects errors.
 const ERROR_EVALUATIONS_PER_PART: u64 = 4;
@@ -41,15 +41,15 @@ const MAX_PLAN_EVALUATIONS: u64 = 100_000_000;
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of evaluations on the caller's thread.
 const QUICK_EVALUATIONS: u64 = 20_000;
-/// Maximum bytes of the stack that a check on the caller's thread may use.
+/// Maximum bytes of the stack that a check on the caller's thread can use.
 const QUICK_STACK: usize = 256 << 10;
 /// Maximum number of backtracking steps of a pattern match.
 const MAX_BACKTRACKS: usize = 20_000;
 /// Maximum number of subschemas of a schema that is checked without counting evaluations. Together
 /// with [`MAX_UNMETERED_PARTS`], it keeps such a check short.
 const MAX_UNMETERED_SCHEMAS: usize = 256;
-/// Maximum bytes of a schema that is checked without counting evaluations. Messages may quote much
-/// of the schema.
+/// Maximum bytes of a schema that is checked without counting evaluations. There is a limit,
+/// because error messages can quote much of the schema.
 const MAX_UNMETERED_BYTES: usize = 64 << 10;
 /// Maximum number of parts of a value that is checked without counting evaluations.
 const MAX_UNMETERED_PARTS: u64 = 5_000;
@@ -66,7 +66,7 @@ struct CompiledSchema {
     source: Value,
     figures: SchemaFigures,
     /// The validator that does not count evaluations, for small values. `None` if the schema itself
-    /// is too costly for it.
+    /// is too costly for this validator.
     unmetered: Option<Validator>,
     /// The validator that counts its evaluations. It is compiled on first use.
     metered: OnceLock<Result<Validator, String>>,
@@ -106,10 +106,10 @@ pub fn check_cost(schema: &Value) -> Result<(), String> {
     cost::measure_schema(schema).map(drop)
 }
 
-/// Returns the patterns of a schema that are too large to be enforced, so that they would be
-/// removed by [`Schema::without_large_patterns`].
+/// Returns the patterns of a schema that are too large to be enforced.
+/// [`Schema::without_large_patterns`] removes these patterns.
 ///
-/// Compiles at most `left` patterns, only those that may be large, and subtracts their number from
+/// Compiles at most `left` patterns, only those that can be large, and subtracts their number from
 /// `left`.
 pub fn find_large_patterns(schema: &Value, left: &mut usize) -> Vec<String> {
     let Ok(figures) = cost::measure_schema(schema) else { return Vec::new() };
@@ -125,7 +125,7 @@ pub struct SchemaViolation {
     pub at: String,
     pub message: String,
     pub kind: ViolationKind,
-    /// Set if the violation depends on the result of an `if` in the schema.
+    /// `true` if the violation depends on the result of an `if` in the schema.
     pub is_conditional: bool,
 }
 
@@ -171,7 +171,7 @@ impl Schema {
         let compiled = if is_quick {
             compile()
         } else {
-            // A tool is compiled once, so this job may wait for a slot without limit.
+            // Waits for a slot without limit, because the schema of a tool is compiled only once.
             run_on_own_thread(usize::MAX, None, compile).map_err(|err| err.to_string())?
         };
         Ok(Self(Arc::new(compiled?)))
@@ -260,7 +260,8 @@ impl Schema {
         })
     }
 
-    /// Returns the validator that does not count evaluations, if the value is small enough for it.
+    /// Returns the validator that does not count evaluations, if the value is small enough for this
+    /// validator.
     fn unmetered_validator(&self, value: &Value) -> Option<&Validator> {
         let plain = self.0.unmetered.as_ref()?;
         is_small(value, &mut { MAX_UNMETERED_PARTS }).then_some(plain)
@@ -323,8 +324,8 @@ impl CompiledSchema {
             metered: OnceLock::new(),
         };
         if !is_plain {
-            // This validator is built only for its error messages, which name places of the
-            // original schema.
+            // Builds this validator only for its error messages, which name places of the original
+            // schema.
             build(schema, figures.pattern_bytes())?;
             compiled.metered_validator()?;
         }

@@ -3,13 +3,13 @@
 //! [`Log`] keeps the logs and makes three promises, which the conformance suite in `tests` checks
 //! for every store:
 //!
-//! * **Order.** An append succeeds only if its `after` is the end of the log. It may write only a
-//!   prefix if it is too large for one document.
+//! * **Order.** An append succeeds only if its `after` is the end of the log. If it is too large for
+//!   one document, it can write only its first events.
 //! * **Durability.** Every later read returns the events of an append that returned `Ok`.
 //! * **Honesty.** An append may return an error although it has written. Callers must read again.
 //!
 //! Fencing needs no further promise. A claim is an event, so a worker that lost its claim appends
-//! at a stale position.
+//! at a stale position, and its append fails.
 //!
 //! [`Inbox`] keeps commands, and [`Permits`] limits calls. [`Documents`] keeps requests and plans,
 //! which never change, and heads, which are a cache of the logs. [`KeyValue`] keeps small documents
@@ -58,13 +58,14 @@ pub mod backend {
 
     use super::ExecutionHead;
 
-    /// Returns the number of places in a list of due executions that are reserved for executions
-    /// that have been due the longest.
+    /// Returns the number of entries in a list of `most` due executions that are reserved for the
+    /// executions that have been due the longest.
     pub fn aged_places(most: usize) -> usize {
         if most < 2 { 0 } else { (most / 8).max(1) }
     }
 
-    /// Fills the free places with the longest due heads.
+    /// Appends the heads of `longest` that `heads` does not contain, until `heads` has `most`
+    /// entries.
     pub fn add_longest_due(
         heads: &mut Vec<ExecutionHead>,
         longest: Vec<ExecutionHead>,
@@ -154,7 +155,7 @@ pub trait Log: fmt::Debug + Send + Sync {
 
     /// Writes a head without an event, as a worker does when it parks an execution.
     ///
-    /// The store takes the head only if its position is not before the position of the stored head.
+    /// The store keeps the head only if its position is not before the position of the stored head.
     /// A head without a log is dropped, because its execution was removed.
     async fn put_head(&self, head: ExecutionHead) -> Result<(), StoreError>;
 
@@ -166,10 +167,11 @@ pub trait Log: fmt::Debug + Send + Sync {
 
     async fn renew_lease(&self, lease: Lease) -> Result<(), StoreError>;
 
-    /// Ends a worker. Its executions and permits are free from now on.
+    /// Removes the lease of a worker. Other workers can claim its executions and acquire its
+    /// permits from now on.
     async fn remove_worker(&self, worker: WorkerId) -> Result<(), StoreError>;
 
-    /// Returns the workers whose lease has not expired, in order.
+    /// Returns the workers whose lease has not expired, in order of their ids.
     async fn list_workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError>;
 }
 
@@ -198,9 +200,9 @@ pub trait Inbox: fmt::Debug + Send + Sync {
 pub trait Permits: fmt::Debug + Send + Sync {
     /// Acquires all permits of a call, or none.
     ///
-    /// A holder whose worker is gone does not count. A holder may ask again for permits that it
-    /// holds, because an answer may have been lost: the call succeeds, and the permits count once.
-    /// A refused holder keeps no permit.
+    /// A holder whose worker is gone does not count. A holder is allowed to acquire its permits
+    /// again, because an answer may have been lost. The second call succeeds, and the permits count
+    /// once. A refused holder keeps no permit.
     async fn acquire_permits(
         &self,
         ask: &PermitAsk,
@@ -208,7 +210,7 @@ pub trait Permits: fmt::Debug + Send + Sync {
     ) -> Result<Permission, StoreError>;
 
     /// Releases permits and wakes workers. Permits that no longer exist are ignored. A limit on
-    /// rate keeps counting calls that it has counted.
+    /// rate still counts the calls of released permits.
     async fn release_permits(&self, permits: Vec<Permit>) -> Result<(), StoreError>;
 }
 
@@ -266,13 +268,13 @@ pub trait Documents: fmt::Debug + Send + Sync {
     async fn count_executions(&self, query: &CountQuery)
     -> Result<Vec<ExecutionCount>, StoreError>;
 
-    /// Returns the length of the list of heads with this filter.
+    /// Returns the number of executions that match the filter.
     async fn count_heads(&self, filter: &ExecutionFilter) -> Result<u64, StoreError>;
 
-    /// Returns the length of the list of requests with this filter.
+    /// Returns the number of requests that match the filter.
     async fn count_requests(&self, filter: &RequestFilter) -> Result<u64, StoreError>;
 
-    /// Returns the length of the list of plans with this filter.
+    /// Returns the number of plans that match the filter.
     async fn count_plans(&self, filter: &PlanFilter) -> Result<u64, StoreError>;
 }
 
@@ -285,8 +287,8 @@ pub trait KeyValue: fmt::Debug + Send + Sync {
     /// Writes a record. Returns `false` if the condition `unless` prevented it.
     ///
     /// A record that no store can keep is refused as [too large](StoreError::TooLarge) or
-    /// [unfit](StoreError::Unfit). A kind with a [limit](RecordKind::max_records) loses its records
-    /// with the earliest times.
+    /// [unfit](StoreError::Unfit). If a kind exceeds its [limit](RecordKind::max_records), the
+    /// store removes the records of this kind with the earliest times.
     async fn put_record(&self, record: &Record, unless: WriteCondition)
     -> Result<bool, StoreError>;
 
@@ -342,9 +344,9 @@ pub async fn shared_clock(store: &dyn Store) -> Result<SteadyClock, StoreError> 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Append {
     pub execution: ExecutionId,
-    /// The required end of the log.
+    /// The position of the last event in the log. The append fails if the log ends elsewhere.
     pub after: Seq,
-    /// The documents to write in order. There is nearly always one document.
+    /// The documents to write, one after another. Nearly every append has one document.
     pub documents: Vec<EventDocument>,
     /// The new head, if it changes. The first append of a log has a head.
     pub head: Option<ExecutionHead>,

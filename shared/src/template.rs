@@ -23,7 +23,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 pub enum Template {
     Literal(Arc<Value>),
-    /// A string that is one whole reference. The value replaces it and keeps its type.
+    /// A string that is one whole reference. The value replaces the string and keeps its type.
     Whole(Reference),
     Text(Vec<TemplatePart>),
     Array(Vec<Template>),
@@ -63,7 +63,7 @@ pub trait ResolveNames {
     fn find_step(&self, name: &str) -> Option<StepNumber>;
 
     /// Returns the step that uses the tool `name`, if exactly one does. Called only if no step has
-    /// this id.
+    /// the id `name`.
     fn find_tool_step(&self, name: &str) -> Option<StepNumber>;
 }
 
@@ -201,7 +201,7 @@ pub struct RenderedTooLarge;
 struct Renderer<'a> {
     values: &'a dyn LookUpValues,
     unresolved: Vec<Arc<str>>,
-    /// Number of bytes that may still be inserted. `None` after the limit was exceeded.
+    /// Number of bytes that can still be inserted. `None` after the limit was exceeded.
     bytes_left: Option<usize>,
 }
 

@@ -21,12 +21,12 @@ use crate::{
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Effect {
-    /// None. The tool only reads.
+    /// A second call has no effect, because the tool only reads.
     Read,
-    /// None, if the second call has the same idempotency key.
+    /// A second call has no effect if it has the same idempotency key.
     Idempotent,
-    /// A second effect. Faber never repeats such a call unless it knows that the first call did not
-    /// happen.
+    /// A second call has a second effect. Faber never repeats such a call unless it knows that the
+    /// first call did not happen.
     #[default]
     Once,
 }
@@ -42,7 +42,7 @@ pub struct ToolDefinition {
     pub output_schema: Option<Value>,
     pub effect: Effect,
     pub examples: Vec<String>,
-    /// `true` if the tool can be called. Other tools are known only for the selection.
+    /// `false` for a tool that only tool selection knows.
     pub is_callable: bool,
 }
 
@@ -68,8 +68,8 @@ pub fn qualified_name(set: &ToolSetName, name: &ToolName) -> ToolName {
 /// Resolves names of tools.
 ///
 /// A name is looked up as `set.name` first, then as a name from a source, then as the part of a
-/// source's name after its first dot (`echo`, `set.echo`). If several tools share a name, the
-/// earliest tool gets it.
+/// source's name after its first dot (`echo`, `set.echo`). If several tools share a name, the name
+/// identifies the earliest tool.
 ///
 /// A name that starts with a set and a dot only identifies tools of that set. It never identifies
 /// another set's tool, even if the set has no such tool.
@@ -91,7 +91,7 @@ pub enum NameOrigin {
     Short,
 }
 
-/// Returns the part of a name before its first dot, which may be a set.
+/// Returns the part of a name before its first dot, which can be a set.
 pub fn set_prefix(name: &str) -> Option<&str> {
     name.split_once('.').map(|(set, _)| set)
 }
@@ -106,7 +106,7 @@ impl<T: Copy + Ord> ToolNames<T> {
         &self.sets
     }
 
-    /// Adds all names of a tool. `value` is its position.
+    /// Adds all names of a tool. `value` is the position of the tool.
     ///
     /// Positions decide between tools with the same name. The order of calls does not matter.
     pub fn add_tool(&mut self, tool: &ToolDefinition, value: T) {
@@ -129,7 +129,7 @@ impl<T: Copy + Ord> ToolNames<T> {
         self.add_name(tool.qualified_name(), NameOrigin::Qualified, value);
     }
 
-    /// Returns `true` if a name starts with a set other than `own`.
+    /// Returns `true` if a name starts with a set other than `own_set`.
     fn is_foreign(&self, name: &ToolName, own_set: &ToolSetName) -> bool {
         let set = set_prefix(name.as_str()).filter(|set| *set != own_set.as_str());
         set.is_some_and(|set| self.sets.contains(set))
@@ -165,7 +165,7 @@ impl<T: Copy + Ord> ToolNames<T> {
 
 /// A stable error code of a step, such as `tool.failed`.
 ///
-/// The constants are Faber's codes. `flow.fail` may use any code.
+/// The constants are Faber's codes. `flow.fail` can use any code.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ErrorCode(Cow<'static, str>);
@@ -315,10 +315,10 @@ impl ToolError {
     }
 }
 
-/// A progress report of a call.
+/// A report of a running call about its progress.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
-    /// The amount of finished work, in a unit of the tool. It grows.
+    /// The amount of finished work, in a unit of the tool. It grows with each report.
     pub progress: f64,
     /// The total amount of work, if the tool knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -456,7 +456,7 @@ mod tests {
             ["m.b", "m2.m.b", "m.c", "m.d", "b"].map(|name| names.get(name))
         };
         assert_eq!(meanings(&["m2", "m", "n"]), [None, Some(0), None, Some(2), Some(0)]);
-        // If no set is called `m`, it is a name like any other.
+        // If no set is called `m`, the name `m.b` is a name like any other.
         assert_eq!(meanings(&["m2", "n"])[..3], [Some(0), Some(0), Some(1)]);
     }
 

@@ -4,8 +4,8 @@
 //! is made when it ends, from events of the log. The ids of the spans follow from the execution,
 //! the step and the attempt, so every worker, and every later export, makes the same ids.
 //!
-//! A [`Scope`] carries the current span through a call. Code that sends requests reads it to pass the
-//! trace on, and to add spans of its own.
+//! A [`Scope`] carries the current span through a call. Code that sends requests reads the scope to
+//! pass the trace on, and to add spans of its own.
 
 mod context;
 mod execution_spans;

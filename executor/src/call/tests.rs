@@ -80,7 +80,7 @@ fn toolbox() -> Toolbox {
     Toolbox::new([ToolSet::ready("t".parse().unwrap(), "builtin", "", [tool])])
 }
 
-/// A plan names `m.b`, and another server has a tool with this own name.
+/// A plan names the tool `b` of the set `m`. Another server has a tool whose own name is `m.b`.
 #[tokio::test(start_paused = true)]
 async fn a_missing_planned_tool_is_not_replaced_by_a_tool_of_another_set() {
     use toolbox::SetStatus;
@@ -279,7 +279,7 @@ async fn a_result_after_the_timeout_is_still_a_timeout() {
         "]])
             .await;
     }
-    // A tool that ignores the cancellation is cut off.
+    // A tool that ignores the cancellation is ended five seconds after the timeout.
     let (story, _) =
         Trial::new(json!({})).with_timeout(Duration::from_secs(1)).run(toolbox()).await;
     expect![[r"

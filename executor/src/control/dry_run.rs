@@ -83,7 +83,7 @@ mod tests {
             vec![CheckedStep { parameters: Arc::new(json!({})), warnings: Vec::new(), error: None }]
         };
         let (now, id) = (clock.now(), ExecutionId::draw(clock.now()));
-        // The first start crashed between the log and the head.
+        // Simulates a start that crashed after it wrote the log and before it wrote the head.
         let fingerprint = fingerprint(&key, &options);
         let key_of = Reservation { key: "k".to_owned(), execution: id, fingerprint };
         (&*store as &dyn Store).reserve_key(&key_of).await.unwrap();

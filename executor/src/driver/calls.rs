@@ -65,8 +65,8 @@ impl Driver {
                 if started.effect.unwrap_or(callee.policy.effect) == Effect::Read {
                     self.launch_call(call, callee.policy.cache_ttl_ms);
                 } else {
-                    // Checks the lease from now on, because the claim may have begun without a safe
-                    // lease if all tools of the plan only read when it was compiled.
+                    // Checks the lease from now on. It was not checked before if all tools of the
+                    // plan only read when the plan was compiled.
                     self.claim.needs_safe_lease = true;
                     self.held_starts.push_back((seq, HeldStart::Call(Box::new(call))));
                 }
@@ -130,7 +130,7 @@ impl Driver {
         }
     }
 
-    /// Starts all held calls and children whose event is durable, unless the lease is in doubt.
+    /// Starts all calls and children whose start event is durable, unless the lease is in doubt.
     pub(super) fn start_held(&mut self) {
         let durable = self.pending.durable_seq();
         while let Some((seq, _)) = self.held_starts.front()

@@ -1,13 +1,13 @@
 //! Child executions: steps that execute another plan.
 //!
-//! The id of a child is derived from the parent's step and attempt, so starting it twice starts one
-//! execution. The parent has no driver during a long wait.
+//! The id of a child is derived from the parent's step and attempt, so starting a child twice
+//! creates only one execution. The parent has no driver during a long wait.
 //!
 //! When a child finishes, its driver sends a command to the parent's inbox, and only then clears
-//! the owner of the child. If the driver crashes before, the child is an orphan, and the worker
-//! that claims it sends the command. The command has no data: the parent's driver reads the log of
-//! the child. The append that records the child's result also removes the command, so a crash in
-//! between loses nothing.
+//! the owner of the child. If the driver crashes before that, the child is an orphan, and the
+//! worker that claims it sends the command. The command has no data: the parent's driver reads the
+//! log of the child. The append that records the child's result also removes the command, so a
+//! crash in between loses nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -260,8 +260,8 @@ impl Children {
         }
     }
 
-    /// Registers a new watch of `child`, which replaces the running one. Returns its number and the
-    /// token that stops it, or `None` if the running watch already has the same information.
+    /// Registers a new watch of `child`, which replaces the running watch. Returns its number and
+    /// the token that stops it, or `None` if the running watch already has the same information.
     fn start_watch(&mut self, child: &mut Child) -> Option<(u64, CancellationToken)> {
         let mut commands = BTreeSet::new();
         if let Some(before) = self.watches.get_mut(&child.task)

@@ -1,4 +1,4 @@
-//! Idle drivers: when tasks may start, when a driver wakes up, and when it parks its execution.
+//! Idle drivers: when tasks can start, when a driver wakes up, and when it parks its execution.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,11 +17,11 @@ pub(super) const CROWDED_DELAY: TimeDelta = TimeDelta::minutes(1);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StartPermission {
     Now,
-    /// No task may start until the lease is safe, because another worker may have claimed the
+    /// No task is started until the lease is safe, because another worker may have claimed the
     /// execution. The driver records no start until then, because it could not call the tool after
     /// the append.
     Later,
-    /// No task may start on this worker, because it drains or lacks a tool.
+    /// No task is started on this worker, because it drains or lacks a tool.
     Elsewhere,
 }
 
@@ -34,8 +34,8 @@ impl Driver {
         let due = machine::wake_at(&self.execution).map(until);
         let held_up = self.is_delayed_by_lease().then_some(self.context.options.poll);
         let wait = due.into_iter().chain(self.linger_time()).chain(held_up).min()?;
-        // Waits for a poll interval, because a due task that may not start must not keep the driver
-        // busy.
+        // Waits for a poll interval, because a due task that is not allowed to start must not keep
+        // the driver busy.
         let begins = self.start_permission() == StartPermission::Now;
         let minimum = if begins { Duration::ZERO } else { self.context.options.poll };
         Some(wait.max(minimum))
@@ -64,7 +64,7 @@ impl Driver {
         self.next_due_at().is_none_or(|due| due - self.context.clock.now() > soon)
     }
 
-    /// Returns whether tasks may start here. No other function decides this.
+    /// Returns whether this worker is allowed to start tasks now. No other function decides this.
     pub(super) fn start_permission(&self) -> StartPermission {
         if self.inputs.is_draining || self.tool_presence.has_missing() {
             StartPermission::Elsewhere
@@ -79,10 +79,11 @@ impl Driver {
         self.claim.needs_safe_lease && !self.context.lease.is_safe(self.claim.term)
     }
 
-    /// Returns whether only the lease keeps a task from starting, or did at the last decision.
+    /// Returns whether only the lease prevents a task from starting now, or prevented it at the
+    /// last decision.
     pub(super) fn is_delayed_by_lease(&self) -> bool {
-        // A durable start that is still held was stopped by the lease. The lease may be safe by
-        // now, so its current state does not matter.
+        // If a start is durable and its call has not begun, the lease has stopped the call. The
+        // lease may be safe by now, so its current state does not matter.
         let is_held =
             self.held_starts.front().is_some_and(|start| start.0 <= self.pending.durable_seq());
         is_held
@@ -94,8 +95,8 @@ impl Driver {
         self.execution.agenda().has_work() && machine::can_start_tasks(&self.execution)
     }
 
-    /// Moves an execution that only waits for permits to a waiting slot, and back. Returns `false`
-    /// if no waiting slot is free.
+    /// Moves an execution that only waits for permits to a waiting slot. Moves it back to a normal
+    /// slot when it has other work. Returns `false` if no waiting slot is free.
     pub(super) fn switch_slot(&mut self) -> bool {
         let asks = self.permit_requests.open_requests();
         let only_waits = asks > 0
@@ -133,7 +134,8 @@ impl Driver {
             .filter(|rest| !rest.is_zero())
     }
 
-    /// Returns when a worker should claim the execution again if no command arrives before.
+    /// Returns when a worker should claim the execution again if no command arrives before that
+    /// time.
     pub(super) fn next_due_at(&self) -> Option<Timestamp> {
         let is_for_others = self.has_work() || self.children.has_unknown();
         if self.start_permission() == StartPermission::Elsewhere && is_for_others {

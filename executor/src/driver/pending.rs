@@ -60,7 +60,7 @@ impl AppendBatch {
     }
 }
 
-/// The log at the position of a failed append.
+/// The state of the log at the position of a failed append.
 enum LogState {
     Complete,
     Prefix(usize),
@@ -120,7 +120,7 @@ impl PendingEvents {
         self.in_flight.is_none() && self.queue.is_empty()
     }
 
-    /// Returns whether the driver should take no further input, because too many events wait.
+    /// Returns whether the driver should read no further input, because too many events wait.
     pub(super) fn is_full(&self) -> bool {
         self.queue.len() >= MAX_EVENTS || self.bytes >= MAX_BYTES
     }
@@ -140,8 +140,9 @@ impl PendingEvents {
         let store = std::sync::Arc::clone(&context.store);
         if events.is_empty() {
             let (id, end) = (execution.id(), self.durable);
-            // Removes the commands, because they have no effect here. If another worker has claimed
-            // the execution, they stay in the inbox, because that worker needs them.
+            // Removes the commands from the inbox, because they caused no event. If another worker
+            // has claimed the execution, the commands stay in the inbox, because that worker needs
+            // them.
             let discard = async move {
                 if !store.read(id, end).await?.is_empty() {
                     return Err(AppendError::Conflict);

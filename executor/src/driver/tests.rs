@@ -310,7 +310,7 @@ async fn a_driver_requests_only_permits_that_have_a_slot() {
     assert_eq!(test.driver.permit_requests.open_requests(), 0, "no task may start");
     test.send_command(Command::Resume).await;
     assert_eq!(test.driver.permit_requests.open_requests(), 2);
-    // One call holds the only permit, so one more call may wait for it.
+    // One call holds the only permit, so one more call can wait for it.
     while test.driver.execution.agenda().running().is_empty() {
         let done = test.driver.jobs.join_next().await.unwrap().unwrap();
         test.driver.collect_results(done);
@@ -433,7 +433,7 @@ async fn a_new_lease_term_claims_the_execution_again_in_place() {
             "step_started",
         ]
     );
-    // No task may start if another worker has claimed the execution.
+    // No task is allowed to start if another worker has claimed the execution.
     time::advance(lease * 2).await;
     test.context.lease.extend(time::Instant::now(), lease);
     let id = test.driver.execution.id();

@@ -54,7 +54,7 @@ impl Driver {
             return;
         }
         if toolbox.has_all(self.execution.required_tools()) {
-            // Decides again, because tasks that the last decision could not start may start now.
+            // Decides again, because tasks that the last decision could not start can start now.
             self.claim.needs_decision |= self.tool_presence.has_missing();
             self.tool_presence = ToolPresence { revision: Some(revision), missing: None };
             return;

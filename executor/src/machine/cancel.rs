@@ -134,7 +134,7 @@ impl Decision<'_> {
         self.execution.phase() == Phase::Expired && self.has_run_to_end()
     }
 
-    /// Returns the next compensation that may start, or the due retry of a compensation.
+    /// Returns the next compensation that can start, or the due retry of a compensation.
     fn next_compensation(&self) -> Option<Task> {
         let agenda = self.execution.agenda();
         let due = agenda.retrying().first().filter(|(until, _)| *until <= self.moment.now);

@@ -40,13 +40,13 @@ impl Decision<'_> {
             Command::Approve { approved: true, .. } => "approve",
             Command::Approve { .. } => "reject",
             Command::Settle { .. } => "settle",
-            // Records no other command, because a signal always adds an event and the other
-            // commands may be applied again at any time.
+            // Records no other command, because a signal always adds an event and to apply one of
+            // the other commands again is harmless.
             _ => return self.change_by_command(id, command),
         };
         self.change_by_command(id, command);
-        // Records the command, because the inbox may deliver it again and it could take effect
-        // then.
+        // Records the command, because the inbox can deliver the command again, and it could then
+        // have an effect.
         if self.events.len() == before {
             self.record_event(Event::CommandIgnored {
                 asked: command_name.to_owned(),

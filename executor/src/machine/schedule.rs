@@ -16,7 +16,8 @@ use toolbox::flow;
 
 use super::{Decision, add_millis, attempt_name, can_start_tasks, input, is_blocked_by_permit};
 
-/// Maximum number of a step's warnings about templates without a value. It keeps events small.
+/// Maximum number of a step's warnings about templates without a value. The limit keeps events
+/// small.
 const MAX_WARNINGS: usize = 1_000;
 
 /// Warning that a call differs from the earlier call whose outcome is unknown.
@@ -30,7 +31,7 @@ pub(super) struct RenderedParameters {
 }
 
 impl Decision<'_> {
-    /// Returns whether tasks other than compensations may start.
+    /// Returns whether tasks other than compensations can start.
     pub(super) fn can_start(&self) -> bool {
         let is_open = self.execution.phase() == Phase::Open;
         self.moment.may_start && is_open && can_start_tasks(self.execution)
@@ -338,8 +339,8 @@ fn describe_unresolved(unresolved: &[Arc<str>]) -> Vec<String> {
     warnings
 }
 
-/// Returns the error of a compensation that waits for a signal. It must not wait, because the
-/// execution has to finish.
+/// Returns the error of a compensation that waits for a signal. A compensation must not wait,
+/// because the execution has to finish.
 fn wait_in_compensation_error() -> ToolError {
     let reason = "a compensation cannot wait for a signal: the execution has to end";
     ToolError::new(ErrorCode::INVALID_PARAMETERS, reason)

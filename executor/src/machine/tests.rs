@@ -311,8 +311,8 @@ impl Story {
         self.decide(&Input::Woken)
     }
 
-    /// Compares the events since the last check, one decision per line. Replays the log, and makes
-    /// sure that no event follows.
+    /// Compares the events since the last check with `expected`, one decision per line. Replays the
+    /// log, and makes sure that no event follows.
     #[expect(clippy::needless_pass_by_value, reason = "`expect![…]` is written where it is used")]
     fn check(&mut self, expected: Expect) -> &mut Self {
         let mut lines: Vec<String> = Vec::new();

@@ -3,7 +3,7 @@ use tokio::{task::JoinSet, time::Instant};
 
 use super::*;
 
-/// A clock that follows paused time.
+/// A clock that follows Tokio's clock, which these tests pause.
 #[derive(Debug)]
 struct PausedClock(Instant);
 
@@ -17,7 +17,8 @@ struct PermitTest {
     permits: Arc<Permits>,
     started_at: Instant,
     tasks: JoinSet<()>,
-    /// The holders of the permit, and their times.
+    /// The calls that got the permit, in their sequence, each with the time since the start of the
+    /// test.
     turns: Arc<Mutex<Vec<(String, Duration)>>>,
 }
 
@@ -50,7 +51,8 @@ impl PermitTest {
             time::sleep(Duration::from_millis(ms)).await;
             drop(permit);
         });
-        // Waits until the request is sent, so that the requests arrive in order.
+        // Waits until the request is sent, so that the requests arrive in the sequence of the
+        // calls.
         time::sleep(Duration::from_millis(10)).await;
     }
 
@@ -106,7 +108,7 @@ async fn a_stream_of_urgent_requests_starves_no_other() {
         time::sleep(Duration::from_millis(90)).await;
     }
     let at = test.wait_for_turn("patient").await.as_millis();
-    // Only the hundred calls of the first ten seconds overtake.
+    // Only the hundred calls of the first ten seconds overtake the call with the low priority.
     assert!((10_000..17_000).contains(&at), "{at}");
 }
 

@@ -5,8 +5,8 @@
 //! execution immediately. Other workers claim it after a delay, in case the preferred worker is
 //! gone or full.
 //!
-//! A scan leaves out executions that this worker cannot drive: those with tools that are missing
-//! here, and those whose log is damaged.
+//! A scan leaves out executions that this worker cannot drive: those with tools that are missing on
+//! this node, and those whose log is damaged.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -86,7 +86,7 @@ impl Worker {
         }
         self.write_heads().await;
         self.start_replans();
-        if let Err(err) = self.sweep_owned().await {
+        if let Err(err) = self.claim_undriven().await {
             warn!(%err, "cannot list the executions of this worker");
         }
         if self.scope == WorkerScope::Given {
@@ -106,8 +106,8 @@ impl Worker {
     async fn reclaim_given_up(&mut self) -> Result<(), StoreError> {
         for (id, known_version) in self.backlog.given_up.clone() {
             let head = self.context.store.head(id).await?;
-            // A finished execution with an owner counts, too, because it still has to notify its
-            // parent or to be replanned.
+            // Claims a finished execution that has an owner, too, because it still has to notify
+            // its parent or to be replanned.
             let is_ours = |head: &ExecutionHead| !head.state.is_finished() || head.owner.is_some();
             let free = head.filter(|head| is_ours(head) && self.is_claimable(head));
             if free.is_none_or(|head| self.claim_execution(id, head.epoch.max(known_version))) {
@@ -119,7 +119,7 @@ impl Worker {
 
     /// Claims executions whose heads name this worker as owner but that it does not drive. The
     /// store lost their last heads, or did not acknowledge them. The claim writes a new head.
-    async fn sweep_owned(&mut self) -> Result<(), StoreError> {
+    async fn claim_undriven(&mut self) -> Result<(), StoreError> {
         if self.backlog.swept_at.elapsed() < SWEEP_INTERVAL {
             return Ok(());
         }
@@ -173,8 +173,8 @@ impl Worker {
                 room + self.backlog.missing_tool_count.min(MAX_MISSING_TOOLS),
             )
             .await?;
-        // Counts executions that are driven here or lack tools. The next scan reads that many more
-        // heads, so that these executions do not hide other executions.
+        // Counts executions that this worker drives or whose tools are missing. The next scan reads
+        // that many more heads, so that these executions do not hide other executions.
         let n_local = due.iter().filter(|head| self.local.contains(head.execution)).count();
         let (n_due, lacking) = self.claim_heads(due).await?;
         self.backlog.missing_tool_count = lacking.len() + n_local;
@@ -327,8 +327,8 @@ impl Worker {
             };
             match head {
                 Some(head) if head.state.is_finished() => settled.push(envelope.id),
-                // Claims the execution even without its tools, because recording a command needs
-                // none, and commands that stay would fill the inbox.
+                // Claims the execution even without its tools, because recording a command needs no
+                // tools, and commands that stay would fill the inbox.
                 Some(head) if self.is_claimable(head) && !self.backlog.is_damaged(id) => {
                     self.claim_execution(id, head.epoch);
                 }

@@ -1,4 +1,4 @@
-//! Workers over a store in memory, on paused time.
+//! Workers over a store in memory. Tokio's clock is paused.
 
 mod large;
 
@@ -23,7 +23,7 @@ use crate::{
     machine,
 };
 
-/// A clock that follows paused time.
+/// A clock that follows Tokio's clock, which the tests pause.
 #[derive(Debug)]
 pub(crate) struct PausedClock(Instant);
 
@@ -260,7 +260,7 @@ async fn commands_for_executions_without_tools_hide_no_others() {
         }
     }
     let id = test.start(vec![step("a", "flow.wait", json!({ "name": "go" }))]).await;
-    // The execution waits. It is parked and has no owner.
+    // Waits until the execution is parked and has no owner.
     time::sleep(Duration::from_secs(10)).await;
     test.control.signal(id, "go".to_owned(), json!(1)).await.unwrap();
     test.wait_for_state(id, ExecutionState::Completed, Duration::from_mins(1)).await;
@@ -392,7 +392,7 @@ async fn an_execution_without_its_tool_fails_at_its_deadline() {
     assert_eq!(test.event_kinds(id).await.iter().filter(|kind| **kind == "claimed").count(), 2);
 }
 
-/// Servers remove tools after their use, such as a tool to log in.
+/// Some servers remove a tool after its use, such as a tool to log in.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_only_finished_steps_used_is_not_required() {
     let test = WorkerTest::new();
@@ -476,7 +476,8 @@ async fn a_damaged_execution_is_not_claimed_at_every_poll() {
     );
 }
 
-/// Regression: the claim waited for the next sweep.
+/// Regression: the child was claimed only when the worker next looked for executions that it owns
+/// and does not drive.
 #[tokio::test(start_paused = true)]
 async fn a_child_notifies_its_parent_at_the_poll_after_a_failure() {
     let store = Arc::new(Memory::new());

@@ -96,7 +96,7 @@ impl Entry {
         }
     }
 
-    /// Encodes the entry as one line without its end.
+    /// Encodes the entry as one line, without the line break.
     pub(crate) fn encode(&self) -> String {
         let type_name = self.type_name();
         match self {

@@ -160,7 +160,7 @@ pub(crate) struct FileReader<R> {
 }
 
 impl<R: Read + Seek> FileReader<R> {
-    /// Opens a file. Reads all of it to compare the checksum.
+    /// Opens a file. Reads the whole file to compare the checksum.
     pub(crate) fn open(mut input: R) -> Result<Self, FormatError> {
         let len = input.seek(SeekFrom::End(0))?;
         let (sha256, version) = check_frame(&mut input, len)?;

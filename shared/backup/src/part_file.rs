@@ -35,7 +35,7 @@ impl PartFile {
         add_suffix(&self.part, ".list")
     }
 
-    /// Flushes the file to the disk, and gives it its name.
+    /// Flushes the file to the disk, and renames it to its final name.
     pub(crate) fn finish(mut self, file: BufWriter<File>) -> Result<(), BackupError> {
         let write = || -> io::Result<()> {
             let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
@@ -53,7 +53,7 @@ impl PartFile {
 impl Drop for PartFile {
     fn drop(&mut self) {
         if !self.is_finished {
-            // A file that remains does no harm, because the next writer empties it.
+            // Ignores a failure, because the next writer empties a file that remains.
             let _ = fs::remove_file(&self.part);
         }
     }

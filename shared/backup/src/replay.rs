@@ -52,7 +52,8 @@ impl From<String> for ReplayError {
 
 pub(crate) struct Replay<'a> {
     plans: RecentPlans,
-    /// A store that also has plans of the logs. Backups need none, because they repeat the plans.
+    /// The store in which plans of imported logs are looked up. `None` for a backup, because a
+    /// backup repeats the plans.
     store: Option<&'a dyn Store>,
     request: Option<Request>,
     log: Option<Execution>,

@@ -103,8 +103,8 @@ impl<'a> Reading<'a> {
 
 /// Writes a backup into an empty store, and returns the numbers of objects that it wrote.
 ///
-/// A store that the same restore left incomplete is completed. No execution continues before a
-/// worker opens the store.
+/// If an earlier restore of the same file was interrupted, completes the store. No execution
+/// continues before a worker opens the store.
 ///
 /// # Errors
 ///

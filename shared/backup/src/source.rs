@@ -37,12 +37,12 @@ use crate::{
     spool::{Spool, SpoolReader, SpooledExecution},
 };
 
-/// Objects in one page of a list.
+/// Number of objects in one page of a list.
 const PAGE_LEN: usize = 256;
 /// Maximum number of reads that wait for the store at the same time.
 const CONCURRENT_READS: usize = 8;
-/// Clocks of nodes differ by less than this. A younger object may be missing in a list that was
-/// read while another node wrote the object.
+/// Clocks of nodes differ by less than this. An object that is younger than this may be missing in
+/// a list that was read while another node wrote the object.
 const MAX_SKEW: TimeDelta = TimeDelta::minutes(1);
 
 pub(crate) trait Sink: Send {

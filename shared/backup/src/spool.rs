@@ -12,7 +12,8 @@ use std::{
 
 use shared::{id::ExecutionId, store::ExecutionHead};
 
-/// An id has 35 bytes at most. Two flags and the end of the line follow.
+/// Bytes of a row: an id, which has 35 bytes at most, spaces that fill it up, two flags and a line
+/// break.
 const ROW_LEN: usize = 40;
 const ID_LEN: usize = ROW_LEN - 3;
 

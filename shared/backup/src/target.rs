@@ -34,7 +34,8 @@ pub(crate) enum Mode {
     Compare,
     /// The store belongs to the caller, so heads of existing logs are written again.
     Restore,
-    /// Workers may own executions of the store, so an import leaves existing logs alone.
+    /// Workers may own executions of the store, so an import writes no head of a log that the store
+    /// has already.
     Import,
 }
 
@@ -46,7 +47,7 @@ struct Done {
     found: Found,
 }
 
-/// The part of a log that waits for its end.
+/// The part of a log that was read before the end of the log.
 #[derive(Default)]
 struct OpenLog {
     events: Vec<RecordedEvent>,
@@ -59,7 +60,7 @@ pub(crate) struct Target<'a> {
     store: &'a dyn Store,
     mode: Mode,
     jobs: FuturesUnordered<BoxFuture<'a, Result<Done, BackupError>>>,
-    /// The objects that running jobs write. Two jobs for one object would disturb each other.
+    /// The objects that running jobs write. Two jobs for one object never run at the same time.
     keys: BTreeSet<String>,
     bytes: usize,
     log: OpenLog,

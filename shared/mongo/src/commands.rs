@@ -89,7 +89,7 @@ fn raw_update_command(
     finish_command(command, safety, |command| command.append(cstr!("updates"), list))
 }
 
-/// Builds an update from documents `{ q, u }`, which may also have `upsert` and `multi`.
+/// Builds an update from documents `{ q, u }`, which can also have `upsert` and `multi`.
 pub(super) fn update_command(
     collection: &str,
     updates: &[Document],

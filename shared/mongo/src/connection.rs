@@ -63,7 +63,8 @@ pub(super) fn local_collection(database: &Database, name: &str) -> Collection<Do
     database.collection_with_options(name, options)
 }
 
-/// Returns a collection whose writes wait for the primary only. Use it for data that may be lost.
+/// Returns a collection whose writes wait for the primary only. Use it for data whose loss is
+/// harmless.
 pub(super) fn unconfirmed_collection(database: &Database, name: &str) -> Collection<Document> {
     let options = CollectionOptions::builder().read_concern(ReadConcern::local());
     let options = options.write_concern(WriteConcern::nodes(1)).build();
@@ -106,8 +107,9 @@ pub(super) fn to_store_error(err: &Error) -> StoreError {
     })
 }
 
-/// Returns the message of the server or the system. It is not the `Display` text of the driver,
-/// which prints the driver's types as `Debug` does. Log lines contain that text.
+/// Returns the message of the server or the system. Does not return the `Display` text of the
+/// driver, because that text shows the driver's types as `Debug` does. Log lines contain the
+/// details.
 fn describe_kind(kind: &ErrorKind) -> String {
     use mongodb::error::WriteFailure;
     tracing::debug!(?kind, "MongoDB rejected an operation");

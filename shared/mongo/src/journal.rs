@@ -1,7 +1,7 @@
 //! Group commit: collects appends into a batch while earlier batches are sent.
 //!
-//! At any time, at most one append of each event log is being written. If there were two, MongoDB
-//! could reject the first and store the second after the events of another worker.
+//! At any time, at most one append of each event log is being written. Otherwise MongoDB could
+//! reject the first of two appends and store the second after the events of another worker.
 //!
 //! A batch is written in two steps: first the events, then the heads and the inbox. The next batch
 //! is sent when the first step has ended.
@@ -34,8 +34,8 @@ use super::{
 
 /// Maximum number of appends in the queue. Further callers wait until there is room.
 const QUEUE_LEN: usize = 8_192;
-/// Maximum number of batches that are sent at the same time: the server works on one while the
-/// other batch travels.
+/// Maximum number of batches that are sent at the same time: the server works on one batch while
+/// the other batch is sent to it.
 const MAX_BATCHES: usize = 2;
 /// A batch of this size is sent, even if more appends wait.
 const FULL_BATCH_BYTES: usize = 4 << 20;
@@ -94,7 +94,7 @@ impl Journal {
 }
 
 struct StepResult {
-    /// Logs whose appends are finished, so that their next append may be sent.
+    /// Logs whose appends are finished, so that their next append can be sent.
     finished: BTreeSet<ExecutionId>,
     /// Appends whose events are written but whose heads or inbox commands are not written yet.
     without_heads: Vec<Entry>,
@@ -146,7 +146,8 @@ async fn run_journal(mut entries: mpsc::Receiver<Entry>, writer: Arc<BatchWriter
     }
 }
 
-/// Takes appends of logs that are not busy, oldest first, and marks their logs as busy.
+/// Removes appends of logs that are not busy from the queue, oldest first, and marks their logs as
+/// busy.
 fn take_batch(waiting: &mut VecDeque<Entry>, busy_logs: &mut BTreeSet<ExecutionId>) -> Vec<Entry> {
     let (mut batch, mut skipped, mut bytes) = (Vec::new(), VecDeque::new(), 0);
     while let Some(entry) = waiting.pop_front() {
@@ -228,7 +229,8 @@ impl BatchWriter {
         }
     }
 
-    /// Writes the first document of each append. A document whose position is taken is a conflict.
+    /// Writes the first document of each append. If another document has the same position, the
+    /// append is a conflict.
     async fn put_events(&self, entries: &[Entry]) -> Result<Vec<AppendResult>, StoreError> {
         let mut rows = RawArrayBuf::new();
         let mut indexes = Vec::with_capacity(entries.len());
@@ -348,9 +350,9 @@ pub(super) async fn replace_head(
     commands::run_counted_write(database, command).await.map(|found| found > 0)
 }
 
-/// Heads of finished executions may be lost when the primary fails, because their logs contain the
-/// same data. If the head of an unfinished execution were lost, no worker would find that
-/// execution.
+/// Heads of finished executions can be lost when the primary fails. That is harmless, because their
+/// logs contain the same data. If the head of an unfinished execution were lost, no worker would
+/// find that execution.
 fn required_safety(heads: &[&ExecutionHead]) -> Safety {
     let are_finished = heads.iter().all(|head| head.state.is_finished());
     if are_finished { Safety::Cached } else { Safety::Durable }

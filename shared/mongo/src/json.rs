@@ -133,7 +133,7 @@ pub(super) fn to_text(value: RawBsonRef<'_>, what: &str) -> Result<String, Store
     String::from_utf8(text).map_err(|err| StoreError::corrupt(what, err))
 }
 
-/// Returns the JSON text of a value of a document that is not raw.
+/// Returns the JSON text of a `Bson` value. `what` names the document in the error.
 pub(super) fn bson_to_text(value: &Bson, what: &str) -> Result<String, StoreError> {
     let mut document = Document::new();
     document.insert("v", value);

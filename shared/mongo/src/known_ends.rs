@@ -14,8 +14,8 @@ use tokio::time::{Duration, Instant};
 /// Maximum number of entries. It exceeds the number of logs that grow at the same time.
 const MAX_LOGS: usize = 65_536;
 
-/// Maximum age of an entry. It is shorter than the time after which a finished execution may be
-/// pruned. A worker that was frozen for longer queries the log and finds that it was removed.
+/// Maximum age of an entry. It is shorter than the time after which a finished execution can be
+/// pruned. A worker that was frozen for longer queries the log and finds that the log was removed.
 const MAX_AGE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]

@@ -7,8 +7,8 @@
 //! need no query.
 //!
 //! *Durability.* Events are written with `{ w: "majority", j: true }` and read from the primary
-//! with read concern majority, whatever the URL says. Heads are caches. A head of a finished
-//! execution may be lost, because the log contains the same data.
+//! with read concern majority, whatever the URL says. Heads are caches. The loss of a finished
+//! execution's head is harmless, because the log contains the same data.
 //!
 //! *No hidden retries.* The driver of MongoDB does not retry writes. The caller reads the log again
 //! and decides again, because a write that failed may have been stored.
@@ -52,9 +52,9 @@ use self::{journal::Journal, known_ends::KnownEnds};
 /// A store in a MongoDB replica set. Dropping it ends its tasks.
 #[derive(Debug)]
 pub struct Mongo {
-    /// Has read concern majority.
+    /// Reads with read concern `majority`.
     database: Database,
-    /// Has read concern local, so that a process sees the heads that it has just written.
+    /// Reads with read concern `local`, so that a process sees the heads that it has just written.
     heads: Collection<Document>,
     outputs: Collection<Document>,
     journal: Journal,
@@ -80,7 +80,7 @@ impl Mongo {
     /// # Errors
     ///
     /// If no primary answers within 5 seconds, if the server is not in a replica set, if only a
-    /// newer version of Faber may use the store, or if a worker of an earlier version uses it.
+    /// newer version of Faber can use the store, or if a worker of an earlier version uses it.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         let database = connection::connect(url).await?;
         let must_migrate = migration::prepare_database(&database).await?;

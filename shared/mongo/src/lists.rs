@@ -19,7 +19,7 @@ use shared::{
 
 use super::{connection::to_store_error, rows};
 
-/// The field that gives lists their order.
+/// The field by which lists are sorted.
 pub(super) const CREATED: &str = "createdAtMicros";
 
 /// Leaves out damaged items, so that one bad document does not hide the other documents.
@@ -70,8 +70,8 @@ pub(super) fn request_selection(filter: &RequestFilter) -> ListQuery {
     ListQuery { matching, stages: state.unwrap_or_default() }
 }
 
-/// Keeps requests with a failed execution, and requests whose planning failed. The latter have no
-/// plan, and their transcript has an entry with the reason.
+/// Keeps requests with a failed execution, and requests whose planning failed. A request whose
+/// planning failed has no plan, and its transcript has an entry with the reason.
 fn failed_request_stages(executions: Vec<Row>) -> Vec<Row> {
     let find_first = |matching: Row| {
         let id = doc! { "$project": { "_id": 1 } };
@@ -100,20 +100,23 @@ fn failed_request_stages(executions: Vec<Row>) -> Vec<Row> {
     ]
 }
 
-/// Selects the documents with these ids, or all other documents.
+/// If `wanted` is `true`, selects the documents with these ids. Otherwise selects all other
+/// documents.
 pub(super) fn match_ids(matching: &mut Row, wanted: bool, ids: Vec<Bson>) {
     let operator = if wanted { "$in" } else { "$nin" };
     matching.insert("_id", doc! { operator: ids });
 }
 
-/// Selects executions that need a person and their `ancestors`, or all other executions.
+/// If `wanted` is `true`, selects the executions that need a person, and the given `ancestors`.
+/// Otherwise selects all other executions.
 pub(super) fn match_needing_person(matching: &mut Row, wanted: bool, ancestors: Vec<Bson>) {
     let either = vec![doc! { "needsPerson": true }, doc! { "_id": { "$in": ancestors } }];
     let operator = if wanted { "$or" } else { "$nor" };
     matching.insert("$and", vec![doc! { operator: either }]);
 }
 
-/// Keeps requests with an execution that needs a person, or all other requests.
+/// If `wanted` is `true`, keeps the requests that have an execution that needs a person. Otherwise
+/// keeps all other requests.
 pub(super) fn join_needing_person(wanted: bool) -> Vec<Row> {
     let same = doc! { "$eq": ["$requestId", "$$id"] };
     let pipeline = vec![
@@ -211,7 +214,7 @@ pub(super) async fn read_page<T>(
     let mut pipeline =
         vec![doc! { "$match": matching }, doc! { "$sort": { CREATED: -1, "_id": -1 } }];
     pipeline.extend(stages);
-    // One row more than the page has shows whether there is a next page.
+    // Reads one row more than the page has, to see whether there is a next page.
     pipeline.push(doc! { "$limit": to_limit(page.first.saturating_add(1)) });
     let mut rows = read_all(collection.aggregate(pipeline).await).await?;
     let has_more = rows.len() > page.first;

@@ -4,8 +4,8 @@
 //! process that dies in between leaves a log without its newest head, or without a head. `put_head`
 //! then inserts the head, unless the log is being removed.
 //!
-//! Claims search the heads by the field `wakeMicros`. Only heads that a worker may claim have it, so the
-//! index contains no other executions.
+//! Claims search the heads by the field `wakeMicros`. Only heads that a worker can claim have this
+//! field, so the index contains no other executions.
 
 use std::collections::BTreeSet;
 
@@ -31,7 +31,8 @@ use super::{
     journal, lists, removal, rows,
 };
 
-/// The field that claims search for. Only heads of executions that a worker may claim have it.
+/// The field that claims search for. Only heads of executions that a worker can claim have this
+/// field.
 pub(super) const WAKE: &str = "wakeMicros";
 
 #[async_trait]
@@ -107,7 +108,7 @@ impl Log for Mongo {
             "_id": lease.worker.to_string(),
             "node": lease.node,
             "until": lease.until.timestamp_micros(),
-            // Shows the layout of this node, because a later layout may only write data that all
+            // Records the layout of this node, because a later layout must write only data that all
             // nodes can read.
             "layout": LAYOUT.cast_signed(),
         };
@@ -211,8 +212,8 @@ impl Inbox for Mongo {
 }
 
 impl Mongo {
-    /// Finds due executions, the highest priority first. The last places are for executions that
-    /// have been due longest, so that a low priority does not wait forever.
+    /// Finds due executions, the highest priority first. The last entries of the list are for
+    /// executions that have been due longest, so that a low priority does not wait forever.
     async fn find_due(
         &self,
         now: Timestamp,

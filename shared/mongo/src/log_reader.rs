@@ -2,8 +2,8 @@
 //!
 //! Each read runs in a task of its own, so it finishes even if its caller does not poll it. A
 //! caller that follows many logs polls only some of them at a time, and a subscription whose client
-//! stops reading polls nothing. If such a future held a connection, the pool would run empty and
-//! block every other caller.
+//! stops reading polls nothing. If reads that are not polled kept their connections, the pool would
+//! have no connection left for other callers.
 
 use std::{panic::resume_unwind, sync::Arc};
 
@@ -76,7 +76,7 @@ impl LogReader {
         let mut next = next_document(&mut found, id).await?;
         let starts_there = matches!(&next, Some(Ok(document)) if document.first == after.next());
         if !starts_there && !self.known_ends.contains(id, after) {
-            // `after` may lie inside a document that begins earlier.
+            // Reads the document before, too, because `after` may lie inside it.
             if let Some(before) = self.find_document_before(id, after.next()).await? {
                 assembly.push(before);
             }

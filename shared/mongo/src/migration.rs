@@ -158,8 +158,8 @@ impl Mongo {
             self.migrate_part(part).await?;
         }
         for (collection, index) in OLD_INDEXES {
-            // The index is missing if the migration was interrupted here, or if the database is
-            // older than the index.
+            // Ignores an error, because the index is missing if the migration was interrupted here,
+            // or if the database is older than the index.
             if let Err(err) = self.collection(collection).drop_index(index).await {
                 tracing::debug!(%err, collection, index, "an index was not dropped");
             }

@@ -128,7 +128,8 @@ impl Mongo {
             _ if is_held => Permission::Granted,
             (Some(places), _) if state.holders.len() >= places => Permission::Full,
             (_, Some(rate)) => Permission::NotBefore(state.next_call_at(rate)),
-            // A holder released its permit after the update had found the limit full.
+            // A holder released its permit after the update had found the limit full. So the caller
+            // tries again.
             (_, None) => Permission::Full,
         })
     }
@@ -206,8 +207,8 @@ impl Mongo {
         released.map_err(|err| to_store_error(&err)).map(drop)
     }
 
-    /// Removes workers whose leases expired long before `until` and that own no execution. Call it
-    /// at each heartbeat: it does nothing most of the time.
+    /// Removes workers whose leases expired long before `until` and that own no execution. Call
+    /// this function at each heartbeat. Most calls do nothing.
     pub(super) async fn remove_old_workers(&self, until: Timestamp) -> Result<(), StoreError> {
         let heartbeat = self.cleanup_counters.heartbeats.fetch_add(1, Ordering::Relaxed);
         if !heartbeat.is_multiple_of(HEARTBEATS_PER_CLEANUP) {

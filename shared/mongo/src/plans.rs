@@ -19,7 +19,7 @@ use super::{
     text_parts::{MAX_PART_BYTES, split_text},
 };
 
-/// The fields of a stored plan that are converted as they are.
+/// The fields of a stored plan whose JSON is converted to BSON without other changes.
 const FIELDS: [&str; 3] = ["steps", "written", "diagnostics"];
 
 pub(super) struct StoredPlan {

@@ -216,8 +216,8 @@ impl Mongo {
         timeout(MAJORITY_TIMEOUT, transaction).await.map_err(too_long)?
     }
 
-    /// Removes the oldest records above the limit of the kind, with room for the writes until the
-    /// next count. Call it at each write: it does nothing most of the time.
+    /// Removes the oldest records, so that the kind stays within its limit until the next count.
+    /// Call this function at each write. Most calls do nothing.
     async fn remove_excess_records(&self, kind: RecordKind, most: usize) -> Result<(), StoreError> {
         let counters = &self.cleanup_counters;
         let counter = if kind == RecordKind::Call { &counters.calls } else { &counters.outputs };
@@ -308,7 +308,7 @@ impl Table {
     }
 }
 
-/// The stored name of [`RecordKind::Call`], which the partial index needs.
+/// The stored name of [`RecordKind::Call`], which is also in the definition of a partial index.
 pub(super) const CALL: &str = "call";
 
 fn kind_filter(kind: RecordKind) -> Row {
@@ -328,7 +328,7 @@ fn record_id(kind: RecordKind, name: impl Into<Bson>) -> Bson {
 }
 
 /// Selects the settlements of an execution. Their names begin with its id and `/`, and `0` is the
-/// character after `/`.
+/// first character after `/`, so it ends the range.
 pub(super) fn settlement_range(execution: &str) -> Row {
     let id = |end: &str| record_id(RecordKind::Settlement, format!("{execution}{end}"));
     doc! { "_id": { "$gte": id("/"), "$lt": id("0") } }

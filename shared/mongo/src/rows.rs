@@ -43,7 +43,7 @@ pub(super) fn event_row(
 }
 
 /// Returns a query for a part of a log. If `events` is sharded, the server finds the shard by
-/// `_id.x`. The range of `_id` uses the index.
+/// `_id.x`. The range of `_id` lets the server use the index.
 pub(super) fn log_range(id: impl Display, from: impl Into<Any>, to: impl Into<Any>) -> Bson {
     let id = id.to_string();
     doc! {
@@ -112,7 +112,7 @@ pub(super) fn head_row(head: &ExecutionHead, by: &str) -> RawDocumentBuf {
         row.append(cstr!("owner"), owner.to_string());
     }
     if let Some(due) = head.due.filter(|_| head.is_claimable()) {
-        // Claims search for this field, so only executions that a worker may claim have it.
+        // Claims search for this field, so only executions that a worker can claim have this field.
         row.append(cstr!("wakeMicros"), due.timestamp_micros());
     }
     if let Some(parent) = head.parent {
@@ -208,7 +208,7 @@ fn read_labels(row: &Bson, what: &str) -> Result<Labels, StoreError> {
     pairs.collect()
 }
 
-/// Parses a text field. `what` names the document in the error, as in the other readers.
+/// Parses a text field. `what` names the document in the error.
 pub(super) fn parse_field<T: FromStr<Err: Display>>(
     row: &Bson,
     field: &str,

@@ -12,8 +12,8 @@ use super::{
 /// The field with the exact time of an entry.
 const AT_MICROS: &str = "atMicros";
 
-/// Returns the documents of an entry, the first with the number `n`. A large entry has several, with
-/// parts of its text.
+/// Returns the documents of an entry, the first with the number `n`. A large entry has several
+/// documents with parts of its text.
 pub(super) fn entry_rows(
     request: &str,
     n: i64,
@@ -48,7 +48,7 @@ pub(super) fn entry_rows(
 pub(super) struct EntryReader {
     request: RequestId,
     entries: Vec<TranscriptEntry>,
-    /// The beginning of an entry, and the text that its documents have so far.
+    /// The beginning of an entry, and the text that was read from its documents so far.
     open: Option<(TranscriptEntry, String)>,
 }
 

@@ -122,7 +122,7 @@ impl Change {
         match self {
             Self::Append(append) => return logs.append(connection, append),
             Self::PutHead(head) => {
-                // Does nothing without a log, because the execution was removed.
+                // Does nothing if there is no log, because the execution was then removed.
                 if let Some(log) = logs.find_log(connection, head.execution)? {
                     let before = counts::find_counted(connection, log.number)?;
                     logs.put_head(connection, log.number, head, before)?;

@@ -14,8 +14,9 @@ const MAX_PREPARED_STATEMENTS: usize = 192;
 /// earlier unless the disk is too slow.
 const CHECKPOINT_PAGES: i64 = 16_384;
 
-/// Creates the file if it does not exist. Only its owner may read it, because outputs of tools can
-/// be private. Does not create a folder, because a missing folder is more likely a typing error.
+/// Creates the file if it does not exist. Only the owner of the file can read it, because outputs
+/// of tools can be private. Does not create a folder, because a missing folder is more likely a
+/// typing error.
 ///
 /// Does not open an existing file. Closing it again would drop the locks that SQLite holds on it in
 /// this process.
@@ -42,7 +43,7 @@ pub(super) fn create_file(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Returns a builder of folders that only their owner may enter.
+/// Returns a builder of folders that only their owner can enter.
 pub(super) fn private_folder() -> fs::DirBuilder {
     let mut folder = fs::DirBuilder::new();
     folder.recursive(true);

@@ -26,7 +26,7 @@ pub(super) use self::{
 
 /// Lengths of the periods of cells, in microseconds: days, hours and minutes.
 const LEVELS: [i64; 3] = [86_400_000_000, 3_600_000_000, 60_000_000];
-/// The level of cells with a label, because there can be many labels.
+/// The only level of cells with a label, because there can be many labels.
 const LABEL_LEVEL: usize = 0;
 
 /// The kind of an execution. Only roots that are no dry runs are counted by group.
@@ -111,7 +111,8 @@ impl Counted {
         })
     }
 
-    /// Returns the keys of the plan's tallies: of its state, and of all states.
+    /// Returns the keys of the two tallies that count the execution for its plan: the tally of its
+    /// state, and the tally of all states.
     fn plans(&self) -> [PlanKey; 2] {
         let key = |state: &str| PlanKey {
             plan: self.plan.clone(),
@@ -252,7 +253,7 @@ impl CountChanges {
 #[derive(Debug)]
 pub(super) struct StoredCount(Counted);
 
-/// Returns the stored head of a log if it is finished, so that cells count it.
+/// Returns the stored head of a log if the execution is finished, which means that cells count it.
 pub(super) fn find_counted(
     connection: &Connection,
     log: i64,
@@ -263,7 +264,8 @@ pub(super) fn find_counted(
     statement.query_row([log], |row| Counted::read(row).map(StoredCount)).optional()
 }
 
-/// Reads the columns `count`, `firstAt`, `lastAt`, `sample` and `durations`, which begin at `at`.
+/// Reads the columns `count`, `firstAt`, `lastAt`, `sample` and `durations`, which begin at index
+/// `at`.
 fn read_tally(row: &Row<'_>, at: usize) -> rusqlite::Result<Tally> {
     let mut durations = Durations::default();
     durations.merge_encoded(row.get_ref(at + 4)?.as_blob()?);

@@ -1,6 +1,6 @@
 //! Detects a database file that is removed or replaced while a process has it open.
 //!
-//! The process would go on writing into the old file, which no other process can find, and
+//! The process would continue to write into the old file, which no other process can find, and
 //! everything that it acknowledges would be lost when it ends.
 
 use std::{
@@ -81,8 +81,8 @@ fn file_id(path: &Path) -> io::Result<FileId> {
     fs::metadata(path).map(|file| FileId { device: file.dev(), inode: file.ino() })
 }
 
-/// Returns the same identity for every file, because other systems do not allow the removal of an
-/// open file.
+/// Returns the same identity for every file, because systems other than Unix do not allow the
+/// removal of an open file.
 #[cfg(not(unix))]
 fn file_id(path: &Path) -> io::Result<FileId> {
     fs::metadata(path).map(|_| FileId { device: 0, inode: 0 })

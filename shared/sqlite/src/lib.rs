@@ -11,7 +11,7 @@
 //! `after` and the insert. An append that is a conflict does not affect other appends in its
 //! transaction.
 //!
-//! *Several processes* may share the file. `PRAGMA data_version` shows that another process wrote,
+//! *Several processes* can share the file. `PRAGMA data_version` shows that another process wrote,
 //! and then all waiting tasks read again. Each worker holds a [lock file](worker_locks). The kernel
 //! frees the lock when the process dies, so other workers can take over its executions without
 //! waiting until the lease expires.
@@ -79,7 +79,7 @@ impl Sqlite {
     ///
     /// # Errors
     ///
-    /// If the file cannot be opened or written, is no store, may be used by a newer version only,
+    /// If the file cannot be opened or written, is no store, can be used by a newer version only,
     /// or is to be upgraded while a worker of an earlier version uses it. The function also fails
     /// if the folder does not exist, because that is more likely a typing error.
     pub fn open(path: &Path) -> Result<Self, StoreError> {

@@ -21,7 +21,7 @@ mod heads;
 pub(super) struct Query {
     pub(super) sql: String,
     pub(super) values: Vec<Value>,
-    /// The column with the time of the list's order.
+    /// The column with the time by which the list is sorted.
     created_at: &'static str,
 }
 
@@ -81,7 +81,7 @@ impl Query {
             self.values.extend([at.timestamp_micros().into(), last.clone().into()]);
         }
         self.sql.extend([" ORDER BY ", self.created_at, " DESC, ", id, " DESC LIMIT ?"]);
-        // One row more than the page has shows whether there is a next page.
+        // Reads one row more than the page has, to see whether there is a next page.
         let most = i64::try_from(page.first).unwrap_or(i64::MAX).saturating_add(1);
         self.values.push(most.into());
         let mut statement = connection.prepare(&self.sql).map_err(|err| to_store_error(&err))?;
@@ -139,7 +139,7 @@ fn request_query(columns: &str, filter: &RequestFilter) -> Query {
 
 fn planning_failed_condition() -> String {
     let kinds = PLANNING_FAILURES.map(|kind| format!("'{kind}'")).join(", ");
-    // A damaged entry must not fail the list.
+    // Checks the text first, because a damaged entry must not make the whole list fail.
     let kind = "CASE WHEN json_valid(json) THEN json ->> '$.kind' END";
     format!(
         "NOT EXISTS (SELECT 1 FROM plans WHERE plans.requestId = requests.requestId) AND EXISTS \

@@ -293,8 +293,8 @@ fn find_heads(
 }
 
 /// Finds due executions, the highest priority first. One query for each priority is fast, because
-/// it skips executions of higher priorities that are not due. The last places are for executions
-/// that have been due longest, so that a low priority does not wait forever.
+/// it skips executions of higher priorities that are not due. The last entries of the list are for
+/// executions that have been due longest, so that a low priority does not wait forever.
 fn find_due(
     connection: &Connection,
     now: Timestamp,

@@ -1,7 +1,7 @@
 //! Converts the rows of an earlier layout. `docs/design/store-layout.md` describes the steps.
 //!
 //! Each transaction converts a few hundred rows and moves the cursor in `meta`. So a killed process
-//! loses at most one transaction, and several processes may convert the same file.
+//! loses at most one transaction, and several processes can convert the same file.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -112,7 +112,8 @@ fn find_progress(connection: &Connection) -> Result<Option<Progress>, StoreError
 }
 
 fn convert_next(connection: &Connection) -> Result<Option<Batch>, StoreError> {
-    // Another process may have converted rows since the last transaction.
+    // Reads the progress again, because another process may have converted rows since the last
+    // transaction.
     let Some(Progress { part, after }) = find_progress(connection)? else { return Ok(None) };
     let numbers = match part {
         Part::Plans => convert_plans(connection, after)?,

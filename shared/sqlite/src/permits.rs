@@ -15,8 +15,8 @@ use shared::{
 
 use super::{change::Answer, connection::to_store_error, rows};
 
-/// Number of unused rates that each call removes. A call adds fewer rates, unless it has many
-/// limits.
+/// Number of unused rates that each call removes. Most calls add fewer rates, so the number of
+/// unused rates stays small.
 const REMOVED_RATES: i64 = 8;
 
 pub(super) fn acquire_permits(
@@ -96,7 +96,7 @@ fn load_states(connection: &Connection, keys: &BTreeSet<&str>) -> rusqlite::Resu
     Ok(states)
 }
 
-/// Writes the difference between two states.
+/// Writes the difference between two states of a limit.
 fn save_state(
     connection: &Connection,
     key: &str,

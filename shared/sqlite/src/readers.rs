@@ -3,8 +3,8 @@
 //!
 //! A read runs on a blocking thread, so it finishes even if its caller does not poll it. A caller
 //! that follows many logs polls only some of them at a time, and a subscription whose client stops
-//! reading polls nothing. If such a future held a connection, the pool would run empty and block
-//! every other caller.
+//! reading polls nothing. If reads that are not polled kept their connections, the pool would have
+//! no connection left for other callers.
 
 use std::{
     collections::VecDeque,
@@ -121,7 +121,7 @@ impl Readers {
     }
 
     /// Frees the page caches of idle connections. A cache can hold 16 MiB after a large read, and
-    /// the next commit makes its content worthless.
+    /// the next commit makes its content outdated.
     pub(super) fn free_caches(self: &Arc<Self>) {
         let idle = std::mem::take(&mut self.lock_pool().idle);
         if idle.is_empty() {

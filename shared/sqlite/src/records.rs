@@ -160,7 +160,7 @@ impl WriteCounts {
     }
 }
 
-/// Removes the oldest records, with room for the writes until the next count.
+/// Removes the oldest records, so that the kind stays within its limit until the next count.
 fn remove_excess(connection: &Connection, kind: RecordKind, most: usize) -> rusqlite::Result<()> {
     let Table { name, condition, .. } = Table::of_kind(kind);
     let sql = format!("SELECT count(*) FROM {name} WHERE {condition}");

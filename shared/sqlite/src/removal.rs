@@ -18,7 +18,7 @@ const OLD_EXECUTIONS: &str = "SELECT executionId FROM executions INDEXED BY head
     AND NOT EXISTS (SELECT 1 FROM logs JOIN executions AS above ON above.number = logs.number
         WHERE logs.executionId = executions.parentExecutionId
         AND above.state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED'))";
-/// Selects plans without executions, names and plans that contain them.
+/// Selects plans that no execution, no saved name and no other plan refers to.
 const OLD_PLANS: &str = "SELECT planId FROM plans WHERE createdAt < ?1
     AND NOT EXISTS (SELECT 1 FROM executions WHERE planId = plans.planId)
     AND NOT EXISTS (SELECT 1 FROM saved WHERE planId = plans.planId)
@@ -154,8 +154,8 @@ fn remove_execution(
             "DELETE FROM logs WHERE executionId = ?1",
             "DELETE FROM inbox WHERE executionId = ?1",
             "DELETE FROM keys WHERE executionId = ?1",
-            // Names of settlements begin with the execution's id and `/`. `0` is the character
-            // after `/`.
+            // Names of settlements begin with the execution's id and `/`. `0` is the first
+            // character after `/`, so it ends the range.
             "DELETE FROM records WHERE kind = 'settlement' AND name > ?1 || '/' AND name < ?1 || '0'",
         ],
     )?;

@@ -20,7 +20,7 @@ pub(super) const HEAD_COLUMNS: &str = "executions.executionId, requestId, planId
     needsPerson, startedAt, query, stepsDone, stepsTotal, errorCode, failedTool, errorMessage,
     dryRun, labels";
 
-/// Selects heads that a worker may claim, now or later. The partial indexes have the same
+/// Selects heads that a worker can claim, now or later. The partial indexes have the same
 /// condition.
 pub(super) const IS_CLAIMABLE: &str = "owner IS NULL AND dueAt IS NOT NULL
     AND state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED')";
@@ -86,7 +86,8 @@ pub(super) fn put_head(
     Ok(true)
 }
 
-/// Adds the first error of an execution to the index for searches. This error nearly never changes.
+/// Adds the first error of an execution to the index for searches, unless the index has this error
+/// already.
 fn put_error_text(connection: &Connection, log: i64, error: &HeadError) -> rusqlite::Result<()> {
     let text = error.folded_text();
     let sql = "SELECT 1 FROM executions WHERE number = ?1 AND errorText = ?2";
@@ -182,7 +183,7 @@ pub(super) fn find_row<T>(
     found.next().map_err(|err| to_store_error(&err))?.map(read).transpose()
 }
 
-/// Reads the column at `index`. `what` names the row in the error, as in the other readers.
+/// Reads the column at `index`. `what` names the row in the error.
 pub(super) fn read_column<T: FromSql>(
     row: &Row<'_>,
     index: usize,

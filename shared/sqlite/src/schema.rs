@@ -155,7 +155,7 @@ INSERT INTO meta SELECT 'old_workers', COALESCE(group_concat(worker, ' '), '') F
 ";
 
 /// Gives tables and columns the names of the API, and heads the columns for lists and counts. No
-/// process of an earlier version has the file open, so columns may change.
+/// process of an earlier version has the file open, so columns can change.
 const UPGRADE_TO_6: &str = "
 DROP VIEW history;
 DROP TRIGGER heads_removed;
@@ -225,7 +225,7 @@ ALTER TABLE saved RENAME COLUMN plan TO planId;
 const UPGRADES: [&str; LAYOUT as usize] =
     [CREATE_VERSION_1, UPGRADE_TO_2, UPGRADE_TO_3, UPGRADE_TO_4, UPGRADE_TO_5, UPGRADE_TO_6];
 
-/// Creates or upgrades the tables, and refuses a file that only a newer version may use.
+/// Creates or upgrades the tables, and refuses a file that only a newer version can use.
 ///
 /// `has_live_worker` returns `true` if a worker's process runs. While a worker runs, an upgrade is
 /// refused.

@@ -10,7 +10,8 @@ use std::fs;
 use rusqlite::{Connection, OptionalExtension, params};
 use shared::clock::{Clock, SteadyClock, WallClock};
 
-/// A stored offset that differs by less is kept, which saves a write at each start.
+/// If the stored offset differs by less than this from the machine's clock, it stays, which saves a
+/// write at each start.
 const TOLERANCE_MICROS: i64 = 1_000_000;
 
 /// Returns the clock of a file. `others_live` returns `true` if a worker of another process lives.
@@ -46,8 +47,9 @@ fn choose_offset(
     Ok(own)
 }
 
-/// Makes executions due whose waits began after `now`, because the clock was ahead then. Otherwise
-/// they could wait for a year. The worker that claims such an execution shortens its waits.
+/// Makes executions due whose waits began after `now`, because the clock was ahead then. If the
+/// clock was ahead by a year, they would otherwise wait for a year. The worker that claims such an
+/// execution shortens its waits.
 ///
 /// No worker lives, so no other process changes these heads.
 fn shorten_future_waits(connection: &Connection, now: i64) -> rusqlite::Result<()> {
@@ -63,7 +65,7 @@ fn shorten_future_waits(connection: &Connection, now: i64) -> rusqlite::Result<(
         "UPDATE executions SET dueAt = ?1 WHERE {free} AND dueAt > ?1 AND ({last_event}) > ?2"
     );
     let executions = connection.execute(&sql, [now, now + TOLERANCE_MICROS])?;
-    // Otherwise these rates would allow no call until their time `next`.
+    // Removes rates whose next call is in the future, because they would allow no call until then.
     connection.execute("DELETE FROM rates WHERE next > ?1", [now])?;
     tracing::warn!(
         executions,

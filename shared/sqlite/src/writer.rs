@@ -400,7 +400,7 @@ mod tests {
     use super::*;
     use crate::{connection, counts, schema};
 
-    /// Starts the writer of a new file. `prepare` may change its connection first.
+    /// Starts the writer of a new file. `prepare` can change its connection first.
     fn start_writer(prepare: impl FnOnce(&Connection)) -> (TempDir, Writer) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("faber.db");
@@ -533,7 +533,7 @@ mod tests {
         let (folder, writer) = start_writer(|_| ());
         let file = |name: &str| folder.path().join(name);
         let write_until_refused = async |n| {
-            // The writer checks the file every 10 ms only.
+            // Writes again for some seconds, because the writer checks the file only every 10 ms.
             let later = std::time::Instant::now() + std::time::Duration::from_secs(5);
             loop {
                 match writer.write(large_change(n)).await {

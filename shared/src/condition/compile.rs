@@ -33,7 +33,7 @@ pub(super) struct Compiler<'a> {
     locals: Vec<Arc<str>>,
 }
 
-/// A map that a condition may only read by key.
+/// A map that a condition can read only by key.
 #[derive(Clone, Copy)]
 enum Scope {
     Steps,

@@ -235,8 +235,8 @@ impl<'a> Evaluation<'a> {
         result.ok_or(Fault::Operands { left: (left, kinds.0), operator, right: (right, kinds.1) })
     }
 
-    /// Returns the result of the operation, or `None` if the operator does not take these two kinds
-    /// of values.
+    /// Returns the result of the operation, or `None` if the operator does not accept values of
+    /// these two kinds.
     fn apply_arithmetic(
         &mut self,
         operator: Operator,

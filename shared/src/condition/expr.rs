@@ -11,14 +11,14 @@ pub(super) enum Expr {
     Integer(i128),
     Double(f64),
     Text(String),
-    /// The name of a type, such as `int` or `string`. `type(…)` returns one.
+    /// The name of a type, such as `int` or `string`. `type(…)` returns such a name.
     Type(ValueKind),
-    /// The value of a step or variable: an index into the condition's targets, and the text of the
-    /// name.
+    /// The value of a step or variable: an index into the condition's targets, and the name as
+    /// written.
     Target(usize, Arc<str>),
     HasTarget(usize),
     Input,
-    /// A macro's variable: the number of enclosing variables, and the name.
+    /// A macro's variable: the number of variables that the enclosing macros define, and its name.
     Local(usize, Arc<str>),
     Field(Box<Expr>, Key),
     Has(Box<Expr>, Key),
@@ -31,7 +31,7 @@ pub(super) enum Expr {
     Choice(Box<[Expr; 3]>),
     /// An operation with two operands: `left operator right`.
     Binary(Operator, Box<Expr>, Box<Expr>),
-    /// A call: `function(…)` or `of.function(…)`. The receiver is the first argument.
+    /// A call: `function(…)` or `of.function(…)`. The receiver `of` is the first argument.
     Call(Function, Vec<Expr>),
     /// A match, `of.matches("pattern")`: an index into the condition's patterns.
     Matches(Box<Expr>, usize),
@@ -41,7 +41,7 @@ pub(super) enum Expr {
     Loop(Box<Loop>),
 }
 
-/// A field's name. `quoted` tells `of["key"]` from `of.key`.
+/// A field's name. `quoted` is `true` for `of["key"]`, and `false` for `of.key`.
 #[derive(Clone, Debug)]
 pub(super) struct Key {
     pub(super) name: String,

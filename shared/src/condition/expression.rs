@@ -50,7 +50,8 @@ impl ExpressionError {
         let place = match &kind {
             ConditionError::Syntax { line, column, reason } => {
                 let (line, column) = (*line, *column);
-                // Removes the advice to write `steps[…]`, because only conditions have it.
+                // Removes the advice to write `steps[…]`, because `steps` exists only in
+                // conditions.
                 let reason = match reason.split_once("; write `steps[") {
                     Some((reason, _)) => format!("{reason}; give the value another name"),
                     None => reason.clone(),

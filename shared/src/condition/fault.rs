@@ -11,23 +11,23 @@ use crate::limits;
 
 #[derive(Clone, Debug)]
 pub(super) enum Fault<'a> {
-    /// The evaluation used up its operations. `&&` and `||` may hide other faults, but never this
+    /// The evaluation used up its operations. `&&` and `||` can hide all other faults, but not this
     /// fault.
     Exhausted,
     NotFilled(&'a Expr),
-    /// An object without the field.
+    /// The object does not have the field.
     Missing {
         operand: &'a Expr,
         key: Cow<'a, str>,
         dotted: bool,
     },
-    /// A value that is not an object, so it has no fields.
+    /// The value is not an object, so it has no fields.
     NoFields {
         operand: &'a Expr,
         found_kind: ValueKind,
         key: Cow<'a, str>,
     },
-    /// A list that is shorter than the index.
+    /// The list is too short for the index.
     TooShort {
         operand: &'a Expr,
         index: i128,
@@ -38,7 +38,7 @@ pub(super) enum Fault<'a> {
         found_kind: ValueKind,
         needs: &'static str,
     },
-    /// Operands that the operator does not take.
+    /// The operator does not accept operands of these kinds.
     Operands {
         left: (&'a Expr, ValueKind),
         operator: Operator,
@@ -53,7 +53,7 @@ pub(super) enum Fault<'a> {
         operand: Option<&'a Expr>,
         reason: String,
     },
-    /// A map with a duplicate key, or with a key of a wrong kind.
+    /// The map has a duplicate key, or a key of a wrong kind.
     Key {
         found_kind: ValueKind,
         twice: bool,

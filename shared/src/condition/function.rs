@@ -1,4 +1,4 @@
-//! Functions that an expression may call.
+//! Functions that an expression can call.
 
 use std::ops::RangeInclusive;
 

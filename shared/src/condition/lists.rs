@@ -19,7 +19,8 @@ use super::{
     value::{Entries, List, Text, Val},
 };
 
-/// A failure of a list function: the whole evaluation failed, or the function has its own reason.
+/// A failure of a list function: a failure of the whole evaluation, or a reason that the function
+/// states itself.
 enum Failure<'a> {
     Fault(Fault<'a>),
     Reason(String),
@@ -86,7 +87,8 @@ impl<'a> Evaluation<'a> {
             let number = as_number(&item);
             let number = number.ok_or_else(|| describe_item(index, &item, "not a number"))?;
             sum = match (sum, number) {
-                // Adds in 128 bits, which a hundred thousand numbers of 64 bits cannot fill.
+                // Adds in 128 bits, because a sum of a hundred thousand 64-bit numbers fits into
+                // 128 bits.
                 (Number::Integer(left), Number::Integer(right)) => Number::Integer(left + right),
                 (left, right) => Number::Double(left.to_double() + right.to_double()),
             };
@@ -99,7 +101,8 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Returns the first of the smallest or greatest values of a list, or of several arguments.
+    /// Returns the smallest or greatest value of a list, or of several arguments. If some values
+    /// are equal, returns the first of them.
     fn find_extreme(&mut self, values: &[Val<'a>], extreme: Ordering) -> ListResult<'a, Val<'a>> {
         let list = match values {
             [operand] => as_list(operand)?.clone(),
@@ -237,7 +240,7 @@ impl<'a> Evaluation<'a> {
         Ok(hasher.finish())
     }
 
-    /// Hashes an object. The order of its fields has no influence.
+    /// Hashes an object. The hash does not depend on the order of the fields.
     fn hash_entries(&mut self, entries: &Entries<'a>) -> Result<u64, Fault<'a>> {
         self.spend(entries.len())?;
         let mut sum = 0_u64;
@@ -270,8 +273,8 @@ impl<'a> Evaluation<'a> {
     }
 }
 
-/// Returns the text before the first separator, and the text after it. Without a separator, each
-/// character is a part.
+/// Returns the text before the first separator, and the text after it. If the separator is empty,
+/// each character is a part.
 fn split_first<'t>(text: &'t str, separator: &str) -> (&'t str, Option<&'t str>) {
     if separator.is_empty() {
         let (part, rest) = text.split_at(text.chars().next().map_or(0, char::len_utf8));

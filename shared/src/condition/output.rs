@@ -21,7 +21,8 @@ pub(super) fn to_json(result: &Val<'_>) -> Result<Value, String> {
 }
 
 struct JsonConverter {
-    /// Bytes of JSON that the converter may still make. It counts at least one byte for each value.
+    /// Bytes of JSON that the converter can still make. The converter counts at least one byte for
+    /// each value.
     bytes_left: usize,
 }
 
@@ -85,7 +86,7 @@ fn to_number(integer: i128) -> Number {
     i64::try_from(integer).map_or_else(|_| unsigned().into(), Number::from)
 }
 
-/// Writes the key of a map that the expression made. It is a string, an integer or a boolean.
+/// Writes the key of a map that the expression made. The key is a string, an integer or a boolean.
 fn key_text(key: &Val<'_>) -> String {
     match key {
         Val::Text(text) => (**text).to_owned(),

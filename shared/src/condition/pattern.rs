@@ -1,8 +1,8 @@
 //! Regular expressions, checked early and compiled late.
 //!
 //! A pattern of a few bytes can compile to many thousand times its size, and every step of a plan
-//! may have a condition. So only the text is kept. The compiled pattern lives as long as one
-//! evaluation.
+//! may have a condition. So a plan keeps only the text. Each evaluation compiles the pattern and
+//! then drops the compiled pattern.
 
 use regex::{Regex, RegexBuilder};
 
@@ -12,8 +12,8 @@ use crate::limits;
 #[derive(Clone, Debug)]
 pub(super) struct Pattern {
     text: String,
-    /// Number of operations that compiling takes. A match takes a thousandth of this number for
-    /// each byte of the text.
+    /// Cost of compiling the pattern, in operations. A match costs a thousandth of it for each byte
+    /// of the text.
     cost: usize,
 }
 
@@ -42,7 +42,7 @@ impl Pattern {
         self.cost
     }
 
-    /// Returns the operations that a match against a text of `bytes` takes.
+    /// Returns the cost of a match against a text of `bytes`, in operations.
     pub(super) fn match_cost(&self, bytes: usize) -> usize {
         bytes.saturating_mul(self.cost / 1_000)
     }

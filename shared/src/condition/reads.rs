@@ -8,13 +8,13 @@ use super::{
 };
 use crate::template::LookUpValues;
 
-/// Returns each path that a condition reads, as its source writes it, with the value at that path.
-/// Leaves out paths inside macros that depend on the macro's item.
+/// Returns each path that a condition reads, as written in the condition's source, with the value
+/// at that path. Leaves out paths inside macros that depend on the macro's item.
 pub(super) fn values_read<'a>(
     parsed: &ParsedSource,
     values: &'a dyn LookUpValues,
     input: &'a Value,
-) -> Vec<(String, Option<&'a Value>)> {
+) -> Vec<PathAndValue<'a>> {
     let mut reader = Reader { parsed, values, input, places: Vec::new() };
     reader.visit(&parsed.expr);
     reader.places
@@ -24,10 +24,10 @@ struct Reader<'p, 'a> {
     parsed: &'p ParsedSource,
     values: &'a dyn LookUpValues,
     input: &'a Value,
-    places: Vec<(String, Option<&'a Value>)>,
+    places: Vec<PathAndValue<'a>>,
 }
 
-type ReadPlace<'a> = (String, Option<&'a Value>);
+type PathAndValue<'a> = (String, Option<&'a Value>);
 
 impl<'a> Reader<'_, 'a> {
     fn visit(&mut self, expr: &Expr) {
@@ -64,7 +64,7 @@ impl<'a> Reader<'_, 'a> {
         }
     }
 
-    fn find_place(&self, expr: &Expr) -> Option<ReadPlace<'a>> {
+    fn find_place(&self, expr: &Expr) -> Option<PathAndValue<'a>> {
         match expr {
             Expr::Target(index, name) => {
                 let target = self.parsed.targets.get(*index)?;

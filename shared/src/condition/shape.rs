@@ -1,8 +1,9 @@
 //! Checks the size and nesting of a condition before the parser recurses into it.
 //!
-//! The parser limits brackets, but not chains such as `a + b + c`, which nest as deep in its tree.
-//! So this module counts tokens first. It follows CEL's grammar exactly: it finds the same strings
-//! as the parser, so no operator can hide in a string.
+//! The parser limits the nesting of brackets. It does not limit chains such as `a + b + c`,
+//! although each operator adds a level to the parser's tree. So this module counts tokens first. It
+//! follows CEL's grammar exactly: it finds the same strings as the parser, so no operator can hide
+//! in a string.
 
 use super::ConditionError;
 use crate::limits;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::number;
 
-/// A value. A clone never copies the contents.
+/// A value that an expression computes with. A clone never copies the contents.
 #[derive(Clone, Debug)]
 pub(super) enum Val<'a> {
     Null,
@@ -97,7 +97,8 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// Compares two values that are neither lists nor maps. Returns `None` if they have no order.
+    /// Compares two values that are neither lists nor maps. Returns `None` if the two values cannot
+    /// be compared.
     pub(super) fn order_with(&self, other: &Self) -> Option<Ordering> {
         match (self, other) {
             (Self::Bool(left), Self::Bool(right)) => Some(left.cmp(right)),
@@ -180,7 +181,7 @@ impl<'a> Entries<'a> {
         }
     }
 
-    /// Returns the number of entries that a lookup may compare.
+    /// Returns the number of entries that a lookup can compare.
     pub(super) fn lookup_cost(&self) -> usize {
         match self {
             Self::Borrowed(_) => 0,

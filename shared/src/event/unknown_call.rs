@@ -4,8 +4,8 @@
 //! key again, so that a service that remembers keys does not act twice. If a person found out that
 //! the call took effect, the retry reuses the output that the person gave instead.
 //!
-//! The first event of the retry holds the keys and these outputs, because the earlier execution may
-//! be removed.
+//! The first event of the retry contains the keys and these outputs, because the earlier execution
+//! can be removed before the retry ends.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -65,7 +65,7 @@ impl Settlement {
 pub struct CallPlace {
     #[serde(rename = "stepId", alias = "step")]
     pub step: StepId,
-    /// The item of the step's list.
+    /// The index of the item, if the step repeats for a list.
     #[serde(default, rename = "index", alias = "item", skip_serializing_if = "Option::is_none")]
     pub item: Option<u32>,
     /// The place in the child execution, if the step executes a plan.
@@ -88,7 +88,8 @@ pub struct CallKey {
     #[serde(flatten)]
     pub place: CallPlace,
     pub key: Arc<str>,
-    /// A hash of the rendered parameters. A call with other parameters is another call.
+    /// A hash of the rendered parameters. A call with other parameters is another call, so it does
+    /// not send this key.
     pub parameters: String,
 }
 
@@ -112,7 +113,7 @@ pub struct SettledCall {
     pub comment: Option<String>,
 }
 
-/// Returns the idempotency key of a task. It is the same for every attempt.
+/// Returns the idempotency key of a task. Every attempt of the task has the same key.
 pub fn idempotency_key(execution: ExecutionId, step: &StepId, part: Part) -> String {
     let item = part.item.map(|item| format!("[{item}]")).unwrap_or_default();
     let undo = if part.undo { "/undo" } else { "" };

@@ -17,9 +17,10 @@ pub struct Agenda {
     /// Pending steps with a condition whose dependencies are finished.
     to_evaluate: BTreeSet<StepNumber>,
     ready: BTreeSet<Task>,
-    /// Pending tasks that first wait for an approval or a signal, which takes no slot.
+    /// Pending tasks that first wait for an approval or a signal. Such a wait does not count as a
+    /// running step.
     to_wait: BTreeSet<Task>,
-    /// Tasks that may start or retry, but need a permit first.
+    /// Tasks that are ready to start or retry, but need a permit first.
     without_permit: BTreeSet<Task>,
     /// Pending steps that will be skipped, because a dependency did not succeed.
     to_skip: BTreeSet<StepNumber>,
@@ -174,12 +175,12 @@ impl Agenda {
         &self.to_wait
     }
 
-    /// Returns the tasks that may start now, in plan order.
+    /// Returns the tasks that can start now, in plan order.
     pub fn ready(&self) -> &BTreeSet<Task> {
         &self.ready
     }
 
-    /// Returns the tasks that may start when they get a permit, in plan order.
+    /// Returns the tasks that can start when they get a permit, in plan order.
     pub fn without_permit(&self) -> &BTreeSet<Task> {
         &self.without_permit
     }

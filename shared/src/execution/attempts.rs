@@ -108,7 +108,7 @@ impl AttemptTracker {
         }
     }
 
-    /// Follows the next event. Returns the attempt that it ends, if it ends one.
+    /// Follows the next event. Returns the attempt that the event ends, if there is one.
     pub fn follow_event(&mut self, plan: &Plan, recorded: &RecordedEvent) -> Option<EndedAttempt> {
         let RecordedEvent { at, event, .. } = recorded;
         let task = Task { step: plan.step_number(event.step()?)?, part: event.part() };
@@ -153,7 +153,8 @@ impl AttemptTracker {
 }
 
 impl EndedAttempt {
-    /// Returns `true` for a step with `forEach` as a whole, whose items have attempts of their own.
+    /// Returns `true` if this is the attempt of a whole step with `forEach`. The items of such a
+    /// step have attempts of their own.
     pub fn is_list(&self, plan: &Plan) -> bool {
         self.task.part == Part::WHOLE && plan.step(self.task.step).for_each.is_some()
     }

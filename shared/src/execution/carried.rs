@@ -1,5 +1,5 @@
-//! Calls of earlier executions with an unknown outcome, as this execution takes them over, and the
-//! open calls that it leaves to its retry.
+//! Calls of earlier executions with an unknown outcome, and the way in which this execution takes
+//! them over. This module also finds the open calls that this execution leaves to its retry.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -135,7 +135,7 @@ impl Execution {
         }
     }
 
-    /// Returns the decision about an earlier call of an item, if it had the same parameters.
+    /// Returns the decision about an earlier call of an item, if that call had the same parameters.
     pub fn settled_item(&self, task: Task, parameters: &Value) -> Option<&SettledCall> {
         let call = self.carried_calls.items.get(&task)?;
         (call.parameters == hash_parameters(parameters)).then_some(call)
@@ -184,7 +184,7 @@ impl Execution {
         carried.find(|call| known_key.as_deref() != Some(&*call.key))
     }
 
-    /// Returns `true` if a person may settle a call of this finished execution.
+    /// Returns `true` if a person can settle a call of this finished execution.
     pub fn has_unknown_outcome(&self) -> bool {
         !self.carried_calls.keys.is_empty()
             || self.steps.iter().any(|step| step.parts().any(Step::is_outcome_unknown))

@@ -35,7 +35,8 @@ pub struct History {
     pub overran: Option<Occurrence>,
     /// The last pause, even if the execution was resumed since.
     pub paused: Option<Occurrence>,
-    /// When waits were shortened last, and by how many milliseconds a clock had been ahead.
+    /// The time when waits were shortened last, and the number of milliseconds by which a clock had
+    /// been ahead.
     pub shortened: Option<(Occurrence, u64)>,
     /// The last event.
     pub last: Option<Occurrence>,

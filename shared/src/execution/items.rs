@@ -9,15 +9,15 @@ use crate::plan::OnError;
 
 /// The items of a list that a step repeats for.
 ///
-/// Items start in order, and the step limits how many have a turn at the same time. An item that
-/// waits for a person or a signal gives up its turn. When it continues, it goes before the items
-/// that never had a turn.
+/// Items start in the order of the list, and the step limits how many have a turn at the same time.
+/// An item that waits for a person or a signal gives up its turn. When the item can continue, it
+/// gets a turn before the items that never had a turn.
 #[derive(Clone, Debug)]
 pub struct Items {
     pub(super) tasks: Vec<Step>,
     /// Index of the first item that never had a turn.
     next_index: u32,
-    /// Items that waited for a person or a signal and may continue.
+    /// Items that waited for a person or a signal and can continue.
     returned: BTreeSet<u32>,
     /// The number of items that have a turn.
     held_turn_count: u32,

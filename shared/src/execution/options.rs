@@ -22,7 +22,7 @@ pub struct ExecutionOptions {
     pub deadline_ms: Option<u64>,
     /// `true` fails a step if a template has no value. By default the called tool's effect decides.
     ///
-    /// Logs of earlier versions left `false` out, so these logs now follow the effect.
+    /// Earlier versions did not record `false`, so for their logs the effect decides, too.
     #[serde(alias = "strict_templates", skip_serializing_if = "Option::is_none")]
     pub strict_templates: Option<bool>,
     /// The earliest time at which a step starts.
@@ -46,7 +46,7 @@ pub struct ExecutionOptions {
     pub dry_run: bool,
     #[serde(skip_serializing_if = "is_default")]
     pub replans: ReplanOptions,
-    /// Pairs by which the execution can be found and counted.
+    /// Pairs of a key and a value, by which people find and count executions.
     #[serde(skip_serializing_if = "is_default")]
     pub labels: Labels,
 }

@@ -9,7 +9,8 @@ use crate::event::Outcome;
 pub enum Phase {
     /// Steps start as they become ready.
     Open,
-    /// A required step failed. No further step starts, and running steps may finish.
+    /// A required step failed. No further step starts, and running steps continue until they
+    /// finish.
     Failing,
     /// The deadline passed. No further step starts, and running steps are stopped.
     Expired,

@@ -28,7 +28,7 @@ pub struct ReplanOptions {
     /// The number of replans before this execution.
     #[serde(skip_serializing_if = "is_default")]
     pub before: u32,
-    /// The toolsets that the new plans may use, as for the first plan. Empty means all.
+    /// The toolsets that the new plans can use, as for the first plan. Empty means all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sets: Vec<ToolSetName>,
     /// The permissions of the new plans, if the permissions of the caller are restricted.
@@ -45,7 +45,7 @@ pub struct ReplanPermissions {
     /// Patterns of allowed tools. `None` means all tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<ToolPattern>>,
-    /// `true` if the plans may switch toolsets on and off.
+    /// `true` if the plans are allowed to switch toolsets on and off.
     #[serde(default)]
     pub switches: bool,
 }
@@ -94,7 +94,8 @@ impl ReplanOptions {
 impl Execution {
     /// Returns the reason for an automatic replan, if there is one.
     ///
-    /// It does not check the number of replans that are left. The caller reports when none is left.
+    /// This function does not check the number of replans that are left, because the caller reports
+    /// if none is left.
     pub fn replan_cause(&self) -> Option<ReplanCause<'_>> {
         let options = self.options();
         let stands_alone = self.parent().is_none() && !options.dry_run;
@@ -213,7 +214,8 @@ mod tests {
             (default(), false, true),
             (times(0), false, false),
             (times(1), true, true),
-            // A cause exists even if no replan is left, because the planner reports that.
+            // A cause exists even if no replan is left, because the planner reports that none is
+            // left.
             (used(2), true, true),
             (dry(times(1)), false, false),
             (undoing(times(1)), false, false),

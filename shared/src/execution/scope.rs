@@ -14,7 +14,7 @@ pub struct TemplateScope<'a> {
     execution: &'a Execution,
     item: Option<&'a Value>,
     index: Option<Value>,
-    /// The output of the task that this task undoes, with its step.
+    /// The output of the task that this task undoes, with the number of its step.
     own_output: Option<(StepNumber, &'a Value)>,
 }
 
@@ -33,7 +33,8 @@ impl Execution {
         }
     }
 
-    /// Returns the list that a step repeats for, if it is a list.
+    /// Returns the list that a step repeats for. Returns `None` if the value is not known yet or is
+    /// not a list.
     pub fn list(&self, step: StepNumber) -> Option<&Vec<Value>> {
         let list = &self.plan().step(step).for_each.as_ref()?.list;
         list.path.find(self.find_value(&list.target)?)?.as_array()

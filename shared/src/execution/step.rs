@@ -124,7 +124,7 @@ pub enum StepState {
         how: AttemptKind,
     },
     Gathering {
-        /// The attempt. A list has only one attempt.
+        /// The attempt. A list has only one attempt, because its items have attempts of their own.
         attempt: Attempt,
     },
     /// An attempt failed or was interrupted, and the next attempt must not start yet.

@@ -162,7 +162,7 @@ impl Execution {
         &self.undoable
     }
 
-    /// Returns the tools that the execution may still call, compensations included.
+    /// Returns the tools that the execution can still call, compensations included.
     pub fn required_tools(&self) -> impl Iterator<Item = &ToolName> {
         let undoes = self.options.compensate_on_failure;
         let steps = self.plan.steps().iter().zip(&self.steps);
@@ -231,7 +231,7 @@ impl Execution {
     pub fn set_task_aside(&mut self, task: Task) {
         match self.task(task).map(|step| step.state.clone()) {
             Some(state) => self.agenda.hold_for_permit(task, &state),
-            // Holds a compensation that has no task yet, because its task is created when it
+            // Sets aside a compensation that has no state yet, because its state is created when it
             // starts.
             None if task.part.undo => self.agenda.hold_for_permit(task, &StepState::Pending),
             None => (),

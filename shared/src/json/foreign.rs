@@ -19,7 +19,7 @@ pub fn parse_lenient<T: DeserializeOwned>(text: &[u8]) -> serde_json::Result<T> 
     })
 }
 
-/// Replaces each escaped half of a surrogate pair that stands alone.
+/// Replaces each escaped half of a surrogate pair whose other half is missing.
 fn replace_lone_surrogates(text: &str) -> Cow<'_, str> {
     let (mut repaired, mut seen, mut position) = (String::new(), 0, 0);
     while let Some(next) = text[position..].find('\\') {

@@ -46,7 +46,7 @@ impl Collector for ProcessCollector {
             }
         }
         if let Ok(entries) = fs::read_dir("/proc/self/fd") {
-            // Leaves out the descriptor that reads the folder.
+            // Does not count the descriptor with which the folder is read.
             let open = entries.count().saturating_sub(1);
             encode_gauge(
                 &mut encoder,
@@ -96,7 +96,8 @@ fn encode_gauge(
 fn parse_times(text: &str) -> Option<ProcessTimes> {
     let (_, rest) = text.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_whitespace().collect();
-    // The manual counts from one, and the first two fields are before the bracket.
+    // The manual of `/proc/self/stat` counts fields from one, and the first two fields are before
+    // the bracket.
     let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
     let to_seconds = |ticks: u64| to_f64(ticks) / to_f64(TICKS_PER_SECOND);
     Some(ProcessTimes {
@@ -105,7 +106,7 @@ fn parse_times(text: &str) -> Option<ProcessTimes> {
     })
 }
 
-/// Returns a number of `/proc/self/status`.
+/// Returns the number after `key` in `/proc/self/status`.
 fn parse_status(text: &str, key: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| line.strip_prefix(key))?;
     value.split_whitespace().next()?.parse().ok()

@@ -25,7 +25,7 @@ pub struct StepPolicy {
     /// The longest time without progress in one attempt, in milliseconds.
     #[serde(alias = "idle_timeout_ms", skip_serializing_if = "Option::is_none")]
     pub idle_timeout_ms: Option<u64>,
-    /// The time for which a result may be reused from the cache, in milliseconds.
+    /// The time for which a result can be reused from the cache, in milliseconds.
     #[serde(alias = "cache_ttl_ms", skip_serializing_if = "Option::is_none")]
     pub cache_ttl_ms: Option<u64>,
     /// The maximum number of items that run at the same time.
@@ -60,7 +60,7 @@ impl StepPolicy {
 
     /// Returns the time limit of one attempt if it is not the default.
     ///
-    /// The default applies to calls only. A sleep has its own duration, and a plan may take any
+    /// The default applies to calls only. A sleep has its own duration, and a plan can take any
     /// time.
     pub fn explicit_timeout_ms(&self) -> Option<u64> {
         (self.timeout() != limits::STEP_TIMEOUT).then_some(self.timeout_ms)
@@ -75,7 +75,7 @@ impl StepPolicy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnError {
-    /// The execution fails, and running steps may finish.
+    /// The execution fails, and running steps continue until they finish.
     #[default]
     Fail,
     /// Dependent steps are skipped, and other steps continue.
@@ -116,7 +116,8 @@ pub struct RetryPolicy {
     pub multiplier: f64,
     /// The longest delay, in milliseconds.
     pub max_backoff_ms: u64,
-    /// `true` if each delay is drawn at random between half of the calculated delay and the whole.
+    /// `true` if each delay is drawn at random between half of the calculated delay and the whole
+    /// delay.
     pub jitter: bool,
 }
 

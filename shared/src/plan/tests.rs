@@ -3,7 +3,7 @@ use serde_json::json;
 
 use super::*;
 
-/// Steps (ids, dependencies, parameters) and the expected error.
+/// The steps of a plan (ids, dependencies, parameters), and the expected error.
 type Case<'a> = (&'a [(&'a str, &'a [&'a str], Value)], &'a str);
 
 fn plan(steps: &[(&str, &[&str], Value)]) -> Result<Plan, PlanError> {

@@ -15,11 +15,12 @@ use crate::{
     limits::{SCHEMA_BYTES, SCHEMA_CHAIN, SCHEMA_DEPTH, SCHEMA_EXPANSION, SCHEMA_PATTERN_BYTES},
 };
 
-/// Limit on the evaluations of all parts of a schema together. Compiling visits each of them.
+/// Limit on the evaluations of all parts of a schema together, because compiling visits each of
+/// them.
 const MAX_TOTAL_EVALUATIONS: u64 = 100 * SCHEMA_EXPANSION;
-/// Limit on the bytes that one pattern may compile to.
+/// Limit on the bytes that one pattern can compile to.
 const MAX_PATTERN_BYTES: usize = 4 << 20;
-/// Limit on the patterns of a schema. Each compiled pattern takes memory.
+/// Maximum number of patterns of a schema, because each compiled pattern takes memory.
 const MAX_PATTERNS: usize = 2_000;
 
 /// Measurements of a schema that decide how it is compiled and checked.
@@ -29,14 +30,15 @@ pub(super) struct SchemaFigures {
     pub(super) schema_count: usize,
     pub(super) pattern_count: usize,
     pub(super) has_references: bool,
-    /// `true` if a match of a pattern may take longer than checks on the caller's thread should.
+    /// `true` if a match of a pattern can take longer than a check on the caller's thread should
+    /// take.
     pub(super) has_slow_patterns: bool,
     /// The deepest nesting of `allOf`, `not` and similar keywords.
     pub(super) nesting: usize,
 }
 
 impl SchemaFigures {
-    /// Returns the maximum bytes that each pattern may compile to, so that all of them fit into
+    /// Returns the maximum bytes that each pattern can compile to, so that all of them fit into
     /// memory together.
     pub(super) fn pattern_bytes(&self) -> usize {
         (SCHEMA_PATTERN_BYTES / self.pattern_count.max(1)).min(MAX_PATTERN_BYTES)
@@ -156,7 +158,7 @@ impl<'a> CostEstimator<'a> {
     }
 }
 
-/// Returns `true` if a pattern may backtrack, or if it repeats a part very often.
+/// Returns `true` if a pattern can backtrack, or if it repeats a part very often.
 fn is_slow(pattern: &str) -> bool {
     let looks_around = ["(?=", "(?!", "(?<"].iter().any(|group| pattern.contains(group));
     let refers_back =

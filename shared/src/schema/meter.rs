@@ -28,7 +28,7 @@ pub(super) const METER_KEYWORD: &str = "faber:meter";
 const BYTES_PER_EVALUATION: u64 = 16;
 /// Number of items or properties that count as one evaluation.
 const ITEMS_PER_EVALUATION: u64 = 8;
-/// Number of charges between two readings of the clock.
+/// Number of times that evaluations are charged between two readings of the clock.
 const CLOCK_INTERVAL: u32 = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +46,8 @@ pub(super) struct Allowance {
 struct RemainingBudget {
     evaluations: u64,
     deadline: Instant,
-    /// The address of the top of the stack when the check began. The distance from it tells how
-    /// much stack the check uses.
+    /// The address of the top of the stack when the check began. The distance from this address
+    /// tells how much stack the check uses.
     bottom: usize,
     stack: usize,
     charges_until_clock: u32,

@@ -1,4 +1,4 @@
-//! Patterns that compile to more bytes than a schema may use.
+//! Patterns that compile to more bytes than a schema is allowed to use.
 //!
 //! Such patterns are removed and reported, so that values are still checked against the other parts
 //! of the schema.
@@ -12,7 +12,7 @@ use super::{build, cost::count_repetitions, keywords::Content};
 const SMALL_REPETITIONS: u64 = 64;
 const SMALL_BYTES: usize = 512;
 
-/// Removes and returns the patterns that do not compile to at most `bytes`.
+/// Removes and returns the patterns that do not compile, or compile to more than `bytes`.
 pub(super) fn remove_unusable(schema: &mut Value, bytes: usize) -> Vec<String> {
     let mut removed = Vec::new();
     visit_schemas(schema, &mut |fields| {
@@ -37,8 +37,8 @@ pub(super) fn remove_unusable(schema: &mut Value, bytes: usize) -> Vec<String> {
     removed
 }
 
-/// Returns the patterns that do not compile to at most `bytes`. Tries at most `left` patterns, and
-/// only those that may be large.
+/// Returns the patterns that do not compile, or compile to more than `bytes`. Tries at most `left`
+/// patterns, and only those that can be large.
 pub(super) fn find_unusable(schema: &Value, bytes: usize, left: &mut usize) -> Vec<String> {
     let mut large = Vec::new();
     visit_schemas(&mut schema.clone(), &mut |fields| {

@@ -14,8 +14,8 @@ use std::{
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// Maximum number of checks that run at the same time. The other processors of the machine stay
-/// free for other work.
+/// Maximum number of checks that run at the same time. There is a limit, so that the other
+/// processors of the machine stay free for other work.
 const MAX_RUNNING: usize = 2;
 /// Maximum number of checks that wait for a slot. The limit bounds the memory and the waiting time
 /// of these checks.
@@ -48,8 +48,8 @@ impl CheckStop {
     /// all these checks count as invalid.
     pub fn stop_checks(&self) {
         self.0.store(true, Ordering::Relaxed);
-        // Takes the lock before the notification, because a check between reading the state and
-        // starting to wait would miss it.
+        // Takes the lock before the notification. Otherwise a check that has read the state, but
+        // does not wait yet, would miss the notification.
         drop(lock_slots());
         SLOT_FREED.notify_all();
     }
@@ -90,8 +90,8 @@ impl Slot {
         }
         slots.waiting -= 1;
         if is_stopped() {
-            // Passes the notification on, because it wakes only one check, and this check does not
-            // use the slot.
+            // Passes the notification on, because the notification wakes only one check, and this
+            // check does not use the slot.
             SLOT_FREED.notify_one();
             return Err(STOPPED_MESSAGE);
         }

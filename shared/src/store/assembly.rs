@@ -11,7 +11,7 @@ use crate::{
     limits,
 };
 
-/// Bytes of documents that one read decodes. A single document may be larger.
+/// Maximum bytes of documents that one read decodes. A single document may be larger.
 const READ_BYTES: usize = 16 << 20;
 
 /// The events of one log, assembled document by document.
@@ -34,7 +34,7 @@ impl Assembly {
         Self { id, after, next: None, events: Vec::new(), bytes: 0, damage: None }
     }
 
-    /// Adds the next document. Returns `true` if the caller may add another document.
+    /// Adds the next document. Returns `true` if the caller can add another document.
     pub fn push(&mut self, document: Result<EventDocument, StoreError>) -> bool {
         let pushed = document.and_then(|document| self.add_document(&document));
         self.damage = pushed.err();
@@ -42,9 +42,8 @@ impl Assembly {
         self.damage.is_none() && !is_full
     }
 
-    /// Returns the events.
-    ///
-    /// Events before a damaged document are returned. The next read reports the damage.
+    /// Returns the events. If a document is damaged, returns the events before it, and the next
+    /// read reports the damage.
     pub fn finish(self) -> Result<Vec<RecordedEvent>, StoreError> {
         match self.damage {
             Some(damage) if self.events.is_empty() => Err(damage),

@@ -1,11 +1,11 @@
 //! Limits of one commit.
 //!
-//! All appends of a process go through one writer per store. While one commit runs, further appends
-//! gather, and the next commit takes them all. Nothing waits for a timer: a single append is
+//! All appends of a process go through one writer per store. Appends that arrive during a commit
+//! are written together by the next commit. No append waits for a timer: a single append is
 //! committed immediately.
 
 pub const COMMIT_OPERATIONS: usize = 1_024;
-/// Bytes of one commit. A single operation may be larger.
+/// Maximum bytes of one commit. A single operation may be larger.
 pub const COMMIT_BYTES: usize = 16 << 20;
 
 #[derive(Clone, Copy, Debug, Default)]

@@ -23,7 +23,7 @@ pub enum CountGroup {
     /// The value of the label with this key.
     Label(String),
     /// The period in which the execution was created. All periods have this length, and the first
-    /// one begins at 1970 (UTC).
+    /// period begins with the year 1970 (UTC).
     Bucket(Duration),
 }
 
@@ -45,7 +45,7 @@ pub struct ExecutionCount {
     /// The time of creation of the first and of the last execution.
     pub first_at: Timestamp,
     pub last_at: Timestamp,
-    /// The last execution.
+    /// The execution of the group that was created last.
     pub sample: ExecutionId,
     /// The time from start to end that half of the finished executions did not exceed, exact to a
     /// tenth. `None` if no execution is finished.
@@ -53,13 +53,14 @@ pub struct ExecutionCount {
     pub p95: Option<Duration>,
 }
 
-/// Figures about some executions.
+/// Figures about the executions of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tally {
     pub count: u64,
     pub first_at: i64,
     pub last_at: i64,
-    /// The last execution, by time and id.
+    /// The id of the execution that was created last. If several were created at this time, it is
+    /// the greatest of their ids.
     pub sample: String,
     pub durations: Durations,
 }
@@ -135,8 +136,8 @@ impl Durations {
         usage::quantile(&self.0, share)
     }
 
-    /// Encodes the histogram: each bucket and its number after each other, with seven bits of a
-    /// number in each byte.
+    /// Encodes the histogram: the number of each bucket, followed by the number of its durations,
+    /// with seven bits of a number in each byte.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(3 * self.0.len());
         for (bucket, n) in &self.0 {

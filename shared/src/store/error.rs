@@ -54,16 +54,17 @@ impl StoreError {
     }
 }
 
-/// Damaged items that lists of this process left out.
+/// Number of damaged items that lists of this process have left out.
 static UNREADABLE: AtomicU64 = AtomicU64::new(0);
 
-/// Returns the number of damaged items that lists of this process left out. A backup reports the
-/// items that it met.
+/// Returns the number of damaged items that lists of this process left out. A backup reports how
+/// much the number grew while the backup ran.
 pub fn count_unreadable() -> u64 {
     UNREADABLE.load(Ordering::Relaxed)
 }
 
-/// Leaves out damaged data, so that one damaged item does not hide a list.
+/// Returns `None` for a damaged item, so that one damaged item does not make a whole list
+/// unreadable.
 pub fn skip_damaged<T>(item: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
     match item {
         Ok(item) => Ok(Some(item)),

@@ -33,8 +33,8 @@ pub struct ExecutionHead {
     pub priority: i32,
     pub finished_at: Option<Timestamp>,
     pub parent: Option<ExecutionId>,
-    /// Set if the execution [needs a person](Execution::needs_person). A child's need does not
-    /// count for its parent's head.
+    /// `true` if the execution [needs a person](Execution::needs_person). The parent of such an
+    /// execution does not need a person for this reason.
     pub needs_person: bool,
     /// The time of the first claim at or after the planned start.
     pub started_at: Option<Timestamp>,
@@ -80,8 +80,9 @@ impl ExecutionHead {
             created_at: execution.created_at(),
             seq: execution.seq(),
             epoch: execution.epoch(),
-            // Keeps the owner until the parent and the replan no longer need it. If the owner is
-            // lost, another worker finds the execution as an orphan.
+            // Keeps the owner of a finished execution until its parent has the message and its
+            // replan has started. If the owner is lost, another worker finds the execution as an
+            // orphan.
             owner: owner.filter(|_| !state.is_finished() || execution.has_follow_up()),
             due: due.filter(|_| !state.is_finished()),
             priority: execution.options().priority,
@@ -98,8 +99,8 @@ impl ExecutionHead {
         }
     }
 
-    /// Adds the fields that layouts before version 6 lack, from the log. The head may be behind the
-    /// log, so its other fields stay.
+    /// Adds the fields that heads of layouts before version 6 lack. Keeps the other fields, because
+    /// the head may be behind the log.
     pub fn add_derived(&mut self, execution: &Execution) {
         let derived = Self::from_execution(execution, self.owner, self.due);
         let needs_person =

@@ -14,8 +14,8 @@ use tokio::sync::watch;
 use super::recent::RecentEvents;
 use crate::id::ExecutionId;
 
-/// Number of watched logs at which logs without followers are dropped, and again each time the
-/// number has doubled.
+/// Logs without followers are dropped when the number of watched logs reaches this value, and each
+/// time it has doubled after that.
 const SWEEP_LEN: usize = 1_024;
 
 /// Wakes readers in this process.
@@ -72,7 +72,7 @@ impl Default for Hints {
 }
 
 impl Hints {
-    /// Returns a hint that executions may be due.
+    /// Returns a receiver that is notified when executions may be due.
     pub fn subscribe_work(&self) -> watch::Receiver<()> {
         self.work.subscribe()
     }
@@ -89,7 +89,8 @@ impl Hints {
         self.with_log(id, |log| log.hint.subscribe())
     }
 
-    /// Returns the hint of a log for a follower, and the events that other followers have read.
+    /// Returns the hint that a log has grown, and the events that other followers of the log have
+    /// read.
     pub(super) fn follow_log(&self, id: ExecutionId) -> LogHint {
         self.with_log(id, |log| LogHint {
             grown: log.hint.subscribe(),

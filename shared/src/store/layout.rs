@@ -8,15 +8,15 @@ use super::StoreError;
 
 /// The layout that this program writes.
 pub const LAYOUT: u32 = 6;
-/// The oldest layout that may share a store with [`LAYOUT`].
+/// The oldest layout whose programs can use a store together with programs of [`LAYOUT`].
 pub const OLDEST_LAYOUT: u32 = 6;
 
 /// Time between two log lines about a migration. A migration that takes less time logs nothing.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Refuses a store that only programs of later layouts may use.
+/// Refuses a store that only programs of later layouts can use.
 ///
-/// `version` is the layout of the store, and `oldest` the oldest layout that may use it. Layouts
+/// `version` is the layout of the store, and `oldest` the oldest layout that can use it. Layouts
 /// before 6 did not store `oldest`.
 pub fn check_layout(version: u32, oldest: Option<u32>) -> Result<(), StoreError> {
     if oldest.unwrap_or(version) > LAYOUT {
@@ -33,7 +33,7 @@ pub fn store_in_use_error(worker: &str) -> StoreError {
     ))
 }
 
-/// Logs how far a migration is.
+/// Logs the progress of a migration.
 #[derive(Debug)]
 pub struct MigrationReport {
     part: &'static str,

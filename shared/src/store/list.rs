@@ -19,8 +19,8 @@ pub struct RequestFilter {
     /// Selects requests with an execution in this state. A request whose planning failed counts as
     /// failed, too.
     pub state: Option<ExecutionState>,
-    /// Selects requests with an execution, or a child of one, that needs a person. `Some(false)`
-    /// selects all other requests.
+    /// Selects requests that have an execution that needs a person. Child executions count, too.
+    /// `Some(false)` selects all other requests.
     pub needs_person: Option<bool>,
 }
 
@@ -37,7 +37,7 @@ pub struct ExecutionFilter {
     pub request: Option<RequestId>,
     pub plan: Option<PlanId>,
     pub is_root: bool,
-    /// Selects executions whose plan uses this tool (`set.name`, or the plain name).
+    /// Selects executions whose plan uses this tool (`set.name`, or the name without its set).
     pub tool: Option<ToolName>,
     pub from: Option<Timestamp>,
     pub to: Option<Timestamp>,
@@ -98,16 +98,16 @@ pub enum HeadQuery {
     /// Unfinished executions without an owner that are due.
     ///
     /// Executions of a higher priority come first, and within a priority the execution that has
-    /// been due the longest. An eighth of the places (at least one of two) is reserved for the
-    /// longest due executions of any priority, so that no execution waits for ever. These
-    /// executions come last.
+    /// been due the longest. An eighth of the list is reserved for the executions of any priority
+    /// that have been due the longest, so that no execution waits for ever. A list of two or more
+    /// has at least one such execution. These executions come last.
     ///
     /// Only the highest [`limits::PRIORITIES`](crate::limits::PRIORITIES) priorities of waiting
     /// executions are distinguished. Executions of all other priorities are ordered by due time.
     Due {
         now: Timestamp,
     },
-    /// Due executions by due time only.
+    /// Due executions, sorted by due time only.
     ///
     /// A worker that cannot run the first executions uses this query to see later executions.
     DueAfter {

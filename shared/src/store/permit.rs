@@ -1,9 +1,9 @@
 //! Limits on calls, shared by all workers.
 //!
 //! A limit on *concurrency* counts its holders. A limit on *rate* uses the generic cell rate
-//! algorithm (ITU-T I.371). It stores the time of the next call as if all calls came at even
-//! intervals. A call may come earlier than that, by as much as a burst of all calls of one period
-//! needs.
+//! algorithm (ITU-T I.371). The algorithm stores the time of the next call as if all calls came at
+//! even intervals. A call can come earlier than this time, so that all calls of one period can come
+//! in one burst.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ pub struct CallLimit {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// The number of calls per period. After a pause, all of them may come at the same time.
+    /// The number of calls per period. After a pause, all of them can come at the same time.
     pub calls: u32,
     pub per_ms: u64,
 }
@@ -58,7 +58,7 @@ impl PermitAsk {
 
     /// Returns the limits in the order in which every store acquires them.
     ///
-    /// Rate limits come first. So all rates have counted a caller that acquired the last limit.
+    /// Rate limits come first, so that every rate has counted a call that acquires the last limit.
     pub fn ordered_limits(&self) -> Vec<&CallLimit> {
         let mut limits: Vec<_> = self.limits.iter().collect();
         limits.sort_by_key(|limit| (limit.concurrency.is_some(), &limit.key));
@@ -80,7 +80,7 @@ impl Rate {
         i64::try_from(period / u64::from(self.calls.max(1))).unwrap_or(i64::MAX).max(1)
     }
 
-    /// Returns the microseconds by which a call may be early.
+    /// Returns the microseconds by which a call can be early.
     pub fn burst_tolerance(self) -> i64 {
         self.call_interval() * i64::from(self.calls.max(1) - 1)
     }
@@ -89,10 +89,11 @@ impl Rate {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LimitState {
     pub holders: BTreeMap<String, WorkerId>,
-    /// The time of the next call at even intervals, in microseconds. Zero means long ago.
+    /// The time of the next call at even intervals, in microseconds. Zero allows a call at any
+    /// time.
     pub next: i64,
-    /// The last holder that the rate allowed. If this holder asks again, the rate does not count it
-    /// twice.
+    /// The last holder that the rate allowed. If this holder asks again, the rate does not count
+    /// its call twice.
     pub last: String,
 }
 

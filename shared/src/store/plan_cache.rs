@@ -13,16 +13,16 @@ use tokio::time::{Duration, Instant};
 use crate::{id::PlanId, plan::Plan};
 
 const MAX_PLANS: usize = 256;
-/// Bytes of JSON of all cached plans. In memory they take a few times as much.
+/// Maximum bytes of JSON of all cached plans. In memory they take a few times as much.
 const MAX_BYTES: usize = 64 << 20;
 /// Time for which a copy is used without checking that the plan still exists.
 const TRUST_TIME: Duration = Duration::from_mins(1);
 /// Time after which an unused plan leaves the cache.
 const IDLE_TIME: Duration = Duration::from_mins(1);
-/// Bytes of JSON of a large plan. In memory it takes a few times as much.
+/// Minimum bytes of JSON of a large plan. In memory it takes a few times as much.
 const LARGE_BYTES: usize = 2 << 20;
-/// Time after which an unused large plan leaves the cache. Executions that run hold their plan
-/// themselves, so only the next execution has to read the plan again.
+/// Time after which an unused large plan leaves the cache. Running executions have a reference to
+/// their plan, so only the next execution has to read the plan again.
 const LARGE_IDLE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
@@ -56,7 +56,7 @@ impl Entry {
 #[derive(Debug)]
 pub enum Cached {
     Fresh(Arc<Plan>),
-    /// A copy that may be used if the plan still exists in the store.
+    /// A copy that can be used if the plan still exists in the store.
     Old(Arc<Plan>),
     Unknown,
 }
@@ -86,7 +86,7 @@ impl PlanCache {
         Some(plan)
     }
 
-    /// Drops plans that were not used for a while. Workers call it with each heartbeat.
+    /// Drops plans that were not used for a while. Workers call this function with each heartbeat.
     pub fn evict_idle(&self) {
         let mut kept = self.lock_plans();
         let idle = kept.plans.iter().filter(|(_, entry)| entry.is_idle());

@@ -24,15 +24,15 @@ use crate::{
     id::{ExecutionId, Seq},
 };
 
-/// Events in the cache. A follower that is further behind reads the store itself.
+/// Maximum number of events in the cache. A follower that is further behind reads the store itself.
 const MAX_EVENTS: usize = 512;
-/// Bytes of events in the cache. The newest event always stays.
+/// Maximum bytes of events in the cache. The newest event always stays.
 const MAX_BYTES: usize = 1 << 20;
 
 /// Time that followers wait while another follower reads.
 ///
-/// A follower whose client takes nothing is not polled. If such a follower has begun to read,
-/// another follower reads after this time.
+/// A follower whose client reads nothing is not polled, so it does not finish a read that it has
+/// begun. Another follower then reads after this time.
 const TURN_TIME: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Default)]
@@ -79,7 +79,7 @@ enum Turn {
 }
 
 impl RecentEvents {
-    /// Records that the log may have grown, so that the next follower reads it.
+    /// Records that the log may have grown, so that the next follower reads the log.
     pub(super) fn expect_more(&self) {
         self.growth.fetch_add(1, Ordering::SeqCst);
     }
@@ -199,7 +199,7 @@ impl Window {
         Some(self.events.iter().filter(|event| event.seq > after).cloned().collect())
     }
 
-    /// Adds a read of the log's end to the cache. Returns the events after the position.
+    /// Adds a read of the log's end to the cache. Returns the events after position `after`.
     fn add_read(
         &mut self,
         read: LastRead,
@@ -207,7 +207,8 @@ impl Window {
         events: Option<Vec<RecordedEvent>>,
     ) -> Found {
         let Some(mut events) = events else {
-            // The log was removed, or never had an event at this position.
+            // Clears the cache, because the log was removed, or never had an event at this
+            // position.
             *self = Self::default();
             return Found::default();
         };
@@ -336,7 +337,7 @@ mod tests {
         append(&store, 4, 4).await;
         recent.expect_more();
         assert_eq!(seqs(&recent, &store, 3).await, [4]);
-        // Adds the result of the stalled read, which came too late and must not disturb the cache.
+        // Adds the result of the stalled read, which came too late and must not change the cache.
         let late = read_end(&store, log(), Seq(3)).await.unwrap();
         let found = recent.lock_window().add_read(stalled, Seq(3), late);
         assert_eq!(found.events.len(), 1);

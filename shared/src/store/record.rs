@@ -12,7 +12,7 @@ use crate::{
     json, limits,
 };
 
-/// Characters of a name that a message shows.
+/// Maximum number of characters of a name that a message shows.
 const SHOWN_CHARS: usize = 64;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -42,7 +42,7 @@ pub enum RecordKind {
     Toolkit,
     /// Learned sequences of tools from successful executions.
     Learned,
-    /// A call outside plans. Names are ordered by time.
+    /// A call outside plans. The order of the names is the order of the calls.
     ///
     /// Only the newest [`limits::CALL_HISTORY`] calls are kept, and only for as long as executions
     /// are kept.
@@ -50,17 +50,17 @@ pub enum RecordKind {
     /// The description of a [blob](crate::blob).
     Blob,
     BlobPart,
-    /// An idempotency key. Its name may be any text.
+    /// An idempotency key. Its name can be any text.
     Key,
-    /// A plan with a name. Its name may be any text.
+    /// A plan with a name. Its name can be any text.
     SavedPlan,
-    /// The output of a call, or a plan, for later use. Its name may be any text, and its time is
+    /// The output of a call, or a plan, for later use. Its name can be any text, and its time is
     /// the time at which it expires.
     ///
     /// Only the [`limits::OUTPUT_CACHE_ENTRIES`] records that expire last are kept.
     Output,
-    /// The usage of a tool. Its name may be any text. Its time is the number of calls in
-    /// microseconds, so that it grows with each change.
+    /// The usage of a tool. Its name can be any text. Its time is not a real time, but the number
+    /// of calls in microseconds, which grows with each change.
     Usage,
     /// The decision of a person about a call whose outcome is unknown. Retention removes it with
     /// its execution.
@@ -72,7 +72,7 @@ pub enum RecordKind {
 }
 
 impl RecordKind {
-    /// The kinds that keep any JSON.
+    /// The kinds whose values can be any JSON.
     pub const DOCUMENTS: [Self; 11] = [
         Self::ToolSet,
         Self::Tool,
@@ -117,8 +117,9 @@ impl RecordKind {
 
     /// Returns the maximum number of records of this kind, if it has one.
     ///
-    /// A store may count only now and then. It then removes so many records that there is room
-    /// until it counts again. Pruning removes the old records of such a kind.
+    /// A store need not count its records at each write. When it counts, it removes enough records
+    /// to stay within the maximum until it counts again. Pruning removes the old records of such a
+    /// kind.
     pub fn max_records(self) -> Option<usize> {
         match self {
             Self::Call => Some(limits::CALL_HISTORY),
@@ -165,9 +166,10 @@ pub struct RecordPage {
     pub after: Option<String>,
     /// The maximum number of records. Only the last page has fewer records.
     pub first: usize,
-    /// Set for descending names. This is newest first if names are ordered by time.
+    /// `true` returns the names in descending order. If names are ordered by time, the newest
+    /// record comes first.
     pub newest: bool,
-    /// Set to get `null` in place of the values, which are not read.
+    /// `true` returns `null` instead of each value, without reading the values.
     pub names_only: bool,
 }
 

@@ -10,7 +10,7 @@ pub struct Pruned {
     pub executions: usize,
     pub plans: usize,
     pub requests: usize,
-    /// Set if there is more to remove.
+    /// `true` if there is more to remove.
     pub more: bool,
 }
 
@@ -22,9 +22,10 @@ pub enum Removable {
     Requests(Vec<RequestId>),
 }
 
-/// Returns the plans that a plan's steps execute. They stay as long as the plan does.
+/// Returns the plans that a plan's steps execute. Pruning keeps these plans as long as it keeps the
+/// plan.
 ///
-/// Stores record them when a plan is stored, so that pruning does not read plans.
+/// Stores record these plans when they store the plan, so that pruning does not read plans.
 pub fn sub_plans(plan: &Plan) -> Vec<PlanId> {
     let found: std::collections::BTreeSet<PlanId> = plan.sub_plans().collect();
     found.into_iter().collect()

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::plan::Plan;
 
-/// Returns a text in the form in which it is searched: case is ignored.
+/// Returns a text in lower case, because searches ignore case.
 pub fn fold_case(text: &str) -> String {
     text.to_lowercase()
 }
@@ -18,7 +18,7 @@ pub fn search_words(search: Option<&str>) -> Vec<String> {
     words.map(fold_case).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Returns the names under which a plan's tools are found: `set.name` and the plain name.
+/// Returns the names under which a plan's tools are found: `set.name` and the name without its set.
 pub fn searched_tools(plan: &Plan) -> BTreeSet<&str> {
     let mut names = BTreeSet::new();
     for step in plan.steps() {

@@ -19,7 +19,7 @@ use crate::{
     request::TranscriptEntry,
 };
 
-/// Wait before an unconfirmed record is read again.
+/// Time to wait before an unconfirmed record is read again.
 const CONFIRM_INTERVAL: Duration = Duration::from_millis(20);
 /// Maximum number of reads of an unconfirmed record, which take ten seconds in total.
 const MAX_CONFIRMATIONS: usize = 500;
@@ -212,8 +212,8 @@ impl dyn Store + '_ {
 
     /// Checks that the store can be reached and written.
     pub async fn check_writable(&self) -> Result<(), StoreError> {
-        // Writes several pages that differ from the last check, because one page may fit where an
-        // append does not, and SQLite does not write a page without changes.
+        // Writes several pages that differ from the last check, because a full disk can have room
+        // for one page but not for an append, and SQLite does not write a page without changes.
         let noise = nanoid::nanoid!(16_384);
         let record =
             Record::new(RecordKind::WriteCheck, "last", &json!(noise), Timestamp::UNIX_EPOCH);

@@ -72,7 +72,7 @@ impl Path {
 impl FromStr for Path {
     type Err = PathError;
 
-    /// Parses a path that may start with a plain field, such as `address.city`.
+    /// Parses a path that can start with a field without a dot, such as `address.city`.
     fn from_str(text: &str) -> Result<Self, PathError> {
         let text = text.trim();
         if text.is_empty() || text.starts_with(['.', '[']) {

@@ -36,7 +36,7 @@ struct WrittenContext {
 }
 
 impl TraceId {
-    /// Returns the trace of an execution whose caller sent none.
+    /// Returns the trace of an execution whose caller sent no trace.
     pub fn of_execution(id: ExecutionId) -> Self {
         Self(hash_prefix(&format!("trace/{id}")))
     }

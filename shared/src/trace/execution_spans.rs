@@ -23,7 +23,7 @@ pub fn root_context(execution: &Execution, is_sampled: bool) -> SpanContext {
     SpanContext { trace, span, is_sampled, state: None }
 }
 
-/// Returns the context of an attempt.
+/// Returns the context of the span of an attempt.
 pub fn attempt_context(
     execution: &Execution,
     task: Task,
@@ -39,8 +39,8 @@ fn attempt_id(execution: &Execution, task: Task, attempt: Attempt) -> SpanId {
     SpanId::from_seed(&format!("{key}#{attempt}"))
 }
 
-/// Makes the span of an attempt that has started and ended. The items of a list are children of the
-/// list.
+/// Makes the span of an attempt that has started and ended. The spans of a list's items are
+/// children of the list's span.
 pub fn attempt_span(
     execution: &Execution,
     ended: &EndedAttempt,
@@ -132,7 +132,7 @@ pub fn root_span(execution: &Execution, is_sampled: bool) -> FinishedSpan {
     }
 }
 
-/// Returns the context of another execution, which has a trace of its own unless its caller sent one.
+/// Returns the context of another execution. Its trace is its own unless its caller sent a trace.
 fn link_of_execution(id: ExecutionId) -> SpanContext {
     let span = SpanId::from_seed(&id.to_string());
     SpanContext { trace: TraceId::of_execution(id), span, is_sampled: true, state: None }

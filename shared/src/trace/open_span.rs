@@ -22,7 +22,7 @@ pub struct OpenSpan {
 }
 
 impl OpenSpan {
-    /// Starts a span below the current span. Returns `None` if no collector would get it.
+    /// Starts a span below the current span. Returns `None` if no collector would receive the span.
     pub fn start(name: impl Into<String>, kind: SpanKind) -> Option<Self> {
         let parent = current_scope().filter(Scope::is_recording)?;
         let (span, notes) = (parent.child_context(), SpanNotes::default());

@@ -11,13 +11,13 @@ tokio::task_local! {
     static CURRENT: Scope;
 }
 
-/// Takes spans that have ended, and sends them to a collector.
+/// Receives spans that have ended, and sends them to a collector.
 pub trait SpanSink: Debug + Send + Sync {
     /// Returns whether the spans of a trace are exported. `parent` is the decision of the caller.
     /// The answer must be the same in every process with the same configuration.
     fn is_sampled(&self, trace: TraceId, parent: Option<bool>) -> bool;
 
-    /// Takes a span without waiting. Drops it if the queue is full.
+    /// Accepts a span without waiting. Drops the span if the queue is full.
     fn send_span(&self, span: FinishedSpan);
 }
 
@@ -26,8 +26,7 @@ pub trait SpanSink: Debug + Send + Sync {
 pub struct Scope {
     pub span: SpanContext,
     /// The span that executions started in this scope belong to. This span belongs to another
-    /// process or is made from a log, so that it reaches the collector even if this process crashes
-    /// now.
+    /// process or is made from a log, so it is exported even if this process crashes now.
     pub origin: Option<SpanContext>,
     /// `None` if this process exports no spans and only passes the context on.
     pub sink: Option<Arc<dyn SpanSink>>,
@@ -39,7 +38,8 @@ pub struct Scope {
 pub struct SpanNotes(Arc<Mutex<Vec<(&'static str, AttributeValue)>>>);
 
 impl SpanNotes {
-    /// Sets an attribute. A later value replaces an earlier one, such as in a second request.
+    /// Sets an attribute. A later value replaces an earlier value, for example if the call sends a
+    /// second request.
     pub fn add(&self, key: &'static str, value: impl Into<AttributeValue>) {
         let mut notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         notes.retain(|(known, _)| *known != key);

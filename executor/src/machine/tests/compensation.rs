@@ -2,7 +2,7 @@ use expect_test::expect;
 
 use super::*;
 
-/// `a`, then `b` and `c`, then `x`. All but `x` have a compensation.
+/// Returns the steps `a`, then `b` and `c`, then `x`. All but `x` have a compensation.
 fn steps() -> Vec<UncheckedStep> {
     vec![
         with_compensation(call("a", &[])),
@@ -12,14 +12,14 @@ fn steps() -> Vec<UncheckedStep> {
     ]
 }
 
-/// All steps before `x` have succeeded, `c` before `b`.
+/// Returns a story in which all steps before `x` have succeeded, `c` before `b`.
 fn story_before_last_step() -> Story {
     let mut story = Story::with_options(steps(), compensating_options());
     story.succeed("a").succeed("c").succeed("b");
     story
 }
 
-/// Returns the compensated steps, in order.
+/// Returns the compensated steps, in the sequence of their compensation.
 fn compensated_steps(story: &Story) -> Vec<String> {
     let undone = story
         .log
@@ -183,8 +183,8 @@ fn a_compensation_is_retried_by_its_own_policy() {
     story.assert_survives_every_cut();
 }
 
-/// Other engines handle this badly: a Steno saga is stuck if an undo action fails, and Conductor
-/// starts two failure workflows.
+/// Other engines handle a failed compensation badly: a Steno saga is stuck if an undo action fails,
+/// and Conductor starts two failure workflows.
 #[test]
 fn a_failed_compensation_does_not_stop_the_others() {
     let mut story = story_before_last_step();

@@ -204,7 +204,8 @@ fn a_step_whose_tool_disappears_restarts_any_number_of_times() {
         0 claimed, a#1 started
         0 a#1 interrupted, a#2 started
     "]]);
-    // This time the tool may have been called.
+    // After a claim by another worker, the tool may have been called, so the step is not called
+    // again.
     story.claim().check(expect![[r"
         0 claimed, a#2 failed tool.outcome_unknown, finished Failed
     "]]);

@@ -1,10 +1,11 @@
-//! Problems that users of other engines report: joins, branches and slots.
+//! Tests of joins, branches and slots. Most of them are problems that users of other engines
+//! report.
 
 use expect_test::expect;
 
 use super::*;
 
-/// `LangGraph`: a slow sibling delays an unrelated branch at each step.
+/// Problem of `LangGraph`: a slow sibling delays an unrelated branch at each step.
 #[test]
 fn a_slow_branch_does_not_delay_a_fast_one() {
     let steps = vec![
@@ -47,7 +48,7 @@ fn a_long_loop_does_not_delay_the_branch_beside_it() {
     story.assert_finished(ExecutionState::Completed);
 }
 
-/// Conductor: a join of 6,000 forks finished before its forks.
+/// Problem of Conductor: a join of 6,000 forks finished before its forks.
 #[test]
 fn a_join_of_six_thousand_branches_starts_after_the_last() {
     const BRANCHES: usize = 6_000;
@@ -60,7 +61,8 @@ fn a_join_of_six_thousand_branches_starts_after_the_last() {
     for n in 0..BRANCHES {
         assert_eq!(story.execution.step(join).state, StepState::Pending, "after {n}");
         let agenda = story.execution.agenda();
-        // Ends tasks at both ends, so that neither the first nor the last number decides.
+        // Ends the running task with the lowest number and the one with the highest number in turn,
+        // because the join must wait for all tasks in any order.
         let task = if n % 2 == 0 { agenda.running().first() } else { agenda.running().last() };
         let task = *task.unwrap();
         story.end_task(task, Ok(json!(n)));
@@ -73,7 +75,7 @@ fn a_join_of_six_thousand_branches_starts_after_the_last() {
     story.assert_finished(ExecutionState::Completed);
 }
 
-/// Conductor: a join finished before the 6,000 items of one list.
+/// Problem of Conductor: a join finished before the 6,000 items of one list.
 #[test]
 fn a_dependent_of_six_thousand_items_starts_after_the_last() {
     let list = Value::Array(vec![json!(0); 6_000]);
@@ -94,7 +96,7 @@ fn a_dependent_of_six_thousand_items_starts_after_the_last() {
     story.assert_finished(ExecutionState::Completed);
 }
 
-/// Conductor: a join on nothing completes immediately, or never.
+/// Problem of Conductor: a join without branches completes immediately, or never.
 #[test]
 fn a_loop_without_items_lets_its_dependents_start() {
     let steps = vec![
@@ -112,7 +114,7 @@ fn a_loop_without_items_lets_its_dependents_start() {
     "#]]);
 }
 
-/// Conductor: an optional task that fails completes the join early.
+/// Problem of Conductor: an optional task that fails completes the join early.
 #[test]
 fn a_failed_optional_branch_does_not_start_the_join_early() {
     let steps = vec![
@@ -132,8 +134,9 @@ fn a_failed_optional_branch_does_not_start_the_join_early() {
     story.assert_finished(ExecutionState::Completed);
 }
 
-/// Conductor: a parent is skipped. A plain join is then skipped immediately, and a join with a
-/// condition waits for all other parents.
+/// Problem of Conductor: a step is skipped on which a join depends. Here, a join without a
+/// condition is then skipped immediately, and a join with a condition waits for all its other
+/// dependencies.
 #[test]
 fn a_join_over_a_skipped_branch_is_skipped_or_decides_for_itself() {
     let steps = vec![
@@ -153,8 +156,8 @@ fn a_join_over_a_skipped_branch_is_skipped_or_decides_for_itself() {
     "#]]);
 }
 
-/// Mastra: a branch that is suspended loses its siblings' results, or gets the results of another
-/// branch.
+/// Problem of Mastra: a branch that is suspended loses its siblings' results, or gets the results
+/// of another branch.
 #[test]
 fn a_suspended_branch_keeps_its_siblings_results() {
     let steps = vec![
@@ -176,7 +179,7 @@ fn a_suspended_branch_keeps_its_siblings_results() {
     story.assert_finished(ExecutionState::Completed);
 }
 
-/// Mastra: the items of a loop that are suspended resume with the data of other items.
+/// Problem of Mastra: the items of a loop that are suspended resume with the data of other items.
 #[test]
 fn suspended_items_keep_their_own_results() {
     let each =
@@ -195,7 +198,7 @@ fn suspended_items_keep_their_own_results() {
     story.assert_finished(ExecutionState::Completed);
 }
 
-/// Kestra: a paused or waiting task holds its slot, so all other tasks wait for it.
+/// Problem of Kestra: a paused or waiting task keeps its slot, so all other tasks wait for it.
 #[test]
 fn a_waiting_step_holds_no_slot() {
     let steps = vec![
@@ -232,7 +235,7 @@ fn a_waiting_step_holds_no_slot() {
     "#]]);
 }
 
-/// Kestra: a loop inside a limit of one deadlocks with itself.
+/// Problem of Kestra: a loop with one slot waits for itself and never ends.
 #[test]
 fn a_loop_with_one_slot_finishes() {
     let each =
@@ -252,8 +255,8 @@ fn a_loop_with_one_slot_finishes() {
     }
 }
 
-/// Kestra: sub-flows with a limit of one wait for the slot that their parent holds. Here a child
-/// has its own slots, and its parent needs no worker.
+/// Problem of Kestra: sub-flows with one slot wait for the slot that their parent occupies. Here, a
+/// child has its own slots, and its parent needs no worker.
 #[test]
 fn a_sub_plan_does_not_need_a_slot_of_its_parent() {
     let mut story =
@@ -263,7 +266,7 @@ fn a_sub_plan_does_not_need_a_slot_of_its_parent() {
     story.assert_finished(ExecutionState::Completed);
 }
 
-/// Kestra: an approval approves itself after thirty seconds.
+/// Problem of Kestra: an approval approves itself after thirty seconds.
 #[test]
 fn an_approval_is_given_by_a_person_only() {
     let mut story = Story::new(vec![with_approval(call("a", &[]))]);
@@ -272,7 +275,7 @@ fn an_approval_is_given_by_a_person_only() {
     assert_eq!((story.state(), story.next_wake_ms()), (ExecutionState::Waiting, None));
 }
 
-/// Argo: a plan without retries left stays running forever.
+/// Problem of Argo: a plan without retries left stays running forever.
 #[test]
 fn exhausted_retries_finish_the_execution_for_every_kind_of_step() {
     let list = json!([1, 2]);
@@ -292,7 +295,7 @@ fn exhausted_retries_finish_the_execution_for_every_kind_of_step() {
     }
 }
 
-/// Argo: memoized outputs are not used if there are retries.
+/// Problem of Argo: memoized outputs are not used if there are retries.
 #[test]
 fn a_cached_output_succeeds_during_a_retry() {
     let mut story = Story::new(vec![with_attempts(2, call("a", &[])), call("b", &["a"])]);

@@ -41,7 +41,7 @@ fn a_deadline_during_a_loop_fails_the_step() {
     "]]);
 }
 
-/// Regression: a loop whose items may fail succeeded, although every item was cut off.
+/// Regression: a loop whose items are allowed to fail succeeded, although every item was cut off.
 #[test]
 fn a_loop_whose_items_miss_the_deadline_fails() {
     for kind in [OnError::Continue, OnError::Ignore] {

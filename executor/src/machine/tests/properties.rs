@@ -1,4 +1,4 @@
-//! Properties of all plans and all sequences of inputs.
+//! Tests of properties that all plans have after all sequences of inputs.
 
 use std::time::Duration;
 
@@ -212,7 +212,7 @@ impl Story {
         })
     }
 
-    /// Makes a move, and checks the properties that hold after every move.
+    /// Applies a random input, and checks the properties that hold after every input.
     fn apply_random_input(&mut self, random_input: &RandomInput) {
         let before = self.log.len();
         let Some(input) = self.input(random_input) else { return };
@@ -240,7 +240,7 @@ impl Story {
         }
     }
 
-    /// Asserts that a task may start now.
+    /// Asserts that a task is allowed to start now.
     fn assert_may_start(&self, before: &Execution, started: &StepStarted) {
         let plan = before.plan();
         let number = plan.step_number(&started.step).unwrap();
@@ -328,7 +328,8 @@ impl Story {
         }
     }
 
-    /// Asserts that exactly the right steps are compensated, the latest first.
+    /// Asserts that the steps that must be compensated are compensated, and no others, the latest
+    /// first.
     fn assert_undone_in_order(&self) {
         let plan = self.execution.plan();
         let task = |event: &Event| {
@@ -356,7 +357,7 @@ impl Story {
     }
 }
 
-/// Asserts the properties of every state.
+/// Asserts the properties that every state must have.
 fn assert_invariants(execution: &Execution) {
     let agenda = execution.agenda();
     assert!(agenda.running().len() <= execution.options().width());
@@ -429,8 +430,8 @@ proptest! {
             let options = ExecutionOptions { mode, input, ..ExecutionOptions::default() };
             let steps = steps.iter().cloned().map(|mut step| {
                 step.policy.on_error = OnError::Ignore;
-                // Ignores waits, because each may get either of two signals, depending on their
-                // order.
+                // Ignores waits, because it depends on the order of the signals which of two waits
+                // gets which signal.
                 if step.tool.as_str() == "flow.wait" {
                     step.tool = "set.tool".parse().unwrap();
                 }

@@ -78,7 +78,7 @@ fn only_a_step_with_an_unknown_outcome_can_be_settled() {
     "]]);
 }
 
-/// Without the error, a retry would repeat the call without asking a person.
+/// Without the error `tool.outcome_unknown`, a retry would repeat the call without asking a person.
 #[test]
 fn a_waiting_step_keeps_its_unknown_outcome_when_the_execution_stops() {
     let mut story = story_with_unknown_outcome();
@@ -189,8 +189,8 @@ fn a_retry_sends_the_key_of_an_item_to_the_same_item() {
     assert_eq!(open, ["k2", "exec_1_aaaaaaaaa/each[2]"]);
 }
 
-/// A retry that never reached the call, or whose call certainly had no effect, knows no more about
-/// the first call than before.
+/// A retry that never made the call, or whose call certainly had no effect, says nothing about the
+/// outcome of the first call.
 #[test]
 fn a_key_stays_open_until_its_call_succeeds_or_is_settled() {
     let steps = || vec![call("a", &[]), once_call("pay", &["a"])];

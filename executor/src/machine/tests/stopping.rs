@@ -6,7 +6,7 @@ fn deadline_options(ms: u64) -> ExecutionOptions {
     ExecutionOptions { deadline_ms: Some(ms), ..ExecutionOptions::default() }
 }
 
-/// One step of every kind that can be open.
+/// Returns one step of every kind that can be unfinished when an execution stops.
 fn all_open_step_kinds() -> Vec<UncheckedStep> {
     vec![
         call("running", &[]),

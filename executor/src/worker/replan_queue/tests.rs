@@ -1,4 +1,4 @@
-//! Finished executions that are replanned, on paused time.
+//! Replans of finished executions. Tokio's clock is paused.
 
 use std::sync::{
     Mutex, PoisonError,
@@ -184,7 +184,8 @@ async fn a_failed_execution_is_replanned_once() {
     let fails = plan(vec![step("a", "flow.fail", json!({ "message": "no" }))]);
     let left_alone = test.start(fails, ReplanOptions::times(0)).await;
     test.wait_for_head(left_alone, |head| head.state == ExecutionState::Failed).await;
-    // Waits longer than the sweep interval and every delay.
+    // Waits longer than every delay, and longer than the interval at which the worker looks for
+    // executions that it owns and does not drive.
     time::sleep(LONG_TIMEOUT).await;
     assert_eq!(running.call_count(), 2);
 }
@@ -240,7 +241,7 @@ async fn a_replan_that_fails_temporarily_is_retried() {
     assert_eq!(running.call_count(), 4);
 }
 
-/// There are three slots, and more executions wait for models.
+/// The worker has three slots, and more executions than that wait for replans by a model.
 #[tokio::test(start_paused = true)]
 async fn replans_that_wait_for_a_model_block_no_executions() {
     let mut test = ReplanTest::new().await;

@@ -15,7 +15,7 @@ use shared::{
 use super::{CONCURRENT_READS, MAX_SKEW, PAGE_LEN, Source};
 use crate::{entry::Entry, error::BackupError, report::Stage};
 
-/// Bytes of a transcript in one entry. A single item of the transcript may be larger.
+/// Maximum bytes of a transcript in one entry. A single item of the transcript may be larger.
 const TRANSCRIPT_BYTES: usize = 4 << 20;
 
 impl Source<'_> {
@@ -122,7 +122,7 @@ impl Source<'_> {
                 self.write_plan_with_needs(plan).await
             }
             Ok(Some(plan)) => self.write_plan(&plan),
-            // Retention removed the plan.
+            // Skips the plan, because retention removed it.
             Ok(None) => Ok(()),
             Err(err @ StoreError::Corrupt { .. }) => {
                 self.report.damaged.add(err.to_string());

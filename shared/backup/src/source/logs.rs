@@ -25,7 +25,7 @@ use crate::{
 
 /// Number of executions that are read together. The children among them are written last.
 const CHUNK_LEN: usize = 64;
-/// Bytes of events in one entry. A single event may be larger.
+/// Maximum bytes of events in one entry. A single event may be larger.
 const EVENT_BYTES: usize = 4 << 20;
 /// A replicated store may show a head before it shows the events that the head describes, so the
 /// log is read again after this pause.
@@ -37,7 +37,7 @@ const MAX_ANCESTORS: usize = 64;
 /// The state of an execution, and the first part of its log.
 struct LogStart {
     execution: SpooledExecution,
-    /// `None` for an execution that is over, because its head is not read.
+    /// The head of an execution that is over is not read, so it is `None`.
     head: Option<ExecutionHead>,
     commands: Vec<SentCommand>,
     events: Vec<RecordedEvent>,
@@ -286,12 +286,13 @@ fn describe_end(
     let is_over = execution.state().is_finished();
     let (owner, due) = match head {
         Some(head) if head.seq == execution.seq() => (head.owner, head.due),
-        // The log has grown since the head was read, so the head's owner and due time are old.
+        // The log has grown since the head was read, so the log names the owner, and the due time
+        // is unknown.
         Some(_) => (execution.worker(), None),
         None => (None, None),
     };
     // Without an owner and a due time, only a command would wake the execution. Its children may
-    // have sent such commands after the inbox was read.
+    // have sent such commands after the inbox was read, so the execution becomes due.
     let needs_look = !is_over && owner.is_none() && !execution.agenda().in_children().is_empty();
     let due = due.or_else(|| needs_look.then(|| execution.created_at()));
     let is_unheard = |command: &SentCommand| !execution.has_command(command.id);

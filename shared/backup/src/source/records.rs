@@ -1,4 +1,4 @@
-//! Records of all kinds that are worth keeping.
+//! Records of the kinds that a backup or an export contains.
 
 use shared::{
     clock::Timestamp,
@@ -102,8 +102,8 @@ impl Source<'_> {
         Ok(head.is_some_and(|head| head.created_at >= since))
     }
 
-    /// Writes each blob before its parts. A blob that is removed meanwhile may lose its last parts,
-    /// and counts as removed then.
+    /// Writes each blob before its parts. If a blob is removed meanwhile, its last parts may be
+    /// missing. It then counts as removed.
     async fn write_blobs(&mut self) -> Result<(), BackupError> {
         let mut after = None;
         loop {

@@ -1,4 +1,4 @@
-//! Compares one object with the stored one, and writes what is missing.
+//! Compares an object with the stored object, and writes the parts that the store lacks.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use shared::{
 use super::Mode;
 use crate::error::BackupError;
 
-/// Versions in one page of a list.
+/// Number of plans in one page of a list.
 const PAGE_LEN: usize = 1_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,8 @@ impl Transcript {
         let is_new = match store.request(id).await? {
             Some(stored) if stored != self.request => return different("its query or its time"),
             Some(_) => false,
-            // The request may be in the file, but a comparison does not write it into the store.
+            // Counts the part as new. Its request may be in the file, but a comparison does not
+            // write the request into the store.
             None if mode == Mode::Compare => return Ok(Found::New),
             None => match store.put_request(&self.request).await {
                 Ok(()) => true,

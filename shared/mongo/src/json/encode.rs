@@ -35,7 +35,8 @@ struct Encoder<'a> {
     max_text: usize,
 }
 
-/// A container cannot be stored as BSON because of its keys.
+/// The reason why a container is not stored as BSON: its text is not JSON, or BSON cannot hold it
+/// because of its keys or its depth.
 enum Fault {
     Syntax,
     Key,
@@ -65,7 +66,7 @@ impl<'a> Encoder<'a> {
         self.bytes[start..start + 4].copy_from_slice(&len.to_le_bytes());
     }
 
-    /// Writes the name of a field. Returns the place of the byte for its type.
+    /// Writes the name of a field. Returns the position of the byte for the field's type.
     fn start_element(&mut self, name: &[u8]) -> usize {
         let place = self.bytes.len();
         self.bytes.push(0);
@@ -169,7 +170,7 @@ impl<'a> Encoder<'a> {
         Ok(())
     }
 
-    /// Passes a comma, or the end of a container. Returns `true` at the end.
+    /// Moves past a comma, or past the end of a container. Returns `true` at the end.
     fn is_at_end(&mut self, end: u8, is_first: bool) -> Result<bool, ()> {
         match self.skip_spaces() {
             Some(byte) if byte == end => {
@@ -185,7 +186,8 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// Writes a time as a date. Writes nothing and returns `false` if it is not a whole number.
+    /// Writes a time as a date. Writes nothing and returns `false` if the value is not a whole
+    /// number.
     fn write_time(&mut self, name: &[u8]) -> bool {
         let start = self.at;
         let Some(micros) = parse_integer(self.read_number()) else {
@@ -251,7 +253,7 @@ impl<'a> Encoder<'a> {
         Ok(text.into_bytes().into())
     }
 
-    /// Passes a string. Returns `true` if it has escapes.
+    /// Moves past a string. Returns `true` if it has escapes.
     fn skip_string(&mut self) -> Result<bool, ()> {
         if self.text.get(self.at) != Some(&b'"') {
             return Err(());
@@ -292,7 +294,7 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// Returns the next byte that is no space, without passing it.
+    /// Moves past spaces, and returns the next byte without moving past it.
     fn skip_spaces(&mut self) -> Option<u8> {
         while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.text.get(self.at) {
             self.at += 1;

@@ -137,7 +137,7 @@ proptest! {
         at in any::<i64>(),
         until in any::<i64>(),
     ) {
-        // Faber's own fields come before the values of users.
+        // Faber writes its own fields before the values of users, so `output` comes last.
         let event = json!({ "at": at, "type": "t", "until": until, "output": output });
         let text = json!([event]).to_string();
         prop_assert_eq!(&convert(&text, Times::Events).1, &text);

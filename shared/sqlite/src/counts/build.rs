@@ -7,7 +7,8 @@ use super::{
     super::connection::to_store_error, COUNTED_COLUMNS, CountChanges, Counted, IS_FINISHED,
 };
 
-/// `slot` is the beginning of a period, in microseconds. `label` is empty, or `key=value`.
+/// In these tables, `slot` is the beginning of a period, in microseconds, and `label` is empty or
+/// `key=value`.
 const CREATE_TABLES: &str = "
 CREATE TABLE IF NOT EXISTS execution_counts (
     level INTEGER NOT NULL, label TEXT NOT NULL, slot INTEGER NOT NULL, kind INTEGER NOT NULL,

@@ -178,8 +178,8 @@ fn find_plan_bounds(
     key: &PlanKey,
     tally: &Tally,
 ) -> rusqlite::Result<Option<Bounds>> {
-    // Executions of a common plan are found soon in the order of time, and any other plan has few
-    // executions.
+    // Executions of a common plan are found quickly in the order of time, and any other plan has
+    // few executions.
     let index = if tally.count > MANY { "heads_time" } else { "heads_plan" };
     let state = if key.state.is_empty() { super::IS_FINISHED } else { "state = ?4" };
     let from = format!(

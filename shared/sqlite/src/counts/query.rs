@@ -78,7 +78,7 @@ fn to_count(sum: f64) -> u64 {
     sum as u64
 }
 
-/// A failed query, or a failed construction of one.
+/// The query failed, or could not be built.
 enum Failure {
     Sqlite(rusqlite::Error),
     Store(StoreError),
@@ -128,8 +128,8 @@ impl Counter<'_, '_> {
         self.add_executions(&UNFINISHED, None)
     }
 
-    /// Adds executions one by one. They are in one of the states, if states are given, and in a
-    /// range of time.
+    /// Adds executions one by one. If `states` is not empty or `range` is given, adds only the
+    /// executions in these states and in this range of time.
     fn add_executions(
         &mut self,
         states: &[&str],
@@ -293,7 +293,8 @@ struct CellQuery<'a> {
     filter: &'a ExecutionFilter,
     /// The labels of the cells. `None` selects cells without a label.
     label: Option<LabelFilter>,
-    /// The levels that divide the buckets of the query, the coarsest first.
+    /// The levels of cells whose periods fit into the buckets of the query, the longest periods
+    /// first.
     levels: Vec<usize>,
 }
 

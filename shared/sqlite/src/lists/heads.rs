@@ -16,9 +16,9 @@ const NEEDING_PERSON_OR_ANCESTOR: &str = "WITH RECURSIVE above (number) AS (
         CROSS JOIN logs ON logs.executionId = executions.parentExecutionId
     ) SELECT number FROM above";
 
-/// The time of creation, if a list begins with the index of labels.
+/// The column with the time of creation in lists that read the index of labels.
 pub(super) const LABEL_CREATED: &str = "label.createdAt";
-/// Maximum number of rows that a search in errors may find. If it finds more, the list reads all
+/// Maximum number of rows that a search in errors can find. If it finds more, the list reads all
 /// failed executions in its own order instead.
 const MAX_FOUND: usize = 2_000;
 /// The length of the parts of words in the index, in characters.

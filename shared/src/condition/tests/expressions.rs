@@ -186,7 +186,7 @@ fn an_expression_stops_at_the_limits_of_work_and_result_size() {
     }
 }
 
-/// A value as an output may have it, and an expression over it.
+/// Returns any JSON value that an output can have.
 fn any_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

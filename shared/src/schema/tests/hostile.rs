@@ -1,4 +1,4 @@
-//! Schemas and values that would keep a naive validator busy.
+//! Schemas and values for which a validator without limits would take very long.
 
 use std::time::{Duration, Instant};
 
@@ -44,7 +44,7 @@ fn a_schema_with_too_many_references_to_itself_is_rejected() {
             json!({ "type": "object", "properties": { "a": schema.clone() }, home: schema[home] });
         assert!(check_cost(&inside).is_err(), "{keyword} {home}");
     }
-    // In old drafts, the keywords beside a reference have no effect.
+    // In old drafts of JSON Schema, the keywords beside a reference have no effect.
     let mut old = exponential_schema("allOf", "definitions");
     old["$schema"] = json!("http://json-schema.org/draft-07/schema#");
     assert!(Schema::new(&old).is_err());

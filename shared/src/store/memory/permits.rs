@@ -9,7 +9,8 @@ use crate::{
     },
 };
 
-/// Number of limits at which idle limits are dropped, and again each time the number has doubled.
+/// Idle limits are dropped when the number of limits reaches this value, and each time it has
+/// doubled after that.
 const SWEEP_LEN: usize = 1_024;
 
 /// Limits with holders or recent calls. Idle limits are dropped from time to time.

@@ -25,7 +25,7 @@ pub(super) struct ExecutionIndex {
 }
 
 impl ExecutionIndex {
-    /// Stores a head unless it is older than the stored one.
+    /// Stores a head unless it is older than the stored head.
     pub(super) fn put_head(&mut self, head: ExecutionHead) {
         let id = head.execution;
         if let Some(before) = self.heads.get(&id) {
@@ -76,8 +76,8 @@ impl ExecutionIndex {
         self.heads.values()
     }
 
-    /// Returns the executions that need a person. With `ancestors`, also returns the executions
-    /// above them.
+    /// Returns the executions that need a person. With `ancestors`, also returns all their
+    /// ancestors.
     pub(super) fn list_needing_person(&self, ancestors: bool) -> BTreeSet<ExecutionId> {
         let mut found = BTreeSet::new();
         for head in self.heads.values().filter(|head| head.needs_person) {
