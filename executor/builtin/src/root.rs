@@ -177,7 +177,7 @@ impl Root {
         &self.0.dir
     }
 
-    /// Locks out other changes of files.
+    /// Until the guard is dropped, no other call of this process changes a file.
     pub(crate) fn lock_writes(&self) -> MutexGuard<'_, ()> {
         self.0.write_lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -266,8 +266,8 @@ impl Root {
         }
     }
 
-    /// Resolves absolute symlinks if they lead inside the root. The descriptor rejects all absolute
-    /// symlinks. The returned path is opened below the descriptor like any other.
+    /// Resolves a path through absolute symlinks that lead inside the root, because the descriptor
+    /// rejects every absolute symlink. The caller opens the returned path below the descriptor.
     fn follow_absolute_symlink(&self, path: &Path) -> Option<PathBuf> {
         let real = self.0.canonical_path.join(path).canonicalize().ok()?;
         real.strip_prefix(&self.0.canonical_path).ok().map(Path::to_owned)

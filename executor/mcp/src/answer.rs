@@ -46,7 +46,7 @@ pub(super) struct Output {
 /// Structured content is the output, if the result has some. If it is an object without a field
 /// `$content`, contents other than text are added to it as a list with this name. Without
 /// structured content, a single content is the output, and several contents are a list. A text is
-/// parsed as JSON if it is JSON. Any other content is its MCP object.
+/// parsed as JSON if it is JSON. Any other content becomes its MCP object.
 ///
 /// Structured content must match the output schema, because later steps rely on it. Otherwise the
 /// call fails without a retry, since the server has already carried it out.
@@ -118,7 +118,7 @@ fn failure_text(result: &CallToolResult) -> String {
 }
 
 /// Adds other contents to structured content. The fields of the structured content stay in place,
-/// because plans refer to them. Texts repeat the structured content and are dropped.
+/// because plans refer to them. Texts are dropped, because they repeat the structured content.
 fn structured_output(mut value: Value, contents: Vec<ContentBlock>) -> Output {
     let beside = contents.into_iter().filter(|block| block.as_text().is_none());
     let (places, values): (Vec<_>, Vec<_>) =
@@ -259,7 +259,7 @@ mod tests {
         let image = json!({ "type": "image", "data": "AA==", "mimeType": "image/png" });
         let fits = json!({ "content": [image], "structuredContent": { "n": 1 } });
         assert_eq!(read(fits).unwrap().value["n"], 1);
-        // A schema promises a structure, so plain text does not fit.
+        // Only structured content is checked against the output schema, so a text is accepted.
         assert_eq!(read(json!({ "content": [text("x")] })).unwrap().value, "x");
         for (structured, reason) in [
             (json!({ "n": "str" }), "at `/n`: \"str\" is not of type \"integer\""),

@@ -56,7 +56,7 @@ fn become_user(name: &str) -> io::Result<()> {
         return Ok(());
     }
     let change = || {
-        // Sets the groups first, because the new user may not change them.
+        // Sets the groups first, because the new user cannot change them.
         initgroups(&CString::new(name)?, user.gid)?;
         setgid(user.gid)?;
         Ok::<_, io::Error>(setuid(user.uid)?)

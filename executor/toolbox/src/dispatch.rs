@@ -101,7 +101,7 @@ pub fn dispatch_tool_name(effect: Effect) -> ToolName {
     tool.name.parse().expect("tool names are literals")
 }
 
-/// Returns `true` for a dispatch tool.
+/// Returns `true` if `tool` is the name of a dispatch tool that the toolbox has.
 pub fn is_dispatch_tool(toolbox: &Toolbox, tool: &ToolName) -> bool {
     allowed_effect(tool).is_some() && toolbox.find_internal_tool(tool).is_some()
 }
@@ -351,7 +351,7 @@ mod tests {
         let once = dispatch_tool_name(Effect::Once);
         assert!(of(&toolbox(), &"flow.echo".parse().unwrap(), json!({})).is_none());
         assert!(of(&toolbox(), &once, json!({ "tool": 1 })).unwrap().is_err());
-        // Without agents the name is unknown.
+        // A toolbox without agents has no dispatch tools, so the name is unknown.
         assert!(of(&Toolbox::default(), &once, json!({ "tool": "a.b", "args": {} })).is_none());
         let call = dispatch("faber_agent.read", &json!({ "tool": "a.b", "args": { "x": 1 } }));
         assert_eq!((call.tool.as_str(), &*call.args), ("a.b", &json!({ "x": 1 })));

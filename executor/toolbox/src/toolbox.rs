@@ -464,7 +464,7 @@ impl Toolbox {
         self.0.changes.send_replace(());
     }
 
-    /// Returns a tool of no set.
+    /// Returns a tool that was added with [`add_internal_tools`](Self::add_internal_tools).
     pub fn find_internal_tool(&self, name: &ToolName) -> Option<ReadyTool> {
         self.lock_inventory().internal.get(name).cloned()
     }

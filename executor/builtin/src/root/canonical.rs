@@ -16,7 +16,8 @@ use cap_std::fs::{Dir, File, Metadata, MetadataExt as _, OpenOptions};
 use super::{Root, file_id, kind_name, os_path, set_nonblocking};
 
 impl Root {
-    /// Resolves a path to one without symlinks, relative to the root. The last part need not exist.
+    /// Resolves the symlinks of a path, and returns the path relative to the root. The last part
+    /// need not exist.
     pub(crate) fn canonical_path(&self, path: &Path) -> io::Result<PathBuf> {
         let real = match self.dir().canonicalize(os_path(path)) {
             Err(err) if err.kind() == io::ErrorKind::NotFound && !self.is_symlink(path) => {

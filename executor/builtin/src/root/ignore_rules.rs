@@ -18,7 +18,8 @@ const SEARCH_FILES: [&str; 2] = [".ignore", ".rgignore"];
 pub(crate) struct IgnoreRules {
     search_rules: Gitignore,
     git_rules: Gitignore,
-    /// `true` if Git's rules of the parent folders do not apply here.
+    /// `true` if the folder contains `.git`. The Git rules of its parent folders do not apply to
+    /// it.
     is_repository: bool,
     parent: Option<Arc<Self>>,
 }

@@ -21,7 +21,8 @@ use super::{display_path, os_path};
 #[derive(Debug, Default)]
 pub(crate) struct ProtectedFiles {
     inside: Vec<PathBuf>,
-    /// Ids of all protected files. Hard links to them may exist below the root.
+    /// Ids of all protected files, including files outside the root, because hard links to them may
+    /// exist below the root.
     all: FileIdCache,
 }
 

@@ -125,7 +125,8 @@ impl<'a> Walk<'a> {
         Ok(entry)
     }
 
-    /// Returns the path of an entry below the start as the caller gave it.
+    /// Returns the path of an entry. The path begins with the start in the form that the caller
+    /// gave.
     pub(crate) fn to_caller_path<'p>(&self, path: &'p Path) -> Cow<'p, Path> {
         let (real, caller_path) = &self.start;
         match path.strip_prefix(real) {
@@ -195,7 +196,8 @@ impl<'a> Walk<'a> {
         (!counts.is_empty()).then(|| format!("left out: {}", counts.join(", ")))
     }
 
-    /// Returns notes about an incomplete output. `cut` is the caller's own reason.
+    /// Returns notes about an incomplete output. `cut` is the reason why the caller ended the
+    /// output early.
     pub(crate) fn closing_notes(&self, cut: Option<CutReason>) -> Vec<String> {
         let mut notes: Vec<_> = cut.or(self.cut).map(CutReason::describe).into_iter().collect();
         if self.unreadable > 0 {

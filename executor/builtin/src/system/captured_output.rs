@@ -9,7 +9,7 @@ use tokio::{
     time::timeout,
 };
 
-/// Maximum bytes that are kept of each end of a stream.
+/// Maximum bytes that are kept of the start of a stream, and of its end.
 const KEPT_BYTES: usize = 48 << 10;
 /// Time limit for pipes that stay open after the end of the command.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);

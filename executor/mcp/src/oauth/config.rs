@@ -13,7 +13,7 @@ pub struct OAuth {
     pub(super) grant: Grant,
     /// The scopes to request. Default: the scopes that the server names.
     pub(super) scopes: Vec<String>,
-    /// The expected issuer, compared byte by byte. No other server gets a secret.
+    /// The expected issuer, compared byte by byte. A server with another issuer gets no secret.
     pub(super) issuer: Option<String>,
 }
 

@@ -1,10 +1,11 @@
 //! The HTTP client for authorization servers.
 //!
 //! - A configured server or identity provider may have any address.
-//! - A server that one of them names may be in a private network only if the configured server is
-//!   in one. rmcp accepts only the name of such a server, and no private address.
+//! - A server that a configured server names is allowed in a private network only if the configured
+//!   server is in a private network, too. rmcp accepts only the name of such a server, and no
+//!   private address.
 //! - Secrets are sent over https, or stay on this machine.
-//! - Redirects are not followed here.
+//! - Redirects are not followed.
 
 use std::{
     net::IpAddr,
@@ -217,8 +218,8 @@ fn are_private(addresses: impl IntoIterator<Item = IpAddr>) -> bool {
     addresses.peek().is_some() && addresses.all(|address| !is_public(address))
 }
 
-/// Returns the URL that names a server to other servers (RFC 8707). Its query may be secret and is
-/// removed.
+/// Returns the URL that names a server to other servers (RFC 8707). Removes the query, because it
+/// may contain a secret.
 pub(super) fn resource_url(server: &Url) -> Url {
     let mut url = server.clone();
     url.set_query(None);
@@ -226,7 +227,7 @@ pub(super) fn resource_url(server: &Url) -> Url {
     url
 }
 
-/// Rejects URLs to which no secret may be sent.
+/// Rejects URLs to which Faber sends no secret. Allows `https`, and `http` on this machine.
 pub(super) fn check_secure(url: &Url) -> Result<(), InsecureUrl> {
     if url.scheme() == "https" || (url.scheme() == "http" && is_loopback(url)) {
         return Ok(());

@@ -64,7 +64,8 @@ pub(super) fn make_read_only_except(
     let is_within =
         |mount: &MountPoint| writable.iter().any(|place| mount.mount_point.starts_with(place));
     let mounted = list_mounts()?;
-    // A bind mount keeps the flags of its source, including read-only.
+    // Mounts the writable folders on themselves first, because such a mount keeps the flags of its
+    // source. After the next loop, it would be read-only.
     for place in writable {
         bind_mount(place, place, place)?;
     }

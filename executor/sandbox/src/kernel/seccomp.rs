@@ -70,8 +70,8 @@ type CallRules = BTreeMap<i64, Vec<SeccompRule>>;
 /// A condition on an argument: its index, the comparison and the value.
 type ArgumentCheck = (u8, SeccompCmpOp, u64);
 
-/// Returns whether a filter can be applied here. A temporary thread tries an empty filter, because
-/// `/proc` does not always tell.
+/// Returns whether the kernel accepts a filter. A temporary thread tries an empty filter, because
+/// `/proc` does not show this on every system.
 pub(super) fn is_supported() -> bool {
     let trial = || {
         compile_filter(BTreeMap::new(), libc::EACCES)

@@ -74,7 +74,8 @@ fn a_protected_path_that_does_not_exist_is_an_error() {
     let mut loose = folder.order(&["faber.yaml"], &[], Lifetime::Watched);
     loose.confinement.as_mut().unwrap().required = false;
     folder.run(&loose, "true").unwrap();
-    // A command cannot create files outside its folders.
+    // The command is not refused because of missing files outside its folders, because it cannot
+    // create them.
     let outside = folder.order(&["../faber.yaml"], &["/nowhere/run.sh"], Lifetime::Background);
     folder.run(&outside, "true").unwrap();
 }

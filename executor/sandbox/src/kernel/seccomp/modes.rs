@@ -40,7 +40,8 @@ const FILE_SETATTR: libc::c_long = 469;
 
 /// A call whose mode is in memory, where a filter cannot read it. Programs fall back to `openat`.
 pub(super) const UNFILTERABLE: libc::c_long = libc::SYS_openat2;
-/// Calls that change extended attributes. Programs expect that a file system may lack them.
+/// Calls that change extended attributes. Refusing them breaks no program, because programs expect
+/// file systems without such attributes.
 pub(super) const ATTRIBUTE_CALLS: [libc::c_long; 9] = [
     libc::SYS_setxattr,
     libc::SYS_lsetxattr,
