@@ -29,7 +29,7 @@ impl EncodedSecret {
         match self {
             Self::Percent(text) => text.len() * 3,
             Self::Escaped(text) => text.encode_utf16().count() * ESCAPED_UNIT_BYTES,
-            // The shortest common lines have 60 characters.
+            // Adds space for line separators. The shortest common lines have 60 characters.
             Self::Lines(text) => text.len() + text.len() / 8,
         }
     }

@@ -113,7 +113,7 @@ pub enum RegistryError {
     #[error("`{name}` cannot be removed: {hint}")]
     NotAdded {
         name: String,
-        /// The origin, and what to do.
+        /// The origin of the set or tool, and what the caller can do instead.
         hint: String,
     },
     #[error("there are already {limit} {noun}, the maximum: remove some")]

@@ -75,7 +75,7 @@ pub enum Source {
 
 const SOURCE_KINDS: [&str; 5] = ["mcp", "tools", "builtin", "openapi", "graphql"];
 
-/// The key beside the kind that sets effects.
+/// The key that sets effects. In `source`, it stands beside the key of the source's kind.
 const EFFECTS_KEY: &str = "effects";
 
 /// The value of `source` in YAML: a source, and the effects beside it.
@@ -202,8 +202,8 @@ impl SetConfig {
         names.into_iter().collect()
     }
 
-    /// Returns the programs of the set that are paths. Only fully trusted users may be able to
-    /// change them.
+    /// Returns the programs of the set that are given as paths. The launcher makes them read-only
+    /// for commands, because a changed program would run with all rights of Faber.
     pub fn programs(&self) -> Vec<PathBuf> {
         match &self.source {
             Source::Mcp(McpServer::Command(server)) if server.command.contains('/') => {

@@ -154,8 +154,8 @@ impl Parameter {
         Ok(())
     }
 
-    /// Rejects items that contain the separator. The server could not distinguish it from a
-    /// separator, because both are encoded in the same way.
+    /// Rejects items that contain the separator, because a server could not tell whether it belongs
+    /// to the item: both are encoded in the same way.
     fn check_items(&self, value: &Value) -> Result<(), String> {
         let (separator, called) = match self.style {
             Style::Spaces => (' ', "blanks"),

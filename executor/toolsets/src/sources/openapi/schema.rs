@@ -311,7 +311,8 @@ fn visit_definition(
     path.pop();
 }
 
-/// Removes the references to the same value for which `is_cut` returns `true`.
+/// Removes the references for which `is_cut` returns `true`. Visits only references that describe
+/// the same value as `schema`, not a value inside it.
 fn remove_references(schema: &mut Value, is_cut: &mut dyn FnMut(&str) -> bool) {
     let target = schema.get("$ref").and_then(Value::as_str);
     let target = target.and_then(|target| target.strip_prefix("#/$defs/"));
