@@ -71,8 +71,8 @@ pub fn compile_with(
 #[derive(Clone, Debug)]
 pub struct Compiled {
     pub plan: Plan,
-    /// The inline plans, innermost first. Each plan comes after all plans that it names, so they
-    /// are stored in this order, and [`Self::plan`] last.
+    /// The inline plans, innermost first. Each plan comes after all plans that it names, so the
+    /// caller must store them in this order, and [`Self::plan`] last.
     pub inner: Vec<Plan>,
 }
 

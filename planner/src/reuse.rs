@@ -159,7 +159,7 @@ fn steps_kept_before(ended: &Execution, from: StepNumber) -> Vec<bool> {
 }
 
 /// Returns the first event of a new plan that continues a finished execution. It reuses the outputs
-/// of the [reusable](reusable_steps) steps and has one replan less left.
+/// of the [reusable](reusable_steps) steps and has one automatic replan fewer left.
 pub fn create_replan(ended: &Execution, plan: &Plan) -> Result<Created, ReuseError> {
     if !ended.state().is_finished() {
         return Err(ReuseError::Open(ended.id()));

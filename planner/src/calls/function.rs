@@ -16,7 +16,7 @@ const DEFINITION_WORDS: [&str; 3] = ["def", "fn", "func"];
 /// write the words before calls.
 const POSSIBLE_DEFINITION_WORDS: [&str; 2] = ["function", "class"];
 
-/// After the brackets, these words announce further arguments.
+/// Words after the brackets of a call that begin further arguments.
 const CONTINUATION_WORDS: [&str; 6] = ["with", "using", "passing", "where", "given", "except"];
 
 enum ArgumentsError {

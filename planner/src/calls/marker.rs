@@ -16,7 +16,7 @@ const ARGUMENT_NOUNS: [&str; 11] = [
     "input",
     "kwargs",
 ];
-/// Words that may precede these nouns, as in `Tool Input`.
+/// Words that may precede the nouns in [`ARGUMENT_NOUNS`], as in `Tool Input`.
 const OWNER_WORDS: [&str; 4] = ["tool", "action", "function", "call"];
 
 /// Returns the end of a marker such as `TOOL:` at a position.

@@ -13,13 +13,13 @@ use super::{
     source::{Attempt, BrokenCall, CallReader, MissReason},
 };
 
-/// Fields that hold only the name of a tool.
+/// Fields that contain only the name of a tool.
 const TOOL_FIELDS: [&str; 2] = ["tool", "tool_name"];
-/// Fields that hold the name of a tool if arguments are next to them.
+/// Fields that contain the name of a tool if arguments are next to them.
 const NAME_FIELDS: [&str; 4] = ["name", "function", "action", "recipient_name"];
 const ARGUMENT_FIELDS: [&str; 8] =
     ["args", "arguments", "parameters", "params", "input", "tool_input", "action_input", "kwargs"];
-/// Fields that hold arguments if the object can only be a call.
+/// Fields that contain arguments if the object can only be a call.
 const LOOSE_ARGUMENT_FIELDS: [&str; 8] =
     ["arg", "argument", "param", "parameter", "inputs", "data", "payload", "options"];
 /// Fields next to a call that are not arguments.
@@ -68,7 +68,7 @@ struct Shape {
     /// Fields next to the name, if no field holds the arguments.
     sibling_fields: Vec<(String, Tree)>,
     span: Range<usize>,
-    /// The object can only be a call.
+    /// `true` if the object can only be a call.
     is_certain: bool,
 }
 
@@ -154,7 +154,7 @@ fn place_of_field(key: &str) -> ObjectPlace {
 struct UnfinishedCall {
     name: String,
     is_known: bool,
-    /// The object can only be a call.
+    /// `true` if the object can only be a call.
     is_certain: bool,
 }
 
@@ -335,7 +335,7 @@ fn merge_siblings(
     tool: &KnownTool,
     is_own: bool,
 ) -> Option<Args> {
-    // Provider JSON has other fields next to the arguments.
+    // Ignores the fields, because the JSON of providers has other fields next to the arguments.
     if !is_own {
         return Some(args);
     }

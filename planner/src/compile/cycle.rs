@@ -6,7 +6,7 @@ use shared::{diagnostic::Diagnostic, id::StepNumber};
 
 use super::{Step, names::Naming, references, report::Report};
 
-/// Maximum number of names that a message shows from each end of a long cycle.
+/// Maximum number of names that a message shows of the start of a long cycle, and of its end.
 const MAX_NAMES_PER_END: usize = 25;
 
 /// Reports a shortest cycle through the first step of each strongly connected component.

@@ -19,7 +19,7 @@ use crate::{
 const SUFFIX_LEN: usize = 7;
 
 /// Gives every step an id. Explicit ids come first. Every other step gets its tool's name, or the
-/// first free of `name_2`, `name_3`, ……
+/// first free name of `name_2`, `name_3`, …
 pub(super) fn assign_ids(draft: &Draft, report: &mut Report) -> Vec<StepId> {
     let mut ids = StepIds::default();
     let mut explicit = Vec::with_capacity(draft.tools.len());
@@ -136,7 +136,8 @@ impl<'a> Naming<'a> {
     }
 
     /// Returns the reason why a name, perhaps followed by a path, matches no step, and a
-    /// suggestion. If it is unclear where the name ends, the message names the step by `first`.
+    /// suggestion. If it is unclear where the name ends, the message uses `first` as the name of
+    /// the step.
     pub(super) fn describe_unknown_name(&self, name: &str, first: &str) -> (String, String) {
         let ends = name.char_indices().rev().filter(|(_, c)| matches!(c, '.' | '['));
         let prefixes = std::iter::once(name).chain(ends.map(|(end, _)| name[..end].trim_end()));

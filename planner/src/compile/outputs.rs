@@ -15,10 +15,10 @@ const MAX_LISTED_FIELDS: usize = 8;
 const OTHER_FIELD_KEYWORDS: [&str; 7] =
     ["$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependencies"];
 
-/// The field for content of an MCP server beside the schema.
+/// The field in which outputs of MCP servers have contents that the schema does not declare.
 const CONTENT_FIELD: &str = "$content";
 
-/// The known shape of an output, or of a part of one.
+/// The known shape of an output, or of a part of an output.
 #[derive(Clone, Copy)]
 enum Shape<'a> {
     Single(Option<&'a Value>),
@@ -95,7 +95,7 @@ fn describe_target<'a>(
     match target {
         Target::Step(target) => {
             let step = &steps[target.get()];
-            // The compensation of a loop belongs to one item.
+            // The compensation of a loop runs for each item, so it sees the output of one item.
             let is_own_output = site.is_compensation() && target.get() == site.step_index;
             let shape = if is_own_output {
                 Shape::Single(step.tool_choice.output_schema())

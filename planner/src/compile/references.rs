@@ -237,8 +237,8 @@ impl<'a> TemplateReader<'a, '_> {
             Err(err) => {
                 let naming = self.naming;
                 if matches!(err, ConditionError::Pattern { .. }) {
-                    // The cost counts before the pattern is compiled, because rejecting a pattern
-                    // costs as much.
+                    // Adds the cost of a rejected pattern, too, because rejecting a pattern costs
+                    // as much as compiling it.
                     self.report.add_pattern_cost(limits::PATTERN_COST);
                 }
                 self.report.error(self.step_index, || {

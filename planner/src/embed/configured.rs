@@ -80,7 +80,7 @@ pub struct ConfiguredEmbedder {
 struct OpenedEmbedder {
     embedder: Arc<dyn Embedder>,
     embedding: Embedding,
-    /// The last probe or use succeeded.
+    /// `true` if the last probe or use succeeded.
     is_working: AtomicBool,
 }
 

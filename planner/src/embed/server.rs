@@ -107,8 +107,8 @@ impl Server {
             value.set_sensitive(true);
             Ok(value)
         });
-        // The installation fails if the process has a cryptography provider already, and then that
-        // provider is used.
+        // Ignores the error, because the process may already have a cryptography provider, which is
+        // then used.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder().user_agent(USER_AGENT_NAME).connect_timeout(CONNECT_TIMEOUT);
         let client = client.redirect(reqwest::redirect::Policy::none()).build();

@@ -65,7 +65,8 @@ impl Ports {
     fn new(graph: &LayeredGraph, placed_nodes: &PlacedNodes, sizes: &[Size]) -> Self {
         let nowhere = vec![Point::default(); graph.paths.len()];
         let mut ports = Self { upper: nowhere.clone(), lower: nowhere };
-        // The edges at each side, with the positions of their other ends.
+        // The edges above and below each node, each with the position of the node or placeholder at
+        // its other end.
         let mut leaving = vec![Vec::new(); graph.real_node_count];
         let mut reaching = vec![Vec::new(); graph.real_node_count];
         for (position, path) in graph.paths.iter().enumerate() {

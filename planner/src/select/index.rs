@@ -237,7 +237,7 @@ impl Centroids {
             .filter_map(|(index, centroid)| Some((index, centroid.as_ref()?)));
         let rows =
             Rows::new(centroids.clone().map(|(index, centroid)| (index, centroid.mean.as_slice())));
-        // `Rows` leaves out vectors of another length.
+        // Skips the centroids that `Rows` left out, because their vectors have another length.
         let mut owners = rows.owners().iter().peekable();
         let kept = centroids.filter(|(index, _)| owners.next_if(|owner| *owner == index).is_some());
         Self {

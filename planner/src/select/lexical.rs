@@ -110,7 +110,8 @@ impl Lexical {
         self.score_words(&query_words(query))
     }
 
-    /// Returns the same scores, and the share of each tool's name that the query contains.
+    /// Returns the scores of [`score_tools`](Self::score_tools), and the share of each tool's name
+    /// that the query contains.
     pub(super) fn score_tools_and_names(&self, query: &str) -> (Vec<f32>, Vec<f32>) {
         let query_words = query_words(query);
         let mut shares = vec![0.0; self.documents.len()];

@@ -16,7 +16,7 @@ use crate::toolkit::learned::{AGES, ages, drop_least};
 /// The least cosine between a query and the first query of its kind. With common models, sentences
 /// that differ only in names reach this value, and sentences with another purpose do not.
 pub const MIN_SIMILARITY: f64 = 0.75;
-/// The weight of the prior expectation, which is 0.
+/// The weight of the prior expectation. The expected score is 0: neither success nor failure.
 const PRIOR_WEIGHT: f64 = 2.0;
 pub(super) const MAX_KINDS: usize = 256;
 const MAX_TOOLS: usize = 32;
@@ -24,7 +24,7 @@ const MAX_QUERY_BYTES: usize = 1_000;
 
 /// The learned outcomes of queries.
 ///
-/// Weights are relative to a time, like those of transitions.
+/// Weights are relative to a time, like the weights of learned transitions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Outcomes {

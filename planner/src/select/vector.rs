@@ -11,7 +11,7 @@ const SCALE: f64 = 32_767.0;
 /// Length of a run of integers. Runs are padded with zeros, so no loop has a remainder.
 const INTEGER_RUN_LEN: usize = 32;
 
-/// The vector of a query, in both forms.
+/// The vector of a query, as floating-point numbers and as integers.
 #[derive(Clone, Debug)]
 pub(super) struct QueryVector {
     numbers: Vec<f32>,

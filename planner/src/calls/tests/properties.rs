@@ -208,7 +208,7 @@ proptest! {
         }
         let mut text = format!("{}{pairs}{}", around.0, around.1);
         if text.starts_with("TOOL") {
-            // Arguments in a line of text end with the line.
+            // Removes line breaks, because arguments in a line of text end with the line.
             text = text.replace('\n', " ");
         }
         for call in calls_as_json(&text).as_array().into_iter().flatten() {

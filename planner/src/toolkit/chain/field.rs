@@ -30,7 +30,8 @@ const COMMON: &str = "unique id identifier identifies number string integer valu
     object entity resource item thing name type key fetch get read return use example optional required";
 const READING_VERBS: &str = "get read show find fetch search lookup look retrieve list describe query check \
     load view resolve tell display see";
-/// Words of a name that end the thing it is about: `get_order_by_number`.
+/// Words after which a tool's name no longer names the thing: `get_order_by_number` is about an
+/// order.
 const ENDS: [&str; 9] = ["by", "from", "for", "of", "with", "using", "to", "in", "on"];
 /// Words with which a description warns of its tool.
 const CAUTIONS: [&str; 22] = [
@@ -145,7 +146,7 @@ pub(super) fn is_cautioned(description: &str) -> bool {
     CAUTIONS.iter().any(|caution| lower.contains(caution))
 }
 
-/// The thing that a tool is about, by the words of its name.
+/// The thing that a tool is about, as the stems of the words in the tool's name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Owner(Vec<String>);
 
@@ -234,7 +235,7 @@ struct Place<'a> {
     owner: Owner,
 }
 
-/// Reads a scalar field. Ignores a flag, because no other call needs one.
+/// Reads a scalar field. Ignores booleans, because no other call needs such a flag.
 fn read_field(
     name: &str,
     described: &Value,
