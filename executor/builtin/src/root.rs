@@ -338,8 +338,8 @@ pub(crate) fn os_path(path: &Path) -> &Path {
     if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }
 
-/// Returns whether an error is about a path that leads outside. The descriptor's error for such a
-/// path has no error number.
+/// Returns whether an error reports a path that leads outside the root. The folder's descriptor
+/// reports such a path without an error number.
 fn is_outside_error(err: &io::Error) -> bool {
     err.kind() == io::ErrorKind::PermissionDenied && err.raw_os_error().is_none()
 }

@@ -47,7 +47,8 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         return is_public_v4(embedded);
     }
     match address.segments() {
-        // Protocol assignments, which include Teredo, and addresses for documentation.
+        // The address is public unless it is a protocol assignment, such as Teredo, or is for
+        // documentation.
         [0x2001, b, ..] => b > 0x01ff && b != 0x0db8,
         [0x3fff, b, ..] => b > 0x0fff,
         // All global addresses are in this range.

@@ -144,7 +144,7 @@ fn answered_id(message: &Value) -> Option<RequestId> {
 }
 
 /// Returns the id of the call that a text answers, if the text is not valid JSON. Reads only the
-/// two ends of the text.
+/// start and the end of the text.
 fn answered_id_in_text(text: &[u8]) -> Option<RequestId> {
     let head = String::from_utf8_lossy(&text[..text.len().min(KEPT_END_BYTES)]);
     let body = ["\"result\"", "\"error\""].into_iter().filter_map(|field| head.find(field)).min();

@@ -67,7 +67,7 @@ pub(super) enum ServerTransport {
 }
 
 enum ServerError {
-    /// A complete message of this client.
+    /// A message of this client, which needs no explanation.
     Described(String),
     /// An error of rmcp or of the server, which needs an explanation.
     Unexpected(String),

@@ -162,7 +162,7 @@ fn lost_in_sending(err: &(dyn std::error::Error + 'static)) -> LostCall {
     }
 }
 
-/// Time limit for a call that waits for a delayed start.
+/// Maximum time that a call waits for a server whose next start is delayed.
 const MAX_START_WAIT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]

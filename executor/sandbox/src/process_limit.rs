@@ -26,8 +26,9 @@ impl ProcessLimit {
         Self { max_processes, baseline: count_all().unwrap_or(u64::MAX) }
     }
 
-    /// Returns `true` if the machine has gained more processes than the limit. This check is cheap:
-    /// during a fork bomb, counting the command's own processes takes too long.
+    /// Returns `true` if the machine has gained more processes than the limit. This check is cheap
+    /// and comes first, because counting the command's own processes takes too long during a fork
+    /// bomb.
     pub(super) fn may_be_exceeded(&mut self) -> bool {
         let Some(now) = count_all() else { return false };
         self.baseline = self.baseline.min(now);

@@ -267,7 +267,8 @@ fn kill_remaining(is_isolated: bool) {
     }
 }
 
-/// Exits with the status of the command, or by its signal.
+/// Exits with the status of the command. If a signal ended the command, this process ends by the
+/// same signal.
 fn exit_with_status(status: WaitStatus) -> ExitCode {
     match status {
         WaitStatus::Exited(_, code) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),

@@ -1,7 +1,7 @@
 //! Finds encodings of a secret that have too many forms to list: percent-encoding, JSON escapes,
 //! and base 64 in lines.
 
-/// Line breaks and indentation in base64, plain or as JSON escapes.
+/// Line breaks and indentation in base64, as they are or as JSON escapes.
 const LINE_BREAKS: [&[u8]; 6] = [b"\n", b"\r", b"\\n", b"\\r", b" ", b"\t"];
 /// The longest separator between two lines of base 64.
 const MAX_BREAK_BYTES: usize = 64;
@@ -116,7 +116,7 @@ fn match_json_escaped(text: &[u8], char: char) -> Option<usize> {
         '\t' => b"t",
         _ => plain,
     };
-    // An escaped backslash must be checked before a plain backslash.
+    // An escaped backslash must be checked first, because it begins with a backslash.
     if text.strip_prefix(b"\\").is_some_and(|rest| rest.starts_with(short)) {
         return Some(1 + short.len());
     }

@@ -247,7 +247,7 @@ impl fmt::Debug for Redaction {
     }
 }
 
-/// Returns common forms of a secret: plain, in a URL, in a form and in JSON.
+/// Returns common forms of a secret: unchanged, in a URL, in a form and in JSON.
 fn common_forms(value: &str) -> Vec<String> {
     let url = percent_encode(value);
     // Adds these forms, because some programs encode other characters than the standard requires,

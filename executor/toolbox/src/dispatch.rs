@@ -453,7 +453,7 @@ mod tests {
         let long = call.report(Ok(json!("ä".repeat(RESULT_BYTES)))).unwrap();
         let text = long["result"].as_str().unwrap();
         assert!(text.len() < RESULT_BYTES + 64 && text.ends_with(" bytes)"), "{}", text.len());
-        // A number counts as one byte in limits of values, and has more bytes as text.
+        // The length of the text decides, because limits of values count a number as one byte.
         let numbers = call.report(Ok(json!(vec![123_456_789; RESULT_BYTES / 8]))).unwrap();
         assert_eq!(numbers["cut"], true);
         for (maximum, expected) in [(json!(300), 300), (json!("{{item.most}}"), RESULT_BYTES)] {

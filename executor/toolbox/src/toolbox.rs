@@ -479,7 +479,7 @@ impl Toolbox {
         inventory.to_lookup(name, inventory.find_qualified(name))
     }
 
-    /// Returns the present effect of a tool of a plan, by its qualified name.
+    /// Finds a tool of a plan by its qualified name, and returns its present effect.
     pub fn planned_effect(&self, name: &ToolName) -> Option<Effect> {
         let inventory = self.lock_inventory();
         let (set, tool) = inventory.find_qualified(name)?;
@@ -629,7 +629,7 @@ impl Inventory {
         })
     }
 
-    /// Returns the position of a tool by its qualified name.
+    /// Finds a tool by its qualified name, and returns its position.
     fn find_qualified(&self, name: &ToolName) -> Option<(usize, usize)> {
         match self.name_index().find(name.as_str())? {
             (NameOrigin::Qualified, position) => Some(position),

@@ -206,8 +206,8 @@ impl Registry {
     }
 
     async fn read_changes(&self, applied: &mut AppliedState) -> Result<(), StoreError> {
-        // Reads the revision before the records, so that changes between the two reads are read
-        // again next time.
+        // Reads the revision before the records. If the records change between the two reads, the
+        // next call reads them again.
         let revision = self.0.parts.store.records_revision().await?;
         if applied.revision == Some(revision) {
             return Ok(());

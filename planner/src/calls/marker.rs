@@ -2,7 +2,8 @@
 
 use super::source::Source;
 
-/// Words for arguments. A longer word comes before its own prefix, because the first match counts.
+/// Words for arguments. Longer words come before their own prefixes, because the first word that
+/// matches is used.
 const ARGUMENT_NOUNS: [&str; 11] = [
     "arguments",
     "argument",

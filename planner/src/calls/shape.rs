@@ -65,7 +65,7 @@ struct Shape {
     name: String,
     format: CallFormat,
     args: Option<Tree>,
-    /// Fields next to the name, if no field holds the arguments.
+    /// Fields next to the name, if no field contains the arguments.
     sibling_fields: Vec<(String, Tree)>,
     span: Range<usize>,
     /// `true` if the object can only be a call.

@@ -114,8 +114,8 @@ pub(super) struct Naming<'a> {
     /// The steps that set a variable, in draft order.
     pub(super) variables: BTreeMap<&'a str, Vec<StepNumber>>,
     steps: &'a [Step<'a>],
-    /// The steps that use each tool, by its qualified and its plain name. Computed when a message
-    /// needs it.
+    /// The steps that use each tool, by its qualified name and by its name without the set.
+    /// Computed when a message needs it.
     tool_users: OnceCell<BTreeMap<&'a str, Vec<usize>>>,
 }
 

@@ -210,7 +210,7 @@ fn follow_schema<'a>(mut schema: &'a Value, path: &'a [Segment]) -> PathResult<'
     PathResult::Found(Shape::Single(Some(schema)))
 }
 
-/// Returns the type of a schema if it allows only one.
+/// Returns the type of a schema if the schema allows only one type.
 fn single_type(schema: &Value) -> Option<&str> {
     match schema.get("$ref") {
         Some(_) => None,
@@ -230,7 +230,7 @@ fn is_index(segment: &Segment) -> bool {
 }
 
 /// Returns whether a field most probably does not exist, because the schema lists other fields. If
-/// the schema allows further fields, only a misspelt name counts.
+/// the schema allows further fields, this is true only if the name looks misspelt.
 fn is_undeclared(segment: &Segment, schema: &Value) -> bool {
     if declared_fields(schema).next().is_none()
         || OTHER_FIELD_KEYWORDS.iter().any(|word| schema.get(word).is_some())

@@ -58,7 +58,7 @@ impl Source {
     }
 }
 
-/// One model: an embedder for stored texts, and one for queries.
+/// One model: an embedder for stored texts, and an embedder for queries.
 #[derive(Clone, Debug)]
 pub struct Embedding {
     pub source: String,

@@ -78,8 +78,8 @@ impl LocalModel {
         Self { settings: settings.clone(), name, servers, found_provider: Mutex::default() }
     }
 
-    /// Returns the model of the first server that has a model. Starts a server if there is no such
-    /// server.
+    /// Returns the model of the first server that has the requested model. If no server has it,
+    /// starts a server.
     async fn find_provider(&self) -> Result<Arc<Provider>, ModelError> {
         let mut found_provider = self.found_provider.lock().await;
         if let Some(provider) = &*found_provider {

@@ -15,8 +15,8 @@ use super::{
 };
 use crate::embed::{EmbedError, Embedder};
 
-/// Number of texts in one batch. A batch of this size keeps a model busy without holding all texts
-/// in memory.
+/// Number of texts in one batch. A batch of this size keeps a model busy and does not need all
+/// texts in memory.
 const BATCH_TEXTS: usize = 4_096;
 
 /// The index of the last tools. Each part keeps the tools that it was made for.

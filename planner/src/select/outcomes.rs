@@ -149,7 +149,7 @@ impl Outcome {
 /// Returns the kind of a query, from its cosine to the first query of each kind.
 pub(super) fn nearest_kind(cosines: impl Iterator<Item = f64>) -> Option<usize> {
     let nearest = cosines.enumerate().max_by(|a, b| match a.1.total_cmp(&b.1) {
-        // Among equally near kinds, the earliest wins.
+        // Of equally near kinds, the earliest is returned.
         Ordering::Equal => b.0.cmp(&a.0),
         other => other,
     })?;

@@ -15,7 +15,7 @@ use shared::{
 
 use super::{EdgeKind, Toolkit};
 
-/// The time after which an observation counts half.
+/// The time after which the weight of an observation is halved.
 pub const HALF_LIFE: TimeDelta = TimeDelta::days(30);
 /// The lowest score. It is above 0, because a transition that was never seen may still be right.
 pub const FLOOR: f64 = 0.05;

@@ -104,7 +104,7 @@ fn find_plan(text: &str) -> Option<Value> {
     Some(found.swap_remove(best)).filter(|value| plan_likeness(value) > 0)
 }
 
-/// Returns how much a value looks like a plan. Among equally likely plans the last plan counts,
+/// Returns how much a value looks like a plan. Of equally likely plans the last plan is used,
 /// because models correct themselves.
 fn plan_likeness(value: &Value) -> u8 {
     match value {

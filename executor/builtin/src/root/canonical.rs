@@ -88,8 +88,9 @@ impl Root {
         Ok((file, meta))
     }
 
-    /// Returns whether a file is protected. A file with only one name is not a hard link. So a
-    /// search compares it only with the protected paths that it looked up when it started.
+    /// Returns whether a file is protected. A file with only one name is not a hard link to another
+    /// file. So a search compares such a file only with the protected paths that existed when the
+    /// search started.
     fn is_protected_file(&self, meta: &Metadata) -> io::Result<bool> {
         let hidden = self.protected_files();
         let Some(seen) = &self.1 else { return hidden.is_protected(self.dir(), meta) };

@@ -11,7 +11,7 @@ use super::{Root, os_path};
 
 const MAX_RULES_BYTES: u64 = 1 << 20;
 const GIT_FILES: [&str; 2] = [".git/info/exclude", ".gitignore"];
-/// Files with rules of search tools. They take precedence over Git's.
+/// Files with rules for search tools. Their rules take precedence over rules of Git.
 const SEARCH_FILES: [&str; 2] = [".ignore", ".rgignore"];
 
 #[derive(Debug)]

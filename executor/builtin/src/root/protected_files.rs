@@ -1,8 +1,8 @@
 //! Files below a root that tools must not touch: Faber's configuration, data and programs.
 //!
-//! A program that can change them controls Faber. Closing the store's file here would also drop the
-//! locks that SQLite holds. So tools do not even open these files: not by name, through a symlink,
-//! or by a hard link.
+//! A program that can change them controls Faber. If a tool opened the store's file, closing it
+//! would also drop the locks that SQLite holds. So tools do not even open these files: not by name,
+//! through a symlink, or by a hard link.
 
 mod file_ids;
 

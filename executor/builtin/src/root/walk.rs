@@ -19,7 +19,7 @@ use super::{
     io_failure,
 };
 
-/// Maximum number of entries of one walk. The memory of a walk grows with its entries.
+/// Maximum number of entries of one walk. It limits the memory, which grows with the entries.
 pub(crate) const MAX_ENTRIES: usize = 500_000;
 const MAX_DEPTH: usize = 200;
 

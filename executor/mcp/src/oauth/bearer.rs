@@ -18,7 +18,8 @@ use super::{
 };
 use crate::redaction::Secrets;
 
-/// Delay after a failed token request. Calls in this time get the same error, without a request.
+/// Delay after a failed token request. Until then, calls fail with the same error and send no token
+/// request.
 const FAILURE_PAUSE: Duration = Duration::from_secs(5);
 const LOGOUT_POLL_INTERVAL: Duration = Duration::from_secs(30);
 

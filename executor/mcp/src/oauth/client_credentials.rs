@@ -322,8 +322,8 @@ impl SigningKey {
     }
 }
 
-/// Signs an assertion of a client's identity for one server. It is valid for a short time from
-/// `now`.
+/// Signs an assertion of a client's identity for one server. The assertion is valid for a short
+/// time from `now`.
 pub(super) fn sign_assertion(
     pem: &str,
     client: &str,

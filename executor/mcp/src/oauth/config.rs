@@ -21,7 +21,7 @@ pub struct OAuth {
 pub(super) enum Grant {
     /// A person logs in, once.
     Person { client: Option<Client>, document: Option<String>, port: Option<u16> },
-    /// The program itself has an account.
+    /// No person logs in, because the program has an account of its own.
     Program { id: String, proof: Credential },
     /// Exchanges the identity token of a company's identity provider.
     CrossApp { client: Client, identity: Box<Identity> },

@@ -42,10 +42,11 @@ const MAX_REQUESTS: usize = 60;
 pub(super) struct AuthHttp {
     shared: Arc<SharedState>,
     requests: AtomicUsize,
-    /// The error of the last request that rmcp made. It is kept here because rmcp drops it.
+    /// The error of the last request that rmcp made. This field keeps the error, because rmcp drops
+    /// it.
     last_error: Mutex<Option<TokenError>>,
-    /// The time when the secret of the registered client expires. It is kept here because rmcp
-    /// drops it.
+    /// The time when the secret of the registered client expires. This field keeps the time,
+    /// because rmcp drops it.
     secret_until: AtomicU64,
 }
 
@@ -194,8 +195,9 @@ impl SharedState {
         Ok(if is_anywhere { AddressScope::Anywhere } else { AddressScope::Public })
     }
 
-    /// Returns whether the configured server is in a private network. All of its addresses must be
-    /// private. Otherwise a public server could claim to be private by adding one private address.
+    /// Returns whether the configured server is in a private network. All addresses of the server
+    /// must be private, because otherwise a public server could pass as private by adding one
+    /// private address.
     async fn is_private(&self) -> Result<bool, HttpError> {
         let resolve_addresses = || async {
             let name = self.server.host_str().unwrap_or_default();

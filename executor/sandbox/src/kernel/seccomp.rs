@@ -163,8 +163,8 @@ fn build_rules(confinement: &Confinement) -> Result<CallRules, FilterError> {
     for call in SHARED_CALLS {
         refuse(call, Vec::new());
     }
-    // These calls change the limits and the scheduling of other processes, and a limit on CPU time
-    // could end such a process.
+    // Refuses these calls for other processes, because they change limits and scheduling. A limit
+    // on CPU time could end such a process.
     for call in PROCESS_CALLS {
         refuse(call, match_all([(0, SeccompCmpOp::Ne, 0)])?.into_iter().collect());
     }

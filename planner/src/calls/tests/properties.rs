@@ -72,7 +72,7 @@ const PIECES: [&str; 63] = [
     "</arg_value>",
 ];
 
-/// Calls that are mutated.
+/// Valid calls, which a test changes at random.
 const CALLS: [&str; 9] = [
     r#"{"tool": "file_tools.glob", "args": {"pattern": "*.py"}}"#,
     "file_tools.grep(pattern=\"TODO\", case_insensitive=true, context_lines=2)",

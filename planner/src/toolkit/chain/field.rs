@@ -124,7 +124,7 @@ impl Field {
     }
 }
 
-/// Returns the fit of a value of one form in a field of another form, if the two fit.
+/// Returns the fit of a value of one form in a field of another form, or `None` if they do not fit.
 pub(super) fn fit_of(key: &Key, (from, from_form): (Shape, &str), to: &Field) -> Option<Fit> {
     let is_shape = from == to.shape || from == Shape::Integer && to.shape == Shape::Number;
     let is_choice = to.form.starts_with('|');
@@ -311,7 +311,8 @@ fn shape_of(schema: &Value) -> Option<Shape> {
     }
 }
 
-/// Returns the format of texts, or the allowed values with a mark before them.
+/// Returns the format of a text. For an enumeration, returns the allowed values with `|` before
+/// them.
 fn form_of(schema: &Value) -> String {
     let Some(choices) = schema["enum"].as_array() else {
         return schema["format"].as_str().unwrap_or_default().to_owned();

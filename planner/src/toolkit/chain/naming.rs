@@ -121,7 +121,7 @@ impl ChainGraph {
             for key in keys() {
                 let other = *type_by_key.entry(key).or_insert(first);
                 if other != first {
-                    // Merges the two groups, because the field belongs to both.
+                    // Merges the two groups of fields, because this field belongs to both.
                     let moved = std::mem::take(&mut types[other].places);
                     types[first].places.extend(moved);
                     type_by_key.values_mut().filter(|group| **group == other).for_each(|group| {

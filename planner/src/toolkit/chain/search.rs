@@ -97,7 +97,8 @@ enum Origin {
     Output(usize, usize),
 }
 
-/// A fact that the search reaches at a cost. The order of these facts decides between equal costs.
+/// A fact that the search learns at a cost. If two facts have the same cost, their order in this
+/// type decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// A parameter of a tool has a value.
@@ -202,7 +203,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Offers a value to all parameters that it fits. Of values of one type, only the cheapest counts.
+    /// Offers a value to all parameters that it fits. Of several values of one type, only the
+    /// cheapest is used.
     fn open(&mut self, cost: u32, from: Origin) {
         let (keys, shape, form) = self.value_type(from);
         for key in keys {

@@ -227,7 +227,7 @@ fn a_call_needs_all_its_parameters() {
     assert_eq!(route(&graph, ("find_shop", "item_id"), ("show", "owner_id")), None);
 }
 
-/// A chain of a hundred tools, and a circle, end at the limit.
+/// Searches through a chain of a hundred tools, and through a circle, end at the limit.
 #[test]
 fn long_chains_and_circles_end() {
     let link = |index: usize| {

@@ -130,8 +130,8 @@ impl FileIdCache {
         Ok(())
     }
 
-    /// Lists a folder. Reads at most one entry more than the limit, from which the caller sees
-    /// whether the limit is exceeded.
+    /// Lists a folder. Reads at most one entry more than the limit, so that the caller can detect
+    /// that the limit is exceeded.
     #[expect(clippy::disallowed_methods, reason = "file times use the same clock")]
     fn read(&self, path: &Path, meta: &Metadata, max_entries: usize) -> io::Result<CachedFolder> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -323,7 +323,7 @@ mod tests {
     fn unchanged_folders_are_not_read_again() {
         let protected =
             ProtectedFolder::new(&["data/a", "data/deep/b"], &["data"], SETTLED_AT_ONCE);
-        // The address in memory of a cached listing stays the same.
+        // A listing that is still cached has the same address in memory.
         let lists = || {
             assert!(protected.is_protected("data/deep/b"));
             let folders = protected.file_ids.folders.lock().unwrap();

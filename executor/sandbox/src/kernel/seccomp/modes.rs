@@ -32,7 +32,8 @@ const OPEN_CALLS: &[(libc::c_long, u8)] = &[
 ];
 const CREATE_FLAGS: [i32; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
 
-// These numbers are the same on every architecture. Some versions of `libc` lack them.
+// Writes the numbers of these calls, because some versions of `libc` lack them. The numbers are the
+// same on every architecture.
 const FCHMODAT2: libc::c_long = 452;
 const SETXATTRAT: libc::c_long = 463;
 const REMOVEXATTRAT: libc::c_long = 466;

@@ -345,7 +345,7 @@ async fn a_set_with_a_wrong_endpoint_fails_and_can_be_retried() {
         .assert_eq(&deep.error().await);
 }
 
-/// Answers every request alike.
+/// Returns a server that answers every request with the same response.
 fn fixed_answer_router(answer: Value) -> Router {
     Router::new().fallback(move || {
         let answer = answer.clone();

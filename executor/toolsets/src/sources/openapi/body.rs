@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 use super::document::Document;
 use crate::http::{answer::is_json, encode_form};
 
-/// The parameter of a body that is not merged with the other parameters.
+/// The parameter with the whole body, if the fields of the body are not merged with the other
+/// parameters.
 pub(super) const BODY_PARAMETER: &str = "body";
 
 /// The schema of a text without a schema.

@@ -354,7 +354,7 @@ mod tests {
         check_written_parameter("query", json!({}), json!(null), expect![""]);
     }
 
-    /// `["a", "b|c"]` and `["a|b", "c"]` must not be written alike.
+    /// `["a", "b|c"]` and `["a|b", "c"]` must not lead to the same request.
     #[test]
     fn a_separator_inside_an_item_is_encoded() {
         for (style, sign, called) in

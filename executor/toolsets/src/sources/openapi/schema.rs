@@ -274,7 +274,7 @@ fn copy_description(source: &Map<String, Value>, converted: &mut Map<String, Val
     }
 }
 
-/// Removes references that lead back to themselves without a nested value, because validation of
+/// Removes references that lead back to themselves through references only, because validation of
 /// such references would not end.
 fn remove_empty_cycles(defs: &mut Map<String, Value>) {
     let mut done = BTreeSet::new();
