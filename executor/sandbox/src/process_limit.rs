@@ -85,8 +85,8 @@ fn list_processes() -> impl Iterator<Item = (i32, i32, u64)> {
     })
 }
 
-/// Parses the parent and the number of threads in a `stat` file. A zombie has no threads but counts
-/// as one.
+/// Parses the parent and the number of threads in a `stat` file. A zombie has no threads, but it
+/// counts as one thread.
 fn parse_stat(stat: &str) -> Option<(i32, u64)> {
     // The process name is in parentheses and may contain any character, so the last `)` ends the
     // name.

@@ -123,7 +123,7 @@ fn match_json_escaped(text: &[u8], char: char) -> Option<usize> {
     text.starts_with(plain).then_some(plain.len())
 }
 
-/// Parses a code unit in the form `\\uXXXX`.
+/// Parses a code unit in the form `\uXXXX`.
 fn parse_escaped_unit(escaped: &[u8]) -> Option<u16> {
     let digits = escaped.strip_prefix(b"\\u").filter(|digits| digits.len() == 4)?;
     u16::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()

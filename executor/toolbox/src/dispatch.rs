@@ -127,7 +127,8 @@ impl ToolReach {
     }
 
     /// Returns the reason why a call may not activate a toolset. Only a person activates a set that
-    /// acts on this machine, because a text that an agent reads may ask for it.
+    /// acts on this machine, because a text that an agent reads could tell the agent to activate
+    /// the set.
     pub fn complaint(
         &self,
         toolbox: &Toolbox,

@@ -2,8 +2,8 @@
 //!
 //! - A configured server or identity provider may have any address.
 //! - A server that a configured server names is allowed in a private network only if the configured
-//!   server is in a private network, too. rmcp accepts only the name of such a server, and no
-//!   private address.
+//!   server is in a private network, too. rmcp accepts such a server by its name, but not by a
+//!   private IP address.
 //! - Secrets are sent over https, or stay on this machine.
 //! - Redirects are not followed.
 

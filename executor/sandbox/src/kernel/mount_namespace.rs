@@ -150,8 +150,8 @@ fn unescape_octal(word: &[u8]) -> Vec<u8> {
     text
 }
 
-/// Reopens standard streams that are `/dev/null`. The old descriptors still belong to the writable
-/// mount.
+/// Reopens standard streams that are `/dev/null`, because the old descriptors still belong to the
+/// writable mount.
 fn reopen_null() -> io::Result<()> {
     let Ok(null) = File::options().read(true).write(true).open(NULL_DEVICE) else { return Ok(()) };
     let meta = null.metadata()?;

@@ -30,7 +30,7 @@ pub(super) struct SchemaConverter<'a> {
     document: &'a Document,
     direction: Direction,
     nodes_left: usize,
-    /// The name in `$defs` of each reference.
+    /// Maps each reference to its name in `$defs`.
     names: BTreeMap<String, String>,
     used_names: BTreeSet<String>,
     queue: VecDeque<(String, &'a Value)>,
