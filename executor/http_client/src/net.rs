@@ -122,7 +122,7 @@ impl RefusedUrl {
 pub fn check_url(url: &Url, allow_private: bool) -> Result<(), RefusedUrl> {
     if !matches!(url.scheme(), "http" | "https") {
         let mut url = url.clone();
-        // The calls fail for URLs that cannot have credentials.
+        // Ignores the errors, because these calls fail only for URLs that cannot have credentials.
         let _ = (url.set_username(""), url.set_password(None));
         return Err(RefusedUrl::Scheme(url));
     }

@@ -78,7 +78,7 @@ pub(super) fn convert_error(error: &ErrorData, max_bytes: usize) -> ToolError {
     let message = error.message.as_ref();
     match error.code {
         TOO_LARGE_CODE => too_large_error(max_bytes),
-        // The server may have carried out the call.
+        // The server may have carried out the call, so the outcome is unknown.
         UNREADABLE_CODE => ToolError::failed(message).with_unknown_outcome(),
         REFUSED_CODE => ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry(),
         BUSY_CODE | RpcCode::METHOD_NOT_FOUND => ToolError::new(ErrorCode::UNAVAILABLE, message),

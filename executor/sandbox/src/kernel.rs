@@ -17,7 +17,7 @@ use self::landlock::ReadablePaths;
 pub(super) use self::landlock::{SYSTEM_FOLDERS, block_outside_signals, can_restrict_files};
 use super::{LaunchOrder, Support};
 
-/// Asks the kernel which restrictions it supports. Applies none.
+/// Asks the kernel which restrictions it supports. Applies no restriction.
 pub(super) fn kernel_support() -> Support {
     Support {
         privileges: prctl::get_no_new_privs().is_ok(),

@@ -18,8 +18,8 @@ use crate::root::{StopReason, StopSignal, Walk, display_path};
 const MAX_PATTERN_BYTES: usize = 4 << 10;
 /// Largest compiled pattern. Ordinary patterns need a fraction of this, even with Unicode classes.
 const MAX_COMPILED_BYTES: usize = 4 << 20;
-/// Largest compiled pattern with byte classes instead of Unicode classes. A larger pattern has
-/// thousands of simultaneous states, and each byte of a file costs as many steps.
+/// Largest compiled pattern with byte classes instead of Unicode classes. A larger pattern can be
+/// in thousands of states at the same time, so each byte of a file would cost thousands of steps.
 const MAX_BYTE_CLASS_BYTES: usize = 128 << 10;
 /// Largest compiled pattern if it cannot be compiled with byte classes.
 const MAX_UNICODE_CLASS_BYTES: usize = 1 << 20;

@@ -29,8 +29,8 @@ pub(crate) struct ProtectedFiles {
 impl ProtectedFiles {
     /// Protects `paths` from tools that work below `root`. The root must have no symlinks.
     pub(crate) fn beneath_root(root: &Path, paths: &[PathBuf]) -> Self {
-        // The configuration may name a protected folder as the root. Then the root itself is
-        // allowed.
+        // Leaves out the root itself, because the configuration may name a protected folder as the
+        // root.
         let all: Vec<_> =
             paths.iter().flat_map(|path| resolve_ends(path)).filter(|path| path != root).collect();
         let inside = all.iter().filter_map(|path| path.strip_prefix(root).ok()).map(Path::to_owned);
@@ -106,7 +106,8 @@ impl ProtectedFiles {
     /// Returns whether a file is a hard link to a protected file.
     fn is_other_name(&self, dir: &Dir, path: &Path, caller_path: &str) -> Result<bool, ToolError> {
         let Ok(meta) = dir.metadata(os_path(path)) else { return Ok(false) };
-        // Folders have no hard links.
+        // Compares a folder only with the protected paths below the root, because folders have no
+        // hard links.
         if meta.is_dir() {
             return Ok(self.is_protected_inside(dir, &meta));
         }

@@ -33,7 +33,7 @@ pub(crate) struct Walk<'a> {
     pending: Vec<Entry>,
     unreadable: usize,
     left_out: BTreeMap<ExclusionReason, usize>,
-    /// Number of files that were searched only in part, and the name of the first.
+    /// Number of files that were searched only in part, and the name of the first such file.
     unfinished: (usize, String),
     cut: Option<CutReason>,
     /// The canonical start, and the start in the form that the caller gave.

@@ -148,7 +148,7 @@ impl Connection {
     }
 
     /// Waits until the stream for the server's requests is open, if the server may send requests. A
-    /// request before that would be lost.
+    /// request of the server would be lost before that.
     pub(super) async fn wait_for_stream(&self) {
         if self.server_may_ask && !self.is_legacy() {
             let _ = timeout(STREAM_TIMEOUT, self.stream_tried.notified()).await;

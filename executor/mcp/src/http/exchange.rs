@@ -106,7 +106,7 @@ async fn read_response(
         return convert_refusal(connection, id, response).await;
     }
     if connection.is_legacy() {
-        // A legacy server sends the answer on its stream.
+        // The answer arrives on the stream of the legacy server, and not in this response.
         return Ok(());
     }
     connection.record_session(&response);

@@ -306,7 +306,7 @@ mod tests {
         assert_eq!(servers.count_requests("POST /token"), 1);
     }
 
-    /// Regression: the token was sent until it expired.
+    /// Regression: after a logout, the token was still sent until it expired.
     #[tokio::test]
     async fn a_token_is_not_sent_after_a_logout() {
         let servers = TestServers::new().await;

@@ -204,7 +204,7 @@ fn accepts_basic(metadata: &AuthorizationMetadata) -> bool {
 }
 
 /// Sends a form, and returns the body of the answer. A client with a secret sends the secret in the
-/// header.
+/// `Authorization` header.
 pub(super) async fn post_form(
     web: &AuthHttp,
     url: &str,
