@@ -420,7 +420,7 @@ pub struct Support {
     pub signals: bool,
     /// System calls, including the calls that create sockets: seccomp.
     pub calls: bool,
-    /// New privileges.
+    /// New privileges, such as those of setuid programs: `no_new_privs`.
     pub privileges: bool,
 }
 

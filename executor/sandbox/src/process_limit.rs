@@ -21,7 +21,8 @@ pub(super) struct ProcessLimit {
 }
 
 impl ProcessLimit {
-    /// Must be called before the command starts.
+    /// Must be called before the command starts, because the baseline must not include the
+    /// command's processes.
     pub(super) fn new(max_processes: u64) -> Self {
         Self { max_processes, baseline: count_all().unwrap_or(u64::MAX) }
     }

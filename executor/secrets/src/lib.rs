@@ -418,8 +418,8 @@ mod tests {
         }
     }
 
-    /// JavaScript, Python, `jq` and URLs leave different characters unencoded. Programs print base
-    /// 64 in lines.
+    /// JavaScript, Python, `jq` and URLs leave different characters unencoded, and programs print
+    /// base 64 in lines. All these forms must be redacted.
     #[test]
     fn a_secret_is_redacted_in_every_encoding() {
         let mut redaction = Redaction::default();

@@ -237,7 +237,8 @@ fn is_definition(object: &Object) -> bool {
     let is_schema = |tree: &Tree| matches!(tree, Tree::Object(object) if has(object, "type"));
     let has_properties = matches!(parameters.get(&["properties"]), Some(Tree::Object(_)));
     let is_object = text_field(parameters, &["type"]) == Some("object");
-    // A value may look like a schema: `{"shape": {"type": "circle"}}`.
+    // A `type` alone is not enough, because a value may look like a schema: `{"shape": {"type":
+    // "circle"}}`.
     has_properties && is_object
         || is_described && (has_properties || fields.iter().all(|(_, tree)| is_schema(tree)))
 }

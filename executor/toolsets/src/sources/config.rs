@@ -28,7 +28,8 @@ pub struct SetConfig {
     pub description: String,
     pub active: bool,
     pub source: Source,
-    /// Effects that replace the effects that the source declares. In YAML, the key is in `source`.
+    /// Effects that replace the effects that the source declares. In YAML, this key is inside
+    /// `source`.
     pub effects: EffectRules,
     /// The context whose data the condition reads. People see the context as the source of the set.
     pub context: Option<String>,
