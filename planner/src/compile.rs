@@ -58,7 +58,7 @@ pub fn compile(draft: &Draft, about: PlanInfo, catalog: &Catalog) -> Result<Plan
     compile_with(draft, about, catalog, &SubPlans::default())
 }
 
-/// Compiles a draft whose steps may execute `plans`, without inline plans.
+/// Compiles a draft without inline plans. Its steps may execute `plans`.
 pub fn compile_with(
     draft: &Draft,
     about: PlanInfo,

@@ -34,7 +34,7 @@ pub(super) fn read(reading: &CallReader<'_>, tags: &Tags, index: usize) -> Attem
         (TagKind::Skipped, None) if tag.is_empty || tags::is_quoted(source, index) => {
             Attempt::Passed(tag.end)
         }
-        // The text ends inside the element.
+        // The text ends inside the element, so the rest of the text is skipped.
         (TagKind::Skipped, None) => Attempt::Read { calls: Vec::new(), end: source.len() },
         (TagKind::Other, _) => Attempt::Passed(index + 1),
         (TagKind::Call, _) if tag.is_empty => Attempt::Passed(tag.end),

@@ -102,7 +102,7 @@ impl StepIds {
     }
 }
 
-/// Makes an id of a tool's name. The result may be a reserved name.
+/// Makes an id from a tool's name. The result may be a reserved name.
 fn make_base_id(name: &str) -> String {
     let chars = name.chars().take(STEP_ID_LEN);
     let base: String = chars.map(|c| if is_step_id_char(c) { c } else { '_' }).collect();

@@ -233,7 +233,7 @@ impl Embedder for Server {
         };
         let answered = timeout(PROBE_TIMEOUT, self.try_once(&PROBE_TEXTS)).await;
         match answered.unwrap_or_else(|elapsed| Err(slow(elapsed))) {
-            // With zero vectors, every score would be 0.
+            // Refuses zero vectors, because every score would be 0.
             Ok(vectors) if vectors.iter().flatten().all(|number| *number == 0.0) => {
                 let reason = "its vectors are all zero; check `embedding.model`".to_owned();
                 Err(EmbedError::Refused { url: url(), reason })

@@ -274,7 +274,7 @@ fn whole_name(
     subjects: &BTreeSet<String>,
 ) -> Option<Vec<String>> {
     let (first, last) = (name_words.first()?, name_words.last()?);
-    // `phone_number` is a property, and `category_id` is a thing.
+    // For example, `phone_number` names a property, and `category_id` names a thing.
     let is_thing = !PROPERTY_STEMS.contains(first) || last == "id" && !is_id(first);
     let is_whole = name_words.len() > 1
         && is_thing

@@ -126,7 +126,8 @@ struct Search<'a> {
 }
 
 impl ChainGraph {
-    /// Finds the cheapest route to a goal. It begins with a given value and avoids some tools.
+    /// Finds the cheapest route to a goal. The route begins with a given value and avoids the tools
+    /// in `avoided`.
     pub fn find_route(
         &self,
         goal: Goal<'_>,
