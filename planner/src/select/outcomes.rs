@@ -119,7 +119,7 @@ impl Outcomes {
     }
 
     /// Returns the learned score of each tool for a kind, from -1 (always failed) to 1 (always
-    /// succeeded). It is near 0 after few outcomes.
+    /// succeeded). The score is near 0 after few outcomes.
     pub fn list_verdicts(
         &self,
         kind: usize,

@@ -52,8 +52,8 @@ pub(super) enum ParsedAnswer {
     Prose(String),
 }
 
-/// Reads an answer. Errors have the form of the compiler's errors. Steps may execute only `known`
-/// sub-plans, because the catalog does not show the tools of other plans.
+/// Reads an answer. Errors have the form of the compiler's errors. Steps may execute only sub-plans
+/// in `known_plans`, because the catalog does not show the tools of other plans.
 pub(super) fn read_answer(
     text: &str,
     catalog: &Catalog,
