@@ -56,8 +56,8 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     }
 }
 
-/// Returns `true` for a link-local address. Metadata services of clouds use them and return
-/// secrets.
+/// Returns `true` for a link-local address. Metadata services of clouds have such addresses and
+/// return secrets.
 pub fn is_link_local(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => v4.is_link_local(),

@@ -145,8 +145,8 @@ impl<'a> TemplateReader<'a, '_> {
         }
     }
 
-    /// Returns whether the value has an expression. The check of expressions reports every template
-    /// in it.
+    /// Returns whether the value has an expression. Template errors in such a value are not
+    /// reported twice, because the check of expressions reports every template in it.
     fn has_expression(&self, site: &TemplateSite<'_>) -> bool {
         let step = self.current_step();
         let tool_choice = match &step.undo {

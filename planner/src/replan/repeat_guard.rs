@@ -24,7 +24,7 @@ use crate::{
     reuse::{create_replan, is_same_call, reusable_steps},
 };
 
-/// Maximum number of executions that the caller reads besides the finished one.
+/// Maximum number of executions that the caller reads besides the finished execution.
 pub const MAX_EXECUTIONS: usize = 1_000;
 /// Maximum bytes of calls of a new plan that are compared. The comparison blocks the thread, so the
 /// limit keeps it short.
