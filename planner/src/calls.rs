@@ -69,8 +69,8 @@ impl MissReason {
 pub struct Calls {
     /// The calls, in the order of their positions.
     pub calls: Vec<ToolCall>,
-    /// Texts in a format of calls whose tool cannot be called, and prose that names a tool and
-    /// arguments.
+    /// Texts that look like a call whose tool cannot be called. Prose that names a tool and
+    /// arguments is included.
     pub missed: Vec<MissedCall>,
 }
 
@@ -151,8 +151,8 @@ pub fn read_tool_calls(
     Ok(Calls { calls, missed: reading.into_missed() })
 }
 
-/// Drops calls in prose that only announce an explicit call of the same tool with the same
-/// arguments.
+/// Drops a call in prose if the text also has an explicit call of the same tool with the same
+/// arguments, because the prose only introduces that call.
 fn drop_announcements(calls: Vec<ToolCall>) -> Vec<ToolCall> {
     let is_announced = |loose: &ToolCall| {
         calls.iter().any(|call| {

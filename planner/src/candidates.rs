@@ -13,8 +13,8 @@ use crate::{
 /// Default limit of the tools that a model may draft with. If there are more tools, the model sees
 /// only the best of them.
 pub const DEFAULT_MAX_TOOLS: usize = 64;
-/// Default limit for the planner without a model, which reads 256 tools faster than the embedder
-/// reads the query.
+/// Default limit for the planner without a model. It can be high, because this planner reads 256
+/// tools faster than the embedder reads the query.
 pub const DEFAULT_OFFLINE_TOOLS: usize = 256;
 const MAX_LISTED_CANDIDATES: usize = 256;
 

@@ -81,7 +81,8 @@ impl Catalog {
         self.0.names.sets().iter().any(|set| set.as_str() == name)
     }
 
-    /// Finds a tool by `set.name`, or by the plain name in the earliest set that has it.
+    /// Finds a tool by `set.name`, or by the name without its set in the earliest set that has the
+    /// name.
     pub fn find(&self, name: &str) -> Option<&CatalogTool> {
         self.0.names.get(name).map(|index| &self.0.tools[index])
     }

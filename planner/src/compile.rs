@@ -58,7 +58,7 @@ pub fn compile(draft: &Draft, about: PlanInfo, catalog: &Catalog) -> Result<Plan
     compile_with(draft, about, catalog, &SubPlans::default())
 }
 
-/// Compiles a draft whose steps may execute `plans`, without inline plans.
+/// Compiles a draft without inline plans. Its steps may execute `plans`.
 pub fn compile_with(
     draft: &Draft,
     about: PlanInfo,
@@ -71,8 +71,8 @@ pub fn compile_with(
 #[derive(Clone, Debug)]
 pub struct Compiled {
     pub plan: Plan,
-    /// The inline plans, innermost first. Each plan comes after all plans that it names, so they
-    /// are stored in this order, and [`Self::plan`] last.
+    /// The inline plans, innermost first. Each plan comes after all plans that it names, so the
+    /// caller must store them in this order, and [`Self::plan`] last.
     pub inner: Vec<Plan>,
 }
 

@@ -73,13 +73,13 @@ pub struct DraftStep {
     /// The time in milliseconds for which the output may be taken from the output cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_ttl_ms: Option<i64>,
-    /// A template that refers to a missing field fails the step.
+    /// If true, a template that refers to a missing field fails the step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strict_templates: Option<bool>,
 }
 
-/// A plan that a step executes, as written. The hand-written reader of drafts reports its errors,
-/// so people never see serde's messages.
+/// A plan that a step executes, as written. Serde's error messages are never shown, because
+/// `compile::parse_value` reads drafts and reports the errors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum SubDraft {

@@ -92,7 +92,7 @@ impl QueryOutcome {
         let tools: Vec<(ToolName, bool)> = steps
             .filter(|(planned, _)| is_chosen(&planned.tool))
             .filter_map(|(planned, step)| match &step.state {
-                // A reused step counts in the execution that ran it, so it does not count here.
+                // Skips a reused step, because it counts in the execution that ran it.
                 StepState::Succeeded(_) if is_completed && step.attempts > 0 => {
                     Some((planned.tool.clone(), true))
                 }

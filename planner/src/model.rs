@@ -110,7 +110,7 @@ pub struct Reply {
     pub tokens: Tokens,
     /// The cost, if the configuration has a price.
     pub cost: Option<f64>,
-    /// The model that answered: the requested one, or its fallback.
+    /// The model that answered: the requested model, or its fallback.
     pub model: String,
     pub missed: Vec<ModelError>,
 }
@@ -124,7 +124,7 @@ pub enum Stop {
     /// The answer reached the limit of tokens and is cut off.
     Length,
     Filter,
-    /// The provider gives no reason, or an unknown one.
+    /// The provider gives no reason, or an unknown reason.
     Other,
 }
 

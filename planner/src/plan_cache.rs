@@ -1,7 +1,7 @@
 //! The plan cache: drafts of earlier queries, for the same tools and planner.
 //!
-//! The cache holds the draft, not the plan. The engine compiles the draft again for each request,
-//! so a caller without the right to a tool gets no plan that uses it.
+//! The cache contains the draft, not the plan. The engine compiles the draft again for each
+//! request, so a caller without the right to a tool gets no plan that uses it.
 
 use std::{fmt::Write as _, time::Duration};
 

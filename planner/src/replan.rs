@@ -40,7 +40,7 @@ pub struct EarlierPlan {
     pub draft: Draft,
     pub results: Vec<StepResult>,
     pub reason: String,
-    /// The execution completed, and one of its steps asked for the replan.
+    /// `true` if the execution completed and one of its steps asked for the replan.
     pub is_requested: bool,
     /// The calls that failed permanently, in this version and in earlier versions.
     pub failures: Vec<Failure>,

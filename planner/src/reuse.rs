@@ -158,8 +158,9 @@ fn steps_kept_before(ended: &Execution, from: StepNumber) -> Vec<bool> {
     kept
 }
 
-/// Returns the first event of a new plan that continues a finished execution. It reuses the outputs
-/// of the [reusable](reusable_steps) steps and has one replan less left.
+/// Returns the first event of a new plan that continues a finished execution. The new plan reuses
+/// the outputs of the [reusable](reusable_steps) steps, and its number of remaining replans is
+/// lower by one.
 pub fn create_replan(ended: &Execution, plan: &Plan) -> Result<Created, ReuseError> {
     if !ended.state().is_finished() {
         return Err(ReuseError::Open(ended.id()));

@@ -63,7 +63,7 @@ impl LargeIntegers {
 }
 
 /// Warns about each double below `root` that was written as an integer. If the text of the value is
-/// not known, warns about each double that may have been one.
+/// not known, warns about each double that may have been written as an integer.
 pub fn warn_of_input(
     value: &Value,
     root: &str,

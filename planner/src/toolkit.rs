@@ -62,8 +62,8 @@ pub enum NodeKind {
     Tool,
 }
 
-/// The origin of a tool, as its file describes it. Faber only stores it and finds its own tools by
-/// name.
+/// The origin of a tool, as its file describes it. Faber only stores the origin, because it finds
+/// its own tools by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
@@ -104,7 +104,7 @@ pub enum Warning {
     #[error("action `{action}` is not in the toolkit: its edge with `{with}` was left out")]
     MissingAction {
         action: NodeName,
-        /// The other end of the edge.
+        /// The node that the edge would have connected with the action.
         with: NodeName,
     },
     #[error("tool `{0}` has no connected actions and was left out")]

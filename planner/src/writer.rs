@@ -283,7 +283,8 @@ impl<'a> WriterRounds<'a> {
         let end = text.floor_char_boundary(MAX_REPEATED_BYTES);
         text.truncate(end);
         self.messages.push(Message::Assistant { text, calls: Vec::new() });
-        // The notes have this message already.
+        // Skips the answer when the next prompt is noted, because the notes contain the answer
+        // already.
         self.noted_count = self.messages.len();
         self.messages.push(Message::User(complaint));
     }

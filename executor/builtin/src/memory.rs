@@ -125,7 +125,8 @@ struct ClearMemory {
     scope: Scope,
 }
 
-/// Reads a key. Rejects null, so a value that was lost on the way does not clear a scope.
+/// Reads a key. Rejects null: if an earlier step returned no key, the call must not remove all
+/// memories of the scope.
 fn read_required_key<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Key>, D::Error> {
     Key::deserialize(from).map(Some)
 }
@@ -183,7 +184,7 @@ async fn list_memories(
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RecallContext {
-    /// Key of the text.
+    /// Key under which the text was saved.
     key: Key,
     /// Scope of the memory.
     #[serde(default)]
@@ -201,7 +202,7 @@ async fn recall_context(
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SaveContext {
-    /// Key of the text, at most 256 bytes.
+    /// Key under which the text is saved, at most 256 bytes.
     key: Key,
     /// Text to remember.
     value: String,

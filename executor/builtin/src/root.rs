@@ -177,7 +177,7 @@ impl Root {
         &self.0.dir
     }
 
-    /// Locks out other changes of files.
+    /// Until the guard is dropped, no other call of this process changes a file.
     pub(crate) fn lock_writes(&self) -> MutexGuard<'_, ()> {
         self.0.write_lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -266,8 +266,8 @@ impl Root {
         }
     }
 
-    /// Resolves absolute symlinks if they lead inside the root. The descriptor rejects all absolute
-    /// symlinks. The returned path is opened below the descriptor like any other.
+    /// Resolves a path through absolute symlinks that lead inside the root, because the descriptor
+    /// rejects every absolute symlink. The caller opens the returned path below the descriptor.
     fn follow_absolute_symlink(&self, path: &Path) -> Option<PathBuf> {
         let real = self.0.canonical_path.join(path).canonicalize().ok()?;
         real.strip_prefix(&self.0.canonical_path).ok().map(Path::to_owned)
@@ -338,8 +338,8 @@ pub(crate) fn os_path(path: &Path) -> &Path {
     if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }
 
-/// Returns whether an error is about a path that leads outside. The descriptor's error for such a
-/// path has no error number.
+/// Returns whether an error reports a path that leads outside the root. The folder's descriptor
+/// reports such a path without an error number.
 fn is_outside_error(err: &io::Error) -> bool {
     err.kind() == io::ErrorKind::PermissionDenied && err.raw_os_error().is_none()
 }

@@ -1,6 +1,6 @@
 //! The toolset `web_tools`: fetches pages and queries search services.
 //!
-//! The tools connect only to public addresses, also after redirects, unless the configuration
+//! The tools connect only to public addresses, even after redirects, unless the configuration
 //! allows other addresses. Responses are limited in size and time.
 
 mod client;
@@ -28,9 +28,10 @@ pub struct WebConfig {
     pub timeout_seconds: u64,
     /// Maximum number of bytes that are read of a decompressed response.
     pub max_bytes: usize,
-    /// Web search: a page like `DuckDuckGo`'s version without scripts.
+    /// URL for web searches. The page must have the format of `DuckDuckGo`'s version without
+    /// scripts.
     pub duckduckgo: String,
-    /// Documentation search: a page of the same format.
+    /// URL for searches in documentation, in the format of `duckduckgo`.
     pub docs: String,
     pub github: String,
     pub stack_overflow: String,

@@ -1,4 +1,5 @@
-//! Whole numbers in parameters. For JSON Schema `2.0` is an integer, but for serde it is not.
+//! Reads whole numbers in parameters. Accepts `2.0`, because JSON Schema counts it as an integer,
+//! but serde does not.
 
 use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::Number;

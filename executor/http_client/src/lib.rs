@@ -103,7 +103,8 @@ pub enum HttpError {
     /// The URL, or the target of a redirect, must not be requested.
     #[error("{0}")]
     Refused(RefusedUrl),
-    /// The request was not sent, because no token may be sent with it. Another attempt fails, too.
+    /// The request was not sent: there is no usable token, or its URL must not get one. Another
+    /// attempt would fail, too.
     #[error("{0}")]
     Denied(String),
 }
@@ -314,7 +315,7 @@ pub fn parse_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue)
     let mut value = HeaderValue::from_str(value).map_err(|_| {
         format!("the header `{name}` cannot have a line end or a control character")
     })?;
-    // Logs do not show sensitive values.
+    // Marks the value as sensitive, so that logs do not show it.
     value.set_sensitive(true);
     Ok((name, value))
 }
@@ -347,7 +348,7 @@ mod tests {
             Err(RefusedUrl::Private(_))
         ));
         let named: Url = "http://localhost/x".parse().unwrap();
-        // The name is checked when it is resolved.
+        // A redirect to a name is accepted, because the resolver rejects private addresses later.
         assert_eq!(follow_redirect(&request(), named, PUBLIC).unwrap().reach, AddressScope::Public);
         assert!(
             follow_redirect(&request(), "file:///etc/passwd".parse().unwrap(), PRIVATE).is_err()

@@ -47,7 +47,8 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         return is_public_v4(embedded);
     }
     match address.segments() {
-        // Protocol assignments, which include Teredo, and addresses for documentation.
+        // The address is public unless it is a protocol assignment, such as Teredo, or is for
+        // documentation.
         [0x2001, b, ..] => b > 0x01ff && b != 0x0db8,
         [0x3fff, b, ..] => b > 0x0fff,
         // All global addresses are in this range.
@@ -55,8 +56,8 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     }
 }
 
-/// Returns `true` for a link-local address. Metadata services of clouds use them and return
-/// secrets.
+/// Returns `true` for a link-local address. Metadata services of clouds have such addresses and
+/// return secrets.
 pub fn is_link_local(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => v4.is_link_local(),
@@ -121,7 +122,7 @@ impl RefusedUrl {
 pub fn check_url(url: &Url, allow_private: bool) -> Result<(), RefusedUrl> {
     if !matches!(url.scheme(), "http" | "https") {
         let mut url = url.clone();
-        // The calls fail for URLs that cannot have credentials.
+        // Ignores the errors, because these calls fail only for URLs that cannot have credentials.
         let _ = (url.set_username(""), url.set_password(None));
         return Err(RefusedUrl::Scheme(url));
     }

@@ -43,10 +43,10 @@ pub(super) struct Output {
 
 /// Returns the output of a call result.
 ///
-/// Structured content is the output, if the result has some. If it is an object without a field
-/// `$content`, contents other than text are added to it as a list with this name. Without
-/// structured content, a single content is the output, and several contents are a list. A text is
-/// parsed as JSON if it is JSON. Any other content is its MCP object.
+/// Structured content is the output, if the result has some. If this output is an object without a
+/// field `$content`, contents other than text are added to the object as a list with this name.
+/// Without structured content, a single content is the output, and several contents are a list. A
+/// text is parsed as JSON if it is JSON. Any other content becomes its MCP object.
 ///
 /// Structured content must match the output schema, because later steps rely on it. Otherwise the
 /// call fails without a retry, since the server has already carried it out.
@@ -78,7 +78,7 @@ pub(super) fn convert_error(error: &ErrorData, max_bytes: usize) -> ToolError {
     let message = error.message.as_ref();
     match error.code {
         TOO_LARGE_CODE => too_large_error(max_bytes),
-        // The server may have carried out the call.
+        // The server may have carried out the call, so the outcome is unknown.
         UNREADABLE_CODE => ToolError::failed(message).with_unknown_outcome(),
         REFUSED_CODE => ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry(),
         BUSY_CODE | RpcCode::METHOD_NOT_FOUND => ToolError::new(ErrorCode::UNAVAILABLE, message),
@@ -118,7 +118,7 @@ fn failure_text(result: &CallToolResult) -> String {
 }
 
 /// Adds other contents to structured content. The fields of the structured content stay in place,
-/// because plans refer to them. Texts repeat the structured content and are dropped.
+/// because plans refer to them. Texts are dropped, because they repeat the structured content.
 fn structured_output(mut value: Value, contents: Vec<ContentBlock>) -> Output {
     let beside = contents.into_iter().filter(|block| block.as_text().is_none());
     let (places, values): (Vec<_>, Vec<_>) =
@@ -259,7 +259,7 @@ mod tests {
         let image = json!({ "type": "image", "data": "AA==", "mimeType": "image/png" });
         let fits = json!({ "content": [image], "structuredContent": { "n": 1 } });
         assert_eq!(read(fits).unwrap().value["n"], 1);
-        // A schema promises a structure, so plain text does not fit.
+        // Only structured content is checked against the output schema, so a text is accepted.
         assert_eq!(read(json!({ "content": [text("x")] })).unwrap().value, "x");
         for (structured, reason) in [
             (json!({ "n": "str" }), "at `/n`: \"str\" is not of type \"integer\""),

@@ -36,7 +36,7 @@ pub struct McpCommand {
     /// The MCP roots: folders that the server should work in.
     #[serde(default)]
     pub roots: Vec<PathBuf>,
-    /// The answer to a request for input. By default the server may not request input.
+    /// The answer to a request for input. By default, the server is not allowed to request input.
     pub elicitation: Option<Elicitation>,
 }
 
@@ -51,7 +51,7 @@ pub struct McpHttp {
     pub(crate) auth: Option<Box<OAuth>>,
     #[serde(default)]
     pub(crate) roots: Vec<PathBuf>,
-    /// The answer to a request for input. By default the server may not request input.
+    /// The answer to a request for input. By default, the server is not allowed to request input.
     pub(crate) elicitation: Option<Elicitation>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) enum Transport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Elicitation {
-    /// The defaults of the form, if every required field has one.
+    /// Fills the form with its defaults. Declines if a required field has no default.
     Defaults,
 }
 

@@ -5,7 +5,7 @@
 //! This transport never sends a call twice. It reports whether the server cannot have read a call,
 //! may have read it, or has refused it.
 //!
-//! An expired session or an unreachable server closes the connection for sending. Running calls may
+//! An expired session or an unreachable server closes the connection for sending. Running calls can
 //! finish, and the supervisor connects again at the next call.
 
 mod connection;

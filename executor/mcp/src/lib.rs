@@ -140,7 +140,8 @@ fn name_complaint(index: usize, name: &str, err: &ParseIdError) -> String {
     format!("the name of tool {which} of the server cannot be used: {err}")
 }
 
-/// The field of a tool's `_meta` with example requests of users. MCP has no field for them.
+/// The field of a tool's `_meta` with example requests of users. MCP has no field of its own for
+/// examples.
 pub const EXAMPLES_FIELD: &str = "faber/examples";
 const MAX_EXAMPLES: usize = 100;
 

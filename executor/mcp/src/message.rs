@@ -33,8 +33,8 @@ use super::{
 /// Factor by which a message may be larger than the output that it contains. A message may contain
 /// the output twice, as structured content and as text, and escaping can turn each byte into six.
 pub(super) const MESSAGE_OVERHEAD: usize = 16;
-/// Bytes that are kept of each end of a message that is too long. One end contains the id of the
-/// call.
+/// Bytes that are kept of the start of a message that is too long, and of its end, because one of
+/// the two contains the id of the call.
 pub(super) const KEPT_END_BYTES: usize = 256;
 
 /// Replaces the progress token that rmcp generates for each request by the token of the call.
@@ -92,7 +92,8 @@ pub(super) fn parse_message(text: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>>
     }
 }
 
-/// The field of `_meta` that marks a tool which requires a task. rmcp drops `taskSupport`.
+/// The field of `_meta` that marks a tool which requires a task. It replaces `taskSupport:
+/// required`, because rmcp drops `taskSupport`.
 pub(super) const DEMANDS_TASK_FIELD: &str = "faber/demandsTask";
 
 /// Marks the tools of a list that [require a task](DEMANDS_TASK_FIELD). Returns `None` if no tool
@@ -143,7 +144,7 @@ fn answered_id(message: &Value) -> Option<RequestId> {
 }
 
 /// Returns the id of the call that a text answers, if the text is not valid JSON. Reads only the
-/// two ends of the text.
+/// start and the end of the text.
 fn answered_id_in_text(text: &[u8]) -> Option<RequestId> {
     let head = String::from_utf8_lossy(&text[..text.len().min(KEPT_END_BYTES)]);
     let body = ["\"result\"", "\"error\""].into_iter().filter_map(|field| head.find(field)).min();
@@ -198,9 +199,9 @@ fn remove_quoted_parts(err: &str) -> String {
     }
 }
 
-/// Returns an error for the call whose answer is too long. `line` has both ends of the answer, and
-/// one end contains the id. A text inside the answer cannot imitate the id, because quotes in a
-/// text are escaped.
+/// Returns an error for the call whose answer is too long. `line` has the start and the end of the
+/// answer, and one of them contains the id. A text inside the answer cannot imitate the id, because
+/// quotes in a text are escaped.
 pub(super) fn too_long_error(line: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
     let (head, tail) = line.split_at(KEPT_END_BYTES.min(line.len()));
     let id = find_id(head, MessageEnd::Head).or_else(|| find_id(tail, MessageEnd::Tail))?;
@@ -220,7 +221,7 @@ fn find_id(end: &[u8], message_end: MessageEnd) -> Option<i64> {
     let text = String::from_utf8_lossy(end);
     let key = "\"id\":";
     let at = if message_end == MessageEnd::Head {
-        // The result starts here, and it may contain other ids.
+        // Searches only before the result, because the result may contain other ids.
         text[..text.find("\"result\"").unwrap_or(text.len())].find(key)
     } else {
         text.rfind(key)
@@ -246,7 +247,8 @@ pub(super) struct CallToken {
 }
 
 impl ProgressTokens {
-    /// Creates a token. The reports of the call go to `reporter`, without these secrets.
+    /// Creates a token. The reports of the call go to `reporter` after `secrets` are removed from
+    /// them.
     pub(super) fn register_call(
         self: &Arc<Self>,
         reporter: Reporter,

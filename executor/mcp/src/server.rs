@@ -67,7 +67,7 @@ pub(super) enum ServerTransport {
 }
 
 enum ServerError {
-    /// A complete message of this client.
+    /// A message of this client, which needs no explanation.
     Described(String),
     /// An error of rmcp or of the server, which needs an explanation.
     Unexpected(String),
@@ -328,8 +328,8 @@ impl ClientHandler for Handler {
         let Some(Elicitation::Defaults) = self.elicitation else {
             return Ok(ElicitResult::new(ElicitationAction::Decline));
         };
-        // Only forms are answered. The other kind asks a person to open a URL, and a plan runs
-        // without a person.
+        // Answers only forms. The other kind of request asks a person to open a URL, but a plan
+        // runs without a person.
         let ElicitRequestParams::FormElicitationParams { requested_schema, .. } = request else {
             return Ok(ElicitResult::new(ElicitationAction::Decline));
         };

@@ -63,7 +63,7 @@ impl Session {
         &self.peer
     }
 
-    /// Returns whether no further message may be sent to the server.
+    /// Returns whether no further message can be sent to the server.
     pub(super) fn is_closed(&self) -> bool {
         self.state.closing.is_cancelled()
     }
@@ -89,8 +89,8 @@ impl Session {
         Ok(Output { value, binaries: binaries.collect() })
     }
 
-    /// Passes the trace context on, and describes the request in the span of the attempt. A second
-    /// span is not made, because the conventions ask for none.
+    /// Passes the trace context on, and describes the request in the span of the attempt. Makes no
+    /// second span, because the conventions of OpenTelemetry ask for only one.
     fn add_trace(&self, request: &mut CallToolRequestParams, scope: &Scope) {
         request.set_traceparent(&scope.span.traceparent());
         if let Some(state) = &scope.span.state {
@@ -153,8 +153,8 @@ impl fmt::Debug for Session {
     }
 }
 
-/// Returns whether a failed send may have reached the server. Only a broken pipe delivers nothing.
-/// After any other error, the server may have read the whole message except for the line end.
+/// Returns whether a failed send may have reached the server. After a broken pipe, the server has
+/// read nothing. After any other error, it may have read the whole message except for the line end.
 fn lost_in_sending(err: &(dyn std::error::Error + 'static)) -> LostCall {
     match err.downcast_ref::<io::Error>().map(io::Error::kind) {
         Some(io::ErrorKind::BrokenPipe | io::ErrorKind::NotConnected) => LostCall::Unsent,
@@ -162,7 +162,7 @@ fn lost_in_sending(err: &(dyn std::error::Error + 'static)) -> LostCall {
     }
 }
 
-/// Time limit for a call that waits for a delayed start.
+/// Maximum time that a call waits for a server whose next start is delayed.
 const MAX_START_WAIT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]

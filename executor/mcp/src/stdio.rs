@@ -1,9 +1,9 @@
 //! The stdio transport, and the process of its server.
 //!
 //! The transport sends JSON-RPC messages as lines over the pipes of the process. rmcp's own
-//! transport drops lines that are too long or invalid, so the answered calls wait forever. This
-//! transport turns such a line into the error of its call. It also reports when the server closes
-//! its output, and gives up a server that does not read.
+//! transport drops lines that are too long or invalid, so the calls that these lines answer wait
+//! forever. This transport turns such a line into the error of its call. It also reports when the
+//! server closes its output, and gives up a server that does not read.
 
 use std::{
     sync::{Arc, PoisonError},

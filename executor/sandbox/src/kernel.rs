@@ -17,7 +17,7 @@ use self::landlock::ReadablePaths;
 pub(super) use self::landlock::{SYSTEM_FOLDERS, block_outside_signals, can_restrict_files};
 use super::{LaunchOrder, Support};
 
-/// Asks the kernel which restrictions it supports. Applies none.
+/// Asks the kernel which restrictions it supports. Applies no restriction.
 pub(super) fn kernel_support() -> Support {
     Support {
         privileges: prctl::get_no_new_privs().is_ok(),
@@ -56,7 +56,7 @@ fn become_user(name: &str) -> io::Result<()> {
         return Ok(());
     }
     let change = || {
-        // Sets the groups first, because the new user may not change them.
+        // Sets the groups first, because the new user cannot change them.
         initgroups(&CString::new(name)?, user.gid)?;
         setgid(user.gid)?;
         Ok::<_, io::Error>(setuid(user.uid)?)

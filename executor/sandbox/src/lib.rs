@@ -125,7 +125,8 @@ pub struct Confinement {
     pub user: Option<String>,
     /// `true` allows network sockets, including UDP and loopback.
     pub network: bool,
-    /// `true` allows connections to socket files. Their servers can act for the command.
+    /// `true` allows connections to socket files. A server at such a file can act for the command
+    /// without these limits.
     pub sockets: bool,
     /// `true` refuses the command on machines that cannot restrict its files.
     pub required: bool,
@@ -419,7 +420,7 @@ pub struct Support {
     pub signals: bool,
     /// System calls, including the calls that create sockets: seccomp.
     pub calls: bool,
-    /// New privileges.
+    /// New privileges, such as those of setuid programs: `no_new_privs`.
     pub privileges: bool,
 }
 
@@ -536,7 +537,7 @@ mod tests {
         let user = || Some("nobody".to_owned());
         assert!(has_home(Confinement::default()));
         assert!(!has_home(Confinement { user: user(), ..Confinement::default() }));
-        // An explicit name in `pass` overrides the rule.
+        // If `pass` names `HOME`, another user gets Faber's `HOME`, too.
         let pass = vec![HOME.to_owned()];
         assert!(has_home(Confinement { user: user(), pass, ..Confinement::default() }));
     }

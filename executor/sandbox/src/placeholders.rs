@@ -1,9 +1,9 @@
 //! Placeholders for missing files of Faber.
 //!
-//! Landlock and mounts can protect a file, but not a free name. A command could create a
-//! configuration, a script, or a journal that SQLite rolls back. So before such a command runs, an
-//! empty file is created and then covered like other files. The last Faber process that needs the
-//! placeholder removes it, if it is still empty.
+//! Landlock and mounts can protect a file, but not a path at which no file exists yet. A command
+//! could create a configuration, a script, or a journal that SQLite rolls back. So before such a
+//! command runs, an empty file is created and then covered like other files. The last Faber process
+//! that needs the placeholder removes it, if it is still empty.
 
 use std::{
     collections::BTreeMap,
@@ -266,7 +266,8 @@ mod tests {
         let taken = "root root/bin root/bin/x root/bin/x/run.sh root/data root/faber.yaml \
                      root/store.db root/store.db-journal";
         assert_eq!(test_folder.names(), taken);
-        // SQLite rolls back the contents of a journal.
+        // The placeholder of a journal must be empty, because SQLite rolls back the contents of a
+        // journal.
         assert_eq!(fs::read(test_folder.root().join("store.db-journal")).unwrap(), b"");
         assert_eq!(fs::read_to_string(test_folder.root().join("faber.yaml")).unwrap(), FILE_TEXT);
         fs::remove_file(test_folder.root().join("faber.yaml")).unwrap();

@@ -21,13 +21,15 @@ pub(super) struct ProcessLimit {
 }
 
 impl ProcessLimit {
-    /// Must be called before the command starts.
+    /// Must be called before the command starts, because the baseline must not include the
+    /// command's processes.
     pub(super) fn new(max_processes: u64) -> Self {
         Self { max_processes, baseline: count_all().unwrap_or(u64::MAX) }
     }
 
-    /// Returns `true` if the machine has gained more processes than the limit. This check is cheap:
-    /// during a fork bomb, counting the command's own processes takes too long.
+    /// Returns `true` if the machine has gained more processes than the limit. This check is cheap
+    /// and comes first, because counting the command's own processes takes too long during a fork
+    /// bomb.
     pub(super) fn may_be_exceeded(&mut self) -> bool {
         let Some(now) = count_all() else { return false };
         self.baseline = self.baseline.min(now);
@@ -84,8 +86,8 @@ fn list_processes() -> impl Iterator<Item = (i32, i32, u64)> {
     })
 }
 
-/// Parses the parent and the number of threads in a `stat` file. A zombie has no threads but counts
-/// as one.
+/// Parses the parent and the number of threads in a `stat` file. A zombie has no threads, but it
+/// counts as one thread.
 fn parse_stat(stat: &str) -> Option<(i32, u64)> {
     // The process name is in parentheses and may contain any character, so the last `)` ends the
     // name.

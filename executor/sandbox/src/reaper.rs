@@ -97,7 +97,7 @@ fn spawn_isolated(command: &mut Command) -> io::Result<Child> {
     spawned.unwrap_or_else(|_| Err(io::Error::other("the thread that starts it ended early")))
 }
 
-/// The signals that stop a command. The reaper handles them and lives on.
+/// The signals that stop a command. The reaper handles them and continues to run.
 fn stop_signals() -> SigSet {
     [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM].into_iter().collect()
 }
@@ -155,7 +155,7 @@ impl ProcessGuard {
     }
 
     /// Ends the command when it exceeds the limit, and writes a message. The returned mutex is
-    /// locked meanwhile.
+    /// locked until the message is written.
     fn spawn_enforcer(
         mut self,
         child: &Child,
@@ -232,7 +232,7 @@ fn is_caller_alive(caller: u32) -> bool {
 }
 
 fn as_pid(id: u32) -> Pid {
-    // A process id is positive and fits. `i32::MAX` matches no process.
+    // Every process id fits into an `i32`. The fallback `i32::MAX` matches no process.
     Pid::from_raw(i32::try_from(id).unwrap_or(i32::MAX))
 }
 
@@ -267,7 +267,8 @@ fn kill_remaining(is_isolated: bool) {
     }
 }
 
-/// Exits with the status of the command, or by its signal.
+/// Exits with the status of the command. If a signal ended the command, this process ends by the
+/// same signal.
 fn exit_with_status(status: WaitStatus) -> ExitCode {
     match status {
         WaitStatus::Exited(_, code) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),

@@ -25,7 +25,7 @@ use super::{
 
 /// The last descriptor that the program inherits.
 const LAST_INHERITED_DESCRIPTOR: RawFd = 2;
-/// Descriptors that are closed if the system cannot list the open descriptors.
+/// Number of descriptors that are closed if the system cannot list the open descriptors.
 const MAX_DESCRIPTORS: u64 = 1 << 16;
 const PATH: &str = "PATH";
 const HOME: &str = "HOME";

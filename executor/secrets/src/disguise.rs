@@ -1,7 +1,7 @@
 //! Finds encodings of a secret that have too many forms to list: percent-encoding, JSON escapes,
 //! and base 64 in lines.
 
-/// Line breaks and indentation in base64, plain or as JSON escapes.
+/// Line breaks and indentation in base64, as they are or as JSON escapes.
 const LINE_BREAKS: [&[u8]; 6] = [b"\n", b"\r", b"\\n", b"\\r", b" ", b"\t"];
 /// The longest separator between two lines of base 64.
 const MAX_BREAK_BYTES: usize = 64;
@@ -29,7 +29,7 @@ impl EncodedSecret {
         match self {
             Self::Percent(text) => text.len() * 3,
             Self::Escaped(text) => text.encode_utf16().count() * ESCAPED_UNIT_BYTES,
-            // The shortest common lines have 60 characters.
+            // Adds space for line separators. The shortest common lines have 60 characters.
             Self::Lines(text) => text.len() + text.len() / 8,
         }
     }
@@ -116,14 +116,14 @@ fn match_json_escaped(text: &[u8], char: char) -> Option<usize> {
         '\t' => b"t",
         _ => plain,
     };
-    // An escaped backslash must be checked before a plain backslash.
+    // An escaped backslash must be checked first, because it begins with a backslash.
     if text.strip_prefix(b"\\").is_some_and(|rest| rest.starts_with(short)) {
         return Some(1 + short.len());
     }
     text.starts_with(plain).then_some(plain.len())
 }
 
-/// Parses a code unit in the form `\\uXXXX`.
+/// Parses a code unit in the form `\uXXXX`.
 fn parse_escaped_unit(escaped: &[u8]) -> Option<u16> {
     let digits = escaped.strip_prefix(b"\\u").filter(|digits| digits.len() == 4)?;
     u16::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()

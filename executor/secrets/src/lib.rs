@@ -247,7 +247,7 @@ impl fmt::Debug for Redaction {
     }
 }
 
-/// Returns common forms of a secret: plain, in a URL, in a form and in JSON.
+/// Returns common forms of a secret: unchanged, in a URL, in a form and in JSON.
 fn common_forms(value: &str) -> Vec<String> {
     let url = percent_encode(value);
     // Adds these forms, because some programs encode other characters than the standard requires,
@@ -418,8 +418,8 @@ mod tests {
         }
     }
 
-    /// JavaScript, Python, `jq` and URLs leave different characters unencoded. Programs print base
-    /// 64 in lines.
+    /// JavaScript, Python, `jq` and URLs leave different characters unencoded, and programs print
+    /// base 64 in lines. All these forms must be redacted.
     #[test]
     fn a_secret_is_redacted_in_every_encoding() {
         let mut redaction = Redaction::default();

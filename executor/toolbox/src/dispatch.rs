@@ -101,7 +101,7 @@ pub fn dispatch_tool_name(effect: Effect) -> ToolName {
     tool.name.parse().expect("tool names are literals")
 }
 
-/// Returns `true` for a dispatch tool.
+/// Returns `true` if `tool` is the name of a dispatch tool that the toolbox has.
 pub fn is_dispatch_tool(toolbox: &Toolbox, tool: &ToolName) -> bool {
     allowed_effect(tool).is_some() && toolbox.find_internal_tool(tool).is_some()
 }
@@ -127,7 +127,8 @@ impl ToolReach {
     }
 
     /// Returns the reason why a call may not activate a toolset. Only a person activates a set that
-    /// acts on this machine, because a text that an agent reads may ask for it.
+    /// acts on this machine, because a text that an agent reads could tell the agent to activate
+    /// the set.
     pub fn complaint(
         &self,
         toolbox: &Toolbox,
@@ -351,7 +352,7 @@ mod tests {
         let once = dispatch_tool_name(Effect::Once);
         assert!(of(&toolbox(), &"flow.echo".parse().unwrap(), json!({})).is_none());
         assert!(of(&toolbox(), &once, json!({ "tool": 1 })).unwrap().is_err());
-        // Without agents the name is unknown.
+        // A toolbox without agents has no dispatch tools, so the name is unknown.
         assert!(of(&Toolbox::default(), &once, json!({ "tool": "a.b", "args": {} })).is_none());
         let call = dispatch("faber_agent.read", &json!({ "tool": "a.b", "args": { "x": 1 } }));
         assert_eq!((call.tool.as_str(), &*call.args), ("a.b", &json!({ "x": 1 })));
@@ -453,7 +454,7 @@ mod tests {
         let long = call.report(Ok(json!("ä".repeat(RESULT_BYTES)))).unwrap();
         let text = long["result"].as_str().unwrap();
         assert!(text.len() < RESULT_BYTES + 64 && text.ends_with(" bytes)"), "{}", text.len());
-        // A number counts as one byte in limits of values, and has more bytes as text.
+        // The length of the text decides, because limits of values count a number as one byte.
         let numbers = call.report(Ok(json!(vec![123_456_789; RESULT_BYTES / 8]))).unwrap();
         assert_eq!(numbers["cut"], true);
         for (maximum, expected) in [(json!(300), 300), (json!("{{item.most}}"), RESULT_BYTES)] {

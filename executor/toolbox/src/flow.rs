@@ -22,7 +22,8 @@ use super::{Tool, ToolContext, ToolSet};
 
 /// The name of the set of control-flow tools.
 pub const SET: &str = "flow";
-/// The longest sleep in milliseconds: ten years. A longer sleep has a wrong unit.
+/// The longest sleep in milliseconds: ten years. Longer sleeps are rejected, because they are
+/// probably written in a wrong unit.
 pub const MAX_SLEEP_MS: u64 = 10 * 365 * 24 * 60 * 60 * 1_000;
 
 /// Makes the set `flow`, which needs no configuration.

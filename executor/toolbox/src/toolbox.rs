@@ -120,7 +120,7 @@ pub enum ToolLookup {
 #[derive(Clone)]
 pub struct Toolbox(Arc<Shared>);
 
-/// A reference for a tool inside the toolbox, which does not keep the toolbox alive.
+/// A reference to the toolbox, for tools inside the toolbox. It does not keep the toolbox alive.
 #[derive(Clone)]
 pub struct WeakToolbox(Weak<Shared>);
 
@@ -289,8 +289,8 @@ impl Toolbox {
         self.update_set_unless(&CancellationToken::new(), name, found);
     }
 
-    /// Stores the state and the tools of a set, unless `stop` is cancelled. In that case the name
-    /// may belong to another set.
+    /// Stores the state and the tools of a set, unless `stop` is cancelled. After the cancellation,
+    /// the name may belong to another set.
     pub fn update_set_unless(
         &self,
         stop: &CancellationToken,
@@ -453,8 +453,8 @@ impl Toolbox {
         inventory.to_lookup(name, inventory.name_index().get(name.as_str()))
     }
 
-    /// Adds tools of no set, for plans that this program writes. They are not listed, and no draft
-    /// or direct call can name them.
+    /// Adds tools that belong to no set, for plans that this program writes. They are not listed,
+    /// and no draft or direct call can name them.
     pub fn add_internal_tools(&self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) {
         let mut inventory = self.0.inventory.write().unwrap_or_else(PoisonError::into_inner);
         for tool in tools.into_iter().map(ReadyTool::new) {
@@ -464,7 +464,7 @@ impl Toolbox {
         self.0.changes.send_replace(());
     }
 
-    /// Returns a tool of no set.
+    /// Returns a tool that was added with [`add_internal_tools`](Self::add_internal_tools).
     pub fn find_internal_tool(&self, name: &ToolName) -> Option<ReadyTool> {
         self.lock_inventory().internal.get(name).cloned()
     }
@@ -479,7 +479,7 @@ impl Toolbox {
         inventory.to_lookup(name, inventory.find_qualified(name))
     }
 
-    /// Returns the present effect of a tool of a plan, by its qualified name.
+    /// Finds a tool of a plan by its qualified name, and returns its present effect.
     pub fn planned_effect(&self, name: &ToolName) -> Option<Effect> {
         let inventory = self.lock_inventory();
         let (set, tool) = inventory.find_qualified(name)?;
@@ -629,7 +629,7 @@ impl Inventory {
         })
     }
 
-    /// Returns the position of a tool by its qualified name.
+    /// Finds a tool by its qualified name, and returns its position.
     fn find_qualified(&self, name: &ToolName) -> Option<(usize, usize)> {
         match self.name_index().find(name.as_str())? {
             (NameOrigin::Qualified, position) => Some(position),

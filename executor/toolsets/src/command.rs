@@ -118,7 +118,7 @@ fn refuse_command_line(settings: &Map<String, Value>) -> Result<(), String> {
     Err(format!("`command` is the text `{line}`: write it as a list, [{}]", words.join(", ")))
 }
 
-/// Returns `true` for the words of a text such as `/opt/my tools/run`.
+/// Returns `true` if the words look like one path with spaces, such as `/opt/my tools/run`.
 fn is_path_with_spaces(program: &str, arguments: &[&str]) -> bool {
     program.contains('/')
         && arguments.last().is_some_and(|word| word.contains('/'))

@@ -113,7 +113,7 @@ pub enum RegistryError {
     #[error("`{name}` cannot be removed: {hint}")]
     NotAdded {
         name: String,
-        /// The origin, and what to do.
+        /// The origin of the set or tool, and what the caller can do instead.
         hint: String,
     },
     #[error("there are already {limit} {noun}, the maximum: remove some")]
@@ -206,8 +206,8 @@ impl Registry {
     }
 
     async fn read_changes(&self, applied: &mut AppliedState) -> Result<(), StoreError> {
-        // Reads the revision before the records, so that changes between the two reads are read
-        // again next time.
+        // Reads the revision before the records. If the records change between the two reads, the
+        // next call reads them again.
         let revision = self.0.parts.store.records_revision().await?;
         if applied.revision == Some(revision) {
             return Ok(());

@@ -419,7 +419,7 @@ mod tests {
             left_out[1..],
             ["two tools are called `s.t`: rename one", "two tools are called `t`: rename one"]
         );
-        // A tool that was left out appears after the other tool is removed.
+        // The second tool with the name was left out. It appears after the first tool is removed.
         sources.change(written(json!([{ "name": "t" }])), &set);
         assert_eq!(there(), (vec!["s.t: ".to_owned()], Vec::new()));
     }

@@ -16,7 +16,7 @@ const DEFINITION_WORDS: [&str; 3] = ["def", "fn", "func"];
 /// write the words before calls.
 const POSSIBLE_DEFINITION_WORDS: [&str; 2] = ["function", "class"];
 
-/// After the brackets, these words announce further arguments.
+/// Words after the brackets of a call that begin further arguments.
 const CONTINUATION_WORDS: [&str; 6] = ["with", "using", "passing", "where", "given", "except"];
 
 enum ArgumentsError {
@@ -119,7 +119,8 @@ impl<'a> Arguments<'_, 'a> {
             Some(ArgumentValue::Cut) => return Err(ArgumentsError::Cut),
             None => self.read_unquoted(value_at, name.map(|name| name.0))?,
         };
-        // After a string with a forgotten quote, other text would be part of the string.
+        // Looks for the quote of a string, because a string with a forgotten quote would include
+        // other text.
         let quote = word::find_quote(self.source, value_at).filter(|_| !is_bare);
         let word = value.as_str().filter(|_| is_bare);
         match name {

@@ -22,7 +22,7 @@ pub struct KnownTool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter {
     pub name: String,
-    /// The value is always a string, so an unquoted `42` means `"42"`.
+    /// `true` if the value is always a string, so that an unquoted `42` means `"42"`.
     pub is_text: bool,
 }
 

@@ -148,7 +148,7 @@ impl Reader<'_, '_> {
         Ok(())
     }
 
-    /// Ends the innermost list or object. Returns it if it is the outermost.
+    /// Ends the innermost list or object. Returns the list or object if it is the outermost.
     fn end_value(&mut self) -> Result<Option<Tree>, ReadError> {
         self.skip_byte();
         let Some(ended) = self.open.pop() else { return Err(ReadError::AtPosition) };

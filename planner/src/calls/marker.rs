@@ -2,7 +2,8 @@
 
 use super::source::Source;
 
-/// Words for arguments. A longer word comes before its own prefix, because the first match counts.
+/// Words for arguments. Longer words come before their own prefixes, because the first word that
+/// matches is used.
 const ARGUMENT_NOUNS: [&str; 11] = [
     "arguments",
     "argument",
@@ -16,7 +17,7 @@ const ARGUMENT_NOUNS: [&str; 11] = [
     "input",
     "kwargs",
 ];
-/// Words that may precede these nouns, as in `Tool Input`.
+/// Words that may precede the nouns in [`ARGUMENT_NOUNS`], as in `Tool Input`.
 const OWNER_WORDS: [&str; 4] = ["tool", "action", "function", "call"];
 
 /// Returns the end of a marker such as `TOOL:` at a position.

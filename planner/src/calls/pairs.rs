@@ -12,8 +12,7 @@ use super::{
 pub(super) enum Pairs {
     Read(Args, usize),
     Absent,
-    /// A pair begins, but the end of one of its values is ambiguous. The scan continues at this
-    /// position.
+    /// A pair begins, but the end of a value is ambiguous. The scan continues at this position.
     Ambiguous(usize),
     Cut,
 }

@@ -33,11 +33,11 @@ struct Scan<'r, 'a> {
     /// All tags of the text. Found when the scan reaches the first `<`.
     tags: Option<Tags>,
     calls: Vec<ToolCall>,
-    /// The scan has passed an unreadable call of a registered tool. Later functions and sentences
-    /// may be its arguments, so they are not taken for calls.
+    /// `true` if the scan has passed an unreadable call of a registered tool. Later functions and
+    /// sentences may be its arguments, so they are not read as calls.
     has_unreadable_call: bool,
-    /// The rest of the text contains no usual end of a reported result. Set so that the scan does
-    /// not search for such an end again.
+    /// `true` if the rest of the text contains no usual end of a reported result, so that the scan
+    /// does not search for such an end again.
     has_no_echo_end: bool,
 }
 

@@ -26,7 +26,8 @@ pub fn schemas_for<'a>(
     let opened = |capability: &&str| CAPABILITIES.iter().find(|(name, _)| name == capability);
     let sets: Vec<&str> =
         capabilities.iter().filter_map(opened).flat_map(|(_, sets)| *sets).copied().collect();
-    // Faber's built-in tools keep their names in a set with any name.
+    // Also reads the set in the tool's own name, because Faber's built-in tools keep their names
+    // even if their set is renamed.
     let set_in_name =
         |tool: &ToolDefinition| tool.name.as_str().split_once('.').map(|(set, _)| set.to_owned());
     let is_open = |tool: &&ToolDefinition| {

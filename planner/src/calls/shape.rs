@@ -13,13 +13,13 @@ use super::{
     source::{Attempt, BrokenCall, CallReader, MissReason},
 };
 
-/// Fields that hold only the name of a tool.
+/// Fields that contain only the name of a tool.
 const TOOL_FIELDS: [&str; 2] = ["tool", "tool_name"];
-/// Fields that hold the name of a tool if arguments are next to them.
+/// Fields that contain the name of a tool if arguments are next to them.
 const NAME_FIELDS: [&str; 4] = ["name", "function", "action", "recipient_name"];
 const ARGUMENT_FIELDS: [&str; 8] =
     ["args", "arguments", "parameters", "params", "input", "tool_input", "action_input", "kwargs"];
-/// Fields that hold arguments if the object can only be a call.
+/// Fields that contain arguments if the object can only be a call.
 const LOOSE_ARGUMENT_FIELDS: [&str; 8] =
     ["arg", "argument", "param", "parameter", "inputs", "data", "payload", "options"];
 /// Fields next to a call that are not arguments.
@@ -65,10 +65,10 @@ struct Shape {
     name: String,
     format: CallFormat,
     args: Option<Tree>,
-    /// Fields next to the name, if no field holds the arguments.
+    /// Fields next to the name, if no field contains the arguments.
     sibling_fields: Vec<(String, Tree)>,
     span: Range<usize>,
-    /// The object can only be a call.
+    /// `true` if the object can only be a call.
     is_certain: bool,
 }
 
@@ -154,7 +154,7 @@ fn place_of_field(key: &str) -> ObjectPlace {
 struct UnfinishedCall {
     name: String,
     is_known: bool,
-    /// The object can only be a call.
+    /// `true` if the object can only be a call.
     is_certain: bool,
 }
 
@@ -237,7 +237,8 @@ fn is_definition(object: &Object) -> bool {
     let is_schema = |tree: &Tree| matches!(tree, Tree::Object(object) if has(object, "type"));
     let has_properties = matches!(parameters.get(&["properties"]), Some(Tree::Object(_)));
     let is_object = text_field(parameters, &["type"]) == Some("object");
-    // A value may look like a schema: `{"shape": {"type": "circle"}}`.
+    // A `type` alone is not enough, because a value may look like a schema: `{"shape": {"type":
+    // "circle"}}`.
     has_properties && is_object
         || is_described && (has_properties || fields.iter().all(|(_, tree)| is_schema(tree)))
 }
@@ -335,7 +336,7 @@ fn merge_siblings(
     tool: &KnownTool,
     is_own: bool,
 ) -> Option<Args> {
-    // Provider JSON has other fields next to the arguments.
+    // Ignores the fields, because the JSON of providers has other fields next to the arguments.
     if !is_own {
         return Some(args);
     }

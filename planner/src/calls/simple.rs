@@ -54,7 +54,8 @@ pub(super) fn read(reading: &CallReader<'_>, start: usize) -> Option<Attempt> {
 /// contain spaces and letters of any script.
 fn read_name(reading: &CallReader<'_>, index: usize) -> Option<(Arc<KnownTool>, usize)> {
     let source = &reading.source;
-    // Every marker ends with a colon, like the next `TOOL:`, so no byte is read twice.
+    // Reads up to a colon, because every marker ends with a colon. The next `TOOL:` has a colon,
+    // too, so no byte is read twice.
     let stop = source.skip(index, |byte| byte != b'\n' && byte != b':');
     let line = source.slice(index..stop);
     let is_marked = source.byte(stop) == Some(b':');

@@ -19,8 +19,8 @@ const MAX_MISSED_CALLS: usize = 32;
 pub(super) struct Source<'a> {
     text: &'a str,
     steps: Cell<usize>,
-    /// A search for the end of a comment has reached the end of the text, so later searches would
-    /// do the same.
+    /// `true` if a search for the end of a comment has reached the end of the text, so that later
+    /// searches are skipped.
     comments_never_end: Cell<bool>,
 }
 
@@ -221,7 +221,7 @@ impl<'a> CallReader<'a> {
 }
 
 pub(super) enum Attempt {
-    /// No call begins here. The scan continues at this position.
+    /// No call begins at this place. The scan continues at the position in this variant.
     Passed(usize),
     Read {
         calls: Vec<ToolCall>,

@@ -25,7 +25,7 @@ pub(super) struct Tag<'a> {
     /// The `name` attribute, or the name in `<function=name>`.
     pub(super) attribute: Option<String>,
     pub(super) end: usize,
-    /// An element without content: `<args/>`.
+    /// `true` for an element without content: `<args/>`.
     pub(super) is_empty: bool,
     attributes_text: &'a str,
 }

@@ -81,7 +81,8 @@ fn ends_string(source: &Source<'_>, index: usize, quote: u8, width: usize) -> bo
     (1..width).all(|offset| source.byte(index + offset) == Some(quote))
 }
 
-/// Reads an escape. Without a character, the backslash is literal.
+/// Reads an escape. Returns no character if the escape is not valid, because the backslash is then
+/// literal.
 fn read_escape(source: &Source<'_>, index: usize) -> (Option<char>, usize) {
     let character = match source.byte(index + 1) {
         Some(b'n') => '\n',

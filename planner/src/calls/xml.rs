@@ -34,7 +34,7 @@ pub(super) fn read(reading: &CallReader<'_>, tags: &Tags, index: usize) -> Attem
         (TagKind::Skipped, None) if tag.is_empty || tags::is_quoted(source, index) => {
             Attempt::Passed(tag.end)
         }
-        // The text ends inside the element.
+        // The text ends inside the element, so the rest of the text is skipped.
         (TagKind::Skipped, None) => Attempt::Read { calls: Vec::new(), end: source.len() },
         (TagKind::Other, _) => Attempt::Passed(index + 1),
         (TagKind::Call, _) if tag.is_empty => Attempt::Passed(tag.end),
@@ -62,7 +62,7 @@ pub(super) fn read(reading: &CallReader<'_>, tags: &Tags, index: usize) -> Attem
 
 struct Text {
     text: String,
-    /// CDATA, which is taken literally.
+    /// `true` for CDATA, whose text is used unchanged.
     is_exact: bool,
 }
 
@@ -315,7 +315,7 @@ impl<'a> Element<'_, 'a> {
     }
 }
 
-/// Returns whether a tag has attributes that are not allowed here.
+/// Returns whether a tag has an attribute that is not in [`OTHER_ATTRIBUTES`].
 fn has_other_attributes(tag: &Tag<'_>) -> bool {
     let attributes = tag.attributes().unwrap_or_default();
     attributes.iter().any(|(key, _)| !OTHER_ATTRIBUTES.contains(key))

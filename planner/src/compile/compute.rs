@@ -67,8 +67,8 @@ pub(super) fn check_expression(
         Ok(expression) => drop(report.add_pattern_cost(expression.pattern_cost())),
         Err(err) => {
             if matches!(err.kind, ConditionError::Pattern { .. }) {
-                // The cost counts before the pattern is compiled, because rejecting a pattern costs
-                // as much.
+                // Adds the cost of a rejected pattern, too, because rejecting a pattern costs as
+                // much as compiling it.
                 report.add_pattern_cost(limits::PATTERN_COST);
             }
             report.error(index, || wrong_expression_error(place(), &err, fields.unwrap_or(&none)));

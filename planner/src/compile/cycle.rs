@@ -6,7 +6,7 @@ use shared::{diagnostic::Diagnostic, id::StepNumber};
 
 use super::{Step, names::Naming, references, report::Report};
 
-/// Maximum number of names that a message shows from each end of a long cycle.
+/// Maximum number of names that a message shows of the start of a long cycle, and of its end.
 const MAX_NAMES_PER_END: usize = 25;
 
 /// Reports a shortest cycle through the first step of each strongly connected component.
@@ -50,7 +50,7 @@ fn format_cycle(cycle: &[StepNumber], steps: &[Step<'_>]) -> String {
     names.join(" -> ")
 }
 
-/// The component of a step that is on no cycle.
+/// The component number of a step that is not on a cycle.
 const NO_COMPONENT: u32 = u32::MAX;
 
 /// The strongly connected components that have a cycle, by Tarjan's algorithm without recursion.
@@ -81,8 +81,8 @@ impl Components {
 struct Tarjan<'a> {
     edges: &'a [Vec<StepNumber>],
     is_placed: &'a [bool],
-    /// The time at which each step was first visited, from one. Zero for a step that was not
-    /// visited.
+    /// The number of the visit in which each step was first visited, counted from one. Zero for a
+    /// step that was not visited.
     visited_at: Vec<u32>,
     /// The earliest step on the stack that each step reaches.
     lowest_reached: Vec<u32>,

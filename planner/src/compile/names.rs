@@ -19,7 +19,7 @@ use crate::{
 const SUFFIX_LEN: usize = 7;
 
 /// Gives every step an id. Explicit ids come first. Every other step gets its tool's name, or the
-/// first free of `name_2`, `name_3`, ……
+/// first free name of `name_2`, `name_3`, …
 pub(super) fn assign_ids(draft: &Draft, report: &mut Report) -> Vec<StepId> {
     let mut ids = StepIds::default();
     let mut explicit = Vec::with_capacity(draft.tools.len());
@@ -102,7 +102,7 @@ impl StepIds {
     }
 }
 
-/// Makes an id of a tool's name. The result may be a reserved name.
+/// Makes an id from a tool's name. The result may be a reserved name.
 fn make_base_id(name: &str) -> String {
     let chars = name.chars().take(STEP_ID_LEN);
     let base: String = chars.map(|c| if is_step_id_char(c) { c } else { '_' }).collect();
@@ -114,8 +114,8 @@ pub(super) struct Naming<'a> {
     /// The steps that set a variable, in draft order.
     pub(super) variables: BTreeMap<&'a str, Vec<StepNumber>>,
     steps: &'a [Step<'a>],
-    /// The steps that use each tool, by its qualified and its plain name. Computed when a message
-    /// needs it.
+    /// The steps that use each tool, by its qualified name and by its name without the set.
+    /// Computed when a message needs it.
     tool_users: OnceCell<BTreeMap<&'a str, Vec<usize>>>,
 }
 
@@ -136,7 +136,8 @@ impl<'a> Naming<'a> {
     }
 
     /// Returns the reason why a name, perhaps followed by a path, matches no step, and a
-    /// suggestion. If it is unclear where the name ends, the message names the step by `first`.
+    /// suggestion. If it is unclear where the name ends, the message uses `first` as the name of
+    /// the step.
     pub(super) fn describe_unknown_name(&self, name: &str, first: &str) -> (String, String) {
         let ends = name.char_indices().rev().filter(|(_, c)| matches!(c, '.' | '['));
         let prefixes = std::iter::once(name).chain(ends.map(|(end, _)| name[..end].trim_end()));

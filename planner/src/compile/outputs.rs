@@ -15,10 +15,10 @@ const MAX_LISTED_FIELDS: usize = 8;
 const OTHER_FIELD_KEYWORDS: [&str; 7] =
     ["$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependencies"];
 
-/// The field for content of an MCP server beside the schema.
+/// The field in which outputs of MCP servers have contents that the schema does not declare.
 const CONTENT_FIELD: &str = "$content";
 
-/// The known shape of an output, or of a part of one.
+/// The known shape of an output, or of a part of an output.
 #[derive(Clone, Copy)]
 enum Shape<'a> {
     Single(Option<&'a Value>),
@@ -95,7 +95,7 @@ fn describe_target<'a>(
     match target {
         Target::Step(target) => {
             let step = &steps[target.get()];
-            // The compensation of a loop belongs to one item.
+            // The compensation of a loop runs for each item, so it sees the output of one item.
             let is_own_output = site.is_compensation() && target.get() == site.step_index;
             let shape = if is_own_output {
                 Shape::Single(step.tool_choice.output_schema())
@@ -210,7 +210,7 @@ fn follow_schema<'a>(mut schema: &'a Value, path: &'a [Segment]) -> PathResult<'
     PathResult::Found(Shape::Single(Some(schema)))
 }
 
-/// Returns the type of a schema if it allows only one.
+/// Returns the type of a schema if the schema allows only one type.
 fn single_type(schema: &Value) -> Option<&str> {
     match schema.get("$ref") {
         Some(_) => None,
@@ -230,7 +230,7 @@ fn is_index(segment: &Segment) -> bool {
 }
 
 /// Returns whether a field most probably does not exist, because the schema lists other fields. If
-/// the schema allows further fields, only a misspelt name counts.
+/// the schema allows further fields, this is true only if the name looks misspelt.
 fn is_undeclared(segment: &Segment, schema: &Value) -> bool {
     if declared_fields(schema).next().is_none()
         || OTHER_FIELD_KEYWORDS.iter().any(|word| schema.get(word).is_some())

@@ -28,7 +28,7 @@ use crate::{
 
 pub(super) struct CheckedParameters {
     pub(super) parameters: Arc<Value>,
-    /// The parameters are as the author wrote them, and not a substitute, so they can be checked.
+    /// `true` if the parameters are as the author wrote them. A substitute is not checked.
     pub(super) is_as_written: bool,
 }
 

@@ -41,7 +41,7 @@ const RETRY_FIELDS: [&str; 5] =
 /// Reads a draft from JSON text.
 ///
 /// An error that leaves the draft readable, such as an unknown field, becomes an error among its
-/// notices. The compiler reports it together with all other errors.
+/// notices. The compiler reports the notices together with all other errors.
 pub fn parse(text: &str) -> Result<Draft, Vec<Diagnostic>> {
     if text.len() > limits::PLAN_BYTES {
         let message = format!("the plan has more than {} bytes", limits::PLAN_BYTES);

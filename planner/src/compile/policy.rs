@@ -123,8 +123,8 @@ fn read_cache(
     Some(ttl)
 }
 
-/// Returns the reason why the output of a step cannot be cached. Returns `None` if it can, or if
-/// the tool is unknown.
+/// Returns the reason why the output of a step cannot be cached. Returns `None` if it can be
+/// cached, or if the tool is unknown.
 fn reason_not_cached(tool_choice: &ToolChoice<'_>) -> Option<String> {
     let tool = &tool_choice.tool;
     if tool_choice.plan.is_some() {

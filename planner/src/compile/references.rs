@@ -145,8 +145,8 @@ impl<'a> TemplateReader<'a, '_> {
         }
     }
 
-    /// Returns whether the value has an expression. The check of expressions reports every template
-    /// in it.
+    /// Returns whether the value has an expression. Template errors in such a value are not
+    /// reported twice, because the check of expressions reports every template in it.
     fn has_expression(&self, site: &TemplateSite<'_>) -> bool {
         let step = self.current_step();
         let tool_choice = match &step.undo {
@@ -237,8 +237,8 @@ impl<'a> TemplateReader<'a, '_> {
             Err(err) => {
                 let naming = self.naming;
                 if matches!(err, ConditionError::Pattern { .. }) {
-                    // The cost counts before the pattern is compiled, because rejecting a pattern
-                    // costs as much.
+                    // Adds the cost of a rejected pattern, too, because rejecting a pattern costs
+                    // as much as compiling it.
                     self.report.add_pattern_cost(limits::PATTERN_COST);
                 }
                 self.report.error(self.step_index, || {

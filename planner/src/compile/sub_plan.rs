@@ -140,7 +140,7 @@ pub(super) fn too_deep_error(index: usize) -> Diagnostic {
         .with_help("nest fewer plans, or copy the steps of one into another")
 }
 
-/// Moves the path of a diagnostic of an inline draft into the outer draft.
+/// Changes the path of an inline draft's diagnostic to a path in the outer draft.
 pub(super) fn with_step_path(index: usize, mut diagnostic: Diagnostic) -> Diagnostic {
     let dot = if diagnostic.path.is_empty() { "" } else { "." };
     diagnostic.path = format!("tools[{index}].plan{dot}{}", diagnostic.path);

@@ -118,7 +118,7 @@ impl<'a> Call<'a> {
         self.name.or(self.tool_name)
     }
 
-    fn path(&self) -> String {
+    fn place(&self) -> String {
         let field =
             if self.name.is_none() && self.tool_name.is_some() { "toolName" } else { "name" };
         format!("tools[{}].{}{field}", self.step_index, self.field_prefix)
@@ -164,7 +164,8 @@ impl<'a> Call<'a> {
         match found {
             None if written.is_empty() => (),
             None => {
-                report.error(self.step_index, || unknown_tool_error(self.path(), written, catalog));
+                report
+                    .error(self.step_index, || unknown_tool_error(self.place(), written, catalog));
             }
             Some(tool) => self.check_use(tool, report),
         }
@@ -178,13 +179,13 @@ impl<'a> Call<'a> {
             report.error(self.step_index, || {
                 let message =
                     format!("`{}` belongs to the inactive toolset `{set}`", definition.name);
-                Diagnostic::error("plan.inactive_tool", self.path(), message)
+                Diagnostic::error("plan.inactive_tool", self.place(), message)
                     .with_help(format!("activate it: `faber toolsets activate {set}`"))
             });
         } else if !definition.is_callable {
             report.error(self.step_index, || {
                 let message = format!("`{}` can be selected but not called", definition.name);
-                Diagnostic::error("plan.not_callable", self.path(), message)
+                Diagnostic::error("plan.not_callable", self.place(), message)
                     .with_help("see its description with `faber tools show`, or add `run` to it")
             });
         }

@@ -58,7 +58,7 @@ impl Source {
     }
 }
 
-/// One model: an embedder for stored texts, and one for queries.
+/// One model: an embedder for stored texts, and an embedder for queries.
 #[derive(Clone, Debug)]
 pub struct Embedding {
     pub source: String,
@@ -80,7 +80,7 @@ pub struct ConfiguredEmbedder {
 struct OpenedEmbedder {
     embedder: Arc<dyn Embedder>,
     embedding: Embedding,
-    /// The last probe or use succeeded.
+    /// `true` if the last probe or use succeeded.
     is_working: AtomicBool,
 }
 

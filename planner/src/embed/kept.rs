@@ -22,7 +22,7 @@ const MAX_RECENT_BYTES: usize = 4 << 10;
 pub struct CachingEmbedder {
     inner: Arc<dyn Embedder>,
     store: Arc<dyn Vectors>,
-    /// Held while texts are embedded, so that no two tasks embed the same text.
+    /// Locked while texts are embedded, so that no two tasks embed the same text.
     embed_lock: tokio::sync::Mutex<()>,
 }
 
@@ -118,7 +118,7 @@ pub struct RecentEmbedder {
     texts: Mutex<RecentTexts>,
 }
 
-/// Vectors by text, with the count of uses at their last use.
+/// Vectors by text. Each vector has the value that `use_count` had when the vector was last used.
 #[derive(Debug, Default)]
 struct RecentTexts {
     vectors: BTreeMap<String, (u64, Vec<f32>)>,

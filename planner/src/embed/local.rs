@@ -19,7 +19,7 @@ use super::{
     weights::{InvalidModel, Weights},
 };
 
-/// Maximum number of bytes of texts in one batch: some hundred tokens. With batches of this size,
+/// Maximum number of bytes of texts in one batch: a few hundred tokens. With batches of this size,
 /// matrices are large enough to use all cores, and small enough for the caches of the cores.
 const BATCH_BYTES: usize = 4 << 10;
 const MAX_BATCH_TEXTS: usize = 64;

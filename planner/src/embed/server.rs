@@ -107,8 +107,8 @@ impl Server {
             value.set_sensitive(true);
             Ok(value)
         });
-        // The installation fails if the process has a cryptography provider already, and then that
-        // provider is used.
+        // Ignores the error, because the process may already have a cryptography provider, which is
+        // then used.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder().user_agent(USER_AGENT_NAME).connect_timeout(CONNECT_TIMEOUT);
         let client = client.redirect(reqwest::redirect::Policy::none()).build();
@@ -233,7 +233,7 @@ impl Embedder for Server {
         };
         let answered = timeout(PROBE_TIMEOUT, self.try_once(&PROBE_TEXTS)).await;
         match answered.unwrap_or_else(|elapsed| Err(slow(elapsed))) {
-            // With zero vectors, every score would be 0.
+            // Refuses zero vectors, because every score would be 0.
             Ok(vectors) if vectors.iter().flatten().all(|number| *number == 0.0) => {
                 let reason = "its vectors are all zero; check `embedding.model`".to_owned();
                 Err(EmbedError::Refused { url: url(), reason })

@@ -82,7 +82,7 @@ impl ModelShape {
 pub(super) struct Pooling {
     /// The results of several methods are concatenated.
     pub(super) methods: Vec<PoolingMethod>,
-    /// Scales the vector to length 1.
+    /// `true` if vectors are scaled to length 1.
     pub(super) is_normalized: bool,
 }
 

@@ -103,7 +103,7 @@ fn a_transformer_computes_the_same_as_numpy() {
         let is_near = row.iter().zip(&want).all(|(number, want)| (number - want).abs() < 2e-5);
         assert!(is_near, "{row} is not {want:?}");
     }
-    // The vector of a text does not depend on the other texts of its batch.
+    // The vector of a text must not depend on the other texts of its batch.
     let alone = transformer.encode_tokens(&[vec![4, 2]]).unwrap();
     let beside = rows.rows().into_iter().skip(20);
     assert!(alone.iter().zip(beside.flatten()).all(|(a, b)| (a - b).abs() < 1e-5));

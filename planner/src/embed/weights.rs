@@ -23,7 +23,8 @@ use super::math::{Linear, Norm};
 const GROUP_LEN: usize = 32;
 /// The first tensor of every BERT model.
 const FIRST_TENSOR: &str = "embeddings.word_embeddings.weight";
-/// Maximum size of the header of a file. A large model has a few hundred tensors.
+/// Maximum size of the header of a file. Large models need much less, because they have a few
+/// hundred tensors.
 const MAX_HEADER_BYTES: u64 = 16 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -65,7 +65,8 @@ impl Ports {
     fn new(graph: &LayeredGraph, placed_nodes: &PlacedNodes, sizes: &[Size]) -> Self {
         let nowhere = vec![Point::default(); graph.paths.len()];
         let mut ports = Self { upper: nowhere.clone(), lower: nowhere };
-        // The edges at each side, with the positions of their other ends.
+        // The edges above and below each node, each with the position of the node or placeholder at
+        // its other end.
         let mut leaving = vec![Vec::new(); graph.real_node_count];
         let mut reaching = vec![Vec::new(); graph.real_node_count];
         for (position, path) in graph.paths.iter().enumerate() {
@@ -235,7 +236,7 @@ struct Block {
 /// Moves the nodes of a layer as near to their neighbours as their order allows.
 ///
 /// This is isotonic regression: after subtracting the offsets, positions must not decrease from
-/// left to right. Pooling adjacent violators gives the least sum of squares.
+/// left to right. The algorithm pools adjacent violators, which leads to the least sum of squares.
 fn move_nodes_to_neighbours(
     graph: &LayeredGraph,
     layer: &[usize],

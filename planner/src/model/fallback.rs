@@ -42,7 +42,7 @@ impl Model for Fallback {
     }
 }
 
-/// Joins two errors. The joined error is temporary if one of the two is temporary.
+/// Joins two errors. The joined error is temporary if the first or the second error is temporary.
 fn join_errors(first: &ModelError, second: &ModelError) -> ModelError {
     let (model, reason) = (first.model().to_owned(), format!("{}; {second}", first.reason()));
     match (first, second) {

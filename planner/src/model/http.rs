@@ -28,8 +28,8 @@ pub(super) enum ExchangeError {
 /// Makes a client. It follows no redirect, so that a key is sent to its provider only. For a model
 /// on this machine it uses no proxy, so that the question does not leave the machine.
 pub(super) fn build_client(is_local: bool) -> reqwest::Result<Client> {
-    // The installation fails if the process has a provider of cryptography already, and then that
-    // provider is used.
+    // Ignores the error, because the process may already have a cryptography provider, which is
+    // then used.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = Client::builder()
         .user_agent(USER_AGENT)

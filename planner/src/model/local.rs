@@ -78,8 +78,8 @@ impl LocalModel {
         Self { settings: settings.clone(), name, servers, found_provider: Mutex::default() }
     }
 
-    /// Returns the model of the first server that has a model. Starts a server if there is no such
-    /// server.
+    /// Returns the model of the first server that has the requested model. If no server has it,
+    /// starts a server.
     async fn find_provider(&self) -> Result<Arc<Provider>, ModelError> {
         let mut found_provider = self.found_provider.lock().await;
         if let Some(provider) = &*found_provider {
@@ -113,7 +113,8 @@ impl LocalModel {
         let Some(starter) = self.usable_starter() else { return Err(self.missing_error("")) };
         let StartedServer { url, key } =
             starter.start_server().await.map_err(|error| self.missing_error(&error))?;
-        // The starter has checked that the server offers this model.
+        // Does not ask the server for its models, because the starter has checked that it offers
+        // this model.
         self.provider_at(&url, STARTED_MODEL, key)
     }
 
@@ -138,8 +139,8 @@ impl LocalModel {
         Ok(models.into_iter().find(is_wanted))
     }
 
-    /// Returns the first model of a server that writes text and runs on this machine. Ollama also
-    /// lists models that run in its cloud.
+    /// Returns the first model of a server that writes text and runs on this machine. Skips models
+    /// that Ollama lists but runs in its cloud.
     async fn find_first_model(&self, url: &str) -> Result<Option<String>, ModelError> {
         let is_local = |id: &str| !id.contains("embed") && !id.ends_with("cloud");
         let models = self.list_models(url).await?;

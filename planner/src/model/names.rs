@@ -48,7 +48,7 @@ impl WireNames {
         self.wire_names.get(tool).cloned().unwrap_or_else(|| make_allowed_name(tool))
     }
 
-    /// Returns the tool that a name at the provider means. Returns an unknown name unchanged.
+    /// Returns the tool that has this name at the provider. Returns an unknown name unchanged.
     pub(super) fn tool_name(&self, wire: &str) -> String {
         self.tool_names.get(wire).cloned().unwrap_or_else(|| wire.to_owned())
     }

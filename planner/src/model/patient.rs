@@ -53,7 +53,7 @@ impl RetryingModel {
 
     /// Returns a random wait between half of a wait and the whole wait.
     fn random_part(&self, of: Duration) -> Duration {
-        // Knuth's multiplier. Its upper bits are random enough.
+        // Uses Knuth's multiplier. The upper bits of its results are random enough.
         let step = |state: u64| state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let rolled =
             self.random_state

@@ -1,7 +1,7 @@
 //! A model of a provider, asked once over HTTP.
 //!
 //! Faber speaks two formats: `OpenAI`'s chat completions ([`openai`]) and Anthropic's messages
-//! ([`anthropic`]). Nearly every provider offers one of them.
+//! ([`anthropic`]). Nearly every provider offers one of these formats.
 
 mod anthropic;
 mod failures;
@@ -146,7 +146,8 @@ impl Provider {
     pub async fn is_listed(&self) -> Result<bool, ModelError> {
         let list = self.exchange_json(self.client.get(format!("{}models", self.base_url))).await?;
         let wanted = self.settings.model.as_str();
-        // Gemini lists `models/NAME`, and Ollama `NAME:TAG`.
+        // Compares without prefix and tag, because Gemini lists `models/NAME` and Ollama lists
+        // `NAME:TAG`.
         let is_this_model = |id: &str| {
             let name = id.strip_prefix("models/").unwrap_or(id);
             name == wanted || name.split_once(':').is_some_and(|(name, _)| name == wanted)

@@ -123,7 +123,7 @@ pub async fn pull(
     }
     let disk = |err: std::io::Error| PullError::disk_error(&folder, &err);
     fs::create_dir_all(&folder).map_err(disk)?;
-    // The old model stays usable until the new one is checked.
+    // The old model stays usable until the new model is checked.
     let path = folder.join(format!("{UNCHECKED_PREFIX}{}", new.file));
     if path.is_file() {
         fs::remove_file(&path).map_err(disk)?;

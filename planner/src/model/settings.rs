@@ -27,9 +27,10 @@ pub struct Settings {
     /// The temperature. Without a value, the provider decides.
     pub temperature: Option<f64>,
     pub price: Option<Price>,
-    /// Asks the provider to keep plans to their schema.
+    /// If true, the provider is asked for plans that follow their schema.
     pub structured: bool,
-    /// Offers tools through the interface of the provider. Otherwise they are described in words.
+    /// If true, tools are offered through the interface of the provider. Otherwise they are
+    /// described in words.
     pub native_tools: bool,
     pub fallback: Option<Box<Settings>>,
     /// Starts a local server if none is found.

@@ -1,4 +1,4 @@
-//! Carries fields that a model does not write over from the earlier plan.
+//! Copies fields of the earlier plan into a new draft, because a model does not write them.
 
 use crate::{
     catalog::Catalog,
@@ -8,8 +8,8 @@ use crate::{
 /// Copies retries, timeouts, the compensation and other settings of the earlier plan to the same
 /// steps of a draft. A call that needed approval needs it again under any step id.
 ///
-/// `catalog` is the catalog with which the draft is compiled. The planner's catalog may be a part
-/// of it, in which names have other meanings.
+/// `catalog` is the catalog with which the draft is compiled. The planner may know only a part of
+/// this catalog, in which short names can mean other tools.
 pub fn carry_over(draft: &mut Draft, earlier: &Draft, catalog: &Catalog) {
     for step in &mut draft.tools {
         let called = called_tool(step, catalog);

@@ -28,8 +28,8 @@ use crate::{
     toolkit::chain::{ChainGraph, Field, Fit, Given, Goal, Route, value_of},
 };
 
-/// Cost of a value that one tool did not accept. It is used only if other values cost more than
-/// this.
+/// Cost of a value that one tool did not accept. The planner uses such a value only if every other
+/// value costs more.
 const SUSPECT: u32 = 15;
 /// Number of tools that must reject the values of a tool before that tool counts as the cause.
 const MAX_REJECTIONS: usize = 2;
@@ -70,8 +70,8 @@ pub fn failures_of(ended: &Execution) -> Vec<Failure> {
         .collect()
 }
 
-/// Returns whether no further attempt can succeed after an error. A tool that was removed does not
-/// return by itself.
+/// Returns whether no further attempt can succeed after an error. The removal of a tool is
+/// permanent, because the tool does not return by itself.
 fn is_for_good(err: &ToolError) -> bool {
     let passes = [
         ErrorCode::TIMEOUT,
@@ -123,7 +123,7 @@ struct DetourPlanner<'a> {
     avoided: BTreeSet<usize>,
     given: Vec<Given>,
     draft: Draft,
-    /// The reasons why a value is a guess: the replaced step, and the new step.
+    /// The values that are guesses, each as the replaced step and the new step.
     guesses: Vec<(String, String)>,
 }
 
@@ -195,7 +195,10 @@ impl<'a> DetourPlanner<'a> {
         let place = place.ok_or_else(|| format!("the plan has no step `{id}`"))?;
         let failed = self.draft.tools[place].clone();
         if !is_plain(&failed) {
-            return Err(format!("`{id}` does more than one plain call"));
+            return Err(format!(
+                "`{id}` cannot be replaced, because it is not a single call without `when`, `forEach`, \
+                 `compensate`, `plan`, `outputMapping` and approval"
+            ));
         }
         let paths = self.used_paths(id)?;
         let name = failed.name.as_deref().unwrap_or_default();
@@ -203,7 +206,7 @@ impl<'a> DetourPlanner<'a> {
         let tool = tool.ok_or_else(|| format!("the outputs of `{id}` are not known"))?;
         let outputs = self.graph.tools()[tool].outputs.clone();
         let wanted: Vec<&Field> = match paths.len() {
-            // No step uses the output, so the output is the answer.
+            // No step uses the output, so the output is the answer of the plan.
             0 => outputs.iter().collect(),
             _ => paths
                 .iter()
@@ -306,7 +309,8 @@ impl<'a> DetourPlanner<'a> {
         let base: String =
             plain.map(|char| if is_step_id_char(char) { char } else { '_' }).collect();
         let is_free = |id: &String| {
-            // An id of the earlier plan would look like the step that had it.
+            // Does not use an id of the earlier plan, because the new step would look like the
+            // earlier step.
             let steps = self.draft.tools.iter().chain(&self.earlier.draft.tools);
             !RESERVED_STEP_IDS.contains(&id.as_str())
                 && steps.into_iter().all(|step| step.id.as_ref() != Some(id))

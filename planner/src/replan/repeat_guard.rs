@@ -24,7 +24,7 @@ use crate::{
     reuse::{create_replan, is_same_call, reusable_steps},
 };
 
-/// Maximum number of executions that the caller reads besides the finished one.
+/// Maximum number of executions that the caller reads besides the finished execution.
 pub const MAX_EXECUTIONS: usize = 1_000;
 /// Maximum bytes of calls of a new plan that are compared. The comparison blocks the thread, so the
 /// limit keeps it short.
@@ -33,7 +33,7 @@ pub const MAX_COMPARED_BYTES: usize = 32 << 20;
 pub const CALL_BYTES: usize = 64;
 const ECHO: &str = "flow.echo";
 
-/// Steps by the parameters of their calls. Only looked up, never iterated.
+/// Steps by the parameters of their calls. The map is never iterated, because its order is random.
 #[expect(clippy::disallowed_types, reason = "values have no order")]
 type StepsByParameters = std::collections::HashMap<Arc<Value>, StepId>;
 
@@ -46,7 +46,7 @@ pub struct RepeatGuard<'a> {
     /// The steps that called a tool for items of a list.
     lists: BTreeMap<ToolName, Vec<StepId>>,
     children: Vec<ExecutionId>,
-    /// Some executions were not read, so their calls are unknown.
+    /// `true` if some executions were not read, so their calls are unknown.
     is_truncated: bool,
 }
 
@@ -221,7 +221,8 @@ impl NewPlan<'_> {
         };
         let Ok(rendered) = step.template.render(known_values, room.min(limits::OUTPUT_BYTES))
         else {
-            // A call larger than `OUTPUT_BYTES` is never made.
+            // Parameters that are larger than `OUTPUT_BYTES` are unknown but harmless, because such
+            // a call is never made.
             let left = room.checked_sub(limits::OUTPUT_BYTES);
             self.budget.set(left.unwrap_or_default());
             return if left.is_some() { Rendered::Unknown } else { Rendered::TooLarge };

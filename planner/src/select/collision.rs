@@ -17,7 +17,8 @@ pub struct Collision {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Similarity {
-    /// The dot product of the two means. Tools whose examples differ much get a lower product.
+    /// The dot product of the means of both tools' examples. It is lower for tools whose examples
+    /// differ much, because their means are short.
     #[default]
     Dot,
     Cosine,

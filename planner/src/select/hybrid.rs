@@ -82,7 +82,8 @@ impl Selector {
         verdicts.filter_map(|(tool, verdict)| Some((*positions.get(tool)?, verdict))).collect()
     }
 
-    /// Embeds texts. Without vectors, returns the reason, or `None` if no embedder is configured.
+    /// Embeds texts. Returns the error if that fails, or `None` as the error if no embedder is
+    /// configured.
     async fn embed_query(
         &self,
         tools: &Tools,

@@ -15,8 +15,8 @@ use super::{
 };
 use crate::embed::{EmbedError, Embedder};
 
-/// Number of texts in one batch. A batch of this size keeps a model busy without holding all texts
-/// in memory.
+/// Number of texts in one batch. A batch of this size keeps a model busy and does not need all
+/// texts in memory.
 const BATCH_TEXTS: usize = 4_096;
 
 /// The index of the last tools. Each part keeps the tools that it was made for.
@@ -237,7 +237,7 @@ impl Centroids {
             .filter_map(|(index, centroid)| Some((index, centroid.as_ref()?)));
         let rows =
             Rows::new(centroids.clone().map(|(index, centroid)| (index, centroid.mean.as_slice())));
-        // `Rows` leaves out vectors of another length.
+        // Skips the centroids that `Rows` left out, because their vectors have another length.
         let mut owners = rows.owners().iter().peekable();
         let kept = centroids.filter(|(index, _)| owners.next_if(|owner| *owner == index).is_some());
         Self {

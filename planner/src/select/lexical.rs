@@ -14,13 +14,13 @@ use super::words;
 const SATURATION: f32 = 1.2;
 /// Reduces the scores of long documents.
 const LENGTH_PENALTY: f32 = 0.75;
-/// Words of names count most, because names are short and precise.
+/// The weight of words in names. It is the highest, because names are short and precise.
 const NAME_WEIGHT: f32 = 2.0;
 const DESCRIPTION_WEIGHT: f32 = 1.0;
-/// Words of parameters count less, because queries rarely contain them.
+/// The weight of words in parameters. It is low, because queries rarely contain them.
 const PARAMETER_WEIGHT: f32 = 0.5;
-/// Words of examples count less, although examples resemble queries, because a tool has many
-/// examples.
+/// The weight of words in examples. It is low, although examples resemble queries, because a tool
+/// has many examples.
 const EXAMPLE_WEIGHT: f32 = 0.5;
 const MAX_PARAMETERS: usize = 256;
 const MAX_EXAMPLES: usize = 256;
@@ -110,7 +110,8 @@ impl Lexical {
         self.score_words(&query_words(query))
     }
 
-    /// Returns the same scores, and the share of each tool's name that the query contains.
+    /// Returns the scores of [`score_tools`](Self::score_tools), and the share of each tool's name
+    /// that the query contains.
     pub(super) fn score_tools_and_names(&self, query: &str) -> (Vec<f32>, Vec<f32>) {
         let query_words = query_words(query);
         let mut shares = vec![0.0; self.documents.len()];

@@ -16,7 +16,7 @@ use crate::toolkit::learned::{AGES, ages, drop_least};
 /// The least cosine between a query and the first query of its kind. With common models, sentences
 /// that differ only in names reach this value, and sentences with another purpose do not.
 pub const MIN_SIMILARITY: f64 = 0.75;
-/// The weight of the prior expectation, which is 0.
+/// The weight of the prior expectation. The expected score is 0: neither success nor failure.
 const PRIOR_WEIGHT: f64 = 2.0;
 pub(super) const MAX_KINDS: usize = 256;
 const MAX_TOOLS: usize = 32;
@@ -24,7 +24,7 @@ const MAX_QUERY_BYTES: usize = 1_000;
 
 /// The learned outcomes of queries.
 ///
-/// Weights are relative to a time, like those of transitions.
+/// Weights are relative to a time, like the weights of learned transitions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Outcomes {
@@ -119,7 +119,7 @@ impl Outcomes {
     }
 
     /// Returns the learned score of each tool for a kind, from -1 (always failed) to 1 (always
-    /// succeeded). It is near 0 after few outcomes.
+    /// succeeded). The score is near 0 after few outcomes.
     pub fn list_verdicts(
         &self,
         kind: usize,
@@ -149,7 +149,7 @@ impl Outcome {
 /// Returns the kind of a query, from its cosine to the first query of each kind.
 pub(super) fn nearest_kind(cosines: impl Iterator<Item = f64>) -> Option<usize> {
     let nearest = cosines.enumerate().max_by(|a, b| match a.1.total_cmp(&b.1) {
-        // Among equally near kinds, the earliest wins.
+        // Of equally near kinds, the earliest is returned.
         Ordering::Equal => b.0.cmp(&a.0),
         other => other,
     })?;

@@ -1,7 +1,7 @@
 //! Vectors in one block of memory.
 //!
 //! A full scan of ten thousand vectors is faster than a search in an index, and it misses nothing.
-//! A scan in integers finds the candidates, and only these are compared exactly.
+//! A scan in integers finds the candidates, and only the candidates are compared exactly.
 
 use super::{
     best,

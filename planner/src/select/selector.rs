@@ -17,8 +17,8 @@ use super::{
 };
 use crate::embed::{EmbedError, Embedder, Embedding};
 
-/// The default margin. The cosine of a hit exceeds the cosine of the least similar example by at
-/// least this much.
+/// The default margin. The cosine of a hit exceeds the cosine of the tool's least similar example
+/// by at least this much.
 pub const DEFAULT_MARGIN: f64 = 0.01;
 
 /// Selects tools. It keeps the index of the last tools and updates only the tools that changed.
@@ -114,7 +114,7 @@ pub struct Match {
     pub index: usize,
     /// The score: a cosine, or points of which only the order is comparable.
     pub score: f64,
-    /// The tool fits well enough. Only a selection by centroids can set this to false.
+    /// `true` if the tool fits well enough. Only a selection by centroids can set this to false.
     pub is_hit: bool,
     /// The cosine of the least similar example to the centroid. Only a selection by centroids sets
     /// it.

@@ -11,7 +11,7 @@ const SCALE: f64 = 32_767.0;
 /// Length of a run of integers. Runs are padded with zeros, so no loop has a remainder.
 const INTEGER_RUN_LEN: usize = 32;
 
-/// The vector of a query, in both forms.
+/// The vector of a query, as floating-point numbers and as integers.
 #[derive(Clone, Debug)]
 pub(super) struct QueryVector {
     numbers: Vec<f32>,
@@ -106,8 +106,8 @@ pub(super) fn quick_cosine(a: &[i16], b: &[i16]) -> f32 {
 }
 
 /// Returns the maximum error of a quick cosine. Each number of both vectors is rounded by at most
-/// half of 1 / [`SCALE`], which bounds the sum by Cauchy and Schwarz. The rounding of `f32` adds to
-/// it.
+/// half of 1 / [`SCALE`]. By the inequality of Cauchy and Schwarz, this limits the error of the
+/// sum. The rounding to `f32` is added.
 pub(super) fn slack(dimensions: usize) -> f64 {
     let numbers = u32::try_from(dimensions).map_or(f64::MAX, f64::from);
     1.01 * numbers.sqrt() / SCALE + 1e-6

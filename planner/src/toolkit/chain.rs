@@ -39,9 +39,10 @@ pub struct ChainTool {
     pub name: String,
     pub inputs: Vec<Field>,
     pub outputs: Vec<Field>,
-    /// The tool only reads, and each required parameter has a type. Only such tools are in chains.
+    /// `true` if the tool only reads and each required parameter has a type. Only such tools are in
+    /// chains.
     pub can_link: bool,
-    /// The description warns against the tool, so other tools are better.
+    /// `true` if the description warns against the tool, so other tools are better.
     is_cautioned: bool,
 }
 

@@ -42,7 +42,7 @@ impl Changes {
     pub fn applied_to(&self, configured: &Toolkit) -> Toolkit {
         let mut graph = configured.clone();
         for (name, NodeChange { is_removed, node }) in &self.nodes {
-            // A vertex that was added here wins over a vertex of the same name in a later
+            // A vertex in these changes replaces a vertex of the same name in a later
             // configuration.
             let is_other =
                 |node: &Node| graph.get(name.as_str()).is_some_and(|known| known.kind != node.kind);

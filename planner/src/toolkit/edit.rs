@@ -108,8 +108,8 @@ impl Toolkit {
         gone
     }
 
-    /// Merges another graph: adds its new vertices, takes its descriptions, and keeps the scores of
-    /// existing edges.
+    /// Merges another graph into this graph: adds new vertices, replaces descriptions, and keeps
+    /// the scores of existing edges.
     pub fn update(&mut self, other: &Self) -> Result<(), ToolkitError> {
         for (name, node) in other.nodes() {
             self.check_kind(name, node.kind)?;

@@ -15,9 +15,9 @@ use shared::{
 
 use super::{EdgeKind, Toolkit};
 
-/// The time after which an observation counts half.
+/// The time after which the weight of an observation is halved.
 pub const HALF_LIFE: TimeDelta = TimeDelta::days(30);
-/// The least score. An unseen transition may still be right.
+/// The lowest score. It is above 0, because a transition that was never seen may still be right.
 pub const FLOOR: f64 = 0.05;
 /// The weight of the prior expectation, in calls.
 const PRIOR_CALLS: f64 = 2.0;
@@ -44,7 +44,7 @@ struct ToolCounts {
     calls: f64,
     /// Calls that were followed by another call.
     left: f64,
-    /// Calls by the tool that followed.
+    /// The number of these calls for each tool that followed.
     next: BTreeMap<ToolName, f64>,
 }
 
@@ -208,7 +208,7 @@ pub(crate) fn ages(since: Timestamp, at: Timestamp) -> f64 {
     passed.as_seconds_f64() / HALF_LIFE.as_seconds_f64()
 }
 
-/// Removes the entry with the least weight beyond a limit.
+/// Removes the entries with the least weight until `limit` entries are left.
 pub(crate) fn drop_least<T>(
     all: &mut BTreeMap<ToolName, T>,
     limit: usize,

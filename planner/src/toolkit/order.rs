@@ -7,8 +7,8 @@ use shared::id::NodeName;
 use super::{Edge, Node, Toolkit};
 
 impl Toolkit {
-    /// Returns actions and tools in topological order. Each generation keeps the order of addition.
-    /// A graph with a cycle keeps the order of addition as a whole.
+    /// Returns actions and tools in topological order. Nodes at the same depth keep the order of
+    /// their addition. If the graph has a cycle, all nodes keep the order of their addition.
     pub fn ordered(&self) -> Vec<(&NodeName, &Node)> {
         let order = self.topological_order();
         order

@@ -193,7 +193,7 @@ fn named_entry(entry: &Value, place: &str) -> Result<(String, f64), String> {
     };
     let name = match fields.get("name") {
         Some(Value::String(name)) => name.clone(),
-        // YAML reads `name: 7` and `name: yes` as other types.
+        // Converts the name to text, because YAML reads `name: 7` and `name: yes` as other types.
         Some(Value::Number(number)) => number.to_string(),
         Some(Value::Bool(name)) => name.to_string(),
         _ => return Err(format!("`{place}` has no `name`")),
@@ -232,7 +232,7 @@ pub fn write(toolkit: &Toolkit) -> Value {
         of(NodeKind::Action).map(|(name, node)| action_entry(toolkit, name, node)).collect();
     let (chains, listed) = list_chains(toolkit);
     let mut file = json!({ "tools": tools, "actions": actions, "toolkit": chains });
-    // A tool without an action is in no file.
+    // Leaves out tools without an action, because `read` drops such tools.
     let order = || toolkit.nodes().map(|(name, _)| name).filter(|name| listed.contains(*name));
     if !order().eq(listed.iter().copied()) {
         file["order"] = order().map(|name| json!(name)).collect();

@@ -13,7 +13,7 @@ use shared::tool::ToolDefinition;
 use super::tool_lines::short_name;
 use crate::catalog::Catalog;
 
-/// Maximum number of words of a query whose parts are listed.
+/// Maximum number of words of a query. The parts of a longer query are not listed.
 const MAX_LISTED_WORDS: usize = 60;
 /// Maximum number of words of a listed part. A part that reaches the end of the query may be
 /// longer.

@@ -90,7 +90,7 @@ pub(super) fn first_messages(query: &str, hint: Option<&Draft>, catalog: &Catalo
 /// Returns the steps of a draft, unless they are too long to be a hint.
 fn describe_hint(hint: &Draft) -> Option<String> {
     let mut hint = hint.clone();
-    // A model does not write approvals.
+    // Removes approvals from the hint, because models do not write approvals.
     hint.tools.iter_mut().for_each(|step| step.requires_approval = None);
     let text = fence_data(&json!({ "tools": hint.tools }));
     (!hint.tools.is_empty() && text.len() <= MAX_HINT_BYTES).then_some(text)

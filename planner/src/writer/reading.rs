@@ -34,8 +34,8 @@ const FIELD_NAMES: [(&str, &[&str]); 9] = [
     ("onError", &["on_error"]),
     ("timeoutMs", &["timeout_ms"]),
 ];
-/// Other fields that a step may have.
-const OTHER_FIELDS: [&str; 7] = [
+/// Fields of a step that models write under one name only.
+const FIELDS_WITHOUT_ALIASES: [&str; 7] = [
     "retry",
     "requiresApproval",
     "maxParallel",
@@ -52,8 +52,8 @@ pub(super) enum ParsedAnswer {
     Prose(String),
 }
 
-/// Reads an answer. Errors have the form of the compiler's errors. Steps may execute only `known`
-/// sub-plans, because the catalog does not show the tools of other plans.
+/// Reads an answer. Errors have the form of the compiler's errors. Steps may execute only sub-plans
+/// in `known_plans`, because the catalog does not show the tools of other plans.
 pub(super) fn read_answer(
     text: &str,
     catalog: &Catalog,
@@ -104,7 +104,7 @@ fn find_plan(text: &str) -> Option<Value> {
     Some(found.swap_remove(best)).filter(|value| plan_likeness(value) > 0)
 }
 
-/// Returns how much a value looks like a plan. Among equally likely plans the last plan counts,
+/// Returns how much a value looks like a plan. Of equally likely plans the last plan is used,
 /// because models correct themselves.
 fn plan_likeness(value: &Value) -> u8 {
     match value {
@@ -154,7 +154,7 @@ fn impossible_reason(found: &Value) -> Option<String> {
     }
 }
 
-/// Gives a plan the fields of a draft.
+/// Converts a plan that a model wrote to the form of a draft.
 fn shape_plan(
     found: Value,
     catalog: &Catalog,
@@ -250,12 +250,12 @@ fn shape_step(written: Value, reading: &mut StepReader<'_, '_>) -> Value {
             step.insert(name.to_owned(), value);
         }
     }
-    for name in OTHER_FIELDS {
+    for name in FIELDS_WITHOUT_ALIASES {
         if let Some(value) = fields.shift_remove(name).filter(|value| !value.is_null()) {
             step.insert(name.to_owned(), value);
         }
     }
-    // If a step names a tool, `plan` is a description and no sub-plan.
+    // If a step names a tool, `plan` is a description and not a sub-plan.
     let plan = fields.get("plan").and_then(Value::as_str).filter(|_| !step.contains_key("name"));
     if plan.is_some_and(|plan| reading.plans.contains(plan)) {
         step.extend(fields.shift_remove("plan").map(|plan| ("plan".to_owned(), plan)));
@@ -271,7 +271,8 @@ fn shape_step(written: Value, reading: &mut StepReader<'_, '_>) -> Value {
 
 fn repair_fields(step: &mut Map<String, Value>, reading: &mut StepReader<'_, '_>) {
     if let Some(Value::Number(id)) = step.get("id") {
-        // Step ids begin templates, and `{{1.x}}` reads like a number.
+        // Adds a prefix, because a template begins with the step's id and `{{1.x}}` looks like a
+        // number.
         let id = format!("step_{id}");
         reading.add_notice("id", format!("the id is a number; it was read as `{id}`"));
         step.insert("id".to_owned(), json!(id));
@@ -327,7 +328,7 @@ mod tests {
         }
     }
 
-    /// Replies that mean this plan in various wrong forms.
+    /// Replies with the same plan in various wrong forms.
     const REPLIES: [(&str, &str); 14] = [
         ("as it should be", include_str!("replies/plain.txt")),
         ("in a fence, amid prose", include_str!("replies/fenced.txt")),

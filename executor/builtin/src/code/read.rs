@@ -11,7 +11,8 @@ use crate::{
     whole,
 };
 
-/// Largest file that can be read. The whole file is read to count its lines.
+/// Largest file that can be read. The limit exists because the whole file is read to count its
+/// lines.
 const MAX_FILE_BYTES: u64 = 256 << 20;
 const MAX_SHOWN_LINE_BYTES: usize = 16 << 10;
 /// Bytes per read. After each read, the call checks if it was cancelled.

@@ -32,7 +32,8 @@ pub(super) struct FindDefinition {
 
 struct DefinitionSearch<'a> {
     name: &'a str,
-    /// Patterns by the first extension of their language, compiled on first use.
+    /// Compiled patterns of each language, by the first file extension of the language. A
+    /// language's patterns are compiled when they are first used.
     matchers: BTreeMap<&'static str, RegexMatcher>,
     searcher: Searcher,
     lines: OutputLines,

@@ -18,7 +18,8 @@ use crate::root::{
 
 const MAX_PATHS: usize = 1_000;
 
-/// Deepest nesting of braces. The parser of the resulting expression is recursive.
+/// Deepest nesting of braces. The limit protects the stack, because a recursive parser reads the
+/// regular expression that a pattern becomes.
 const MAX_BRACE_DEPTH: usize = 16;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -117,7 +118,7 @@ impl Pattern {
             return Err(invalid_pattern_error(&args.pattern, reason));
         }
         let glob = GlobBuilder::new(text).literal_separator(true).build();
-        // `compile_matcher` panics if the pattern is too large.
+        // Does not use `compile_matcher`, because it panics if the pattern is too large.
         let set = glob.and_then(|glob| GlobSetBuilder::new().add(glob).build());
         let matcher = set.map_err(|err| invalid_pattern_error(&args.pattern, err.kind()))?;
         Ok(Self { from, matcher, matches_names_only })

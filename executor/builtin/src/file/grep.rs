@@ -70,7 +70,7 @@ struct FileMatches<'a> {
     lines_left: usize,
     lines: Vec<String>,
     count: u64,
-    /// `true` if the file has more lines than the output can hold.
+    /// `true` if the file has more lines than fit into the output.
     is_full: bool,
 }
 

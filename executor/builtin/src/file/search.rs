@@ -18,14 +18,15 @@ use crate::root::{StopReason, StopSignal, Walk, display_path};
 const MAX_PATTERN_BYTES: usize = 4 << 10;
 /// Largest compiled pattern. Ordinary patterns need a fraction of this, even with Unicode classes.
 const MAX_COMPILED_BYTES: usize = 4 << 20;
-/// Largest compiled pattern with byte classes instead of Unicode classes. A larger pattern has
-/// thousands of simultaneous states, and each byte of a file costs as many steps.
+/// Largest compiled pattern with byte classes instead of Unicode classes. A larger pattern can be
+/// in thousands of states at the same time, so each byte of a file would cost thousands of steps.
 const MAX_BYTE_CLASS_BYTES: usize = 128 << 10;
 /// Largest compiled pattern if it cannot be compiled with byte classes.
 const MAX_UNICODE_CLASS_BYTES: usize = 1 << 20;
-/// Deepest nesting of a pattern. The parser is recursive.
+/// Deepest nesting of a pattern. The limit protects the stack, because the parser is recursive.
 const MAX_PATTERN_DEPTH: u32 = 100;
-/// Longest line that is searched. Minified code and exported data have lines of a few megabytes.
+/// Longest line that is searched. The limit is high, because minified code and exported data have
+/// lines of a few megabytes.
 pub(super) const MAX_LINE_BYTES: usize = 16 << 20;
 
 /// A line that a search reports, in the order of the file.

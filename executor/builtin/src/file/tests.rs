@@ -39,7 +39,7 @@ fn file_tools_have_their_documented_names_and_parameters() {
     "#]].assert_eq(&lines.collect::<String>());
 }
 
-/// Sets modification times, the oldest first.
+/// Sets the modification times so that each file is newer than the file before it.
 fn set_modification_times(project: &Project, paths: &[&str]) {
     for (index, path) in paths.iter().enumerate() {
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + index as u64);

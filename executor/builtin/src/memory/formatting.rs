@@ -1,4 +1,4 @@
-//! Texts about memories, as models read them.
+//! Formats memories as texts for models.
 
 use super::{Memory, scope::Key};
 
@@ -27,7 +27,8 @@ pub(super) fn format_snippet(name: &Key, memory: &Memory) -> String {
     text
 }
 
-/// Returns a line of a list. The excerpt is around the match if `query` is given.
+/// Returns the line of one memory in a list. If `query` is given, the line shows the text around
+/// the first match.
 pub(super) fn format_line(key: &Key, memory: &Memory, query: Option<&str>) -> String {
     let mut line = format!("- {key}");
     if let Some(language) = memory.language.as_deref().filter(|language| !language.is_empty()) {
@@ -49,7 +50,8 @@ pub(super) fn format_line(key: &Key, memory: &Memory, query: Option<&str>) -> St
     line
 }
 
-/// Returns the approximate number of characters before the first match. `word` is in lower case.
+/// Returns the number of characters before the first match. The number is approximate, because
+/// lower case can change the length of a text. `word` must be in lower case.
 fn find_ignoring_case(text: &str, word: &str) -> Option<usize> {
     let folded = text.to_lowercase();
     folded.find(word).map(|index| folded[..index].chars().count())

@@ -110,7 +110,7 @@ impl MemoryStore {
     ) -> Result<usize, ToolError> {
         let (mut pages, mut cleared) = (RecordPages::in_scope(self, scope), 0);
         while let Some(page) = pages.next(cancel).await? {
-            // Removals that run at the same time share commits of the store.
+            // Starts the removals together, because the store then commits several of them at once.
             let removals = page
                 .iter()
                 .map(|record| self.store.remove_record(RecordKind::Memory, &record.name));
@@ -194,7 +194,7 @@ impl MemoryStore {
 struct Matches {
     seen: usize,
     count: usize,
-    /// Lines of matches by key, by tag and by text.
+    /// Three lists of lines: memories with a match in the key, in a tag, and in the text.
     lines: [Vec<String>; 3],
 }
 

@@ -76,7 +76,8 @@ impl TryFrom<String> for Key {
             return Err("a key is a text that is not empty".to_owned());
         }
         let key = Self(text);
-        // An escaped character takes two characters, so a few shorter keys are rejected, too.
+        // In the name of a record, an escaped character takes two characters, so the name can be
+        // too long even if the key is not.
         let longest = Scope::Snippets.record_name(&key).len();
         if bytes > MAX_KEY_BYTES || longest > limits::NAME_BYTES {
             return Err(format!(

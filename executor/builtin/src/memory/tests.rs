@@ -218,7 +218,7 @@ async fn a_snippet_is_shown_with_its_description_and_tags() {
             .list_records(RecordKind::Memory, RecordPage::first_records(9))
             .await
             .unwrap();
-        // This is the stored format.
+        // Guards the stored format, because later versions must be able to read it.
         expect![[r#"snippets/retry {"value":"fn retry() {\n    todo()\n}\n","tags":["http","backoff"],"language":"rust","description":"Calls again after a while."}"#]].assert_eq(&format!("{} {}", all[0].name, all[0].value));
     }
 }

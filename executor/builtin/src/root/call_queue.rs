@@ -22,7 +22,7 @@ pub(super) const MAX_SEARCH_CALLS: usize = 4;
 /// Time limit of a search. After it, the search returns the results so far.
 pub(crate) const SEARCH_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The queue of a call. Long searches do not delay short calls.
+/// The queue of a call. Searches have a queue of their own, so they do not delay short calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Queue {
     File,

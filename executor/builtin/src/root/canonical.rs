@@ -16,7 +16,8 @@ use cap_std::fs::{Dir, File, Metadata, MetadataExt as _, OpenOptions};
 use super::{Root, file_id, kind_name, os_path, set_nonblocking};
 
 impl Root {
-    /// Resolves a path to one without symlinks, relative to the root. The last part need not exist.
+    /// Resolves the symlinks of a path, and returns the path relative to the root. The last part
+    /// need not exist.
     pub(crate) fn canonical_path(&self, path: &Path) -> io::Result<PathBuf> {
         let real = match self.dir().canonicalize(os_path(path)) {
             Err(err) if err.kind() == io::ErrorKind::NotFound && !self.is_symlink(path) => {
@@ -87,8 +88,9 @@ impl Root {
         Ok((file, meta))
     }
 
-    /// Returns whether a file is protected. A file with only one name is not a hard link. So a
-    /// search compares it only with the protected paths that it looked up when it started.
+    /// Returns whether a file is protected. A file with only one name is not a hard link to another
+    /// file. So a search compares such a file only with the protected paths that existed when the
+    /// search started.
     fn is_protected_file(&self, meta: &Metadata) -> io::Result<bool> {
         let hidden = self.protected_files();
         let Some(seen) = &self.1 else { return hidden.is_protected(self.dir(), meta) };

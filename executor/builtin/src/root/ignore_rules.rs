@@ -11,14 +11,15 @@ use super::{Root, os_path};
 
 const MAX_RULES_BYTES: u64 = 1 << 20;
 const GIT_FILES: [&str; 2] = [".git/info/exclude", ".gitignore"];
-/// Files with rules of search tools. They take precedence over Git's.
+/// Files with rules for search tools. Their rules take precedence over rules of Git.
 const SEARCH_FILES: [&str; 2] = [".ignore", ".rgignore"];
 
 #[derive(Debug)]
 pub(crate) struct IgnoreRules {
     search_rules: Gitignore,
     git_rules: Gitignore,
-    /// `true` if Git's rules of the parent folders do not apply here.
+    /// `true` if the folder contains `.git`. The Git rules of its parent folders do not apply to
+    /// it.
     is_repository: bool,
     parent: Option<Arc<Self>>,
 }

@@ -1,8 +1,8 @@
 //! Files below a root that tools must not touch: Faber's configuration, data and programs.
 //!
-//! A program that can change them controls Faber. Closing the store's file here would also drop the
-//! locks that SQLite holds. So tools do not even open these files: not by name, through a symlink,
-//! or by a hard link.
+//! A program that can change them controls Faber. If a tool opened the store's file, closing it
+//! would also drop the locks that SQLite holds. So tools do not even open these files: not by name,
+//! through a symlink, or by a hard link.
 
 mod file_ids;
 
@@ -21,15 +21,16 @@ use super::{display_path, os_path};
 #[derive(Debug, Default)]
 pub(crate) struct ProtectedFiles {
     inside: Vec<PathBuf>,
-    /// Ids of all protected files. Hard links to them may exist below the root.
+    /// Ids of all protected files, including files outside the root, because hard links to them may
+    /// exist below the root.
     all: FileIdCache,
 }
 
 impl ProtectedFiles {
     /// Protects `paths` from tools that work below `root`. The root must have no symlinks.
     pub(crate) fn beneath_root(root: &Path, paths: &[PathBuf]) -> Self {
-        // The configuration may name a protected folder as the root. Then the root itself is
-        // allowed.
+        // Leaves out the root itself, because the configuration may name a protected folder as the
+        // root.
         let all: Vec<_> =
             paths.iter().flat_map(|path| resolve_ends(path)).filter(|path| path != root).collect();
         let inside = all.iter().filter_map(|path| path.strip_prefix(root).ok()).map(Path::to_owned);
@@ -105,7 +106,8 @@ impl ProtectedFiles {
     /// Returns whether a file is a hard link to a protected file.
     fn is_other_name(&self, dir: &Dir, path: &Path, caller_path: &str) -> Result<bool, ToolError> {
         let Ok(meta) = dir.metadata(os_path(path)) else { return Ok(false) };
-        // Folders have no hard links.
+        // Compares a folder only with the protected paths below the root, because folders have no
+        // hard links.
         if meta.is_dir() {
             return Ok(self.is_protected_inside(dir, &meta));
         }

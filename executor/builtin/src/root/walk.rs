@@ -19,7 +19,7 @@ use super::{
     io_failure,
 };
 
-/// Maximum number of entries of one walk. The memory of a walk grows with its entries.
+/// Maximum number of entries of one walk. It limits the memory, which grows with the entries.
 pub(crate) const MAX_ENTRIES: usize = 500_000;
 const MAX_DEPTH: usize = 200;
 
@@ -33,7 +33,7 @@ pub(crate) struct Walk<'a> {
     pending: Vec<Entry>,
     unreadable: usize,
     left_out: BTreeMap<ExclusionReason, usize>,
-    /// Number of files that were searched only in part, and the name of the first.
+    /// Number of files that were searched only in part, and the name of the first such file.
     unfinished: (usize, String),
     cut: Option<CutReason>,
     /// The canonical start, and the start in the form that the caller gave.
@@ -125,7 +125,8 @@ impl<'a> Walk<'a> {
         Ok(entry)
     }
 
-    /// Returns the path of an entry below the start as the caller gave it.
+    /// Returns the path of an entry. The path begins with the start in the form that the caller
+    /// gave.
     pub(crate) fn to_caller_path<'p>(&self, path: &'p Path) -> Cow<'p, Path> {
         let (real, caller_path) = &self.start;
         match path.strip_prefix(real) {
@@ -195,7 +196,8 @@ impl<'a> Walk<'a> {
         (!counts.is_empty()).then(|| format!("left out: {}", counts.join(", ")))
     }
 
-    /// Returns notes about an incomplete output. `cut` is the caller's own reason.
+    /// Returns notes about an incomplete output. `cut` is the reason why the caller ended the
+    /// output early.
     pub(crate) fn closing_notes(&self, cut: Option<CutReason>) -> Vec<String> {
         let mut notes: Vec<_> = cut.or(self.cut).map(CutReason::describe).into_iter().collect();
         if self.unreadable > 0 {

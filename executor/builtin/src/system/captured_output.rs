@@ -9,7 +9,7 @@ use tokio::{
     time::timeout,
 };
 
-/// Maximum bytes that are kept of each end of a stream.
+/// Maximum bytes that are kept of the start of a stream, and of its end.
 const KEPT_BYTES: usize = 48 << 10;
 /// Time limit for pipes that stay open after the end of the command.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -78,7 +78,8 @@ impl CapturedOutput {
         String::from_utf8_lossy(&self.stderr.head).into_owned()
     }
 
-    /// Captures output until the command has ended, and kills the processes that it leaves.
+    /// Captures output until the command has ended, and then kills the processes that the command
+    /// left running.
     pub(super) async fn read(&mut self, group: &mut ProcessGroup) -> io::Result<ExitStatus> {
         let child = group.child();
         let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {

@@ -38,7 +38,7 @@ pub(super) async fn describe_system(
 fn describe_machine(mut machine: Machine) -> Vec<String> {
     machine.refresh_memory();
     machine.refresh_cpu_usage();
-    // CPU usage is the difference of two measurements.
+    // Waits, because CPU usage is the difference of two measurements.
     std::thread::sleep(sysinfo::MINIMUM_CPU_UPDATE_INTERVAL);
     machine.refresh_cpu_usage();
     let cores = machine.cpus().len();

@@ -88,7 +88,7 @@ pub(super) async fn read_logs(
 #[derive(Debug, Default)]
 pub(super) struct Tail {
     pub(super) text: String,
-    /// Length of the file when it was read. Following starts here.
+    /// Length of the file when it was read. New lines are read from this offset.
     end: u64,
 }
 

@@ -10,7 +10,8 @@ pub(super) struct ProcessSnapshot {
     machine: Machine,
     own_pid: Pid,
     started_pids: BTreeSet<Pid>,
-    /// Processes with the marker of a background command, possibly of an earlier Faber.
+    /// Processes with the marker of a background command. An earlier run of Faber may have started
+    /// them.
     marked_pids: BTreeSet<Pid>,
 }
 
@@ -61,8 +62,8 @@ impl ProcessSnapshot {
     pub(super) fn remaining_processes(&self, id: i64) -> Vec<&Process> {
         let belongs_to_session = |process: &&Process| {
             let session = process.session_id().filter(|session| i64::from(session.as_u32()) == id);
-            // Checks the marker in a session of an earlier Faber process, because other processes
-            // may have got the session's id.
+            // The session may belong to an earlier run of Faber, and its id may have been reused
+            // since. So a process of such a session must have the marker.
             session.is_some_and(|session| self.started_pids.contains(&session)) || {
                 session.is_some() && self.marked_pids.contains(&process.pid())
             }

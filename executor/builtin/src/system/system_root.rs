@@ -1,4 +1,4 @@
-//! The root of the toolset.
+//! The root of the toolset, and Faber's own folder `.faber` below it.
 
 use std::{
     fs::File,
@@ -41,7 +41,8 @@ impl SystemRoot {
         }
     }
 
-    /// Opens a regular file for reading. Reading another kind of file may never end.
+    /// Opens a regular file for reading. Rejects other kinds, because reading such a file may never
+    /// end.
     pub(super) fn open(&self, caller_path: &str) -> Result<File, ToolError> {
         let target_path = self.0.resolve_path(caller_path)?;
         match target_path.meta {

@@ -572,7 +572,7 @@ async fn a_file_in_place_of_fabers_folder_is_removed() {
             "{broken}"
         );
     }
-    // Files of the user are kept.
+    // Files of the user must not be removed.
     for kept in [".faber.1", ".faber/tmp.1"] {
         assert_eq!(fs::read_to_string(path_of(kept)).unwrap(), "mine\n", "{kept}");
     }
@@ -581,7 +581,7 @@ async fn a_file_in_place_of_fabers_folder_is_removed() {
     system_tools.call("bash_background", background).await.unwrap();
 }
 
-/// Regression: outputs showed secrets that `pass` passes on.
+/// Regression: outputs showed secrets that the setting `pass` gives to commands.
 #[tokio::test]
 async fn a_secret_that_is_passed_to_a_command_is_redacted() {
     let folder = tempfile::tempdir().unwrap();

@@ -209,8 +209,8 @@ fn push_limited(to: &mut String, text: &str) {
     to.push_str(&text[..text.floor_char_boundary(room)]);
 }
 
-/// Returns the address of a result. Resolves links that count clicks, and returns `None` for
-/// adverts.
+/// Returns the address of a result. Replaces a link that counts clicks by its target, and returns
+/// `None` for adverts.
 fn result_link(base: &Url, href: &str) -> Option<String> {
     let url = html::join_link(base, href)?;
     let is_counted = url.path() == "/l/";

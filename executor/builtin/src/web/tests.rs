@@ -365,7 +365,7 @@ async fn a_slow_answer_times_out() {
             expect!["tool.timeout: `127.0.0.1` did not answer within 1 s (retryable: true)"],
         )
         .await;
-    // A server that sends one byte at a time reaches the timeout, too.
+    // The timeout also applies to a server that sends one byte at a time.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let mut server = JoinSet::new();

@@ -35,9 +35,9 @@ const VERSION_HEADER: HeaderName = HeaderName::from_static("mcp-protocol-version
 /// The header that names the event after which a stream resumes.
 const LAST_EVENT_HEADER: HeaderName = HeaderName::from_static("last-event-id");
 const ACCEPT: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
-/// Time limit for a message that has no answer.
+/// Time limit for sending a message that the server does not answer.
 const NOTIFICATION_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time limit for the stream on which a server sends its requests.
+/// Maximum wait until the stream on which a server sends its requests is open.
 const STREAM_TIMEOUT: Duration = Duration::from_secs(2);
 const END_SESSION_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_REFUSAL_BYTES: usize = 4 << 10;
@@ -111,7 +111,8 @@ impl Connection {
     }
 
     pub(super) async fn post(&self, body: Vec<u8>) -> Result<Response, HttpError> {
-        // A legacy server sends the answer on its stream, and only confirms the message here.
+        // A legacy server sends the answer on its stream. The response to this request only
+        // confirms the message, so its time limit is short.
         self.post_within(self.is_legacy().then_some(NOTIFICATION_TIMEOUT), body).await
     }
 
@@ -147,14 +148,15 @@ impl Connection {
     }
 
     /// Waits until the stream for the server's requests is open, if the server may send requests. A
-    /// request before that would be lost.
+    /// request of the server would be lost before that.
     pub(super) async fn wait_for_stream(&self) {
         if self.server_may_ask && !self.is_legacy() {
             let _ = timeout(STREAM_TIMEOUT, self.stream_tried.notified()).await;
         }
     }
 
-    /// Opens the server's stream, after the event `last` if there is one.
+    /// Opens the server's stream. If `last` is the id of an event, the stream resumes after that
+    /// event.
     pub(super) async fn open_stream(&self, last: Option<&str>) -> Result<Response, HttpError> {
         let mut request = self.new_request(Method::GET);
         if let Some(last) = last.and_then(|last| HeaderValue::from_str(last).ok()) {
@@ -335,7 +337,7 @@ fn set_token(request: &mut OutgoingRequest, token: &str) -> Result<(), HttpError
             "the granted token contains characters that a header cannot have".to_owned(),
         )
     })?;
-    // Logs do not show sensitive headers.
+    // Marks the header as sensitive, so that logs do not show the token.
     value.set_sensitive(true);
     request.headers.insert(header::AUTHORIZATION, value);
     Ok(())

@@ -66,8 +66,8 @@ impl Events {
         self.ready.pop_front()
     }
 
-    /// Adds a chunk. Returns an error if an event is too long. The parser keeps both ends of that
-    /// event, and the caller may continue.
+    /// Adds a chunk. Returns an error if an event is too long. The parser keeps the start and the
+    /// end of that event, and the caller can continue.
     pub(super) fn push(&mut self, mut bytes: &[u8]) -> Result<(), TooLong> {
         let mut fits = Ok(());
         while !bytes.is_empty() {
@@ -173,8 +173,8 @@ impl EventStream {
                 }
             }
             let chunk = self.response.chunk().await.ok().flatten()?;
-            // Ignores the error, because both ends of a long event are kept and one of them
-            // contains the id of the call.
+            // Ignores the error, because the parser keeps the start and the end of a long event,
+            // and one of them contains the id of the call.
             let _ = self.events.push(&chunk);
         }
     }

@@ -106,7 +106,7 @@ async fn read_response(
         return convert_refusal(connection, id, response).await;
     }
     if connection.is_legacy() {
-        // A legacy server sends the answer on its stream.
+        // The answer arrives on the stream of the legacy server, and not in this response.
         return Ok(());
     }
     connection.record_session(&response);
@@ -119,7 +119,7 @@ async fn read_response(
     let host = &connection.host;
     let kind = response.headers().get(header::CONTENT_TYPE);
     let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or("nothing");
-    // The server accepted the request, and its answer is unreadable.
+    // The server accepted the request and its answer is unreadable, so the outcome is unknown.
     Err((LOST_CODE, format!("`{host}` does not serve MCP: it answered {status} with {kind}")))
 }
 
@@ -154,7 +154,8 @@ async fn read_document(
 
 enum StreamEnd {
     Answered,
-    /// The stream broke. A request may resume the stream after this event and this delay.
+    /// The stream broke. A request can resume the stream after the event with this id, once this
+    /// delay has passed.
     Interrupted(Option<String>, Duration),
 }
 

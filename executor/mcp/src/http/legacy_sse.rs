@@ -18,7 +18,7 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns whether a server that answers `initialize` with this status may be a legacy server.
 pub(super) fn can_be_legacy(status: StatusCode) -> bool {
-    // The other codes from 400 on are about authorization or rates, not about the transport.
+    // The excluded codes are about authorization or rates, not about the transport.
     status.is_client_error() && !matches!(status.as_u16(), 401 | 403 | 407 | 429)
 }
 

@@ -18,7 +18,8 @@ use super::{
 };
 use crate::redaction::Secrets;
 
-/// Delay after a failed token request. Calls in this time get the same error, without a request.
+/// Delay after a failed token request. Until then, calls fail with the same error and send no token
+/// request.
 const FAILURE_PAUSE: Duration = Duration::from_secs(5);
 const LOGOUT_POLL_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -114,12 +115,12 @@ impl Bearer {
         Ok(held.token.as_ref().map(|token| token.text.clone()))
     }
 
-    /// Returns the last token, without a request.
+    /// Returns the token that was sent last. Requests no other token.
     pub(crate) async fn last_token(&self) -> Option<String> {
         self.state.lock().await.token.as_ref().map(|token| token.text.clone())
     }
 
-    /// Returns a token to use instead of the refused one, or an error.
+    /// Returns a token to use instead of `refused_token`, or an error.
     pub(crate) async fn replace_token(
         &self,
         refused_token: Option<&str>,
@@ -305,7 +306,7 @@ mod tests {
         assert_eq!(servers.count_requests("POST /token"), 1);
     }
 
-    /// Regression: the token was sent until it expired.
+    /// Regression: after a logout, the token was still sent until it expired.
     #[tokio::test]
     async fn a_token_is_not_sent_after_a_logout() {
         let servers = TestServers::new().await;
@@ -378,8 +379,8 @@ mod tests {
         assert!(matches!(TokenError::Unreachable(String::new()).into(), HttpError::Later(_)));
     }
 
-    /// Accepts the first token, and one renewal for each pause after a failure. A slow machine
-    /// makes the calls take longer than one pause.
+    /// Asserts that the token was renewed once, or at most once per pause on a machine so slow that
+    /// the calls took longer than one pause. The first token counts, too.
     fn assert_renewed_once_in_a_pause(servers: &TestServers, started_at: Instant) {
         let pauses = started_at.elapsed().as_secs() / FAILURE_PAUSE.as_secs();
         let renewals = servers.count_requests("POST /token") as u64;
@@ -427,7 +428,7 @@ mod tests {
         assert_eq!(call(&servers, &bearer).await.unwrap(), "access-1");
         let bearer = servers.bearer(program_auth());
         assert_eq!(call(&servers, &bearer).await.unwrap(), "access-2");
-        // From then on the authorization server is known.
+        // The second call needs no rejection, because the authorization server is known.
         servers.behavior().access.clear();
         servers.behavior().requests.clear();
         assert_eq!(call(&servers, &bearer).await.unwrap(), "access-3");

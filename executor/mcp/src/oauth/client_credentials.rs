@@ -42,8 +42,8 @@ pub(super) struct TokenRequest<'a> {
 }
 
 impl TokenRequest<'_> {
-    /// Finds the authorization server. Its metadata must name its issuer before Faber sends it a
-    /// secret, because the issuer is compared with the configured issuer.
+    /// Finds the authorization server. If Faber is going to send a secret, the server's metadata
+    /// must name its issuer, because Faber compares it with the configured issuer.
     async fn discover(
         &self,
         sends_secret: bool,
@@ -146,7 +146,8 @@ impl TokenRequest<'_> {
         let idp = EmaAuthorizationServer::new(&identity.issuer, endpoint, &identity.client_id);
         let idp = match &identity.client_secret {
             None => idp,
-            // Uses the header, because every server must support it (RFC 6749, section 2.3.1).
+            // Sends the secret in the `Authorization` header, because every server must support
+            // that (RFC 6749, section 2.3.1).
             Some(secret) => {
                 idp.with_client_authentication(EmaClientAuthentication::ClientSecretBasic(
                     resolve_client_secret(secret, redaction)?,
@@ -191,7 +192,8 @@ fn granted_token(granted: &OAuthTokenResponse) -> AccessToken {
     AccessToken::new(granted.access_token().secret(), Some(unix_time()), granted.expires_in())
 }
 
-/// Returns whether a server accepts secrets in the header, which is the default (RFC 8414).
+/// Returns whether a server accepts a client's secret in the `Authorization` header, which is the
+/// default (RFC 8414).
 fn accepts_basic(metadata: &AuthorizationMetadata) -> bool {
     let methods = metadata.additional_fields.get("token_endpoint_auth_methods_supported");
     let methods = methods.and_then(Value::as_array);
@@ -202,7 +204,7 @@ fn accepts_basic(metadata: &AuthorizationMetadata) -> bool {
 }
 
 /// Sends a form, and returns the body of the answer. A client with a secret sends the secret in the
-/// header.
+/// `Authorization` header.
 pub(super) async fn post_form(
     web: &AuthHttp,
     url: &str,
@@ -320,8 +322,8 @@ impl SigningKey {
     }
 }
 
-/// Signs an assertion of a client's identity for one server. It is valid for a short time from
-/// `now`.
+/// Signs an assertion of a client's identity for one server. The assertion is valid for a short
+/// time from `now`.
 pub(super) fn sign_assertion(
     pem: &str,
     client: &str,
@@ -388,7 +390,8 @@ mod tests {
         assert_eq!(servers.count_requests("POST /token"), 1);
         servers.behavior().issuer = Some(other.base_url.clone());
         let bearer = servers.bearer(auth);
-        // The server is then asked without a token, and rejects it with the same issuer.
+        // `current_token` finds no usable authorization server, so the request goes out without a
+        // token. After the server refuses it, `replace_token` finds the same wrong issuer.
         assert_eq!(bearer.current_token().await, Ok(None));
         let denied = bearer.replace_token(None, &servers.post(None).await).await.unwrap_err();
         let expected = format!(

@@ -13,7 +13,7 @@ pub struct OAuth {
     pub(super) grant: Grant,
     /// The scopes to request. Default: the scopes that the server names.
     pub(super) scopes: Vec<String>,
-    /// The expected issuer, compared byte by byte. No other server gets a secret.
+    /// The expected issuer, compared byte by byte. A server with another issuer gets no secret.
     pub(super) issuer: Option<String>,
 }
 
@@ -21,7 +21,7 @@ pub struct OAuth {
 pub(super) enum Grant {
     /// A person logs in, once.
     Person { client: Option<Client>, document: Option<String>, port: Option<u16> },
-    /// The program itself has an account.
+    /// No person logs in, because the program has an account of its own.
     Program { id: String, proof: Credential },
     /// Exchanges the identity token of a company's identity provider.
     CrossApp { client: Client, identity: Box<Identity> },

@@ -80,12 +80,15 @@ impl Discovery<'_> {
     }
 }
 
-/// Rejects an endpoint that a server names, if no secret may be sent to it.
+/// Rejects an endpoint that a server names if Faber must not send secrets to it: the URL is not
+/// secure, or it leads to this machine and the server is on another machine.
 pub(super) fn check_endpoint(server: &Url, endpoint: &str) -> Result<(), String> {
     let url: Url = endpoint.parse().map_err(|_| format!("`{endpoint}` is not a URL"))?;
     check_secure(&url).map_err(|err| err.to_string())?;
     if is_loopback(&url) && !is_loopback(server) {
-        return Err(format!("`{endpoint}` is on this machine, but the server is not"));
+        return Err(format!(
+            "`{endpoint}` is refused, because it is on this machine and the server that names it is not"
+        ));
     }
     Ok(())
 }
@@ -345,7 +348,9 @@ mod tests {
         check(
             "https://a/mcp",
             "http://localhost:2/token",
-            expect!["`http://localhost:2/token` is on this machine, but the server is not"],
+            expect![
+                "`http://localhost:2/token` is refused, because it is on this machine and the server that names it is not"
+            ],
         );
         check(
             "https://a/mcp",

@@ -392,7 +392,7 @@ impl Login {
     }
 
     /// Converts the error of a token request. Removes a client that the server has forgotten, so
-    /// that the next login registers another client. The caller holds the lock.
+    /// that the next login registers another client. The caller must hold the lock.
     fn exchange_error(&self, err: &AuthError, code: &str) -> LoginError {
         if !self.is_configured
             && is_unknown_client(err)
@@ -543,7 +543,8 @@ mod tests {
             "the server may have forgotten the old client"
         );
         assert_eq!(servers.count_requests("POST /register"), 1);
-        // A refresh token needs the client that it was issued to.
+        // Keeps the client, because a refresh token works only with the client that it was issued
+        // to.
         servers.store_expired_login(Some("refresh-0"));
         for _ in 0..2 {
             assert_eq!(client_id_of(&start_login(&servers).await), "client-0");

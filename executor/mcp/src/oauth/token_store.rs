@@ -23,7 +23,8 @@ use super::config::is_scope;
 const MAX_FILE_BYTES: u64 = 256 << 10;
 /// Bytes of the URL's digest that the name of the file contains.
 const DIGEST_BYTES: usize = 8;
-/// Seconds before its expiry at which a token is refreshed, but at most half of its lifetime.
+/// A token is refreshed this many seconds before it expires, or after half of its lifetime if that
+/// is later.
 const RENEWAL_MARGIN_SECONDS: u64 = 30;
 const MAX_SCOPES: usize = 64;
 const MAX_SCOPE_BYTES: usize = 256;
@@ -258,7 +259,7 @@ impl fmt::Debug for AccessToken {
     }
 }
 
-/// rmcp reads and writes the tokens through this trait. The caller holds the lock.
+/// rmcp reads and writes the tokens through this trait. The caller must hold the lock.
 #[async_trait]
 impl CredentialStore for TokenStore {
     async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {

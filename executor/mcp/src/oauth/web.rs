@@ -1,10 +1,11 @@
 //! The HTTP client for authorization servers.
 //!
 //! - A configured server or identity provider may have any address.
-//! - A server that one of them names may be in a private network only if the configured server is
-//!   in one. rmcp accepts only the name of such a server, and no private address.
+//! - A server that a configured server names is allowed in a private network only if the configured
+//!   server is in a private network, too. rmcp accepts such a server by its name, but not by a
+//!   private IP address.
 //! - Secrets are sent over https, or stay on this machine.
-//! - Redirects are not followed here.
+//! - Redirects are not followed.
 
 use std::{
     net::IpAddr,
@@ -41,10 +42,11 @@ const MAX_REQUESTS: usize = 60;
 pub(super) struct AuthHttp {
     shared: Arc<SharedState>,
     requests: AtomicUsize,
-    /// The error of the last request that rmcp made. It is kept here because rmcp drops it.
+    /// The error of the last request that rmcp made. This field keeps the error, because rmcp drops
+    /// it.
     last_error: Mutex<Option<TokenError>>,
-    /// The time when the secret of the registered client expires. It is kept here because rmcp
-    /// drops it.
+    /// The time when the secret of the registered client expires. This field keeps the time,
+    /// because rmcp drops it.
     secret_until: AtomicU64,
 }
 
@@ -193,8 +195,9 @@ impl SharedState {
         Ok(if is_anywhere { AddressScope::Anywhere } else { AddressScope::Public })
     }
 
-    /// Returns whether the configured server is in a private network. All of its addresses must be
-    /// private. Otherwise a public server could claim to be private by adding one private address.
+    /// Returns whether the configured server is in a private network. All addresses of the server
+    /// must be private, because otherwise a public server could pass as private by adding one
+    /// private address.
     async fn is_private(&self) -> Result<bool, HttpError> {
         let resolve_addresses = || async {
             let name = self.server.host_str().unwrap_or_default();
@@ -217,8 +220,8 @@ fn are_private(addresses: impl IntoIterator<Item = IpAddr>) -> bool {
     addresses.peek().is_some() && addresses.all(|address| !is_public(address))
 }
 
-/// Returns the URL that names a server to other servers (RFC 8707). Its query may be secret and is
-/// removed.
+/// Returns the URL that names a server to other servers (RFC 8707). Removes the query, because it
+/// may contain a secret.
 pub(super) fn resource_url(server: &Url) -> Url {
     let mut url = server.clone();
     url.set_query(None);
@@ -226,7 +229,7 @@ pub(super) fn resource_url(server: &Url) -> Url {
     url
 }
 
-/// Rejects URLs to which no secret may be sent.
+/// Rejects URLs to which Faber sends no secret. Allows `https`, and `http` on this machine.
 pub(super) fn check_secure(url: &Url) -> Result<(), InsecureUrl> {
     if url.scheme() == "https" || (url.scheme() == "http" && is_loopback(url)) {
         return Ok(());

@@ -13,7 +13,8 @@ use landlock::{
 
 use super::super::{Confinement, Support, resolved_path::canonical_paths};
 
-/// The newest version that is used. An older kernel ignores rights that it does not know.
+/// The newest version whose rights are requested. An older kernel ignores the rights that it does
+/// not know.
 const NEWEST_ABI: ABI = ABI::V9;
 /// The first version that restricts truncation of files.
 const FIRST_FILE_ABI: ABI = ABI::V3;

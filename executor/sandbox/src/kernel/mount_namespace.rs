@@ -64,7 +64,8 @@ pub(super) fn make_read_only_except(
     let is_within =
         |mount: &MountPoint| writable.iter().any(|place| mount.mount_point.starts_with(place));
     let mounted = list_mounts()?;
-    // A bind mount keeps the flags of its source, including read-only.
+    // Mounts the writable folders on themselves first, because such a mount keeps the flags of its
+    // source. After the next loop, it would be read-only.
     for place in writable {
         bind_mount(place, place, place)?;
     }
@@ -149,8 +150,8 @@ fn unescape_octal(word: &[u8]) -> Vec<u8> {
     text
 }
 
-/// Reopens standard streams that are `/dev/null`. The old descriptors still belong to the writable
-/// mount.
+/// Reopens standard streams that are `/dev/null`, because the old descriptors still belong to the
+/// writable mount.
 fn reopen_null() -> io::Result<()> {
     let Ok(null) = File::options().read(true).write(true).open(NULL_DEVICE) else { return Ok(()) };
     let meta = null.metadata()?;

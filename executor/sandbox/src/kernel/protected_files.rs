@@ -45,7 +45,7 @@ const COVER_FOLDERS: [&str; 6] = ["/tmp", "/run", "/var", "/dev", "/etc", "/usr"
 struct ProtectionMounts {
     writable: Vec<PathBuf>,
     reachable: Vec<PathBuf>,
-    /// Faber's files inside these folders, to be covered.
+    /// Faber's files inside `reachable` that are going to be covered.
     hidden: Vec<PathBuf>,
     unlistable: Vec<PathBuf>,
     kept: Vec<PathBuf>,

@@ -70,8 +70,8 @@ type CallRules = BTreeMap<i64, Vec<SeccompRule>>;
 /// A condition on an argument: its index, the comparison and the value.
 type ArgumentCheck = (u8, SeccompCmpOp, u64);
 
-/// Returns whether a filter can be applied here. A temporary thread tries an empty filter, because
-/// `/proc` does not always tell.
+/// Returns whether the kernel accepts a filter. A temporary thread tries an empty filter, because
+/// `/proc` does not show this on every system.
 pub(super) fn is_supported() -> bool {
     let trial = || {
         compile_filter(BTreeMap::new(), libc::EACCES)
@@ -163,8 +163,8 @@ fn build_rules(confinement: &Confinement) -> Result<CallRules, FilterError> {
     for call in SHARED_CALLS {
         refuse(call, Vec::new());
     }
-    // These calls change the limits and the scheduling of other processes, and a limit on CPU time
-    // could end such a process.
+    // Refuses these calls for other processes, because they change limits and scheduling. A limit
+    // on CPU time could end such a process.
     for call in PROCESS_CALLS {
         refuse(call, match_all([(0, SeccompCmpOp::Ne, 0)])?.into_iter().collect());
     }

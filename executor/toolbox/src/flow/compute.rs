@@ -28,7 +28,7 @@ pub(super) fn schema() -> Value {
     })
 }
 
-/// Evaluates the expression on a thread for blocking work, because an evaluation may take some ten
+/// Evaluates the expression on a thread for blocking work, because an evaluation can take tens of
 /// milliseconds and does not yield. Runs at most one evaluation per core, because more would only
 /// add threads.
 pub(super) async fn compute(parameters: Arc<Value>) -> Result<Value, ToolError> {

@@ -37,7 +37,7 @@ impl Listing {
         &self.0.sets[self.0.places[index].0]
     }
 
-    /// Returns the shortest name of the tool at a position. An own name is ambiguous if an earlier
+    /// Returns the shortest name that means the tool at a position: its own name, unless an earlier
     /// set has a tool of that name.
     pub fn name(&self, index: usize) -> String {
         let tool = &self.0.definitions[index];

@@ -88,7 +88,8 @@ fn a_qualified_name_of_a_missing_tool_means_no_other_tool() {
         };
         assert_eq!(found.definition().set.as_str(), "m");
         assert!(toolbox.has_all([&planned]));
-        // The set is gone. A user may mean the other tool by its own name, but a plan does not.
+        // After the set `m` was removed, a user can mean the tool of `m2` by the name `m.b`, but a
+        // plan cannot.
         toolbox.remove_set(&name("m"));
         assert!(matches!(toolbox.find_planned(&planned), ToolLookup::Unknown));
         assert!(!toolbox.has_all([&planned]));

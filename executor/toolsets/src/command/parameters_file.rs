@@ -22,7 +22,8 @@ pub(super) fn write_parameters(parameters: &Value) -> io::Result<File> {
 #[cfg(target_os = "linux")]
 fn create() -> io::Result<File> {
     use nix::sys::memfd::{MFdFlags, memfd_create};
-    // Tries `MFD_NOEXEC_SEAL` first, which older kernels than Linux 6.3 refuse.
+    // Tries `MFD_NOEXEC_SEAL` first, and then other flags, because kernels before Linux 6.3 refuse
+    // it.
     let no_exec = MFdFlags::from_bits_retain(8);
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
     let create = |flags| memfd_create("faber-parameters", flags);

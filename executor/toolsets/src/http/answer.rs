@@ -12,7 +12,7 @@ use shared::{
 /// Maximum bytes at the end of an error's body that a message shows.
 const MAX_SHOWN_BODY_BYTES: usize = 2 << 10;
 
-/// Returns the output of a successful response, or the error of a failed one.
+/// Returns the output of a successful response, or the error of a failed response.
 pub(crate) fn read_output(
     reply: HttpReply,
     effect: Effect,

@@ -402,7 +402,8 @@ mod tests {
         );
     }
 
-    /// A short name means the tool of the earliest set that has it.
+    /// The age of a set matters, because a short name means the tool of the earliest set that has
+    /// it.
     #[test]
     fn a_set_is_as_old_as_its_oldest_registered_tool() {
         let tool = |name: &str| json!({ "name": name });

@@ -189,8 +189,9 @@ impl Registry {
         let place = applied.wanted.iter().position(|wanted| wanted.config.name == new.set);
         if let Some(place) = place
             && applied.revision.map(|revision| revision + 1) == Some(revision)
-            // Requires that the new tool is the newest one, because an older tool belongs before
-            // other tools. An older tool is possible because clocks differ.
+            // Requires that the new tool is the newest tool of its records, because an older tool
+            // belongs before other tools. The new tool can be older, because the clocks of nodes
+            // differ.
             && applied.known.tools.last().is_none_or(|last| last.at < at)
             && self.toolbox().set(&new.set).is_some_and(|set| set.status == SetStatus::Ready)
             // No rule of the set may apply to the tool, because the tool was made without the

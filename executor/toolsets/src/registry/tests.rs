@@ -156,7 +156,7 @@ async fn a_wrong_set_or_tool_is_explained() {
     assert_eq!(sets(&registry).await, [""; 0]);
 }
 
-/// A caller who adds a set cannot send any variable of the environment to a server.
+/// A caller who adds a set must not be able to send any variable of the environment to a server.
 #[tokio::test]
 async fn added_sets_use_only_allowed_secrets() {
     let store = Arc::new(Memory::new());

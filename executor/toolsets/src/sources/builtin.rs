@@ -161,7 +161,7 @@ fn is_system_folder(folder: &Path) -> bool {
         || SYSTEM_FOLDERS.iter().any(|system| folder == Path::new(system))
 }
 
-/// Adds the built-in sets that are not configured, inactive.
+/// Adds the built-in sets that the configuration does not contain. They are inactive.
 pub fn with_builtin(mut sets: Vec<SetConfig>) -> Vec<SetConfig> {
     for kind in BuiltinKind::ALL {
         let is_there = sets.iter().any(|other| {

@@ -28,7 +28,8 @@ pub struct SetConfig {
     pub description: String,
     pub active: bool,
     pub source: Source,
-    /// Effects that replace the effects that the source declares. In YAML, the key is in `source`.
+    /// Effects that replace the effects that the source declares. In YAML, this key is inside
+    /// `source`.
     pub effects: EffectRules,
     /// The context whose data the condition reads. People see the context as the source of the set.
     pub context: Option<String>,
@@ -75,7 +76,7 @@ pub enum Source {
 
 const SOURCE_KINDS: [&str; 5] = ["mcp", "tools", "builtin", "openapi", "graphql"];
 
-/// The key beside the kind that sets effects.
+/// The key that sets effects. In `source`, it stands beside the key of the source's kind.
 const EFFECTS_KEY: &str = "effects";
 
 /// The value of `source` in YAML: a source, and the effects beside it.
@@ -202,8 +203,8 @@ impl SetConfig {
         names.into_iter().collect()
     }
 
-    /// Returns the programs of the set that are paths. Only fully trusted users may be able to
-    /// change them.
+    /// Returns the programs of the set that are given as paths. The launcher makes them read-only
+    /// for commands, because a changed program would run with all rights of Faber.
     pub fn programs(&self) -> Vec<PathBuf> {
         match &self.source {
             Source::Mcp(McpServer::Command(server)) if server.command.contains('/') => {

@@ -197,7 +197,7 @@ mod tests {
         ] {
             assert_eq!(parameters(schema.clone()), schema);
         }
-        // These are arguments with the names of keywords.
+        // These objects are arguments with the names of keywords, and not schemas.
         for arguments in [
             json!({ "type": "object", "properties": "Which." }),
             json!({ "type": "The type of it.", "properties": { "description": "Which." } }),

@@ -222,7 +222,7 @@ mod tests {
         let mut names = UniqueNames::new(&set);
         let wanted = ["a", "a_2", "a", "a", "b", "a_2", "pets.a", "pets.c", "c", "pets.c"];
         let taken: Vec<_> = wanted.into_iter().map(|name| names.take(name)).collect();
-        // `pets.a` and `a` of `pets` are both `pets.a`.
+        // In the set `pets`, the names `pets.a` and `a` mean the same tool.
         assert_eq!(
             taken,
             ["a", "a_2", "a_3", "a_4", "b", "a_2_2", "pets.a_5", "pets.c", "c_2", "pets.c_3"]

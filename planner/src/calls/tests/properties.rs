@@ -72,7 +72,7 @@ const PIECES: [&str; 63] = [
     "</arg_value>",
 ];
 
-/// Calls that are mutated.
+/// Valid calls, which a test changes at random.
 const CALLS: [&str; 9] = [
     r#"{"tool": "file_tools.glob", "args": {"pattern": "*.py"}}"#,
     "file_tools.grep(pattern=\"TODO\", case_insensitive=true, context_lines=2)",
@@ -208,7 +208,7 @@ proptest! {
         }
         let mut text = format!("{}{pairs}{}", around.0, around.1);
         if text.starts_with("TOOL") {
-            // Arguments in a line of text end with the line.
+            // Removes line breaks, because arguments in a line of text end with the line.
             text = text.replace('\n', " ");
         }
         for call in calls_as_json(&text).as_array().into_iter().flatten() {

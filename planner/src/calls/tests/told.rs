@@ -242,7 +242,7 @@ fn nested_parameters_are_described_in_the_prompt() {
     assert_eq!(lines, expected);
 }
 
-/// Every field of an example asks for ten other fields.
+/// Every field of an example requires ten other fields.
 #[test]
 fn an_example_of_recursive_schemas_stays_small() {
     let fields: serde_json::Map<_, _> =

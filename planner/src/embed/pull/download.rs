@@ -45,8 +45,8 @@ pub(crate) enum HeadResult {
 }
 
 pub(crate) fn build_client(place: &str) -> Result<Client, PullError> {
-    // The installation fails if the process has a cryptography provider already, and then that
-    // provider is used.
+    // Ignores the error, because the process may already have a cryptography provider, which is
+    // then used.
     let _ = rustls::crypto::ring::default_provider().install_default();
     // The hub sends the metadata with its redirect, so this module follows redirects itself.
     let client = Client::builder().user_agent(USER_AGENT_NAME).connect_timeout(CONNECT_TIMEOUT);
@@ -75,7 +75,7 @@ fn read_headers(headers: &HeaderMap) -> FileInfo {
     let is_hash =
         |hash: &&str, len| hash.len() == len && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
     let revision = text("x-repo-commit").filter(|hash| is_hash(hash, 40));
-    // The tag is the SHA-256 for large files only.
+    // Ignores a tag of another length, because the tag is a SHA-256 only for large files.
     let sha256 = text("x-linked-etag").filter(|hash| is_hash(hash, 64));
     FileInfo {
         revision: revision.map(ToOwned::to_owned),

@@ -53,7 +53,7 @@ fn write_message(message: &Message, names: &WireNames) -> Option<Value> {
         Message::System(_) => None,
         Message::User(text) => Some(json!({ "role": "user", "content": text })),
         Message::Assistant { text, calls } => {
-            // A text block must not be empty.
+            // Leaves out an empty text, because a text block must not be empty.
             let text_block = (!text.is_empty()).then(|| json!({ "type": "text", "text": text }));
             let calls = calls.iter().map(|call| {
                 let input = if call.arguments.is_object() { &call.arguments } else { &json!({}) };
@@ -95,7 +95,7 @@ pub(super) fn read_answer(answer: &Value, names: &WireNames) -> Answer {
             .collect(),
         calls: calls.collect(),
         stop,
-        // `input_tokens` does not include cached tokens.
+        // Adds the cached tokens, because `input_tokens` does not include them.
         tokens: Tokens {
             input: count("input_tokens")
                 + count("cache_creation_input_tokens")

@@ -74,7 +74,7 @@ impl Provider {
                 "{reason}; check `planner.provider`, `planner.base_url` and `planner.model`"
             )),
             _ => match SCHEMA_WORDS.iter().find(|word| body.contains(**word)) {
-                // The word may be in the part of the message that is cut.
+                // Adds the word, because the shortened message no longer contains it.
                 Some(word) if !reason.contains(*word) => {
                     self.refused_error(format!("{reason} (it mentions `{word}`)"))
                 }

@@ -106,7 +106,7 @@ pub(super) fn read_answer(answer: &Value, names: &WireNames) -> Answer {
     });
     let count = |key: &str| answer["usage"][key].as_u64().unwrap_or_default();
     let text = message_text(&message["content"]);
-    // A refusal has a field of its own, without content.
+    // If the model refuses, the reason is in a field of its own and the content is empty.
     let text = if text.trim().is_empty() { read_text(&message["refusal"]) } else { text };
     Answer {
         text: remove_thoughts(&text).to_owned(),

@@ -30,7 +30,8 @@ const COMMON: &str = "unique id identifier identifies number string integer valu
     object entity resource item thing name type key fetch get read return use example optional required";
 const READING_VERBS: &str = "get read show find fetch search lookup look retrieve list describe query check \
     load view resolve tell display see";
-/// Words of a name that end the thing it is about: `get_order_by_number`.
+/// Words after which a tool's name no longer names the thing: `get_order_by_number` is about an
+/// order.
 const ENDS: [&str; 9] = ["by", "from", "for", "of", "with", "using", "to", "in", "on"];
 /// Words with which a description warns of its tool.
 const CAUTIONS: [&str; 22] = [
@@ -123,7 +124,7 @@ impl Field {
     }
 }
 
-/// Returns the fit of a value of one form in a field of another form, if the two fit.
+/// Returns the fit of a value of one form in a field of another form, or `None` if they do not fit.
 pub(super) fn fit_of(key: &Key, (from, from_form): (Shape, &str), to: &Field) -> Option<Fit> {
     let is_shape = from == to.shape || from == Shape::Integer && to.shape == Shape::Number;
     let is_choice = to.form.starts_with('|');
@@ -145,7 +146,7 @@ pub(super) fn is_cautioned(description: &str) -> bool {
     CAUTIONS.iter().any(|caution| lower.contains(caution))
 }
 
-/// The thing that a tool is about, by the words of its name.
+/// The thing that a tool is about, as the stems of the words in the tool's name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Owner(Vec<String>);
 
@@ -234,7 +235,7 @@ struct Place<'a> {
     owner: Owner,
 }
 
-/// Reads a scalar field. Ignores a flag, because no other call needs one.
+/// Reads a scalar field. Ignores booleans, because no other call needs such a flag.
 fn read_field(
     name: &str,
     described: &Value,
@@ -273,7 +274,7 @@ fn whole_name(
     subjects: &BTreeSet<String>,
 ) -> Option<Vec<String>> {
     let (first, last) = (name_words.first()?, name_words.last()?);
-    // `phone_number` is a property, and `category_id` is a thing.
+    // For example, `phone_number` names a property, and `category_id` names a thing.
     let is_thing = !PROPERTY_STEMS.contains(first) || last == "id" && !is_id(first);
     let is_whole = name_words.len() > 1
         && is_thing
@@ -310,7 +311,8 @@ fn shape_of(schema: &Value) -> Option<Shape> {
     }
 }
 
-/// Returns the format of texts, or the allowed values with a mark before them.
+/// Returns the format of a text. For an enumeration, returns the allowed values with `|` before
+/// them.
 fn form_of(schema: &Value) -> String {
     let Some(choices) = schema["enum"].as_array() else {
         return schema["format"].as_str().unwrap_or_default().to_owned();

@@ -1,7 +1,8 @@
 //! The types that words name: `shipment id`, `the current refund status`.
 //!
-//! The words of all fields of a type belong to it, because tools call one thing by several names. A
-//! word counts more if few types have it, and words of a name in one piece count once more.
+//! A type has the words of all its fields, because tools call one thing by several names. A word
+//! counts more if few types have it. If the text contains a whole name, the words of this name
+//! count more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,14 +16,14 @@ use crate::select::words;
 const WORD: f64 = 2.0;
 /// Factor for the points of a word that only the description has.
 const DESCRIBED: f64 = 0.4;
-/// The points of each word of a name in one piece.
+/// Additional points for each word of a name that the text contains as a whole.
 const PIECE: f64 = 1.0;
-/// An id is a more usual value than the status of the same thing.
+/// Additional points for an id, because people name the id of a thing more often than its status.
 const ID: f64 = 0.5;
 /// Factor by which the points of the best type must exceed the points of any other type.
 const MARGIN: f64 = 1.05;
 
-/// A parameter or an output of a tool, by their places.
+/// A parameter or an output, by the index of its tool and its index in the tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     pub tool: usize,
@@ -51,12 +52,13 @@ pub struct Vocabulary {
 pub struct Named<'a> {
     /// The parameters and outputs of this type, in the order of tools.
     pub places: &'a [Place],
-    /// The words that belong to the type, by their places.
+    /// The words that belong to the type, by their positions in the text.
     pub words: Vec<usize>,
     pub points: f64,
-    /// The words contain a whole name, or two words of the type.
+    /// `true` if the words contain a whole name, or two words of the type.
     pub is_whole: bool,
-    /// The words contain the thing that an id of the type identifies: `order` of `order_id`.
+    /// `true` if the words contain the thing that an id of the type identifies: `order` of
+    /// `order_id`.
     pub is_identified: bool,
 }
 
@@ -119,7 +121,7 @@ impl ChainGraph {
             for key in keys() {
                 let other = *type_by_key.entry(key).or_insert(first);
                 if other != first {
-                    // Merges the two groups, because the field belongs to both.
+                    // Merges the two groups of fields, because this field belongs to both.
                     let moved = std::mem::take(&mut types[other].places);
                     types[first].places.extend(moved);
                     type_by_key.values_mut().filter(|group| **group == other).for_each(|group| {

@@ -31,7 +31,7 @@ const DESCRIBED: u32 = 1;
 /// The wanted value.
 #[derive(Clone, Copy, Debug)]
 pub enum Goal<'a> {
-    /// Any of these outputs, each given by its tool and its place.
+    /// Any of these outputs, each given by the index of its tool and its index in the tool.
     Outputs(&'a [(usize, usize)]),
     /// A value of the type of a field.
     Like(&'a Field),
@@ -39,7 +39,7 @@ pub enum Goal<'a> {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Source {
-    /// A given value, by its place.
+    /// A given value, by its index.
     Given(usize),
     /// An output of an earlier step of the route.
     Output { step: usize, path: String },
@@ -58,26 +58,26 @@ pub struct RouteStep {
     pub inputs: Vec<Input>,
 }
 
-/// Calls in their order, the last of which has the wanted value.
+/// Calls in the order in which they run. The last call returns the wanted value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Route {
     pub steps: Vec<RouteStep>,
     pub source: Source,
     /// How well the value fits.
     pub fit: Fit,
-    /// No other value that can be reached fits as well.
+    /// `true` if no other value that can be reached fits as well.
     pub is_only: bool,
     pub cost: u32,
 }
 
 impl Route {
-    /// Returns the worst fit of all values on the route, including the wanted one.
+    /// Returns the worst fit of all values on the route, including the wanted value.
     pub fn worst_fit(&self) -> Fit {
         let inputs = self.steps.iter().flat_map(|step| &step.inputs);
         inputs.map(|input| input.fit).fold(self.fit, Fit::max)
     }
 
-    /// Returns the given values that the route uses, by their places.
+    /// Returns the given values that the route uses, by their indexes.
     pub fn used(&self) -> BTreeSet<usize> {
         let inputs = self.steps.iter().flat_map(|step| &step.inputs);
         let sources = inputs.map(|input| &input.source).chain([&self.source]);
@@ -97,7 +97,8 @@ enum Origin {
     Output(usize, usize),
 }
 
-/// A fact that the search reaches at a cost. The order of these facts decides between equal costs.
+/// A fact that the search learns at a cost. If two facts have the same cost, their order in this
+/// type decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// A parameter of a tool has a value.
@@ -125,7 +126,8 @@ struct Search<'a> {
 }
 
 impl ChainGraph {
-    /// Finds the cheapest route to a goal. It begins with a given value and avoids some tools.
+    /// Finds the cheapest route to a goal. The route begins with a given value and avoids the tools
+    /// in `avoided`.
     pub fn find_route(
         &self,
         goal: Goal<'_>,
@@ -202,7 +204,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Offers a value to all parameters that it fits. Of values of one type, only the cheapest counts.
+    /// Offers a value to all parameters that it fits. Of several values of one type, only the
+    /// cheapest is used.
     fn open(&mut self, cost: u32, from: Origin) {
         let (keys, shape, form) = self.value_type(from);
         for key in keys {

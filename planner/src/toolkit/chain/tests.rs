@@ -94,12 +94,12 @@ fn a_value_fits_by_name_thing_type_and_form() {
         ("get_customer", "city_id", text(), "city", text(), None),
         ("get_order", "id", number.clone(), "order_id", text(), None),
         ("get_order", "id", text(), "order_id", number, None),
-        // Units are part of names.
+        // Fields with different units do not fit, because units are part of names.
         ("get_route", "length_km", text(), "length_miles", text(), None),
         ("get_customer", "city", text(), "city", text(), Some("Near")),
         ("get_customer", "name", text(), "name", text(), None),
         ("get_customer", "id", text(), "id", text(), None),
-        // Formats fit if they are equal, or if one side has none.
+        // Formats fit if they are equal, or if one of the two fields has no format.
         ("get_customer", "contact", email.clone(), "customer_contact", email, Some("Exact")),
         ("get_customer", "contact", text(), "customer_contact", date, Some("Described")),
         ("get_customer", "contact", text(), "customer_contact", choice, None),
@@ -227,7 +227,7 @@ fn a_call_needs_all_its_parameters() {
     assert_eq!(route(&graph, ("find_shop", "item_id"), ("show", "owner_id")), None);
 }
 
-/// A chain of a hundred tools, and a circle, end at the limit.
+/// Searches through a chain of a hundred tools, and through a circle, end at the limit.
 #[test]
 fn long_chains_and_circles_end() {
     let link = |index: usize| {

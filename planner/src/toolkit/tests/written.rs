@@ -99,7 +99,7 @@ fn a_graph_is_written_in_the_format_it_is_read() {
     assert_eq!(read.toolkit, seed(), "the order of addition counts");
     let expected = json!(["a1", "a2", "a3", "a4", "t1", "t2", "t3", "t4"]);
     assert_eq!(written["order"], expected);
-    // An order that the chains already define adds nothing.
+    // A file has no `order` if the chains already define the order.
     let chain = json!({ "actions": [{ "name": "b" }, { "name": "a" }],
         "toolkit": [[{ "name": "b" }, { "name": "a" }]] });
     let graph = crate::toolkit::written::read(&chain).unwrap().toolkit;

@@ -69,7 +69,7 @@ async fn grep_finds_and_shows_a_match_in_a_long_line() {
     let line = call("content").await;
     assert!(line.starts_with("data.json:1:… aaa") && line.contains("aneedleb"), "{line}");
     assert!(line.ends_with("bbb … (line cut: 6007 bytes)") && line.len() < 1_100, "{line}");
-    // A match near the start of the line shows the start.
+    // If the match is near the start of a line, the output shows the start of the line.
     project.write_file("data.json", format!("needle{}\n", "b".repeat(3_000)));
     assert!(call("content").await.starts_with("data.json:1:needlebbb"));
 }

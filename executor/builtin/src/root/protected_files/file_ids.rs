@@ -17,7 +17,7 @@ use std::{
 
 use super::FileId;
 
-/// Maximum number of files and folders. Each id takes 16 bytes.
+/// Maximum number of files and folders. It limits memory, because each id takes 16 bytes.
 const MAX_ENTRIES: usize = 1_000_000;
 /// A folder that changed within this time may change again without a new time stamp. This is more
 /// than the resolution of any file system.
@@ -67,7 +67,7 @@ impl FileIdCache {
         self.max_entries = max_entries;
     }
 
-    /// Returns whether a file is covered.
+    /// Returns whether the file with this id is in `paths` or in a folder of `paths`.
     ///
     /// # Errors
     ///
@@ -130,8 +130,8 @@ impl FileIdCache {
         Ok(())
     }
 
-    /// Lists a folder. Reads at most one entry more than the limit, from which the caller sees
-    /// whether the limit is exceeded.
+    /// Lists a folder. Reads at most one entry more than the limit, so that the caller can detect
+    /// that the limit is exceeded.
     #[expect(clippy::disallowed_methods, reason = "file times use the same clock")]
     fn read(&self, path: &Path, meta: &Metadata, max_entries: usize) -> io::Result<CachedFolder> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -162,7 +162,8 @@ impl FileIdCache {
 }
 
 impl CachedFolder {
-    /// Returns whether the listing is still valid and complete for the remaining limit.
+    /// Returns whether the cached listing can be used: the folder has not changed, and a listing
+    /// that was cut has more than the `left` entries that the limit still allows.
     fn is_current(&self, meta: &Metadata, left: usize) -> bool {
         let is_whole = !self.is_cut || self.len() > left;
         self.is_settled && self.state == folder_state(meta) && is_whole
@@ -193,8 +194,8 @@ fn folder_state(meta: &Metadata) -> FolderState {
     (file_id(meta), meta.ctime(), meta.ctime_nsec())
 }
 
-/// Returns `None` for a missing path, and for a path that Faber may not read, because Faber cannot
-/// have files there.
+/// Returns `None` for a missing path, and for a path that Faber is not allowed to read, because
+/// Faber cannot have files there.
 fn ignore_missing<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
     match found {
@@ -322,7 +323,7 @@ mod tests {
     fn unchanged_folders_are_not_read_again() {
         let protected =
             ProtectedFolder::new(&["data/a", "data/deep/b"], &["data"], SETTLED_AT_ONCE);
-        // A cached listing keeps its address.
+        // A listing that is still cached has the same address in memory.
         let lists = || {
             assert!(protected.is_protected("data/deep/b"));
             let folders = protected.file_ids.folders.lock().unwrap();

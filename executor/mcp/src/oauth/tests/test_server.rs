@@ -26,7 +26,7 @@ use super::super::{
 };
 use crate::{McpServer, redaction::Secrets};
 
-/// Both servers, and the stored logins of a caller.
+/// The MCP server, its authorization server, and the stored logins of a caller.
 pub(crate) struct TestServers {
     pub(crate) base_url: String,
     pub(crate) logins: Logins,
@@ -37,7 +37,7 @@ pub(crate) struct TestServers {
     _tasks: JoinSet<std::io::Result<()>>,
 }
 
-/// Holds a granted token back until the test opens it.
+/// Holds a granted token back until the test opens the gate.
 #[derive(Default)]
 pub(crate) struct Gate {
     pub(crate) arrived: Notify,

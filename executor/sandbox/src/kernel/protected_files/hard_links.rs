@@ -18,7 +18,7 @@ const MAX_ENTRIES: usize = 1_000_000;
 /// Device and inode number of a file. They are the same under all its names.
 type FileId = (u64, u64);
 
-/// Returns the hard links in `folders` to files in `own`. Paths must have no symlinks.
+/// Returns the hard links in `folders` to files in `protected_paths`. Paths must have no symlinks.
 ///
 /// # Errors
 ///

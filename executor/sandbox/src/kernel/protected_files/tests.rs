@@ -46,7 +46,8 @@ impl TestFolder {
     }
 }
 
-/// Returns whether a thread of this process can create a mount namespace. `root` can.
+/// Returns whether a thread of this process can create a mount namespace. A thread of `root` can
+/// create one.
 fn has_mount_namespace() -> bool {
     thread::scope(|scope| scope.spawn(|| mount_namespace::enter_namespace().is_ok()).join())
         .unwrap()
@@ -74,7 +75,8 @@ fn a_protected_path_that_does_not_exist_is_an_error() {
     let mut loose = folder.order(&["faber.yaml"], &[], Lifetime::Watched);
     loose.confinement.as_mut().unwrap().required = false;
     folder.run(&loose, "true").unwrap();
-    // A command cannot create files outside its folders.
+    // Missing files outside the command's folders are no reason to refuse the command, because it
+    // cannot create them.
     let outside = folder.order(&["../faber.yaml"], &["/nowhere/run.sh"], Lifetime::Background);
     folder.run(&outside, "true").unwrap();
 }

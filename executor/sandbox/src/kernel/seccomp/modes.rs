@@ -32,7 +32,8 @@ const OPEN_CALLS: &[(libc::c_long, u8)] = &[
 ];
 const CREATE_FLAGS: [i32; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
 
-// These numbers are the same on every architecture. Some versions of `libc` lack them.
+// Writes the numbers of these calls, because some versions of `libc` lack them. The numbers are the
+// same on every architecture.
 const FCHMODAT2: libc::c_long = 452;
 const SETXATTRAT: libc::c_long = 463;
 const REMOVEXATTRAT: libc::c_long = 466;
@@ -40,7 +41,8 @@ const FILE_SETATTR: libc::c_long = 469;
 
 /// A call whose mode is in memory, where a filter cannot read it. Programs fall back to `openat`.
 pub(super) const UNFILTERABLE: libc::c_long = libc::SYS_openat2;
-/// Calls that change extended attributes. Programs expect that a file system may lack them.
+/// Calls that change extended attributes. Refusing them breaks no program, because programs expect
+/// file systems without such attributes.
 pub(super) const ATTRIBUTE_CALLS: [libc::c_long; 9] = [
     libc::SYS_setxattr,
     libc::SYS_lsetxattr,

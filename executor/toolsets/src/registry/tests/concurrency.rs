@@ -79,7 +79,7 @@ async fn a_deactivated_set_is_never_visible_as_active() {
     assert_eq!(sets(&other).await, ["b-"]);
 }
 
-/// Older versions called the record `set.` and the tool's own name.
+/// Older versions could write a second record for the same tool, such as `a.a.b` for `a.b`.
 #[tokio::test]
 async fn two_records_of_one_tool_do_not_fail_their_set() {
     let store = Arc::new(Memory::new());

@@ -46,7 +46,7 @@ async fn documents_of_a_context_become_a_toolset() {
     assert_eq!(sets(&one).await, ["club_rag+", "shop_rag+"]);
     let missing = Err("RAG with ID manual not found in context club".to_owned());
     assert_eq!(ask(&one, "club", "manual").await, missing);
-    // A patch changes one collection.
+    // The patch changes one collection, and the other collection stays.
     let change = json!({ "rag": { "prices": [{ "content": "tea 4.50" }] } });
     one.set_context("shop", &change).await.unwrap();
     one.switch(&strings(&["shop_rag"]), false).await.unwrap();

@@ -94,7 +94,7 @@ async fn a_tool_with_the_name_of_another_is_rejected() {
     registry.register_tool(Some("a"), tool("b")).await.unwrap();
     let err = registry.register_tool(Some("a"), tool("a.b")).await.unwrap_err();
     assert!(matches!(err, RegistryError::Exists { .. }), "{err}");
-    // The short name of another tool is free.
+    // A tool in another set can have the short name of `flow.echo`.
     assert_eq!(registry.register_tool(None, tool("echo")).await.unwrap().as_str(), "local.echo");
     let ToolLookup::Tool(found) = registry.toolbox().find(&"echo".parse().unwrap()) else {
         panic!()
@@ -146,7 +146,8 @@ async fn an_invalid_tool_does_not_hide_others_of_its_set() {
     registry.register_tool(Some("a"), tool("u")).await.unwrap();
     let set = find_set(&registry, "a").await;
     assert_eq!((set.status, set.tools.len(), set.left_out.len()), (SetStatus::Ready, 2, 1));
-    // An added set is checked first.
+    // The tools of an added set are checked before the set is stored, so one mistake rejects the
+    // set.
     let added = json!({ "name": "b", "source": { "tools": [{ "name": "t" }, odd] } });
     let err = registry.add_set(added).await.unwrap_err();
     assert!(matches!(&err, RegistryError::Invalid(reason) if reason.contains("`odd`")), "{err}");

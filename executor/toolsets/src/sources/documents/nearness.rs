@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct WordIndex {
-    /// By word: its rarity, and its weight in each text that contains it.
+    /// For each word: its rarity, and its weight in each text that contains the word.
     occurrences: BTreeMap<String, (f64, Vec<(usize, f64)>)>,
     text_count: usize,
 }

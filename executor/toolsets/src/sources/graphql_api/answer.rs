@@ -20,7 +20,7 @@ pub(super) fn read_data(
     redaction: &Redaction,
 ) -> Result<Value, ToolError> {
     let host = reply.host.clone();
-    // Reads GraphQL errors first, because they say more than the error status.
+    // Reads GraphQL errors first, because they describe the failure better than the error status.
     let refused =
         if reply.status.is_success() { None } else { status_error(&reply, effect, redaction) };
     if let Some(refused) = refused {

@@ -18,7 +18,7 @@ const MAX_ENUM_VALUES: usize = 500;
 const MAX_TOTAL_NODES: usize = 240_000;
 const NODE_LIMITS_PER_TOOL: (usize, usize) = (40, 4_000);
 
-/// Returns the nodes that each of `tools` schemas may have.
+/// Returns the maximum number of nodes of one tool's schema if an endpoint has this many tools.
 pub(super) fn nodes_per_tool(tools: usize) -> usize {
     (MAX_TOTAL_NODES / tools.max(1)).clamp(NODE_LIMITS_PER_TOOL.0, NODE_LIMITS_PER_TOOL.1)
 }

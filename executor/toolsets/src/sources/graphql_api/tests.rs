@@ -221,7 +221,7 @@ async fn mutations_of_an_endpoint_can_be_called_in_sequence() {
     let set = ready_set(&served, json!({})).await;
     let author = set.call("createAuthor", json!({ "name": "Ada" })).await.unwrap();
     assert_eq!(author, json!({ "id": "1", "name": "Ada" }));
-    // The value that a template such as `{{createAuthor.id}}` would pass.
+    // Passes the value that a template such as `{{createAuthor.id}}` would pass.
     let parameters = json!({ "title": "Notes", "author_id": author["id"], "kind": "POEMS" });
     let book = set.call("createBook", parameters).await.unwrap();
     assert_eq!(book, json!({ "id": "0", "title": "Notes", "authorId": "1", "kind": "POEMS" }));
@@ -345,7 +345,7 @@ async fn a_set_with_a_wrong_endpoint_fails_and_can_be_retried() {
         .assert_eq(&deep.error().await);
 }
 
-/// Answers every request alike.
+/// Returns a server that answers every request with the same response.
 fn fixed_answer_router(answer: Value) -> Router {
     Router::new().fallback(move || {
         let answer = answer.clone();

@@ -14,7 +14,8 @@ use toolbox::{Tool, ToolContext};
 use super::{Endpoint, answer::read_data, arguments, introspection::Types, select::select};
 use crate::sources::offer::{MAX_TOOLS, UniqueNames, clip_description};
 
-/// The kind of a GraphQL operation. The configuration may give a mutation the effect of a query.
+/// The kind of a GraphQL operation. It is stored beside the effect, because the configuration can
+/// set the effect of a mutation to `read`.
 #[derive(Clone, Copy, Debug)]
 enum OperationKind {
     Query,
@@ -42,7 +43,8 @@ struct FieldTool {
     definition: Arc<ToolDefinition>,
     kind: OperationKind,
     endpoint: Arc<Endpoint>,
-    /// The field. The tool's name may have a number after it.
+    /// The field of the operation. The tool's name can differ, because a number may follow the
+    /// field's name.
     field: String,
     /// The arguments, each with the GraphQL type of its variable.
     arguments: Vec<(String, String)>,

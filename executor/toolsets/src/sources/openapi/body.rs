@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 use super::document::Document;
 use crate::http::{answer::is_json, encode_form};
 
-/// The parameter of a body that is not merged with the other parameters.
+/// The parameter with the whole body, if the fields of the body are not merged with the other
+/// parameters.
 pub(super) const BODY_PARAMETER: &str = "body";
 
 /// The schema of a text without a schema.
@@ -94,8 +95,8 @@ fn is_text(media: &str) -> bool {
     media.starts_with("text/") || media == "application/xml"
 }
 
-/// Returns `true` for a body that is a text, or that has no schema. The document does not define
-/// how to write objects and lists as XML or CSV.
+/// Returns `true` for a body that is a text, or that has no schema. Other bodies cannot be written
+/// as XML or CSV, because the document does not define the form of objects and lists.
 fn is_plain(document: &Document, about: &Value) -> bool {
     let Some(schema) = about.get("schema").filter(|schema| has_constraints(schema)) else {
         return true;

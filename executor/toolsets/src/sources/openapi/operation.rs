@@ -19,7 +19,7 @@ use crate::{
     sources::offer::{MAX_TOOLS, UniqueNames, clip_description, tool_id, tool_name},
 };
 
-/// Maximum number of nodes of all schemas of a document. A node has some hundred bytes.
+/// Maximum number of nodes of all schemas of a document. A node has a few hundred bytes.
 const MAX_TOTAL_NODES: usize = 240_000;
 /// The fewest and the most nodes of one tool's schemas. Parameters get three quarters of these
 /// nodes.
@@ -56,7 +56,8 @@ pub(super) struct Call {
     pub(super) security: Security,
 }
 
-/// Returns the operations with one of the tags. Leaves out operations that cannot be read.
+/// Returns the operations with at least one of the configured tags. Leaves out operations that
+/// cannot be read.
 pub(super) fn operations(
     set: &ToolSetName,
     document: &Document,

@@ -154,8 +154,8 @@ impl Parameter {
         Ok(())
     }
 
-    /// Rejects items that contain the separator. The server could not distinguish it from a
-    /// separator, because both are encoded in the same way.
+    /// Rejects items that contain the separator, because a server could not tell whether it belongs
+    /// to the item: both are encoded in the same way.
     fn check_items(&self, value: &Value) -> Result<(), String> {
         let (separator, called) = match self.style {
             Style::Spaces => (' ', "blanks"),
@@ -354,7 +354,7 @@ mod tests {
         check_written_parameter("query", json!({}), json!(null), expect![""]);
     }
 
-    /// `["a", "b|c"]` and `["a|b", "c"]` must not be written alike.
+    /// `["a", "b|c"]` and `["a|b", "c"]` must not lead to the same request.
     #[test]
     fn a_separator_inside_an_item_is_encoded() {
         for (style, sign, called) in

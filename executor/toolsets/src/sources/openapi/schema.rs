@@ -30,7 +30,7 @@ pub(super) struct SchemaConverter<'a> {
     document: &'a Document,
     direction: Direction,
     nodes_left: usize,
-    /// The name in `$defs` of each reference.
+    /// Maps each reference to its name in `$defs`.
     names: BTreeMap<String, String>,
     used_names: BTreeSet<String>,
     queue: VecDeque<(String, &'a Value)>,
@@ -274,7 +274,7 @@ fn copy_description(source: &Map<String, Value>, converted: &mut Map<String, Val
     }
 }
 
-/// Removes references that lead back to themselves without a nested value, because validation of
+/// Removes references that lead back to themselves through references only, because validation of
 /// such references would not end.
 fn remove_empty_cycles(defs: &mut Map<String, Value>) {
     let mut done = BTreeSet::new();
@@ -311,7 +311,8 @@ fn visit_definition(
     path.pop();
 }
 
-/// Removes the references to the same value for which `is_cut` returns `true`.
+/// Removes the references for which `is_cut` returns `true`. Visits only references that describe
+/// the same value as `schema`, not a value inside it.
 fn remove_references(schema: &mut Value, is_cut: &mut dyn FnMut(&str) -> bool) {
     let target = schema.get("$ref").and_then(Value::as_str);
     let target = target.and_then(|target| target.strip_prefix("#/$defs/"));
