@@ -1,5 +1,6 @@
 //! The arguments of the command line. Doc comments on fields are the texts of `--help`.
 
+mod labels;
 mod looking;
 mod plans;
 mod running;

@@ -132,7 +132,8 @@ mod tests {
         let store: Arc<dyn Store> = Arc::new(Memory::new());
         let created_at = WallClock.now();
         let id = RequestId::draw(created_at);
-        store.put_request(&Request { id, query: "q".to_owned(), created_at }).await.unwrap();
+        let request = Request::new(id, "q".to_owned(), created_at);
+        store.put_request(&request).await.unwrap();
         (store, id)
     }
 

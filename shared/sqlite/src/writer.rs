@@ -146,7 +146,7 @@ impl WriterThread {
             if !batch.is_empty() {
                 let bytes = batch.iter().map(|operation| operation.change.bytes()).sum();
                 let is_heartbeat =
-                    |operation: &Operation| matches!(operation.change, Change::PutLease(_));
+                    |operation: &Operation| matches!(operation.change, Change::PutLease(..));
                 let should_free = self.usage.should_free(bytes, batch.iter().any(is_heartbeat));
                 self.commit(&mut batch);
                 if should_free {
@@ -244,7 +244,7 @@ mod tests {
     use serde_json::json;
     use shared::{
         clock::Timestamp,
-        store::{Command, SentCommand},
+        store::{Command, SentCommand, backend::LAYOUT},
     };
     use tempfile::TempDir;
 
@@ -258,7 +258,7 @@ mod tests {
         connection::create_file(&path).unwrap();
         let mut identity = FileIdentity::of(&path);
         let connection = connection::open_writer(&path).unwrap();
-        schema::prepare_schema(&connection, &path, || false).unwrap();
+        schema::prepare_schema(&connection, &path, LAYOUT, || false).unwrap();
         counts::prepare_counts(&connection).unwrap();
         identity.add_wal();
         prepare(&connection);

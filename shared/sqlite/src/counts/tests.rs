@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use shared::{
     clock::Timestamp,
     execution::ExecutionState,
-    store::{CountGroup, CountQuery, ExecutionFilter, LabelFilter},
+    store::{CountGroup, CountQuery, ExecutionFilter, LabelFilter, backend::LAYOUT},
 };
 
 use super::{count_executions, count_heads, prepare_counts};
@@ -65,7 +65,7 @@ fn counts_of_many_executions_are_fast() {
     let path = folder.path().join("faber.db");
     crate::connection::create_file(&path).unwrap();
     let connection = crate::connection::open_writer(&path).unwrap();
-    schema::prepare_schema(&connection, &path, || false).unwrap();
+    schema::prepare_schema(&connection, &path, LAYOUT, || false).unwrap();
     fill(&connection, rows);
     let start = Instant::now();
     prepare_counts(&connection).unwrap();
