@@ -31,11 +31,14 @@ impl Config {
             .server
             .as_ref()
             .map(|server| show_setting(&json!(mask_url(&server.value)), server.origin));
+        let metrics = self.metrics.as_ref();
+        let metrics = metrics.map(|address| show_setting(&json!(address.value), address.origin));
         json!({
             "file": self.file,
             "store": show_setting(&json!(mask_url(&self.store.value)), self.store.origin),
             "server": server,
             "listen": show_setting(&json!(self.listen.value), self.listen.origin),
+            "metrics": metrics,
             "planner": show_setting(&self.planner.value.to_json(), self.planner.origin),
             "planner.cache": show_setting(&json!(self.plan_cache.value.as_str()), self.plan_cache.origin),
             "planner.guard": show_setting(&json!(self.guard.value.as_str()), self.guard.origin),

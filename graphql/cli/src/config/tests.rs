@@ -400,4 +400,12 @@ fn the_listen_setting_must_be_a_socket_address() {
     };
     assert_eq!(with("localhost:0").unwrap(), "127.0.0.1:0");
     assert!(with("8080").unwrap_err().to_string().contains("(--listen)"));
+    let metrics = |address: Option<&str>| {
+        let flags = Flags { metrics: address.map(str::to_owned), ..Flags::default() };
+        let metrics = Config::load(&flags, &environment).map(|config| config.metrics);
+        metrics.map(|metrics| metrics.map(|address| address.value.to_string()))
+    };
+    assert_eq!(metrics(None), Ok(None), "a worker serves nothing by default");
+    assert_eq!(metrics(Some("localhost:9")), Ok(Some("127.0.0.1:9".to_owned())));
+    assert!(metrics(Some("9")).unwrap_err().to_string().contains("(--metrics)"));
 }
