@@ -10,6 +10,7 @@ mod limits;
 mod log_format;
 mod model;
 mod own;
+mod retention;
 mod show;
 #[cfg(test)]
 mod tests;
@@ -23,7 +24,7 @@ use std::{
 
 use ::toolsets::sources::SetConfig;
 use client::failure::Failure;
-use engine::{Guard, PlanCache, retention::RetentionAges};
+use engine::{Guard, PlanCache, retention::RetentionPolicy};
 use planner::{select::DEFAULT_MARGIN, toolkit::Toolkit};
 use serde_json::Value;
 
@@ -82,7 +83,7 @@ pub struct Config {
     pub limits: Limits,
     pub embedding: Setting<EmbeddingConfig>,
     /// Finished executions are removed after this time. `None` keeps them forever.
-    pub retention: Setting<Option<RetentionAges>>,
+    pub retention: Setting<Option<RetentionPolicy>>,
     pub access: Setting<AccessConfig>,
     /// Contexts, which conditions of toolsets read.
     pub contexts: BTreeMap<String, Value>,

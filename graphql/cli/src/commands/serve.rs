@@ -203,10 +203,10 @@ fn warn_of_idle_effects(app: &App, local: &LocalEngine, tasks: &mut JoinSet<()>)
 /// Starts pruning if the configuration sets `retention`. Dropping the tasks stops it.
 fn start_retention(app: &App, local: &LocalEngine) -> (Arc<Retention>, JoinSet<()>) {
     let (retention, mut tasks) = (Arc::new(Retention::default()), JoinSet::new());
-    if let Some(ages) = app.config.retention.value {
+    if let Some(policy) = app.config.retention.value.clone() {
         let (store, clock) = (Arc::clone(local.engine.store()), Arc::clone(local.engine.clock()));
         let removing = Arc::clone(&retention);
-        tasks.spawn(async move { removing.prune_forever(store, clock, ages).await });
+        tasks.spawn(async move { removing.prune_forever(store, clock, policy).await });
     }
     (retention, tasks)
 }

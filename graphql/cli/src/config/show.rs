@@ -1,9 +1,8 @@
 //! Shows the configuration with origins and without secrets.
 
-use engine::age;
 use serde_json::{Map, Value, json};
 
-use super::{Config, Origin};
+use super::{Config, Origin, retention};
 
 const MASK: &str = "***";
 
@@ -19,14 +18,7 @@ impl Config {
             .collect();
         let calls = self.limits.written_call_limits();
         limits.insert("calls".to_owned(), show_setting(calls.value, calls.origin));
-        let retention = self.retention.value.map(|ages| match ages.uniform() {
-            Some(age) => json!(age::format(age)),
-            None => json!({
-                "succeeded": ages.completed.map(age::format),
-                "failed": ages.failed.map(age::format),
-                "cancelled": ages.cancelled.map(age::format),
-            }),
-        });
+        let retention = self.retention.value.as_ref().map(retention::show);
         let server = self
             .server
             .as_ref()
