@@ -15,7 +15,8 @@ use shared::{
     event::{Created, Event, RecordedEvent, Settlement},
     execution::{Execution, ExecutionOptions},
     id::{CommandId, ExecutionId, PlanId, Seq, StepId},
-    labels, limits,
+    labels::{self, Labels},
+    limits,
     metrics::process_metrics,
     plan::Plan,
     store::{
@@ -63,6 +64,8 @@ pub struct IdempotencyKey {
     /// The caller's `compensateOnFailure`. The options of the execution contain the value that
     /// applies.
     pub compensates: Option<bool>,
+    /// The caller's labels. The options of the execution also have those of its request.
+    pub labels: Labels,
 }
 
 impl IdempotencyKey {
@@ -155,7 +158,8 @@ impl Control {
         let Some(found) = self.store.find_reservation(key).await? else { return Ok(None) };
         let is_started = |plan: &&PlanId| {
             let (key, subject) = (key.to_owned(), IdempotencyKey::plan_subject(**plan));
-            let key = IdempotencyKey { key, subject, compensates };
+            let labels = options.labels.clone();
+            let key = IdempotencyKey { key, subject, compensates, labels };
             is_same_fingerprint(&found.fingerprint, &fingerprint(&key, options))
         };
         Ok(plans.iter().find(is_started).copied())
@@ -469,7 +473,8 @@ fn has_plan(first: &RecordedEvent, plan: PlanId) -> bool {
 fn fingerprint(key: &IdempotencyKey, options: &ExecutionOptions) -> String {
     let replans = options.replans.caller_options();
     let compensate_on_failure = key.compensates.unwrap_or(false);
-    let options = ExecutionOptions { replans, compensate_on_failure, ..options.clone() };
+    let labels = key.labels.clone();
+    let options = ExecutionOptions { replans, compensate_on_failure, labels, ..options.clone() };
     format_fingerprint(&key.subject, options)
 }
 
@@ -579,7 +584,8 @@ mod tests {
         let control = Control::new(Arc::<Memory>::clone(&store), clock, None);
         let start = |compensates: Option<bool>, decided| {
             let subject = IdempotencyKey::plan_subject(plan.id());
-            let key = IdempotencyKey { key: "k".to_owned(), subject, compensates };
+            let (key, labels) = ("k".to_owned(), Labels::new());
+            let key = IdempotencyKey { key, subject, compensates, labels };
             let replans = ReplanOptions { left: 2, ..ReplanOptions::default() };
             let options = ExecutionOptions {
                 compensate_on_failure: decided,

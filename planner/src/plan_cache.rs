@@ -3,11 +3,11 @@
 //! The cache contains the draft, not the plan. The engine compiles the draft again for each
 //! request, so a caller without the right to a tool gets no plan that uses it.
 
-use std::{fmt::Write as _, time::Duration};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use shared::{diagnostic::Diagnostic, id::RequestId};
+use shared::{diagnostic::Diagnostic, hex::to_hex, id::RequestId};
 
 use crate::{Note, Proposal, catalog::Catalog, draft::Draft};
 
@@ -102,11 +102,7 @@ fn hash_inputs(planner: &str, query: &str, catalog: &Catalog) -> String {
         ]);
         add(&key_parts.to_string());
     }
-    hash.finalize().iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    to_hex(hash.finalize())
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
-//! Labels: pairs of a key and a value that a caller attaches to an execution, so that people can
-//! find and count executions by them.
+//! Labels: pairs of a key and a value that a caller attaches to a request or an execution, so that people can
+//! find and count executions
+//! by them.
 
 use std::collections::BTreeMap;
 
-/// Labels of an execution, by key. They never change.
+/// Labels of a request or an execution, by key. They never change.
 pub type Labels = BTreeMap<String, String>;
 
 /// Maximum number of labels.
@@ -30,6 +31,26 @@ pub fn check(labels: &Labels) -> Result<(), String> {
                 "the label `{key}` has {chars} characters; the limit is {MAX_VALUE_CHARS}"
             ));
         }
+    }
+    Ok(())
+}
+
+/// Adds the labels of a request to those of an execution of its plan. If both have a key, the
+/// execution keeps its own value.
+///
+/// # Errors
+///
+/// If the execution would have more than [`MAX_LABELS`] labels.
+pub fn inherit(own: &mut Labels, of_request: &Labels) -> Result<(), String> {
+    for (key, value) in of_request {
+        own.entry(key.clone()).or_insert_with(|| value.clone());
+    }
+    if own.len() > MAX_LABELS {
+        let count = own.len();
+        return Err(format!(
+            "with the labels of its request, the execution has {count} labels; the limit is \
+             {MAX_LABELS}"
+        ));
     }
     Ok(())
 }
@@ -71,5 +92,18 @@ mod tests {
         assert!(one("a", "ä".repeat(257)).unwrap_err().contains("257 characters"));
         let many: Labels = (0..17).map(|n| (format!("k{n}"), String::new())).collect();
         assert_eq!(check(&many), Err("there are 17 labels; the limit is 16".to_owned()));
+    }
+
+    #[test]
+    fn an_execution_inherits_the_labels_that_it_does_not_set() {
+        let labels = |keys: std::ops::Range<usize>, value: &str| -> Labels {
+            keys.map(|n| (format!("k{n:02}"), value.to_owned())).collect()
+        };
+        let mut own = labels(0..9, "own");
+        assert_eq!(inherit(&mut own, &labels(5..16, "request")), Ok(()));
+        assert_eq!(own.len(), MAX_LABELS);
+        assert_eq!((own["k08"].as_str(), own["k09"].as_str()), ("own", "request"));
+        let refused = inherit(&mut own, &labels(16..17, "request")).unwrap_err();
+        assert!(refused.contains("17 labels; the limit is 16"), "{refused}");
     }
 }

@@ -14,6 +14,7 @@ pub mod diagnostic;
 pub mod event;
 pub mod execution;
 pub mod glob;
+pub mod hex;
 pub mod id;
 pub mod json;
 pub mod labels;

@@ -1,12 +1,14 @@
 //! The metrics of this process, for Prometheus.
 //!
-//! A process has one page `/metrics`, so it has one [`Metrics`] value. The engine counts in this
-//! value, whether or not a server shows the figures.
+//! A process has one `/metrics`, so it has one [`Metrics`], like it has one log. The engine counts
+//! here, whether or not a server shows the result.
 //!
 //! The number of time series is limited. Names of tools, models and planners come from users, so
-//! each label takes a limited number of values, and all further values count as `other`.
+//! each label takes a limited number of values, and all further ones count as `other`.
 
 mod process;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::BTreeSet,
@@ -29,16 +31,15 @@ use crate::{
 
 /// Maximum number of values of a label that users choose.
 const MAX_LABEL_VALUES: usize = 200;
-/// The value of a label for all values beyond [`MAX_LABEL_VALUES`].
+/// The value of a label for everything beyond [`MAX_LABEL_VALUES`].
 const OTHER: &str = "other";
 
-/// Upper limits of histogram buckets in seconds, from a millisecond to a day, because executions
-/// and steps may run for long.
+/// From a millisecond to a day. Executions and steps may run for long.
 const LONG_BUCKETS: [f64; 16] = [
     0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 600.0, 3_600.0,
     86_400.0,
 ];
-/// Upper limits of histogram buckets in seconds, from a tenth of a millisecond to ten seconds.
+/// From a tenth of a millisecond to ten seconds.
 const SHORT_BUCKETS: [f64; 13] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 10.0];
 
@@ -148,8 +149,7 @@ impl Metrics {
     fn new() -> Self {
         let mut registry = Registry::default();
         let executions = ExecutionFigures::register(&mut registry);
-        // Creates these series with zero. If a series began with one, a rate would miss the first
-        // execution of its state.
+        // A rate misses the first execution of a state whose series begins with one.
         for state in ExecutionState::ALL.into_iter().filter(|state| state.is_finished()) {
             executions.finished.get_or_create_owned(&StateLabel { state: state.as_str() });
         }
@@ -164,20 +164,20 @@ impl Metrics {
         self.executions.started.inc();
     }
 
-    /// Counts a finished execution. `state` is the name of the execution's state in the API.
+    /// Counts a finished execution. `state` is its name in the API.
     pub fn count_end(&self, state: &'static str, duration: Duration) {
         let label = StateLabel { state };
         self.executions.finished.get_or_create(&label).inc();
         self.executions.duration.get_or_create(&label).observe(duration.as_secs_f64());
     }
 
-    /// Counts an execution as driven by this process until the returned value is dropped.
+    /// Counts an execution as driven by this process until the result is dropped.
     pub fn count_active(&'static self) -> ActiveExecution {
         self.executions.active.inc();
         ActiveExecution(self)
     }
 
-    /// Counts an attempt that ended. An attempt that failed before its call has no duration.
+    /// Counts an attempt that ended. One that failed before its call has no duration.
     pub fn count_attempt(
         &self,
         tool: &ToolName,
@@ -196,8 +196,7 @@ impl Metrics {
         self.steps.ended.get_or_create(&StepLabels { tool, outcome }).inc();
     }
 
-    /// Counts a claim. `waited` is the time since the execution was due. It is `None` for all
-    /// claims of an execution but the first.
+    /// Counts a claim. `waited` is the time since the execution was due, for its first claim.
     pub fn count_claim(&self, waited: Option<Duration>) {
         self.executions.claims.inc();
         if let Some(waited) = waited {
@@ -226,7 +225,7 @@ impl Metrics {
         self.models.planning_time.get_or_create(&labels).observe(duration.as_secs_f64());
     }
 
-    /// Counts a question to a model. `usage` is `None` if the model did not answer.
+    /// Counts a question to a model. `usage` is missing if there is no answer.
     pub fn count_model_request(&self, model: &str, usage: Option<ModelUsage>) {
         let model = self.models.models.limit(model);
         let outcome = if usage.is_some() { "answered" } else { "failed" };
@@ -370,7 +369,7 @@ impl ModelFigures {
     }
 }
 
-/// Counts an execution as active until this value is dropped.
+/// Counts an execution as active while it lives.
 #[derive(Debug)]
 pub struct ActiveExecution(&'static Metrics);
 
@@ -399,7 +398,7 @@ impl Registrar<'_> {
     }
 }
 
-/// The values of a label that were seen so far.
+/// The values that a label has so far.
 #[derive(Debug, Default)]
 struct LabelValues(RwLock<BTreeSet<String>>);
 
@@ -421,118 +420,5 @@ impl LabelValues {
         }
         known.insert(value.to_owned());
         value.to_owned()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Returns the lines of one metric, without its buckets.
-    fn lines(metrics: &Metrics, name: &str) -> Vec<String> {
-        let text = metrics.render();
-        let own = text.lines().filter(|line| line.starts_with(name) && !line.contains("_bucket"));
-        let mut own: Vec<String> = own.map(str::to_owned).collect();
-        own.sort();
-        own
-    }
-
-    #[test]
-    fn figures_are_rendered_with_their_labels() {
-        let metrics = Metrics::new();
-        let tool: ToolName = "blog.createAuthor".parse().unwrap();
-        metrics.count_start();
-        metrics.count_attempt(&tool, AttemptOutcome::Retried, Some(Duration::from_millis(250)));
-        metrics.count_attempt(&tool, AttemptOutcome::Succeeded, Some(Duration::from_millis(750)));
-        metrics.count_attempt(&tool, AttemptOutcome::Failed, None);
-        metrics.count_end("COMPLETED", Duration::from_secs(2));
-        metrics.count_claim(Some(Duration::from_millis(500)));
-        metrics.count_claim(None);
-        metrics.count_append(Duration::from_millis(3), false);
-        let usage = ModelUsage { input_tokens: 5, output_tokens: 7, cost: Some(0.25) };
-        metrics.count_model_request("openai/a", Some(usage));
-        metrics.count_model_request("openai/a", None);
-        metrics.count_planning("offline", true, Duration::from_millis(10));
-        for (name, expected) in [
-            ("faber_executions_started_total", vec!["faber_executions_started_total 1"]),
-            (
-                "faber_executions_finished_total",
-                vec![
-                    "faber_executions_finished_total{state=\"CANCELLED\"} 0",
-                    "faber_executions_finished_total{state=\"COMPLETED\"} 1",
-                    "faber_executions_finished_total{state=\"FAILED\"} 0",
-                ],
-            ),
-            ("faber_step_retries_total", vec!["faber_step_retries_total 1"]),
-            (
-                "faber_step_duration_seconds_sum",
-                vec!["faber_step_duration_seconds_sum{tool=\"blog.createAuthor\"} 1.0"],
-            ),
-            (
-                "faber_step_duration_seconds_count",
-                vec!["faber_step_duration_seconds_count{tool=\"blog.createAuthor\"} 2"],
-            ),
-            ("faber_claims_total", vec!["faber_claims_total 2"]),
-            ("faber_queue_wait_seconds_count", vec!["faber_queue_wait_seconds_count 1"]),
-            ("faber_store_append_errors_total", vec!["faber_store_append_errors_total 1"]),
-            ("faber_model_cost_total", vec!["faber_model_cost_total{model=\"openai/a\"} 0.25"]),
-        ] {
-            assert_eq!(lines(&metrics, name), expected, "{name}");
-        }
-        let text = metrics.render();
-        for line in [
-            "faber_steps_total{tool=\"blog.createAuthor\",outcome=\"failed\"} 1",
-            "faber_model_tokens_total{model=\"openai/a\",type=\"output\"} 7",
-            "faber_model_requests_total{model=\"openai/a\",outcome=\"failed\"} 1",
-            "# TYPE faber_steps_total counter",
-            "# TYPE faber_step_duration_seconds histogram",
-        ] {
-            assert!(text.lines().any(|found| found == line), "{line}: {text}");
-        }
-    }
-
-    #[test]
-    fn a_label_has_a_limited_number_of_values() {
-        let metrics = Metrics::new();
-        for number in 0..MAX_LABEL_VALUES + 50 {
-            let tool: ToolName = format!("set.tool{number}").parse().unwrap();
-            metrics.count_attempt(&tool, AttemptOutcome::Succeeded, None);
-        }
-        let found = lines(&metrics, "faber_steps_total");
-        assert_eq!(found.len(), MAX_LABEL_VALUES + 1);
-        let other = "faber_steps_total{tool=\"other\",outcome=\"succeeded\"} 50";
-        assert!(found.iter().any(|line| line == other), "{found:?}");
-        let first: ToolName = "set.tool0".parse().unwrap();
-        metrics.count_attempt(&first, AttemptOutcome::Succeeded, None);
-        let counted = "faber_steps_total{tool=\"set.tool0\",outcome=\"succeeded\"} 2";
-        assert!(lines(&metrics, "faber_steps_total").iter().any(|line| line == counted));
-    }
-
-    #[test]
-    fn the_process_and_the_build_are_described() {
-        let text = Metrics::new().render();
-        let version = env!("CARGO_PKG_VERSION");
-        assert!(text.contains(&format!("faber_build_info{{version=\"{version}\"}} 1")), "{text}");
-        for name in [
-            "process_cpu_seconds_total",
-            "process_resident_memory_bytes",
-            "process_virtual_memory_bytes",
-            "process_open_fds",
-            "process_max_fds",
-            "process_threads",
-            "process_start_time_seconds",
-        ] {
-            let line = text.lines().find(|line| line.starts_with(&format!("{name} ")));
-            let value: f64 = line
-                .unwrap_or_else(|| panic!("{name}: {text}"))
-                .rsplit(' ')
-                .next()
-                .unwrap()
-                .parse()
-                .unwrap();
-            // The CPU time of a short test can be zero, because it is less than the unit of the
-            // system.
-            assert!(value > 0.0 || name == "process_cpu_seconds_total", "{name} {value}");
-        }
     }
 }

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{clock::Timestamp, id::RequestId};
+use crate::{clock::Timestamp, id::RequestId, labels::Labels};
 
-/// A query and its time.
+/// A query, its time and its labels. It never changes.
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
@@ -15,6 +15,16 @@ pub struct Request {
     pub query: String,
     #[serde(rename = "createdAt", alias = "created_at", with = "chrono::serde::ts_microseconds")]
     pub created_at: Timestamp,
+    /// Executions of the request's plans inherit them.
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    pub labels: Labels,
+}
+
+impl Request {
+    /// Returns a request without labels.
+    pub fn new(id: RequestId, query: String, created_at: Timestamp) -> Self {
+        Self { id, query, created_at, labels: Labels::new() }
+    }
 }
 
 /// A record of planning: candidates, prompts, replies or diagnostics.

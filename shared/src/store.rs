@@ -48,7 +48,10 @@ pub mod backend {
         count::{CountFields, CountTable, Durations, Tally, bucket_micros},
         error::{count_unreadable, skip_damaged},
         inbox::inbox_full_error,
-        layout::{LAYOUT, MigrationReport, OLDEST_LAYOUT, check_layout, store_in_use_error},
+        layout::{
+            CONVERTED_LAYOUT, LAYOUT, MigrationReport, OLDEST_LAYOUT, REQUEST_LABELS_LAYOUT,
+            check_layout, store_in_use_error,
+        },
         permit::{LimitState, Tallies, give_back, take_all},
         plan_cache::{Cached, PlanCache},
         record::Span,
@@ -122,6 +125,8 @@ pub trait Store: Log + Inbox + Permits + Documents + KeyValue + Vectors {
     /// It removes finished executions first: log, head, inbox and idempotency key. A child stays as
     /// long as its parent runs. When no such execution is left, it removes plans without
     /// references. Then it removes requests without plans and executions, with their transcripts.
+    ///
+    /// If `most` is 0, it removes only records that expired: cached outputs, and calls outside plans.
     ///
     /// A concurrent reader may or may not find the data. `before` should be at least a minute in
     /// the past, so that a frozen worker has lost its lease.

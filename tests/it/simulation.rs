@@ -282,6 +282,7 @@ impl Simulation {
             key: plan.id().to_string(),
             subject: json!(plan.id()),
             compensates: options.compensate_on_failure.then_some(true),
+            labels: options.labels.clone(),
         };
         self.reserve(&key, &options, n).await;
         let mut tries = 0;

@@ -8,9 +8,17 @@ mod sqlite;
 
 use std::{sync::Arc, time::Duration};
 
-use shared::store::{Store, memory::Memory};
+use shared::{
+    execution::ExecutionState,
+    id::Seq,
+    request::Request,
+    store::{
+        Append, AppendError, ExecutionFilter, ExecutionHead, LabelFilter, Page, RequestFilter,
+        Store, memory::Memory,
+    },
+};
 use tests::{
-    conformance::{self, StorePair},
+    conformance::{self, StorePair, at, execution, head, request, request_id, some_events},
     faulty::{Dice, FaultRates, FaultyStore},
 };
 
@@ -120,6 +128,21 @@ stores! {
     on_sqlite_opened_twice: crate::stores::sqlite::open_twice,
     on_mongodb: crate::stores::mongo::open_once,
     on_mongodb_opened_twice: crate::stores::mongo::open_twice,
+    on_sqlite_with_two_layouts: crate::stores::sqlite::open_with_two_layouts,
+    on_mongodb_with_two_layouts: crate::stores::mongo::open_with_two_layouts,
+}
+
+/// Promises about what the present layout added. A node of the layout before does not keep them.
+mod of_this_layout {
+    mod on_the_memory_store {
+        promises! { crate::stores::memory_store: a_request_keeps_its_labels }
+    }
+    mod on_sqlite {
+        promises! { crate::stores::sqlite::open_twice: a_request_keeps_its_labels }
+    }
+    mod on_mongodb {
+        promises! { crate::stores::mongo::open_twice: a_request_keeps_its_labels }
+    }
 }
 
 /// A memory store whose operations only stall. All promises must hold.
@@ -134,4 +157,49 @@ async fn slow_memory_store() -> StorePair {
 async fn memory_store() -> StorePair {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
     StorePair::new(store, ())
+}
+
+/// Two nodes of the layout before, and one of the present layout, work on the same requests and
+/// executions. The second one was started after the present layout was there. The request 1 is
+/// stored.
+async fn check_neighbours(old: &dyn Store, new: &dyn Store, restarted: &dyn Store) {
+    let labels = [("team".to_owned(), "blue".to_owned())];
+    let labelled = Request { labels: labels.clone().into(), ..request(2, "new", 2) };
+    new.put_request(&labelled).await.unwrap();
+    restarted.put_request(&request(3, "restarted", 3)).await.unwrap();
+    assert_eq!(new.request(request_id(2)).await.unwrap(), Some(labelled.clone()));
+    let of_old = request(2, "new", 2);
+    assert_eq!(old.request(request_id(2)).await.unwrap(), Some(of_old.clone()));
+    let page = Page { first: 10, after: None };
+    for (store, second) in [(old, of_old.clone()), (restarted, of_old), (new, labelled)] {
+        let listing = store.list_requests(&RequestFilter::default(), &page).await.unwrap();
+        let found: Vec<_> = listing.items.into_iter().map(|(_, request)| request).collect();
+        assert_eq!(found, [request(3, "restarted", 3), second, request(1, "old", 1)]);
+    }
+    // An execution goes from one node to the next.
+    let head = |seq, state: ExecutionState| ExecutionHead {
+        labels: labels.clone().into(),
+        state,
+        finished_at: state.is_finished().then(|| at(5)),
+        ..head(1, seq)
+    };
+    let append = |after, state| Append {
+        head: Some(head(after + 1, state)),
+        ..some_events(execution(1), after, 1)
+    };
+    for (store, after) in [(old, 0), (new, 1), (restarted, 2)] {
+        store.append(append(after, ExecutionState::InProgress)).await.unwrap();
+    }
+    assert_eq!(old.append(append(2, ExecutionState::InProgress)).await, Err(AppendError::Conflict));
+    old.append(append(3, ExecutionState::Completed)).await.unwrap();
+    let team = LabelFilter { key: "team".to_owned(), value: None };
+    let filter = ExecutionFilter { labels: vec![team], ..ExecutionFilter::default() };
+    for store in [old, new, restarted] {
+        assert_eq!(store.read(execution(1), Seq(0)).await.unwrap().len(), 4);
+        assert_eq!(
+            store.head(execution(1)).await.unwrap(),
+            Some(head(4, ExecutionState::Completed))
+        );
+        assert_eq!(store.count_heads(&filter).await, Ok(1));
+    }
 }

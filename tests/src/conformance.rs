@@ -165,7 +165,7 @@ pub fn head(n: usize, seq: u64) -> ExecutionHead {
 }
 
 pub fn request(n: usize, query: &str, seconds: i64) -> Request {
-    Request { id: request_id(n), query: query.to_owned(), created_at: at(seconds) }
+    Request::new(request_id(n), query.to_owned(), at(seconds))
 }
 
 pub fn plan(n: usize, of: usize, version: u32, tools: &[&str]) -> Plan {

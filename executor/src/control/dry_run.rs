@@ -60,7 +60,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::control::{IdempotencyKey, fingerprint};
+    use crate::control::{IdempotencyKey, Labels, fingerprint};
 
     fn plan() -> Arc<Plan> {
         let plan = json!({
@@ -78,7 +78,12 @@ mod tests {
         let (store, clock, plan) = (Arc::new(Memory::new()), Arc::new(WallClock), plan());
         let options = ExecutionOptions { dry_run: true, ..ExecutionOptions::default() };
         let created = Created::new(plan.id(), plan.info().request, options.clone());
-        let key = IdempotencyKey { key: "k".to_owned(), subject: Value::Null, compensates: None };
+        let key = IdempotencyKey {
+            key: "k".to_owned(),
+            subject: Value::Null,
+            compensates: None,
+            labels: Labels::new(),
+        };
         let verdicts = || {
             vec![CheckedStep { parameters: Arc::new(json!({})), warnings: Vec::new(), error: None }]
         };

@@ -1,6 +1,6 @@
 //! The calls of a driver, and the results of all its jobs.
 
-use std::{fmt::Write, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use chrono::TimeDelta;
 use futures::FutureExt;
@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use shared::{
     clock::Timestamp,
     event::StepStarted,
+    hex::to_hex,
     id::{Part, Seq, Task, ToolName},
     limits,
     plan::{Callee, StepKind},
@@ -236,11 +237,7 @@ fn cache_key(tool: &ToolName, parameters: &Value) -> String {
     // unique.
     hash.update([0]);
     hash.update(parameters.to_string());
-    let mut key = String::with_capacity(64);
-    for byte in hash.finalize() {
-        let _ = write!(key, "{byte:02x}");
-    }
-    key
+    to_hex(hash.finalize())
 }
 
 #[cfg(test)]

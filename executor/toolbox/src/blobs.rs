@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use shared::{
     blob::{self, Blob, BlobId},
     clock::Clock,
+    hex::to_hex,
     id::ExecutionId,
     limits,
     store::{Store, StoreError},
@@ -60,10 +61,7 @@ impl Blobs {
         binary: &Binary,
     ) -> Result<Option<Value>, StoreError> {
         let Ok(bytes) = STANDARD.decode(&binary.base64) else { return Ok(None) };
-        let mut sha256 = String::new();
-        for byte in Sha256::digest(&bytes) {
-            let _ = write!(sha256, "{byte:02x}");
-        }
+        let sha256 = to_hex(Sha256::digest(&bytes));
         let Some(id) = BlobId::new(owner, &sha256) else { return Ok(None) };
         let (mime_type, at) = (binary.mime_type.clone(), self.clock.now());
         let blob = Blob { id, mime_type, bytes: bytes.len(), at };

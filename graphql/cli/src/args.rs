@@ -1,5 +1,6 @@
 //! The arguments of the command line. Doc comments on fields are the texts of `--help`.
 
+mod labels;
 mod looking;
 mod plans;
 mod running;
@@ -220,7 +221,11 @@ pub(crate) enum Command {
         listen: Option<String>,
     },
     /// Drive executions that other processes start, without serving the API.
-    Worker,
+    Worker {
+        /// Serve `/metrics` and `/health/…` on this address; port 0 picks a port (`FABER_METRICS`).
+        #[arg(long, value_name = "ADDR")]
+        metrics: Option<String>,
+    },
     /// Measure the engine on this machine.
     Bench(BenchArgs),
     /// Print the GraphQL schema.
@@ -250,9 +255,10 @@ pub(crate) enum Command {
 impl Cli {
     /// Returns the options that override the configuration.
     pub(crate) fn flags(&self) -> Flags {
-        let listen = match &self.command {
-            Command::Serve { listen } => listen.clone(),
-            _ => None,
+        let (listen, metrics) = match &self.command {
+            Command::Serve { listen } => (listen.clone(), None),
+            Command::Worker { metrics } => (None, metrics.clone()),
+            _ => (None, None),
         };
         Flags {
             store: self.globals.store.clone(),
@@ -260,6 +266,7 @@ impl Cli {
             server: self.globals.server.clone(),
             log_format: self.globals.log_format,
             listen,
+            metrics,
         }
     }
 }

@@ -10,6 +10,7 @@ mod limits;
 mod log_format;
 mod model;
 mod own;
+mod retention;
 mod show;
 #[cfg(test)]
 mod tests;
@@ -23,7 +24,7 @@ use std::{
 
 use ::toolsets::sources::SetConfig;
 use client::failure::Failure;
-use engine::{Guard, PlanCache, retention::RetentionAges};
+use engine::{Guard, PlanCache, retention::RetentionPolicy};
 use planner::{select::DEFAULT_MARGIN, toolkit::Toolkit};
 use serde_json::Value;
 
@@ -48,6 +49,7 @@ pub struct Flags {
     pub server: Option<String>,
     pub log_format: Option<LogFormat>,
     pub listen: Option<String>,
+    pub metrics: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +74,8 @@ pub struct Config {
     /// The server to use instead of a local store.
     pub server: Option<Setting<String>>,
     pub listen: Setting<SocketAddr>,
+    /// The address of a worker's metrics. `None` serves none.
+    pub metrics: Option<Setting<SocketAddr>>,
     pub planner: Setting<PlannerConfig>,
     pub plan_cache: Setting<PlanCache>,
     pub guard: Setting<Guard>,
@@ -79,7 +83,7 @@ pub struct Config {
     pub limits: Limits,
     pub embedding: Setting<EmbeddingConfig>,
     /// Finished executions are removed after this time. `None` keeps them forever.
-    pub retention: Setting<Option<RetentionAges>>,
+    pub retention: Setting<Option<RetentionPolicy>>,
     pub access: Setting<AccessConfig>,
     /// Contexts, which conditions of toolsets read.
     pub contexts: BTreeMap<String, Value>,
@@ -203,6 +207,7 @@ impl Config {
             store: read_store(flags, environment, file.store, &data),
             server,
             listen: read_listen(flags, environment)?,
+            metrics: read_metrics(flags, environment)?,
             planner: or_default(file.planner, PlannerConfig::default),
             plan_cache: or_default(file.plan_cache, PlanCache::default),
             guard: or_default(file.guard, Guard::default),
@@ -255,7 +260,21 @@ fn read_listen(
 ) -> Result<Setting<SocketAddr>, ConfigError> {
     let explicit = setting_from_flag("--listen", flags.listen.as_ref())
         .or_else(|| setting_from_variable("FABER_LISTEN", environment.listen.as_ref()));
-    let Setting { value, origin } = or_default_setting(explicit, || DEFAULT_LISTEN.to_owned());
+    parse_address(or_default_setting(explicit, || DEFAULT_LISTEN.to_owned()))
+}
+
+fn read_metrics(
+    flags: &Flags,
+    environment: &Environment,
+) -> Result<Option<Setting<SocketAddr>>, ConfigError> {
+    let explicit = setting_from_flag("--metrics", flags.metrics.as_ref())
+        .or_else(|| setting_from_variable("FABER_METRICS", environment.metrics.as_ref()));
+    explicit.map(parse_address).transpose()
+}
+
+fn parse_address(
+    Setting { value, origin }: Setting<String>,
+) -> Result<Setting<SocketAddr>, ConfigError> {
     let complaint = |_| {
         ConfigError(format!(
             "`{value}` ({origin}) is not an address to listen on: write an address and a port, \

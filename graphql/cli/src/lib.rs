@@ -203,7 +203,7 @@ fn print_clap_text(err: &clap::Error, environment: &Environment) {
 /// failed toolsets, because it has no other way to report them.
 fn default_log_filter(command: &Command) -> String {
     match command {
-        Command::Serve { .. } | Command::Worker | Command::Mcp => "warn".to_owned(),
+        Command::Serve { .. } | Command::Worker { .. } | Command::Mcp => "warn".to_owned(),
         _ => format!("warn,{}=off", toolbox::LOG_TARGET),
     }
 }
@@ -294,7 +294,7 @@ fn span_name(command: &Command) -> Option<&'static str> {
 async fn run_command(app: &App, command: Command) -> Result<ExitStatus, Failure> {
     match command {
         Command::Serve { .. } => serve::serve_api(app).await,
-        Command::Worker => serve::run_worker(app).await,
+        Command::Worker { .. } => serve::run_worker(app).await,
         Command::Mcp => Box::pin(serve::serve_mcp(app)).await,
         Command::Run(args) => run::run(app, args).await,
         Command::Revise { plan, file } => plan::revise(app, &plan, &file).await,

@@ -96,6 +96,7 @@ pub struct ExecutionStatus {
     pub node: Option<Text>,
     pub input: Option<Value>,
     pub dry_run: bool,
+    pub labels: BTreeMap<Text, Text>,
     pub parent_execution_id: Option<Text>,
     pub parent_step_id: Option<Text>,
     pub retry_of: Option<Text>,
@@ -426,6 +427,7 @@ pub struct Request {
     pub request_id: Text,
     pub query: Text,
     pub created_at: Option<Text>,
+    pub labels: BTreeMap<Text, Text>,
     pub plans: Vec<Plan>,
     pub executions: Vec<ExecutionStatus>,
     pub findings: Vec<Finding>,
@@ -434,7 +436,7 @@ pub struct Request {
 }
 
 impl Request {
-    pub const VALUES: &str = "requestId query createdAt";
+    pub const VALUES: &str = "requestId query createdAt labels";
 
     /// Selects all fields of a request, with the last `last` executions.
     pub fn fields(last: i32) -> String {

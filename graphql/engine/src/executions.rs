@@ -17,12 +17,13 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use executor::control::{Control, IdempotencyKey, Start};
 use planner::reuse::{RetryScope, create_retry, find_kept_steps, take_over_children};
-use serde_json::Value;
+use serde_json::{Value, json};
 use shared::{
     clock::Clock,
     event::Created,
     execution::{Execution, ExecutionOptions},
     id::{ExecutionId, PlanId, RequestId, Seq, StepNumber, WorkerId},
+    labels,
     plan::Plan,
     store::{ChildPath, Store},
 };
@@ -68,6 +69,14 @@ pub struct Order {
     pub compensates: Option<bool>,
     /// The idempotency key. The same key gives the same execution.
     pub idempotency_key: Option<String>,
+}
+
+impl Order {
+    /// Returns the idempotency key with the options as the caller gave them.
+    fn key(&self, key: String, subject: Value) -> IdempotencyKey {
+        let (compensates, labels) = (self.compensates, self.options.labels.clone());
+        IdempotencyKey { key, subject, compensates, labels }
+    }
 }
 
 impl Executions {
@@ -164,13 +173,21 @@ impl Executions {
         planning: &PlanningOptions,
         mut order: Order,
     ) -> Result<ExecutionId, EngineError> {
-        let subject = Value::String(query.to_owned());
+        // Planning costs work, so labels that do not fit together are refused before.
+        labels::check(&planning.labels).map_err(EngineError::InvalidArgument)?;
+        let mut all_labels = order.options.labels.clone();
+        labels::inherit(&mut all_labels, &planning.labels).map_err(EngineError::InvalidArgument)?;
+        // Keys of earlier versions have the query only.
+        let subject = if planning.labels.is_empty() {
+            Value::String(query.to_owned())
+        } else {
+            json!({ "query": query, "labels": planning.labels })
+        };
         let mut _lock = None;
         if let Some(key) = &order.idempotency_key {
             // A concurrent request with the key waits for this plan.
             _lock = Some(self.key_locks.lock(format!("key {key}")).await);
-            let (key, subject) = (key.clone(), subject.clone());
-            let key = IdempotencyKey { key, subject, compensates: order.compensates };
+            let key = order.key(key.clone(), subject.clone());
             if let Some(id) = self.control.find_by_key(&key, &order.options).await? {
                 return Ok(id);
             }
@@ -199,18 +216,19 @@ impl Executions {
         subject: Value,
     ) -> Result<ExecutionId, EngineError> {
         self.plans.check_plan(plan).await?;
-        let compensates = order.compensates;
-        let key = order.idempotency_key.take();
-        let key = key.map(|key| IdempotencyKey { key, subject, compensates });
+        let key = order.idempotency_key.take().map(|key| order.key(key, subject));
         if let Some(key) = &key
             && let Some(id) = self.control.find_by_key(key, &order.options).await?
         {
             // No execution starts, so the request does not count for the limits.
             return Ok(id);
         }
+        let of_request = self.plans.library.request_labels(plan.info().request).await?;
+        let inherited = labels::inherit(&mut order.options.labels, &of_request);
+        inherited.map_err(EngineError::InvalidArgument)?;
         let replans = self.check_replans(Some(plan), &mut order, None)?;
         let options = ExecutionOptions {
-            compensate_on_failure: match compensates {
+            compensate_on_failure: match order.compensates {
                 Some(compensates) => compensates,
                 None => !replans && self.plans.library.has_compensation(plan).await?,
             },

@@ -29,6 +29,7 @@ use shared::{
     clock::Clock,
     execution::REPLAN,
     id::{PlanId, RequestId, ToolName, ToolSetName},
+    labels::{self, Labels},
     limits,
     plan::{Plan, PlanInfo},
     request::{Request, TranscriptEntry},
@@ -90,6 +91,8 @@ pub struct PlanningOptions {
     /// A stricter rule for calls that the query does not order. A rule that is less strict than the
     /// configured one has no effect.
     pub guard: Option<Guard>,
+    /// Labels of the new request. Executions of its plans inherit them.
+    pub labels: Labels,
 }
 
 /// Planning options that have been checked.
@@ -142,9 +145,11 @@ impl Plans {
         query: &str,
         options: &PlanningOptions,
     ) -> Result<Arc<Plan>, EngineError> {
+        // A request with wrong labels cannot be stored.
+        labels::check(&options.labels).map_err(EngineError::InvalidArgument)?;
         let too_long = check_length(query);
         let stored = if too_long.is_err() { shorten_query(query) } else { query.to_owned() };
-        let request = self.new_request(&stored).await?;
+        let request = self.new_request(&stored, &options.labels).await?;
         let planned = match too_long {
             Ok(()) => self.plan_request(&request, options).await,
             Err(err) => Err(err),
@@ -327,7 +332,7 @@ impl Plans {
     ) -> Result<Arc<Plan>, EngineError> {
         for plan in inner {
             let PlanInfo { request: id, query, created_at, .. } = plan.info().clone();
-            self.store.put_request(&Request { id, query, created_at }).await?;
+            self.store.put_request(&Request::new(id, query, created_at)).await?;
             self.store.put_plan(&plan).await?;
         }
         let plan = self.store_plan(plan).await?;
@@ -367,11 +372,16 @@ impl Plans {
         }
     }
 
-    pub(super) async fn new_request(&self, query: &str) -> Result<Request, EngineError> {
+    pub(super) async fn new_request(
+        &self,
+        query: &str,
+        labels: &Labels,
+    ) -> Result<Request, EngineError> {
         for _ in 0..MAX_ID_ATTEMPTS {
             let created_at = self.clock.now();
             let id = RequestId::draw(created_at);
-            let request = Request { id, query: query.to_owned(), created_at };
+            let (query, labels) = (query.to_owned(), labels.clone());
+            let request = Request { id, query, created_at, labels };
             match self.store.put_request(&request).await {
                 Ok(()) => return Ok(request),
                 Err(StoreError::Taken) => (),

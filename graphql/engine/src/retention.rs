@@ -1,7 +1,7 @@
 //! Prunes finished executions that are older than the setting `retention`, while a process runs.
 
-mod ages;
-mod by_state;
+mod passes;
+mod policy;
 
 use std::{
     sync::{
@@ -18,9 +18,9 @@ use shared::{
 };
 use tokio::time;
 
-pub use self::ages::RetentionAges;
-use self::by_state::StatePass;
-use crate::{prune_batch, time_before};
+use self::passes::RetentionPasses;
+pub use self::policy::{RetentionAges, RetentionPolicy, RetentionRule};
+use crate::{prune_batch, selection::learning::forget_queries, time_before};
 
 /// Pause between two batches, so that the store can do other work.
 const BATCH_PAUSE: Duration = Duration::from_millis(50);
@@ -39,11 +39,11 @@ impl Retention {
         &self,
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
-        ages: impl Into<RetentionAges>,
+        policy: impl Into<RetentionPolicy>,
     ) {
-        let ages = ages.into();
+        let mut passes = RetentionPasses::new(policy.into());
         loop {
-            if let Err(err) = self.prune_all(&*store, &*clock, ages).await {
+            if let Err(err) = self.prune_all(&*store, &*clock, &mut passes).await {
                 tracing::warn!(%err, "cannot remove old executions now");
             }
             time::sleep(POLL_INTERVAL).await;
@@ -54,33 +54,43 @@ impl Retention {
         &self,
         store: &dyn Store,
         clock: &dyn Clock,
-        ages: RetentionAges,
+        passes: &mut RetentionPasses,
     ) -> Result<(), StoreError> {
-        if ages.uniform().is_none() {
-            let mut pass = StatePass::new(ages);
-            loop {
-                let pruned = pass.run_page(store, clock).await?;
-                self.count(pruned);
-                if !pruned.more {
-                    break;
-                }
-                if pruned.executions > 0 {
-                    time::sleep(BATCH_PAUSE).await;
-                }
-            }
-            if let Some(shortest) = ages.shortest() {
-                blob::remove_old_blobs(store, time_before(clock, shortest)).await?;
-            }
-        }
-        let Some(longest) = ages.longest() else { return Ok(()) };
+        let Some(age) = passes.policy().uniform() else {
+            return self.run_passes(store, clock, passes).await;
+        };
         loop {
-            let pruned = prune_batch(store, time_before(clock, longest)).await?;
+            let pruned = prune_batch(store, time_before(clock, age)).await?;
             self.count(pruned);
             if !pruned.more {
                 return Ok(());
             }
             time::sleep(BATCH_PAUSE).await;
         }
+    }
+
+    async fn run_passes(
+        &self,
+        store: &dyn Store,
+        clock: &dyn Clock,
+        passes: &mut RetentionPasses,
+    ) -> Result<(), StoreError> {
+        let ages = passes.policy().all_ages();
+        let Some((shortest, longest)) = ages.first().zip(ages.last()) else { return Ok(()) };
+        let mut has_removed = passes.begin_round(clock.now());
+        while let Some(pruned) = passes.run_page(store, clock).await? {
+            self.count(pruned);
+            if pruned.executions + pruned.plans + pruned.requests > 0 {
+                has_removed = true;
+                time::sleep(BATCH_PAUSE).await;
+            }
+        }
+        if has_removed {
+            blob::remove_old_blobs(store, time_before(clock, *shortest)).await?;
+        }
+        let before = time_before(clock, *longest);
+        forget_queries(store, before).await?;
+        store.prune(before, 0).await.map(drop)
     }
 
     fn count(&self, pruned: Pruned) {
@@ -132,7 +142,7 @@ mod tests {
         let store: Arc<dyn Store> = Arc::new(Memory::new());
         let created_at = WallClock.now();
         let id = RequestId::draw(created_at);
-        store.put_request(&Request { id, query: "q".to_owned(), created_at }).await.unwrap();
+        store.put_request(&Request::new(id, "q".to_owned(), created_at)).await.unwrap();
         (store, id)
     }
 

@@ -221,6 +221,10 @@ pub(super) struct PlanningOptions {
     /// Rule for calls of a model's plan that the query does not order. It can only be stricter than
     /// the configured rule. Default: the configured rule.
     guard: Option<PlanGuard>,
+    /// Labels of the new request: an object with at most 16 texts, such as `{"team": "shop"}`. A key
+    /// has 1 to 63 of the characters `a-z0-9._/-`, a value at most 256 characters. Executions of the
+    /// request's plans inherit them. A replan is of an existing request, so it takes no labels.
+    labels: Option<Value>,
 }
 
 /// Use of the plan cache, which stores the drafts of a model.
@@ -247,12 +251,20 @@ pub(super) enum PlanGuard {
     Off,
 }
 
-impl From<PlanningOptions> for engine::PlanningOptions {
-    fn from(options: PlanningOptions) -> Self {
-        let PlanningOptions { planner, tool_sets, actions, max_tools, cache, guard } = options;
-        let (tool_sets, actions) = (tool_sets.unwrap_or_default(), actions.unwrap_or_default());
-        let (cache, guard) = (cache.map(Into::into), guard.map(Into::into));
-        Self { planner, tool_sets, actions, max_tools, is_last: false, cache, guard }
+impl PlanningOptions {
+    /// Converts the options to those of the engine.
+    pub(super) fn to_engine(options: Option<Self>) -> ApiResult<engine::PlanningOptions> {
+        let Some(written) = options else { return Ok(engine::PlanningOptions::default()) };
+        Ok(engine::PlanningOptions {
+            planner: written.planner,
+            tool_sets: written.tool_sets.unwrap_or_default(),
+            actions: written.actions.unwrap_or_default(),
+            max_tools: written.max_tools,
+            is_last: false,
+            cache: written.cache.map(Into::into),
+            guard: written.guard.map(Into::into),
+            labels: parse_labels(written.labels)?,
+        })
     }
 }
 
@@ -315,7 +327,8 @@ pub(super) struct ExecutionOptions {
     replans: Option<i32>,
     /// Labels, by which executions can be found and counted: an object with at most 16 texts, such
     /// as `{"team": "shop"}`. A key has 1 to 63 of the characters `a-z0-9._/-`, a value at most 256
-    /// characters. Children, retries and replans inherit them.
+    /// characters. The execution also has the labels of its request whose keys are not given here;
+    /// more than 16 in all are `INVALID_ARGUMENT`. Children, retries and replans inherit them.
     labels: Option<Value>,
 }
 

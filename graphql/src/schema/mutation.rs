@@ -41,7 +41,8 @@ impl WorkMutation {
         #[graphql(desc = "Purpose of the plan, in words, at most 64 KiB.")] query: String,
         #[graphql(desc = "Options of planning.")] options: Option<PlanningOptions>,
     ) -> Result<Plan> {
-        let plan = ctx.data::<Engine>()?.plans.plan_query(&query, &or_default(options)).await;
+        let options = PlanningOptions::to_engine(options)?;
+        let plan = ctx.data::<Engine>()?.plans.plan_query(&query, &options).await;
         Ok(Plan(plan.map_err(ApiError::from)?))
     }
 
@@ -106,8 +107,9 @@ impl WorkMutation {
         #[graphql(desc = "Options of the execution.")] execution: Option<ExecutionOptions>,
     ) -> Result<ApiExecution> {
         let engine = ctx.data::<Engine>()?;
+        let planning = PlanningOptions::to_engine(planning)?;
         let order = ExecutionOptions::to_order(execution)?;
-        let id = engine.executions.plan_and_start(&query, &or_default(planning), order).await;
+        let id = engine.executions.plan_and_start(&query, &planning, order).await;
         load_started(engine, id).await
     }
 
@@ -195,10 +197,8 @@ impl WorkMutation {
         #[graphql(desc = "Options of planning.")] options: Option<PlanningOptions>,
     ) -> Result<ApiExecution> {
         let engine = ctx.data::<Engine>()?;
-        let id = engine
-            .executions
-            .replan(parse_execution_id(&execution_id)?, &or_default(options))
-            .await;
+        let options = PlanningOptions::to_engine(options)?;
+        let id = engine.executions.replan(parse_execution_id(&execution_id)?, &options).await;
         load_started(engine, id).await
     }
 

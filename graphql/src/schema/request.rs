@@ -2,7 +2,7 @@
 
 use async_graphql::{Context, ID, Object, Result, SimpleObject};
 use engine::{Engine, MAX_FINDINGS, find_planning_findings};
-use serde_json::Value;
+use serde_json::{Value, json};
 use shared::request;
 
 use super::{
@@ -37,6 +37,11 @@ impl Request {
     /// Time of creation.
     async fn created_at(&self) -> DateTime {
         self.0.created_at.into()
+    }
+
+    /// Labels that the request was given: an object of texts. Executions of its plans inherit them.
+    async fn labels(&self) -> Value {
+        json!(self.0.labels)
     }
 
     /// All versions of the plan, oldest first.

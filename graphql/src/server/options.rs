@@ -15,6 +15,8 @@ use super::hosts::AllowedHost;
 
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
+    /// `false` serves health checks and metrics only, as a worker does.
+    pub has_api: bool,
     /// Hosts and origins that may use the server besides this machine's own names.
     pub allowed_hosts: Vec<AllowedHost>,
     pub access: Access,
@@ -40,6 +42,7 @@ pub struct ServerOptions {
 impl Default for ServerOptions {
     fn default() -> Self {
         Self {
+            has_api: true,
             allowed_hosts: Vec::new(),
             access: Access::default(),
             max_body_bytes: 1024 * 1024,

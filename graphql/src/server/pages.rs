@@ -43,14 +43,20 @@ pub(super) fn build_router(app: Arc<App>, gate: GuardState) -> Router {
     let member_routes = app.hooks.member_routes.clone();
     let member_routes = member_routes
         .layer(middleware::from_fn_with_state(Arc::clone(&app), http::identify_member));
-    Router::new()
-        .route("/graphql", any(http::handle_request))
-        .route("/health/live", get(report_liveness))
+    let has_api = app.options.has_api;
+    let api = if has_api {
+        Router::new().route("/graphql", any(http::handle_request))
+    } else {
+        Router::new()
+    };
+    api.route("/health/live", get(report_liveness))
         .route("/health/ready", get(report_readiness))
         .route("/metrics", get(report_metrics))
         .layer(build_compression())
         .with_state(app)
-        .fallback(async move |request: Request| not_found_response(unknown_path_handler, &request))
+        .fallback(async move |request: Request| {
+            not_found_response(unknown_path_handler, &request, has_api)
+        })
         .merge(pages)
         .merge(member_routes)
         .layer(middleware::from_fn_with_state(Arc::new(gate), check_hosts_and_origins))
@@ -99,11 +105,19 @@ async fn report_metrics(
     Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], text))
 }
 
-fn not_found_response(unknown_path_handler: UnknownPathHandler, request: &Request) -> Response {
+fn not_found_response(
+    unknown_path_handler: UnknownPathHandler,
+    request: &Request,
+    has_api: bool,
+) -> Response {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     let answer = if reads { unknown_path_handler(request.uri(), request.headers()) } else { None };
     answer.unwrap_or_else(|| {
-        let text = "this path does not exist; GraphQL is at `/graphql`";
+        let text = if has_api {
+            "this path does not exist; GraphQL is at `/graphql`"
+        } else {
+            "this path does not exist; a worker serves `/metrics` and `/health/…` only"
+        };
         Refusal::invalid_request(StatusCode::NOT_FOUND, text).into_response()
     })
 }

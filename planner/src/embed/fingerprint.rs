@@ -1,13 +1,13 @@
 //! Names of models, derived from their files: equal on all nodes, and different after a change.
 
 use std::{
-    fmt::Write,
     fs::File,
     io::{ErrorKind, Read},
     path::Path,
 };
 
 use sha2::{Digest, Sha256};
+use shared::hex::to_hex;
 
 use super::{
     encoder::{CONFIG_FILE, TOKENIZER_FILE, WEIGHTS_FILE},
@@ -52,11 +52,4 @@ pub(super) fn name_with_fingerprint(directory: &Path) -> Result<String, InvalidM
     let name = directory.canonicalize().ok();
     let name = name.as_deref().unwrap_or(directory).file_name().unwrap_or_default();
     Ok(format!("{}@{}", name.to_string_lossy(), to_hex(&hash.finalize()[..FINGERPRINT_BYTES])))
-}
-
-pub(super) fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("a string takes everything");
-        text
-    })
 }

@@ -182,6 +182,7 @@ mod tests {
         routing::get,
     };
     use sha2::Digest as _;
+    use shared::hex::to_hex;
     use tokio::{net::TcpListener, task::JoinSet};
 
     use super::*;
@@ -215,8 +216,7 @@ mod tests {
     }
 
     fn sha256_of(bytes: &[u8]) -> String {
-        let digest = sha2::Sha256::digest(bytes);
-        digest.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat()
+        to_hex(sha2::Sha256::digest(bytes))
     }
 
     #[tokio::test]

@@ -247,7 +247,10 @@ mod tests {
             |kind, value| Record { kind, name: "a\u{0}b".to_owned(), value: Arc::new(value), at };
         for entry in [
             Entry::Request {
-                request: Request { id: request, query: "q".to_owned(), created_at: at },
+                request: Request {
+                    labels: [("team".to_owned(), "blue".to_owned())].into(),
+                    ..Request::new(request, "q".to_owned(), at)
+                },
                 transcript: transcript.clone(),
             },
             Entry::Transcript { request, known: 3, transcript },

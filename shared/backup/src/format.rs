@@ -18,13 +18,13 @@
 
 use std::{
     collections::BTreeMap,
-    fmt::Write as _,
     io::{self, Read, Seek, SeekFrom, Write},
 };
 
 use flate2::{Compression, read::ZlibDecoder, write::ZlibEncoder};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use shared::hex::to_hex;
 
 use crate::entry::Entry;
 
@@ -310,11 +310,7 @@ fn check_frame<R: Read + Seek>(input: &mut R, len: u64) -> Result<(String, u32),
     if hash.finalize()[..] != written {
         return Err(FormatError::Damaged("its checksum is wrong".to_owned()));
     }
-    let checksum = written.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    });
-    Ok((checksum, version))
+    Ok((to_hex(written), version))
 }
 
 /// Returns `true` if a file begins like a backup.

@@ -7,12 +7,13 @@ use futures::TryStreamExt;
 use mongodb::bson::{Bson, Document as Row, RawDocumentBuf, doc};
 use shared::{
     id::{ExecutionId, PlanId, RequestId},
+    labels::Labels,
     plan::Plan,
     request::{Request, TranscriptEntry},
     store::{
         CountQuery, Documents, ExecutionCount, ExecutionFilter, ExecutionHead, Listing, Page,
         PlanFilter, PlanVersion, RequestFilter, StoreError,
-        backend::{Cached, fold_case},
+        backend::{Cached, REQUEST_LABELS_LAYOUT, fold_case},
     },
 };
 
@@ -32,18 +33,24 @@ const MAX_TRANSCRIPT_ATTEMPTS: usize = 32;
 #[async_trait]
 impl Documents for Mongo {
     async fn put_request(&self, request: &Request) -> Result<(), StoreError> {
-        let row = doc! {
+        let mut row = doc! {
             "_id": request.id.to_string(),
             "createdAt": rows::to_date(request.created_at),
             CREATED: request.created_at.timestamp_micros(),
             "query": &request.query,
             "folded": fold_case(&request.query),
         };
+        if !request.labels.is_empty() && self.layout >= REQUEST_LABELS_LAYOUT {
+            let labels = request.labels.iter();
+            let labels = labels.map(|(key, value)| (key.clone(), Bson::from(value.as_str())));
+            row.insert("labels", labels.collect::<Row>());
+        }
         self.insert_new("requests", row).await
     }
 
     async fn request(&self, id: RequestId) -> Result<Option<Request>, StoreError> {
-        self.find("requests", &id.to_string()).await?.as_ref().map(read_request).transpose()
+        let found = self.find("requests", &id.to_string()).await?;
+        found.map(|row| self.read_request(&row)).transpose()
     }
 
     async fn list_requests(
@@ -52,7 +59,8 @@ impl Documents for Mongo {
         page: &Page,
     ) -> Result<Listing<Request>, StoreError> {
         let query = self.select_requests(filter).await?;
-        lists::read_page(&self.collection("requests"), query, page, read_request).await
+        let read = |row: &Row| self.read_request(row);
+        lists::read_page(&self.collection("requests"), query, page, read).await
     }
 
     async fn add_transcript(
@@ -292,11 +300,15 @@ pub(super) fn transcript_range(id: &str) -> Row {
     } }
 }
 
-fn read_request(row: &Row) -> Result<Request, StoreError> {
-    let id = row.get_str("_id").unwrap_or("a request");
-    Ok(Request {
-        id: rows::parse_field(row, "_id", id)?,
-        query: rows::read_text(row, "query", id)?.to_owned(),
-        created_at: rows::read_time(row, CREATED, id)?,
-    })
+impl Mongo {
+    fn read_request(&self, row: &Row) -> Result<Request, StoreError> {
+        let id = row.get_str("_id").unwrap_or("a request");
+        let has_labels = self.layout >= REQUEST_LABELS_LAYOUT;
+        Ok(Request {
+            id: rows::parse_field(row, "_id", id)?,
+            query: rows::read_text(row, "query", id)?.to_owned(),
+            created_at: rows::read_time(row, CREATED, id)?,
+            labels: if has_labels { rows::read_labels(row, id)? } else { Labels::new() },
+        })
+    }
 }

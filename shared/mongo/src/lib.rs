@@ -44,7 +44,10 @@ use mongodb::{
     Collection, Database,
     bson::{Document, RawDocumentBuf},
 };
-use shared::store::{Hints, StoreError, backend::PlanCache};
+use shared::store::{
+    Hints, StoreError,
+    backend::{LAYOUT, PlanCache},
+};
 use tokio::task::JoinSet;
 
 use self::{journal::Journal, known_ends::KnownEnds};
@@ -62,6 +65,8 @@ pub struct Mongo {
     plans: PlanCache,
     cleanup_counters: CleanupCounters,
     hints: Arc<Hints>,
+    /// The layout that this node writes.
+    layout: u32,
     _tasks: JoinSet<()>,
 }
 
@@ -82,8 +87,18 @@ impl Mongo {
     /// If no primary answers within 5 seconds, if the server is not in a replica set, if only a
     /// newer version of Faber can use the store, or if a worker of an earlier version uses it.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
+        Self::open_as(url, LAYOUT).await
+    }
+
+    /// Opens the store as a node with the layout before the present one does, for tests. Such a node
+    /// does not write what the present layout added.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Self::open).
+    pub async fn open_as(url: &str, layout: u32) -> Result<Self, StoreError> {
         let database = connection::connect(url).await?;
-        let must_migrate = migration::prepare_database(&database).await?;
+        let must_migrate = migration::prepare_database(&database, layout).await?;
         let (hints, known_ends) = (Arc::new(Hints::default()), Arc::new(KnownEnds::default()));
         let mut tasks = JoinSet::new();
         let writer = rows::new_writer_name();
@@ -104,6 +119,7 @@ impl Mongo {
             plans: PlanCache::default(),
             cleanup_counters: CleanupCounters::default(),
             hints,
+            layout,
             _tasks: tasks,
         };
         if must_migrate {

@@ -21,7 +21,7 @@ use shared::{
         Append, AppendError, Documents, ExecutionHead, HeadQuery, Hints, Inbox, Lease, Log,
         Permission, Permit, PermitAsk, Permits, Pruned, QueuePosition, Removable, SentCommand,
         Store, StoreError,
-        backend::{LAYOUT, add_longest_due, aged_places, inbox_full_error, skip_damaged},
+        backend::{add_longest_due, aged_places, inbox_full_error, skip_damaged},
     },
 };
 
@@ -110,7 +110,7 @@ impl Log for Mongo {
             "until": lease.until.timestamp_micros(),
             // Records the layout of this node, because a later layout must write only data that all
             // nodes can read.
-            "layout": LAYOUT.cast_signed(),
+            "layout": self.layout.cast_signed(),
         };
         let workers = self.collection("workers");
         let put = workers.replace_one(id, row).upsert(true);

@@ -78,16 +78,18 @@ impl Part {
 
 /// Creates the version of a new database, or starts a migration. Returns `true` if documents may
 /// have an old form.
-pub(super) async fn prepare_database(database: &Database) -> Result<bool, StoreError> {
+pub(super) async fn prepare_database(database: &Database, layout: u32) -> Result<bool, StoreError> {
     let meta = database.collection::<Row>("meta");
     let found = find_schema(database).await?;
     let Some(found) = found else {
-        let (version, oldest) = (LAYOUT.cast_signed(), OLDEST_LAYOUT.cast_signed());
+        let (version, oldest) = (layout.cast_signed(), OLDEST_LAYOUT.cast_signed());
         let schema = doc! { "_id": "schema", "version": version, "oldest": oldest };
         return match meta.insert_one(schema).await {
             Ok(_) => Ok(false),
             // Starts again, because another process stored its version at the same time.
-            Err(err) if is_duplicate_key(&err) => Box::pin(prepare_database(database)).await,
+            Err(err) if is_duplicate_key(&err) => {
+                Box::pin(prepare_database(database, layout)).await
+            }
             Err(err) => Err(to_store_error(&err)),
         };
     };
@@ -99,9 +101,15 @@ pub(super) async fn prepare_database(database: &Database) -> Result<bool, StoreE
         return Err(damaged(&"schema version 0"));
     }
     check_layout(version, oldest)?;
-    if version < LAYOUT {
+    if version < OLDEST_LAYOUT {
         start_migration(database, version).await?;
         return Ok(true);
+    }
+    if version < layout {
+        // Nodes of the earlier layout go on, because later layouts only add fields.
+        let raised = doc! { "$max": { "version": layout.cast_signed() } };
+        let update = meta.update_one(doc! { "_id": "schema" }, raised).await;
+        update.map_err(|err| to_store_error(&err))?;
     }
     Ok(found.contains_key("migration"))
 }

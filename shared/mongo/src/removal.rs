@@ -84,6 +84,9 @@ impl Mongo {
         self.remove_old_records(before).await?;
         self.remove_permits_of_unknown_workers().await?;
         let mut pruned = Pruned::default();
+        if most == 0 {
+            return Ok(pruned);
+        }
         for kind in Kind::ALL {
             let mut old = self.find_old(kind, before, most.saturating_add(1)).await?;
             let more = old.len() > most;

@@ -199,7 +199,7 @@ fn read_error(row: &Bson, what: &str) -> Result<Option<HeadError>, StoreError> {
     Ok(Some(HeadError { code: ErrorCode::custom(code.to_owned()), tool, message }))
 }
 
-fn read_labels(row: &Bson, what: &str) -> Result<Labels, StoreError> {
+pub(super) fn read_labels(row: &Bson, what: &str) -> Result<Labels, StoreError> {
     let Ok(labels) = row.get_document("labels") else { return Ok(BTreeMap::new()) };
     let pairs = labels.iter().map(|(key, value)| {
         let value = value.as_str().ok_or_else(|| StoreError::corrupt(what, "a label is no text"));

@@ -9,7 +9,7 @@ use shared::{
     limits,
     store::{
         Append, ExecutionHead, Hints, Lease, Permission, Permit, PermitAsk, RecordKind,
-        SentCommand, WriteCondition, backend::LAYOUT,
+        SentCommand, WriteCondition,
     },
 };
 
@@ -31,19 +31,42 @@ const KEEP_EXPIRED_MICROS: i64 = 60_000_000;
 pub(super) enum Change {
     Append(Append),
     PutHead(ExecutionHead),
-    PutLease(Lease),
+    /// A lease, and the layout that its worker writes.
+    PutLease(Lease, u32),
     RemoveWorkers(Vec<WorkerId>),
     SendCommand(SentCommand),
     RemoveCommands(Vec<CommandId>),
-    PutRequest { id: String, created_at: i64, query: String, folded: String },
+    PutRequest(RequestRow),
     PutPlan(PlanRow),
-    AddTranscript { request: RequestId, entries: Vec<String> },
-    AcquirePermits { ask: PermitAsk, now: Timestamp },
+    AddTranscript {
+        request: RequestId,
+        entries: Vec<String>,
+    },
+    AcquirePermits {
+        ask: PermitAsk,
+        now: Timestamp,
+    },
     ReleasePermits(Vec<Permit>),
-    PutRecord { row: RecordRow, unless: WriteCondition },
-    RemoveRecord { kind: RecordKind, name: String },
+    PutRecord {
+        row: RecordRow,
+        unless: WriteCondition,
+    },
+    RemoveRecord {
+        kind: RecordKind,
+        name: String,
+    },
     PutVectors(VectorRows),
     Prune(Removal),
+}
+
+#[derive(Debug)]
+pub(super) struct RequestRow {
+    pub(super) id: String,
+    pub(super) created_at: i64,
+    pub(super) query: String,
+    pub(super) folded: String,
+    /// JSON, or `None` if there are no labels.
+    pub(super) labels: Option<String>,
 }
 
 #[derive(Debug)]
@@ -87,7 +110,7 @@ impl Change {
             Self::Append(append) => append.bytes(),
             Self::PutPlan(plan) => plan.json.len(),
             Self::AddTranscript { entries, .. } => entries.iter().map(String::len).sum(),
-            Self::PutRequest { query, .. } => query.len(),
+            Self::PutRequest(request) => request.query.len(),
             Self::PutRecord { row, .. } => row.json.len(),
             Self::PutVectors(vectors) => vectors.bytes(),
             _ => 0,
@@ -131,13 +154,11 @@ impl Change {
                     }
                 }
             }
-            Self::PutLease(lease) => put_lease(connection, lease)?,
+            Self::PutLease(lease, layout) => put_lease(connection, lease, *layout)?,
             Self::RemoveWorkers(workers) => remove_workers(connection, workers)?,
             Self::SendCommand(command) => return send_command(connection, command),
             Self::RemoveCommands(commands) => remove_commands(connection, commands)?,
-            Self::PutRequest { id, created_at, query, folded } => {
-                return put_request(connection, params![id, created_at, query, folded]);
-            }
+            Self::PutRequest(request) => return put_request(connection, request),
             Self::PutPlan(plan) => return put_plan(connection, plan),
             Self::AddTranscript { request, entries } => {
                 add_transcript(connection, *request, entries)?;
@@ -162,11 +183,11 @@ impl Change {
 }
 
 /// Writes a lease. Also removes leases and cached outputs that expired long ago.
-fn put_lease(connection: &Connection, lease: &Lease) -> rusqlite::Result<()> {
+fn put_lease(connection: &Connection, lease: &Lease, layout: u32) -> rusqlite::Result<()> {
     let sql =
         "INSERT OR REPLACE INTO workers (worker, node, until, layout) VALUES (?1, ?2, ?3, ?4)";
     let until = lease.until.timestamp_micros();
-    let row = params![lease.worker.to_string(), lease.node, until, LAYOUT];
+    let row = params![lease.worker.to_string(), lease.node, until, layout];
     connection.prepare_cached(sql)?.execute(row)?;
     let long_ago = until.saturating_sub(KEEP_EXPIRED_MICROS);
     let sql = "DELETE FROM workers WHERE until < ?1
@@ -201,10 +222,18 @@ fn send_command(connection: &Connection, command: &SentCommand) -> rusqlite::Res
     Ok(if exists { Answer::Done } else { Answer::Full })
 }
 
-fn put_request(connection: &Connection, row: &[&dyn rusqlite::ToSql]) -> rusqlite::Result<Answer> {
-    let sql = "INSERT OR IGNORE INTO requests (requestId, createdAt, query, folded)
-        VALUES (?1, ?2, ?3, ?4)";
-    let inserted = connection.prepare_cached(sql)?.execute(row)?;
+fn put_request(connection: &Connection, request: &RequestRow) -> rusqlite::Result<Answer> {
+    let RequestRow { id, created_at, query, folded, labels } = request;
+    let inserted = if let Some(labels) = labels {
+        let sql = "INSERT OR IGNORE INTO requests (requestId, createdAt, query, folded, labels)
+            VALUES (?1, ?2, ?3, ?4, ?5)";
+        let row = params![id, created_at, query, folded, labels];
+        connection.prepare_cached(sql)?.execute(row)?
+    } else {
+        let sql = "INSERT OR IGNORE INTO requests (requestId, createdAt, query, folded)
+            VALUES (?1, ?2, ?3, ?4)";
+        connection.prepare_cached(sql)?.execute(params![id, created_at, query, folded])?
+    };
     Ok(if inserted == 0 { Answer::Taken } else { Answer::Done })
 }
 

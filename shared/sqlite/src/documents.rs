@@ -11,32 +11,38 @@ use shared::{
     store::{
         CountQuery, Documents, ExecutionCount, ExecutionFilter, ExecutionHead, Listing, Page,
         PlanFilter, PlanVersion, RequestFilter, StoreError,
-        backend::{Cached, fold_case, searched_tools},
+        backend::{Cached, REQUEST_LABELS_LAYOUT, fold_case, searched_tools},
         sub_plans,
     },
 };
 
 use super::{
-    Answer, Change, Sqlite, change::PlanRow, connection::to_store_error, counts, lists, rows,
+    Answer, Change, Sqlite,
+    change::{PlanRow, RequestRow},
+    connection::to_store_error,
+    counts, lists, rows,
 };
 
 #[async_trait]
 impl Documents for Sqlite {
     async fn put_request(&self, request: &Request) -> Result<(), StoreError> {
-        let change = Change::PutRequest {
+        let change = Change::PutRequest(RequestRow {
             id: request.id.to_string(),
             created_at: request.created_at.timestamp_micros(),
             query: request.query.clone(),
             folded: fold_case(&request.query),
-        };
+            labels: rows::encode_labels(&request.labels)
+                .filter(|_| self.layout >= REQUEST_LABELS_LAYOUT),
+        });
         check_not_taken(&self.write(change).await?)
     }
 
     async fn request(&self, id: RequestId) -> Result<Option<Request>, StoreError> {
+        let columns = lists::request_columns(self.layout);
         self.readers
             .read(move |connection| {
-                let sql = "SELECT requestId, createdAt, query FROM requests WHERE requestId = ?1";
-                rows::find_row(connection, sql, [id.to_string()], lists::read_request)
+                let sql = format!("SELECT {columns} FROM requests WHERE requestId = ?1");
+                rows::find_row(connection, &sql, [id.to_string()], lists::read_request)
             })
             .await
     }
@@ -46,8 +52,10 @@ impl Documents for Sqlite {
         filter: &RequestFilter,
         page: &Page,
     ) -> Result<Listing<Request>, StoreError> {
-        let (filter, page) = (filter.clone(), page.clone());
-        self.readers.read(move |connection| lists::list_requests(connection, &filter, &page)).await
+        let (filter, page, layout) = (filter.clone(), page.clone(), self.layout);
+        let list =
+            move |connection: &Connection| lists::list_requests(connection, &filter, &page, layout);
+        self.readers.read(list).await
     }
 
     async fn add_transcript(

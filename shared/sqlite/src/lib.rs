@@ -44,7 +44,10 @@ use std::{
 
 use shared::{
     clock::SteadyClock,
-    store::{Hints, StoreError, backend::PlanCache},
+    store::{
+        Hints, StoreError,
+        backend::{LAYOUT, PlanCache},
+    },
 };
 
 use self::{
@@ -71,6 +74,8 @@ pub struct Sqlite {
     time: SteadyClock,
     plans: PlanCache,
     hints: Arc<Hints>,
+    /// The layout that this node writes.
+    layout: u32,
 }
 
 impl Sqlite {
@@ -83,11 +88,21 @@ impl Sqlite {
     /// or is to be upgraded while a worker of an earlier version uses it. The function also fails
     /// if the folder does not exist, because that is more likely a typing error.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
+        Self::open_as(path, LAYOUT)
+    }
+
+    /// Opens the store as a node with the layout before the present one does, for tests. Such a node
+    /// neither upgrades the file nor writes what the present layout added.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Self::open).
+    pub fn open_as(path: &Path, layout: u32) -> Result<Self, StoreError> {
         connection::create_file(path)?;
         let mut identity = FileIdentity::of(path);
         let connection = connection::open_writer(path)?;
         let locks = Arc::new(WorkerLocks::new(add_suffix(path, "-workers")));
-        schema::prepare_schema(&connection, path, || locks.has_any_alive())?;
+        schema::prepare_schema(&connection, path, layout, || locks.has_any_alive())?;
         counts::prepare_counts(&connection)?;
         let time = time::open_clock(&connection, || locks.has_any_alive());
         let hints = Arc::new(Hints::default());
@@ -103,6 +118,7 @@ impl Sqlite {
             time,
             plans: PlanCache::default(),
             hints,
+            layout,
         })
     }
 

@@ -8,7 +8,7 @@ use shared::{
     store::{
         Cursor, ExecutionFilter, ExecutionHead, Listing, Page, PlanFilter, PlanVersion,
         RequestFilter, StoreError,
-        backend::{search_words, skip_damaged},
+        backend::{REQUEST_LABELS_LAYOUT, search_words, skip_damaged},
     },
 };
 
@@ -103,8 +103,9 @@ pub(super) fn list_requests(
     connection: &Connection,
     filter: &RequestFilter,
     page: &Page,
+    layout: u32,
 ) -> Result<Listing<Request>, StoreError> {
-    let query = request_query("requestId, createdAt, query", filter);
+    let query = request_query(request_columns(layout), filter);
     query.read_page(connection, "requestId", page, |row| {
         let request = read_request(row)?;
         Ok((Cursor { at: request.created_at, id: request.id.to_string() }, request))
@@ -189,9 +190,22 @@ pub(super) fn list_heads(
     })
 }
 
-/// Reads a row with the columns `requestId`, `createdAt` and `query`.
+/// Returns the columns that [`read_request`] expects.
+pub(super) fn request_columns(layout: u32) -> &'static str {
+    if layout < REQUEST_LABELS_LAYOUT {
+        "requestId, createdAt, query, NULL"
+    } else {
+        "requestId, createdAt, query, labels"
+    }
+}
+
 pub(super) fn read_request(row: &Row<'_>) -> Result<Request, StoreError> {
     let id: String = rows::read_column(row, 0, "a request")?;
     let created_at = rows::to_time(rows::read_column(row, 1, &id)?, &id)?;
-    Ok(Request { id: rows::parse(&id, &id)?, created_at, query: rows::read_column(row, 2, &id)? })
+    Ok(Request {
+        id: rows::parse(&id, &id)?,
+        created_at,
+        query: rows::read_column(row, 2, &id)?,
+        labels: rows::read_labels(row, 3, &id)?,
+    })
 }

@@ -69,7 +69,7 @@ impl Log for Sqlite {
         self.locks.acquire(lease.worker);
         self.plans.evict_idle();
         self.readers.free_caches();
-        self.write(Change::PutLease(lease)).await.map(drop)
+        self.write(Change::PutLease(lease, self.layout)).await.map(drop)
     }
 
     async fn remove_worker(&self, worker: WorkerId) -> Result<(), StoreError> {
@@ -122,6 +122,9 @@ impl Store for Sqlite {
     async fn prune(&self, before: Timestamp, most: usize) -> Result<Pruned, StoreError> {
         self.write(Change::Prune(Removal::Expired { before })).await?;
         self.remove_all_old_calls(before).await?;
+        if most == 0 {
+            return Ok(Pruned::default());
+        }
         let (executions, more) = self.remove_unused(Kind::Executions, before, most).await?;
         let mut pruned = Pruned { executions, more, ..Pruned::default() };
         if more {

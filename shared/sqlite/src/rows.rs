@@ -47,8 +47,6 @@ pub(super) fn put_head(
     head: &ExecutionHead,
 ) -> rusqlite::Result<bool> {
     let error = head.error.as_ref();
-    let labels = (!head.labels.is_empty())
-        .then(|| serde_json::to_string(&head.labels).expect("labels are JSON"));
     let row = params![
         log,
         head.execution.to_string(),
@@ -72,7 +70,7 @@ pub(super) fn put_head(
         error.and_then(|error| error.tool.as_ref()).map(ToolName::as_str),
         error.map(|error| &*error.message),
         head.is_dry_run,
-        labels,
+        encode_labels(&head.labels),
     ];
     if connection.prepare_cached(PUT_HEAD)?.execute(row)? == 0 {
         return Ok(false);
@@ -116,8 +114,6 @@ pub(super) fn read_head(row: &Row<'_>) -> Result<ExecutionHead, StoreError> {
     let finished_at: Option<i64> = read_column(row, 10, &id)?;
     let parent: Option<String> = read_column(row, 11, &id)?;
     let started_at: Option<i64> = read_column(row, 13, &id)?;
-    let labels: Option<String> = read_column(row, 21, &id)?;
-    let labels = labels.map_or(Ok(Labels::new()), |labels| serde_json::from_str(&labels));
     let read_count =
         |index| Ok(u64::try_from(read_column::<i64>(row, index, &id)?).unwrap_or_default());
     Ok(ExecutionHead {
@@ -139,9 +135,20 @@ pub(super) fn read_head(row: &Row<'_>) -> Result<ExecutionHead, StoreError> {
         steps_done: read_column(row, 15, &id)?,
         steps_total: read_column(row, 16, &id)?,
         error: read_error(row, &id)?,
-        labels: labels.map_err(|err| StoreError::corrupt(&id, err))?,
+        labels: read_labels(row, 21, &id)?,
         is_dry_run: read_column(row, 20, &id)?,
     })
+}
+
+/// Returns labels as a column keeps them: JSON, or nothing if there are none.
+pub(super) fn encode_labels(labels: &Labels) -> Option<String> {
+    (!labels.is_empty()).then(|| serde_json::to_string(labels).expect("labels are JSON"))
+}
+
+pub(super) fn read_labels(row: &Row<'_>, column: usize, id: &str) -> Result<Labels, StoreError> {
+    let labels: Option<String> = read_column(row, column, id)?;
+    let labels = labels.map_or(Ok(Labels::new()), |labels| serde_json::from_str(&labels));
+    labels.map_err(|err| StoreError::corrupt(id, err))
 }
 
 fn read_error(row: &Row<'_>, id: &str) -> Result<Option<HeadError>, StoreError> {

@@ -14,7 +14,7 @@ use std::path::Path;
 use rusqlite::{Connection, OptionalExtension};
 use shared::store::{
     StoreError,
-    backend::{LAYOUT, OLDEST_LAYOUT, check_layout, store_in_use_error},
+    backend::{CONVERTED_LAYOUT, LAYOUT, OLDEST_LAYOUT, check_layout, store_in_use_error},
 };
 
 use super::{connection::to_store_error, migration};
@@ -222,29 +222,44 @@ ALTER TABLE keys RENAME COLUMN execution TO executionId;
 ALTER TABLE saved RENAME COLUMN plan TO planId;
 ";
 
-const UPGRADES: [&str; LAYOUT as usize] =
-    [CREATE_VERSION_1, UPGRADE_TO_2, UPGRADE_TO_3, UPGRADE_TO_4, UPGRADE_TO_5, UPGRADE_TO_6];
+/// Processes of layout 6 may have the file open. Their statements name the columns that they write.
+const UPGRADE_TO_7: &str = "
+-- JSON, or nothing if there are no labels.
+ALTER TABLE requests ADD COLUMN labels TEXT;
+";
+
+const UPGRADES: [&str; LAYOUT as usize] = [
+    CREATE_VERSION_1,
+    UPGRADE_TO_2,
+    UPGRADE_TO_3,
+    UPGRADE_TO_4,
+    UPGRADE_TO_5,
+    UPGRADE_TO_6,
+    UPGRADE_TO_7,
+];
 
 /// Creates or upgrades the tables, and refuses a file that only a newer version can use.
 ///
-/// `has_live_worker` returns `true` if a worker's process runs. While a worker runs, an upgrade is
-/// refused.
+/// `has_live_worker` returns `true` if a worker's process runs. An upgrade is refused if a worker of the
+/// earlier layout runs that cannot use the upgraded file.
 pub(super) fn prepare_schema(
     connection: &Connection,
     path: &Path,
+    layout: u32,
     has_live_worker: impl Fn() -> bool,
 ) -> Result<(), StoreError> {
     let found = find_version(connection, path)?;
     let is_empty = found.is_none();
     let version = found.unwrap_or_default();
-    if version < LAYOUT {
+    if version < layout {
         // Reads the version again, because the process of this worker may have upgraded the file a
         // moment ago.
-        let is_in_use = !is_empty && has_live_worker();
-        if is_in_use && find_version(connection, path)?.unwrap_or_default() < LAYOUT {
+        let must_be_alone = !is_empty && version < OLDEST_LAYOUT;
+        let is_in_use = must_be_alone && has_live_worker();
+        if is_in_use && find_version(connection, path)?.unwrap_or_default() < OLDEST_LAYOUT {
             return Err(store_in_use_error("a worker on this machine"));
         }
-        upgrade(connection, path)?;
+        upgrade(connection, path, layout)?;
     }
     migration::migrate(connection)
 }
@@ -271,11 +286,12 @@ fn find_version(connection: &Connection, path: &Path) -> Result<Option<u32>, Sto
 }
 
 /// Runs all missing upgrades in one transaction, and notes that rows must be converted.
-fn upgrade(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+fn upgrade(connection: &Connection, path: &Path, layout: u32) -> Result<(), StoreError> {
     let run = |sql: &str| connection.execute_batch(sql).map_err(|err| to_store_error(&err));
     run("BEGIN IMMEDIATE")?;
     let upgraded = find_version(connection, path).and_then(|found| {
-        let missing = UPGRADES.get(found.unwrap_or_default() as usize..).unwrap_or_default();
+        let missing = found.unwrap_or_default() as usize..layout as usize;
+        let missing = UPGRADES.get(missing).unwrap_or_default();
         // Nothing is missing if another process did the upgrade at the same time.
         if missing.is_empty() {
             return Ok(());
@@ -286,9 +302,10 @@ fn upgrade(connection: &Connection, path: &Path) -> Result<(), StoreError> {
             let written = connection.execute(sql, [name, value]);
             written.map_err(|err| to_store_error(&err)).map(drop)
         };
-        set("schema_version", &LAYOUT.to_string())?;
+        set("schema_version", &layout.to_string())?;
         set("oldest_version", &OLDEST_LAYOUT.to_string())?;
-        if found.is_some() { set(migration::PROGRESS, migration::START) } else { Ok(()) }
+        let has_old_rows = found.is_some_and(|found| found < CONVERTED_LAYOUT);
+        if has_old_rows { set(migration::PROGRESS, migration::START) } else { Ok(()) }
     });
     let ended = run(if upgraded.is_ok() { "COMMIT" } else { "ROLLBACK" });
     upgraded.and(ended)

@@ -87,6 +87,8 @@ fn find_offset(connection: &Connection, boot: &str) -> rusqlite::Result<Option<i
 
 #[cfg(test)]
 mod tests {
+    use shared::store::backend::LAYOUT;
+
     use super::*;
 
     #[test]
@@ -106,7 +108,8 @@ mod tests {
 
     fn open_in_memory() -> Connection {
         let connection = Connection::open_in_memory().unwrap();
-        super::super::schema::prepare_schema(&connection, "a file".as_ref(), || false).unwrap();
+        super::super::schema::prepare_schema(&connection, "a file".as_ref(), LAYOUT, || false)
+            .unwrap();
         connection
     }
 

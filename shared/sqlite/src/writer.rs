@@ -261,7 +261,7 @@ impl Committer {
         let (mut bytes, mut has_heartbeat) = (0, false);
         for change in changes {
             bytes += change.bytes();
-            has_heartbeat |= matches!(change, Change::PutLease(_));
+            has_heartbeat |= matches!(change, Change::PutLease(..));
         }
         self.usage.should_free(bytes, has_heartbeat)
     }
@@ -393,7 +393,7 @@ mod tests {
     use serde_json::json;
     use shared::{
         clock::Timestamp,
-        store::{Command, SentCommand},
+        store::{Command, SentCommand, backend::LAYOUT},
     };
     use tempfile::TempDir;
 
@@ -407,7 +407,7 @@ mod tests {
         connection::create_file(&path).unwrap();
         let mut identity = FileIdentity::of(&path);
         let connection = connection::open_writer(&path).unwrap();
-        schema::prepare_schema(&connection, &path, || false).unwrap();
+        schema::prepare_schema(&connection, &path, LAYOUT, || false).unwrap();
         counts::prepare_counts(&connection).unwrap();
         identity.add_wal();
         prepare(&connection);

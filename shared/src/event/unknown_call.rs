@@ -7,14 +7,17 @@
 //! The first event of the retry contains the keys and these outputs, because the earlier execution
 //! can be removed before the retry ends.
 
-use std::{fmt::Write as _, sync::Arc};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::deserialize_nullable;
-use crate::id::{ExecutionId, Part, StepId};
+use crate::{
+    hex::to_hex,
+    id::{ExecutionId, Part, StepId},
+};
 
 /// The answer of a person about a call whose outcome is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,12 +127,7 @@ pub fn idempotency_key(execution: ExecutionId, step: &StepId, part: Part) -> Str
 pub fn hash_parameters(parameters: &Value) -> String {
     let mut sorted = parameters.clone();
     sorted.sort_all_objects();
-    let mut hash = String::with_capacity(64);
-    for byte in Sha256::digest(sorted.to_string()) {
-        // Ignores the result, because writing to a string never fails.
-        let _ = write!(hash, "{byte:02x}");
-    }
-    hash
+    to_hex(Sha256::digest(sorted.to_string()))
 }
 
 #[cfg(test)]

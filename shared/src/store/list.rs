@@ -7,6 +7,7 @@ use crate::{
     clock::Timestamp,
     execution::ExecutionState,
     id::{ExecutionId, PlanId, RequestId, ToolName, WorkerId},
+    labels::Labels,
 };
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,14 +69,17 @@ pub struct LabelFilter {
     pub value: Option<String>,
 }
 
+impl LabelFilter {
+    pub fn matches(&self, labels: &Labels) -> bool {
+        let found = labels.get(&self.key);
+        found.is_some_and(|found| self.value.as_ref().is_none_or(|value| value == found))
+    }
+}
+
 impl ExecutionFilter {
     /// Returns `true` if a head has the labels, the error and an id of the filter. The other fields
     /// are not compared.
     pub fn matches_details(&self, head: &ExecutionHead) -> bool {
-        let has_label = |label: &LabelFilter| {
-            let found = head.labels.get(&label.key);
-            found.is_some_and(|found| label.value.as_ref().is_none_or(|value| value == found))
-        };
         let error = head.error.as_ref();
         let has_code = |code: &String| error.is_some_and(|error| error.code.as_str() == code);
         let has_tool = |tool| error.is_some_and(|error| error.tool.as_ref() == Some(tool));
@@ -84,7 +88,7 @@ impl ExecutionFilter {
             let text = error.map(HeadError::folded_text);
             text.is_some_and(|text| words.iter().all(|word| text.contains(word.as_str())))
         };
-        self.labels.iter().all(has_label)
+        self.labels.iter().all(|label| label.matches(&head.labels))
             && self.error_code.as_ref().is_none_or(has_code)
             && self.failed_tool.as_ref().is_none_or(has_tool)
             && (words.is_empty() || has_words())

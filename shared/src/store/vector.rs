@@ -3,14 +3,14 @@
 use std::fmt;
 
 use super::StoreError;
-use crate::limits;
+use crate::{hex::Hex, limits};
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TextHash(pub [u8; 32]);
 
 impl fmt::Debug for TextHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        fmt::Display::fmt(&Hex(&self.0), f)
     }
 }
 

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::id::ExecutionId;
+use crate::{hex::Hex, id::ExecutionId};
 
 /// Longest `tracestate` that is passed on. The recommendation asks for at least this length.
 const MAX_STATE_BYTES: usize = 512;
@@ -128,7 +128,7 @@ macro_rules! hex_format {
     ($name:ident) => {
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+                fmt::Display::fmt(&Hex(&self.0), f)
             }
         }
 

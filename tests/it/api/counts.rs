@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::test_api::{TestApi, apis_without_server, texts_of_field};
+use super::test_api::{TestApi, apis_without_server, only_error, texts_of_field};
+
+/// A query that the planner of these tests reads as a draft.
+const NOOP: &str = r#"{"tools":[{"name":"flow.noop"}]}"#;
 
 const COUNTS: &str =
     "query ($filter: ExecutionFilter, $by: [ExecutionGroup!]!, $ms: Int, $label: String) {
@@ -104,6 +107,54 @@ async fn children_and_retries_inherit_labels() {
 }
 
 #[tokio::test]
+async fn executions_inherit_the_labels_of_their_request() {
+    for api in apis_without_server().await {
+        let plan = "mutation ($query: String!, $labels: JSON) {
+            createPlanWithRequestId(query: $query, options: { labels: $labels }) {
+                planId request { requestId labels } } }";
+        let labels = json!({ "team": "shop", "env": "test" });
+        let planned = api.get(plan, json!({ "query": NOOP, "labels": labels })).await;
+        assert_eq!(planned["request"]["labels"], labels);
+        let nodes = api.get("{ requests { nodes { labels } } }", json!({})).await;
+        assert_eq!(nodes["nodes"], json!([{ "labels": labels }]));
+        let execute = "mutation ($id: ID!, $labels: JSON, $key: String) {
+            executePlan(planId: $id, options: { labels: $labels, idempotencyKey: $key }) {
+                executionId labels } }";
+        let start = |labels: Value, key: Option<&str>| {
+            api.ask(execute, json!({ "id": planned["planId"], "labels": labels, "key": key }))
+        };
+        let own = start(json!({ "env": "live", "zone": "a" }), None).await;
+        let expected = json!({ "env": "live", "team": "shop", "zone": "a" });
+        assert_eq!(own["data"]["executePlan"]["labels"], expected);
+        // The labels of the request are not given, so they are no part of the fingerprint.
+        let first = start(Value::Null, Some("k")).await;
+        assert_eq!(first["data"]["executePlan"]["labels"], labels);
+        assert_eq!(start(Value::Null, Some("k")).await, first);
+        let other = only_error(&start(labels.clone(), Some("k")).await);
+        assert_eq!(other["extensions"]["code"], "CONFLICT", "{other}");
+        let many: serde_json::Map<_, _> = (0..15).map(|n| (format!("k{n}"), json!(""))).collect();
+        let refused = only_error(&start(json!(many), None).await);
+        assert_eq!(refused["extensions"]["code"], "INVALID_ARGUMENT", "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn labels_of_planning_are_part_of_the_fingerprint_of_a_run() {
+    let [api, _] = apis_without_server().await;
+    let run = "mutation ($query: String!, $labels: JSON) {
+        run(query: $query, planning: { labels: $labels },
+            execution: { idempotencyKey: \"k\" }) { executionId labels request { labels } } }";
+    let labels = json!({ "team": "shop" });
+    let with = |labels: &Value| json!({ "query": NOOP, "labels": labels });
+    let first = api.get(run, with(&labels)).await;
+    assert_eq!((&first["labels"], &first["request"]["labels"]), (&labels, &labels));
+    assert_eq!(api.get(run, with(&labels)).await, first);
+    for other in [Value::Null, json!({ "team": "mail" })] {
+        assert_eq!(api.expect_error(run, with(&other)).await["code"], "CONFLICT");
+    }
+}
+
+#[tokio::test]
 async fn wrong_labels_and_counts_are_refused() {
     let [api, _] = apis_without_server().await;
     let plan = api.plan(json!([{ "name": "flow.noop" }])).await;
@@ -115,6 +166,16 @@ async fn wrong_labels_and_counts_are_refused() {
         let error = api.expect_error(execute, json!({ "id": plan, "labels": labels })).await;
         assert_eq!(error["code"], "INVALID_ARGUMENT", "{error}");
     }
+    let plan = "mutation ($query: String!, $labels: JSON) {
+        createPlanWithRequestId(query: $query, options: { labels: $labels }) { planId } }";
+    let wrong = json!({ "query": NOOP, "labels": { "Team": "x" } });
+    let error = api.expect_error(plan, wrong).await;
+    assert_eq!(error["code"], "INVALID_ARGUMENT", "{error}");
+    let replan = "mutation ($labels: JSON) {
+        replanExecution(executionId: \"exec_1_aaaaaaaaa\", options: { labels: $labels }) {
+            executionId } }";
+    let error = api.expect_error(replan, json!({ "labels": { "team": "x" } })).await;
+    assert_eq!(error["code"], "INVALID_ARGUMENT", "{error}");
     for wrong in [
         json!({ "by": [] }),
         json!({ "by": ["STATE", "STATE"] }),

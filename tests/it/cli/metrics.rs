@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 use serde_json::json;
 
 use super::{
-    plain_http::get_text,
+    plain_http::{get_answer, get_text},
     workspace::{DEMO_QUERY, Workspace},
 };
 
@@ -13,6 +13,26 @@ use super::{
 fn value(metrics: &str, series: &str) -> Option<f64> {
     let line = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     line.map(|value| value.parse().unwrap())
+}
+
+#[tokio::test]
+async fn a_worker_serves_its_metrics_and_health_on_request() {
+    let workspace = Workspace::new();
+    let mut worker = workspace.spawn(&["worker", "--metrics", "127.0.0.1:0"]);
+    let line = worker.wait_for_line("metrics on http://").await;
+    let address = line.rsplit('/').next().unwrap();
+    worker.wait_for_line("working on sqlite:").await;
+    let metrics = get_text(address, "/metrics").await;
+    assert_eq!(value(&metrics, "faber_executions_active"), Some(0.0), "{metrics}");
+    check_format(&metrics);
+    assert_eq!(get_text(address, "/health/ready").await, r#"{"status":"ready"}"#);
+    for path in ["/graphql", "/", "/mcp"] {
+        let (status, text) = get_answer(address, path).await;
+        assert_eq!(status, 404, "{path}");
+        assert!(text.contains("a worker serves `/metrics`"), "{path}: {text}");
+    }
+    worker.signal("-TERM");
+    assert_eq!(worker.wait_for_exit().await.status, 0);
 }
 
 #[tokio::test]

@@ -7,12 +7,18 @@ use tokio::{
 
 /// Returns the body of an answer with status 200. With HTTP/1.0 the end of the connection ends it.
 pub(crate) async fn get_text(address: &str, path: &str) -> String {
+    let (status, body) = get_answer(address, path).await;
+    assert_eq!(status, 200, "{path}: {body}");
+    body
+}
+
+/// Returns the status and the body of an answer.
+pub(crate) async fn get_answer(address: &str, path: &str) -> (u16, String) {
     let mut connection = TcpStream::connect(address).await.unwrap();
     let ask = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n");
     connection.write_all(ask.as_bytes()).await.unwrap();
     let mut answer = String::new();
     connection.read_to_string(&mut answer).await.unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    assert!(head.split(' ').nth(1) == Some("200"), "{path}: {answer}");
-    body.to_owned()
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }

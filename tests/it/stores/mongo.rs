@@ -19,16 +19,19 @@ use shared::{
     store::{
         Append, AppendError, Command, Documents, ExecutionFilter, ExecutionHead, HeadQuery, Inbox,
         KeyValue, Lease, Log, Page, Permission, Permits, RecordKind, RecordPage, Store, StoreError,
-        WriteCondition, follow_log,
+        WriteCondition,
+        backend::{LAYOUT, OLDEST_LAYOUT},
+        follow_log,
     },
     tool::ToolError,
 };
 use tests::conformance::{
     StorePair, at, concurrency_limit, execution, head, inbox_command, permit_request, plan,
-    plan_id, record, request_id, signal, some_events, worker,
+    plan_id, record, request, request_id, signal, some_events, worker,
 };
 use tokio::time::timeout;
 
+use super::check_neighbours;
 use crate::mongod::Mongod;
 
 pub(crate) async fn open_once() -> StorePair {
@@ -40,6 +43,13 @@ pub(crate) async fn open_once() -> StorePair {
 pub(crate) async fn open_twice() -> StorePair {
     let url = Mongod::shared().await.new_database_url();
     StorePair::shared(open_store(&url).await.unwrap(), open_store(&url).await.unwrap(), ())
+}
+
+/// A node of the layout before the present one, and a node of the present layout.
+pub(crate) async fn open_with_two_layouts() -> StorePair {
+    let url = Mongod::shared().await.new_database_url();
+    let old = Mongo::open_as(&url, LAYOUT - 1).await.unwrap();
+    StorePair::shared(Arc::new(old), open_store(&url).await.unwrap(), ())
 }
 
 /// Converts to `dyn Store`, because `transcript`, `find_output` and others are methods of it.
@@ -220,7 +230,7 @@ async fn values_that_are_too_large_as_bson_are_stored_whole() {
 async fn a_node_of_the_next_layout_may_use_the_same_database() {
     let url = Mongod::shared().await.new_database_url();
     let next = Mongo::open(&url).await.unwrap();
-    let newer = doc! { "$set": { "version": 7, "oldest": 6 } };
+    let newer = doc! { "$inc": { "version": 1 } };
     edit_document(&url, "meta", doc! { "_id": "schema" }, newer).await;
     let this = Mongo::open(&url).await.unwrap();
     let due = ExecutionHead { due: Some(at(0)), ..head(1, 2) };
@@ -238,7 +248,28 @@ async fn a_node_of_the_next_layout_may_use_the_same_database() {
     assert_eq!(next.read(execution(1), Seq(2)).await.unwrap().len(), 1);
     let lease = Lease { worker: worker(1), node: "n".to_owned(), until: at(4_000_000_000) };
     this.renew_lease(lease).await.unwrap();
-    assert_eq!(count_found(&url, "workers", doc! { "layout": 6 }).await, 1);
+    let layout = LAYOUT.cast_signed();
+    assert_eq!(count_found(&url, "workers", doc! { "layout": layout }).await, 1);
+}
+
+/// A worker of the layout before runs while a node of this layout opens the database.
+#[tokio::test]
+async fn a_node_of_the_layout_before_goes_on_beside_this_one() {
+    let url = Mongod::shared().await.new_database_url();
+    let old = Mongo::open_as(&url, LAYOUT - 1).await.unwrap();
+    let lease = |n| Lease { worker: worker(n), node: "n".to_owned(), until: at(4_000_000_000) };
+    old.renew_lease(lease(1)).await.unwrap();
+    old.put_request(&request(1, "old", 1)).await.unwrap();
+    let new = Mongo::open(&url).await.unwrap();
+    let (version, oldest) = (LAYOUT.cast_signed(), OLDEST_LAYOUT.cast_signed());
+    let schema = doc! { "version": version, "oldest": oldest };
+    assert_eq!(count_found(&url, "meta", schema).await, 1);
+    new.renew_lease(lease(2)).await.unwrap();
+    let restarted = Mongo::open_as(&url, LAYOUT - 1).await.unwrap();
+    check_neighbours(&old, &new, &restarted).await;
+    for layout in [version - 1, version] {
+        assert_eq!(count_found(&url, "workers", doc! { "layout": layout }).await, 1);
+    }
 }
 
 #[tokio::test]

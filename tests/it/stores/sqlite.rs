@@ -15,6 +15,7 @@ use shared::{
         Append, Command, Documents, ExecutionFilter, ExecutionHead, HeadQuery, Inbox, KeyValue,
         Lease, Log, Page, Permission, Permits, RecordKind, RecordPage, SavedPlan, Store,
         StoreError, TextHash, Vectors, WriteCondition,
+        backend::{LAYOUT, OLDEST_LAYOUT},
     },
 };
 use sqlite::Sqlite;
@@ -23,6 +24,8 @@ use tests::conformance::{
     StorePair, at, command_id, concurrency_limit, execution, head, inbox_command, permit_request,
     plan, plan_id, record, request, request_id, some_events, total_limit, worker,
 };
+
+use super::check_neighbours;
 
 pub(crate) async fn open_once() -> StorePair {
     let folder = TempDir::new().unwrap();
@@ -35,6 +38,14 @@ pub(crate) async fn open_twice() -> StorePair {
     let folder = TempDir::new().unwrap();
     let url = format!("sqlite:{}", folder.path().join("faber.db").display());
     StorePair::shared(open_store(&url).await.unwrap(), open_store(&url).await.unwrap(), folder)
+}
+
+/// A node of the layout before the present one, and a node of the present layout.
+pub(crate) async fn open_with_two_layouts() -> StorePair {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("faber.db");
+    let old = Sqlite::open_as(&path, LAYOUT - 1).unwrap();
+    StorePair::shared(Arc::new(old), Arc::new(Sqlite::open(&path).unwrap()), folder)
 }
 
 /// Returns the store with the default methods of the trait.
@@ -134,11 +145,16 @@ async fn a_store_with_a_newer_schema_is_refused() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("faber.db");
     drop(Sqlite::open(&path).unwrap());
-    let newer = "UPDATE meta SET value = '8' WHERE name = 'schema_version';
-        UPDATE meta SET value = '7' WHERE name = 'oldest_version'";
-    run_sql(&path, newer);
+    let (oldest, newer) = (LAYOUT + 1, LAYOUT + 2);
+    run_sql(
+        &path,
+        &format!(
+            "UPDATE meta SET value = '{newer}' WHERE name = 'schema_version';
+             UPDATE meta SET value = '{oldest}' WHERE name = 'oldest_version'"
+        ),
+    );
     let err = Sqlite::open(&path).map(drop).unwrap_err();
-    assert_eq!(err, StoreError::TooNew { found: 8, known: 6 });
+    assert_eq!(err, StoreError::TooNew { found: newer, known: LAYOUT });
 }
 
 /// A node of the next layout adds columns and tables, but a node of this layout can read what it
@@ -150,7 +166,7 @@ async fn a_node_of_the_next_layout_may_use_the_same_file() {
     let next = Sqlite::open(&path).unwrap();
     run_sql(
         &path,
-        "UPDATE meta SET value = '7' WHERE name = 'schema_version';
+        "UPDATE meta SET value = value + 1 WHERE name = 'schema_version';
          ALTER TABLE executions ADD COLUMN colour TEXT; ALTER TABLE workers ADD COLUMN colour TEXT;
          CREATE TABLE audit (at INTEGER)",
     );
@@ -170,9 +186,40 @@ async fn a_node_of_the_next_layout_may_use_the_same_file() {
     let lease = Lease { worker: worker(1), node: "n".to_owned(), until: at(9) };
     this.renew_lease(lease).await.unwrap();
     let layout = "SELECT layout FROM workers";
-    let layout: i64 =
+    let layout: u32 =
         Connection::open(&path).unwrap().query_row(layout, [], |row| row.get(0)).unwrap();
-    assert_eq!(layout, 6);
+    assert_eq!(layout, LAYOUT);
+}
+
+/// A worker of the layout before runs while a node of this layout opens the file.
+#[tokio::test]
+async fn a_node_of_the_layout_before_goes_on_beside_this_one() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("faber.db");
+    let old = Sqlite::open_as(&path, LAYOUT - 1).unwrap();
+    let lease = |n| Lease { worker: worker(n), node: "n".to_owned(), until: at(4_000_000_000) };
+    old.renew_lease(lease(1)).await.unwrap();
+    old.put_request(&request(1, "old", 1)).await.unwrap();
+    assert_eq!(read_versions(&path), [LAYOUT - 1, OLDEST_LAYOUT]);
+    let new = Sqlite::open(&path).unwrap();
+    assert_eq!(read_versions(&path), [LAYOUT, OLDEST_LAYOUT]);
+    new.renew_lease(lease(2)).await.unwrap();
+    let restarted = Sqlite::open_as(&path, LAYOUT - 1).unwrap();
+    check_neighbours(&old, &new, &restarted).await;
+    let layouts = "SELECT group_concat(layout, ' ' ORDER BY layout) FROM workers";
+    let layouts: String =
+        Connection::open(&path).unwrap().query_row(layouts, [], |row| row.get(0)).unwrap();
+    assert_eq!(layouts, format!("{} {LAYOUT}", LAYOUT - 1));
+}
+
+/// Returns the layout of a file, and the oldest layout that may use it.
+fn read_versions(path: &Path) -> [u32; 2] {
+    let connection = Connection::open(path).unwrap();
+    ["schema_version", "oldest_version"].map(|name| {
+        let sql = "SELECT value FROM meta WHERE name = ?1";
+        let value: String = connection.query_row(sql, [name], |row| row.get(0)).unwrap();
+        value.parse().unwrap()
+    })
 }
 
 #[tokio::test]
@@ -294,7 +341,7 @@ async fn a_sqlite_file_of_version_1_is_updated() {
     let version = "SELECT value FROM meta WHERE name = 'schema_version'";
     let version: String =
         Connection::open(&path).unwrap().query_row(version, [], |row| row.get(0)).unwrap();
-    assert_eq!(version, "6");
+    assert_eq!(version, LAYOUT.to_string());
 }
 
 #[tokio::test]
@@ -321,7 +368,7 @@ async fn a_sqlite_file_of_version_2_is_updated() {
     let version = "SELECT value FROM meta WHERE name = 'schema_version'";
     let version: String =
         Connection::open(&path).unwrap().query_row(version, [], |row| row.get(0)).unwrap();
-    assert_eq!(version, "6");
+    assert_eq!(version, LAYOUT.to_string());
     drop((store, other));
     let store = Sqlite::open(&path).unwrap();
     assert_eq!(store.records_revision().await.unwrap(), 1, "opening the file changes nothing");
@@ -352,7 +399,7 @@ async fn a_sqlite_file_of_version_3_is_updated() {
     let version = "SELECT value FROM meta WHERE name = 'schema_version'";
     let version: String =
         Connection::open(&path).unwrap().query_row(version, [], |row| row.get(0)).unwrap();
-    assert_eq!(version, "6");
+    assert_eq!(version, LAYOUT.to_string());
 }
 
 /// Adds an execution as version 4 wrote it, with each of these events in an append of its own.

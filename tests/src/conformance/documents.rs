@@ -5,11 +5,13 @@ use std::sync::{Arc, Mutex};
 use futures::future::join_all;
 use serde_json::json;
 use shared::{
-    request::TranscriptEntry,
-    store::{Reservation, StoreError},
+    request::{Request, TranscriptEntry},
+    store::{RequestFilter, Reservation, StoreError},
 };
 
-use super::{StorePair, at, execution, plan, plan_id, plan_with, request, request_id, take_all};
+use super::{
+    StorePair, all, at, execution, plan, plan_id, plan_with, request, request_id, take_all,
+};
 
 pub async fn a_request_is_stored_once(pair: StorePair) {
     assert_eq!(pair.other.request(request_id(1)).await.unwrap(), None);
@@ -18,6 +20,16 @@ pub async fn a_request_is_stored_once(pair: StorePair) {
     let again = pair.other.put_request(&request(1, "another", 6)).await;
     assert_eq!(again, Err(StoreError::Taken));
     assert_eq!(pair.other.request(request_id(1)).await.unwrap(), Some(first));
+}
+
+pub async fn a_request_keeps_its_labels(pair: StorePair) {
+    let labels = [("app.io/team", "a=b"), ("none", ""), ("zone", "x\u{0}ö")];
+    let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    let labelled = Request { labels, ..request(2, "q", 6) };
+    pair.one.put_request(&labelled).await.unwrap();
+    assert_eq!(pair.other.request(request_id(2)).await.unwrap(), Some(labelled.clone()));
+    let listed = pair.other.list_requests(&RequestFilter::default(), &all()).await.unwrap();
+    assert_eq!(listed.items[0].1, labelled);
 }
 
 pub async fn transcript_entries_are_appended_in_order(pair: StorePair) {

@@ -103,6 +103,7 @@ export interface PlanningOptions {
   maxTools?: number | null;
   cache?: PlanCache | null;
   guard?: PlanGuard | null;
+  labels?: Json | null;
 }
 export type ReplanningState = "PENDING" | "BEGUN" | "GIVEN_UP";
 export interface RequestFilter {

@@ -1,7 +1,7 @@
 //! Tokens of people who logged in, as files that only their owner may read.
 
 use std::{
-    fmt::{self, Write as _},
+    fmt,
     fs::{self, File, OpenOptions, TryLockError},
     io::{self, Read, Write},
     path::PathBuf,
@@ -15,7 +15,7 @@ use reqwest::Url;
 use rmcp::transport::auth::{AuthError, CredentialStore, StoredCredentials};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use shared::id::ToolSetName;
+use shared::{hex::to_hex, id::ToolSetName};
 use tokio::time::{Instant, sleep};
 
 use super::config::is_scope;
@@ -107,10 +107,7 @@ impl Logins {
 
     pub(super) fn store_for(&self, set: &ToolSetName, server: &Url) -> TokenStore {
         let digest = Sha256::digest(server.as_str().as_bytes());
-        let digest = digest.iter().take(DIGEST_BYTES).fold(String::new(), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        });
+        let digest = to_hex(&digest[..DIGEST_BYTES]);
         TokenStore { file: Arc::new(self.folder.join(format!("{set}-{digest}.json"))) }
     }
 }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::labels::parse_label;
+
 #[derive(Args, Debug, Default)]
 pub(crate) struct Planning {
     /// Only tools of these toolsets.
@@ -47,6 +49,9 @@ pub(crate) struct PlanArgs {
     /// The output format.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
+    /// A label of the request, such as `team=shop`. Executions of its plans inherit it. Repeatable.
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
+    pub(crate) labels: Vec<(String, String)>,
     #[command(flatten)]
     pub(crate) planning: Planning,
 }

@@ -2,9 +2,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use planner::reuse::RetryScope;
-use shared::{clock::Timestamp, labels, limits};
+use shared::{clock::Timestamp, limits};
 
-use super::Planning;
+use super::{Planning, labels::parse_label};
 
 #[derive(Args, Debug)]
 pub(crate) struct RunArgs {
@@ -93,7 +93,8 @@ pub(crate) struct Options {
     /// Workers claim executions of higher priority first.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) priority: Option<i32>,
-    /// A label such as `team=shop`, by which executions can be found and counted. Repeatable.
+    /// A label such as `team=shop`, by which executions can be found and counted. A new request gets
+    /// it, too. Repeatable.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
     pub(crate) labels: Vec<(String, String)>,
     /// Maximum number of automatic replans, after a failure or when a step asks for one.
@@ -102,13 +103,6 @@ pub(crate) struct Options {
     /// Wait for a tool that this process lacks instead of ending with status 3.
     #[arg(long)]
     pub(crate) wait: bool,
-}
-
-/// Parses `KEY=VALUE`.
-fn parse_label(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or("write `KEY=VALUE`, such as `team=shop`")?;
-    labels::check_key(key)?;
-    Ok((key.to_owned(), value.to_owned()))
 }
 
 impl Options {

@@ -320,7 +320,7 @@ fn make_plan_info() -> PlanInfo {
 async fn save_plan(bench_node: &BenchNode, tools: Vec<DraftStep>) -> Result<Arc<Plan>, BenchError> {
     let about = make_plan_info();
     let created_at = bench_node.clock.now();
-    let request = Request { id: about.request, query: about.query.clone(), created_at };
+    let request = Request::new(about.request, about.query.clone(), created_at);
     bench_node.store.put_request(&request).await?;
     let draft = Draft { tools, ..Draft::default() };
     let plan = compile(&draft, about, &make_catalog(&bench_node.toolbox)).map_err(|problems| {

@@ -19,6 +19,7 @@ use console::Term;
 use engine::age;
 use serde_json::json;
 use shared::{clock::Timestamp, store::Store};
+use tempfile::TempDir;
 
 use super::serve::refuse_server;
 use crate::{
@@ -121,8 +122,8 @@ pub(crate) async fn export_history(app: &App, args: ExportArgs) -> Result<ExitSt
         if let Some(file) = &file {
             backup::export_to_file(&*store, since, file, &show).await
         } else {
-            let name = format!("faber-export-{}.list", std::process::id());
-            let spool = std::env::temp_dir().join(name);
+            let folder = create_spool_folder()?;
+            let spool = folder.path().join("executions.list");
             let mut out = io::stdout();
             backup::export_to_writer(&*store, since, &mut out, &spool, &show).await
         }
@@ -144,6 +145,16 @@ pub(crate) async fn export_history(app: &App, args: ExportArgs) -> Result<ExitSt
             print_report(app, &exported.map_err(to_failure)?, "exported", file.as_deref())
         }
     }
+}
+
+/// Creates a folder for the list of executions. Other users share the place of temporary files, so
+/// the folder has a random name, and only this user may open it.
+fn create_spool_folder() -> Result<TempDir, BackupError> {
+    tempfile::tempdir().map_err(|err| BackupError::File {
+        path: std::env::temp_dir().display().to_string(),
+        action: "written",
+        err,
+    })
 }
 
 /// Reads a time, or an age before the present time of the store.
@@ -300,6 +311,17 @@ mod tests {
     use shared::store::{StoreError, memory::Memory};
 
     use super::*;
+
+    #[test]
+    fn only_this_user_opens_the_folder_of_an_export() {
+        use std::os::unix::fs::PermissionsExt;
+        let [one, other] = [(); 2].map(|()| create_spool_folder().unwrap());
+        assert_ne!(one.path(), other.path());
+        assert_eq!(one.path().metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        let path = one.path().to_owned();
+        drop(one);
+        assert!(!path.exists());
+    }
 
     #[test]
     fn a_wrong_file_or_a_full_store_ends_with_status_2() {

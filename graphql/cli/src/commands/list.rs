@@ -7,7 +7,9 @@ use client::{
     page::Page,
     types::{ExecutionStatus, Finding, Plan, Pruned, Request, Severity},
     view::{
-        format::{clip_text, count_noun, first_line, format_duration, format_second},
+        format::{
+            clip_text, count_noun, first_line, format_duration, format_labels, format_second,
+        },
         outcome::{execution_duration_ms, paint_state},
         paint::Paint,
     },
@@ -87,14 +89,17 @@ fn label_filter(labels: &[String]) -> Value {
     Value::Object(pairs.collect())
 }
 
-const REQUEST_HEADINGS: &[&str] = &["REQUEST", "STATE", "CREATED", "TOOK", "WHY", "QUERY"];
+/// The heading of a column that is left out if no object on the page has labels.
+const LABELS: &str = "LABELS";
+const REQUEST_HEADINGS: &[&str] = &["REQUEST", "STATE", "CREATED", "TOOK", LABELS, "WHY", "QUERY"];
 const PLAN_HEADINGS: &[&str] = &["PLAN", "VERSION", "STEPS", "CREATED", "QUERY"];
 const EXECUTION_HEADINGS: &[&str] =
-    &["EXECUTION", "STATE", "STEPS", "CREATED", "TOOK", "WHY", "PLAN"];
+    &["EXECUTION", "STATE", "STEPS", "CREATED", "TOOK", LABELS, "WHY", "PLAN"];
 /// The fields of an execution that a row shows, beside its finding.
 const EXECUTION_FIELDS: &str =
-    "executionId planId state createdAt startedAt finishedAt total successful";
+    "executionId planId state createdAt startedAt finishedAt total successful labels";
 const MAX_REASON_COLUMNS: usize = 72;
+const MAX_LABELS_COLUMNS: usize = 40;
 
 async fn show_page<T: DeserializeOwned>(
     session: &Session<'_>,
@@ -103,11 +108,23 @@ async fn show_page<T: DeserializeOwned>(
     row: impl Fn(&T, Paint) -> Vec<String>,
 ) -> Result<ExitStatus, Failure> {
     let (nodes, next) = page.load(&session.client).await?;
-    let status = session.screen.print_list(&Value::Array(nodes), headings, row)?;
+    let has_labels = |node: &Value| node["labels"].as_object().is_some_and(|all| !all.is_empty());
+    let unused = headings.iter().position(|heading| *heading == LABELS);
+    let unused = unused.filter(|_| !nodes.iter().any(has_labels));
+    let headings = remove_column(headings.to_vec(), unused);
+    let row = |item: &T, paint: Paint| remove_column(row(item, paint), unused);
+    let status = session.screen.print_list(&Value::Array(nodes), &headings, row)?;
     if let Some(cursor) = next {
         session.screen.hint(&format!("there are more: --after {cursor}"));
     }
     Ok(status)
+}
+
+fn remove_column<T>(mut cells: Vec<T>, index: Option<usize>) -> Vec<T> {
+    if let Some(index) = index {
+        cells.remove(index);
+    }
+    cells
 }
 
 /// Removes finished executions that are older than an age, then plans and requests without an
@@ -149,6 +166,7 @@ fn request_row(request: &Request, paint: Paint) -> Vec<String> {
         state,
         request.created_at.as_deref().map(format_second).unwrap_or_default(),
         newest.and_then(execution_duration_ms).map(format_duration).unwrap_or_default(),
+        clip_text(&format_labels(&request.labels), MAX_LABELS_COLUMNS),
         clip_text(&reason.unwrap_or_default(), MAX_REASON_COLUMNS),
         first_line(&request.query),
     ]
@@ -179,6 +197,7 @@ fn execution_row(execution: &ExecutionStatus, paint: Paint) -> Vec<String> {
         format!("{}/{}", execution.successful, execution.total),
         created.unwrap_or_default(),
         execution_duration_ms(execution).map(format_duration).unwrap_or_default(),
+        clip_text(&format_labels(&execution.labels), MAX_LABELS_COLUMNS),
         clip_text(&describe_reason(execution).unwrap_or_default(), MAX_REASON_COLUMNS),
         execution.plan_id.to_string(),
     ]
@@ -216,7 +235,7 @@ mod tests {
         check(
             json!([
                 { "requestId": "req_1_aaaaaaaaa", "createdAt": "2026-01-01T00:00:00.123456Z",
-                  "query": "pay the \u{1b}[2J bill\nnow", "executions": [failed] },
+                  "labels": { "team": "shop\n" }, "query": "pay the \u{1b}[2J bill\nnow", "executions": [failed] },
                 { "requestId": "req_1_bbbbbbbbb", "createdAt": "2026-01-02T00:00:00Z",
                   "query": "a query that is far too long for the window that it is in",
                   "executions": [] },
@@ -237,6 +256,7 @@ mod tests {
         execution["state"] = json!("COMPLETED");
         (execution["successful"], execution["total"]) = (json!(3), json!(4));
         execution["planId"] = json!("plan_1_aaaaaaaaa");
+        execution["labels"] = json!({ "env": "test", "team": "shop" });
         for (name, _) in execution.as_object().unwrap() {
             assert!(EXECUTION_FIELDS.split(' ').any(|field| field == name), "`ROW` lacks `{name}`");
         }

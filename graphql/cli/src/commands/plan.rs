@@ -19,7 +19,10 @@ use client::{
 };
 use engine::{to_file_form, yaml};
 use serde_json::{Value, json};
-use shared::id::{PlanId, RequestId};
+use shared::{
+    id::{PlanId, RequestId},
+    labels::Labels,
+};
 
 use super::failed_sets;
 use crate::{
@@ -40,7 +43,7 @@ pub(crate) async fn plan(session: &Session<'_>, args: PlanArgs) -> Result<ExitSt
         Format::Mermaid => format!("drawing: mermaid diagnostics {{ {DIAGNOSTIC} }}"),
         Format::Dot => format!("drawing: dot diagnostics {{ {DIAGNOSTIC} }}"),
     };
-    let options = planning_options(&args.planning);
+    let options = planning_options(&args.planning, &args.labels);
     let made = make_plan(&session.client, &args.query, options, &fields).await;
     failed_sets::warn_of_failed_sets(session).await;
     let made = made?;
@@ -132,13 +135,20 @@ fn show_warnings(screen: &Screen, plan: &Plan) {
     }
 }
 
-pub(crate) fn planning_options(planning: &Planning) -> Value {
+/// `labels` are those of the new request.
+pub(crate) fn planning_options(planning: &Planning, labels: &[(String, String)]) -> Value {
     remove_nulls(json!({
         "toolSets": (!planning.toolsets.is_empty()).then_some(&planning.toolsets),
         "planner": planning.planner,
         "cache": planning.cache.map(|cache| api_name(&cache)),
         "guard": planning.guard.map(|guard| api_name(&guard)),
+        "labels": label_object(labels),
     }))
+}
+
+/// Returns labels as the API reads them. `None` if there are none.
+pub(crate) fn label_object(labels: &[(String, String)]) -> Option<Labels> {
+    (!labels.is_empty()).then(|| labels.iter().cloned().collect())
 }
 
 pub(crate) async fn save(app: &App, args: SaveArgs) -> Result<ExitStatus, Failure> {

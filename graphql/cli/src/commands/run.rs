@@ -13,14 +13,14 @@ use client::{
     types::{ExecutionHead, Plan, Text},
 };
 use serde_json::{Value, json};
-use shared::{id::ExecutionId, labels::Labels};
+use shared::id::ExecutionId;
 
 use super::{
     doubts::{accept_plan, steps_to_approve},
     failed_sets,
     follow::{Purpose, watch_to_end, watch_with_approvals},
     missing_tools,
-    plan::{planning_options, read_plan_file, show_plan, show_stored},
+    plan::{label_object, planning_options, read_plan_file, show_plan, show_stored},
     steer::may_execute_again,
 };
 use crate::{
@@ -100,7 +100,7 @@ async fn start_execution(
         return Ok(Some(run_saved(client, name, options).await?.into()));
     }
     let query = args.query.as_deref().unwrap_or_default();
-    let planning = planning_options(&args.planning);
+    let planning = planning_options(&args.planning, &args.options.labels);
     if let Some(written) = written {
         if checks_tools && !written.has_errors() {
             missing_tools::check_draft(session, &written.input).await?;
@@ -196,7 +196,7 @@ async fn execution_options(how: &Options) -> Result<Value, Failure> {
         "startAt": how.start_at,
         "priority": how.priority,
         "replans": how.replans,
-        "labels": (!how.labels.is_empty()).then(|| how.labels.iter().cloned().collect::<Labels>()),
+        "labels": label_object(&how.labels),
     }));
     // `null` is a valid input, so it is kept.
     if let Some(text) = &how.input {

@@ -1,9 +1,9 @@
 //! Commands that run until a signal ends them: `faber serve`, `faber worker` and `faber mcp`.
 
-use std::{path::Path, sync::Arc};
+use std::{io, net::SocketAddr, path::Path, sync::Arc};
 
 use client::{Client, failure::Failure};
-use engine::{retention::Retention, store::sqlite_path};
+use engine::{access::Access, retention::Retention, store::sqlite_path};
 use graphql::{
     health::server_hooks,
     schema,
@@ -26,23 +26,10 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
     let config = &app.config;
     let end_signal = listen_for_end_signal()?;
     let access = config.access.value.open(&config.toolsets.value, variable)?;
-    let wanted = config.listen.value;
-    let listener = TcpListener::bind(wanted).await.map_err(|err| {
-        let hint = "name another address with `--listen`";
-        Failure::new("SERVER_UNAVAILABLE", format!("cannot listen on `{wanted}`: {err}; {hint}"))
-    })?;
-    let address = listener.local_addr().map_err(|err| {
-        Failure::new("SERVER_UNAVAILABLE", format!("cannot listen on `{wanted}`: {err}"))
-    })?;
+    let (listener, address) = open_listener(config.listen.value, "--listen").await?;
     let local = LocalEngine::open(app.setup(), Need::Everything).await?;
     local.engine.set_access(access.clone());
-    if !address.ip().is_loopback() && !access.requires_token() {
-        app.screen.say(&app.screen.err.yellow(format!(
-            "warning: `{address}` can be reached from other machines, but there are no access \
-             tokens, so only this machine may connect: add `access.tokens` to the configuration, \
-             or listen on 127.0.0.1"
-        )));
-    }
+    warn_of_missing_tokens(app, address, &access);
     warn_of_free_commands(app);
     app.screen.say(&format!("listening on http://{address}"));
     let (retention, mut tasks) = start_retention(app, &local);
@@ -79,14 +66,58 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
 pub(crate) async fn run_worker(app: &App) -> Result<ExitStatus, Failure> {
     refuse_server(app, "worker")?;
     let end_signal = listen_for_end_signal()?;
+    let listener = match &app.config.metrics {
+        Some(metrics) => Some(open_listener(metrics.value, "--metrics").await?),
+        None => None,
+    };
     let local = LocalEngine::open(app.setup(), Need::Everything).await?;
     warn_of_free_commands(app);
-    app.screen.say(&format!("working on {}", app.config.store_name()));
-    let (_, _pruning) = start_retention(app, &local);
-    end_signal.await;
+    let (retention, _pruning) = start_retention(app, &local);
+    let served = if let Some((listener, address)) = listener {
+        let access = app.config.access.value.open(&app.config.toolsets.value, variable)?;
+        warn_of_missing_tokens(app, address, &access);
+        app.screen.say(&format!("metrics on http://{address}"));
+        app.screen.say(&format!("working on {}", app.config.store_name()));
+        let file = sqlite_path(&app.config.store.value).map(Path::to_owned);
+        let hooks = server_hooks(&local.engine, local.worker_handle(), &retention, file);
+        let Hooks { ready, first_metrics, .. } = hooks;
+        // A worker has no pages.
+        let hooks = Hooks { ready, first_metrics, ..Hooks::default() };
+        let options = ServerOptions { has_api: false, access, ..ServerOptions::default() };
+        server::serve(listener, local.schema.clone(), options, hooks, end_signal).await
+    } else {
+        app.screen.say(&format!("working on {}", app.config.store_name()));
+        end_signal.await;
+        Ok(())
+    };
     app.screen.say("stopping");
     local.close().await;
+    served.map_err(|err| Failure::new("SERVER_UNAVAILABLE", err.to_string()))?;
     Ok(ExitStatus::Done)
+}
+
+/// Listens on an address. `option` is the option that names another one.
+async fn open_listener(
+    wanted: SocketAddr,
+    option: &str,
+) -> Result<(TcpListener, SocketAddr), Failure> {
+    let refused = |err: io::Error| {
+        let hint = format!("name another address with `{option}`");
+        Failure::new("SERVER_UNAVAILABLE", format!("cannot listen on `{wanted}`: {err}; {hint}"))
+    };
+    let listener = TcpListener::bind(wanted).await.map_err(refused)?;
+    let address = listener.local_addr().map_err(refused)?;
+    Ok((listener, address))
+}
+
+fn warn_of_missing_tokens(app: &App, address: SocketAddr, access: &Access) {
+    if !address.ip().is_loopback() && !access.requires_token() {
+        app.screen.say(&app.screen.err.yellow(format!(
+            "warning: `{address}` can be reached from other machines, but there are no access \
+             tokens, so only this machine may connect: add `access.tokens` to the configuration, \
+             or listen on 127.0.0.1"
+        )));
+    }
 }
 
 pub(crate) async fn serve_mcp(app: &App) -> Result<ExitStatus, Failure> {
@@ -173,10 +204,10 @@ fn warn_of_idle_effects(app: &App, local: &LocalEngine, tasks: &mut JoinSet<()>)
 /// pruning.
 fn start_retention(app: &App, local: &LocalEngine) -> (Arc<Retention>, JoinSet<()>) {
     let (retention, mut tasks) = (Arc::new(Retention::default()), JoinSet::new());
-    if let Some(ages) = app.config.retention.value {
+    if let Some(policy) = app.config.retention.value.clone() {
         let (store, clock) = (Arc::clone(local.engine.store()), Arc::clone(local.engine.clock()));
         let removing = Arc::clone(&retention);
-        tasks.spawn(async move { removing.prune_forever(store, clock, ages).await });
+        tasks.spawn(async move { removing.prune_forever(store, clock, policy).await });
     }
     (retention, tasks)
 }

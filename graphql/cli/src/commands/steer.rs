@@ -72,7 +72,7 @@ pub(crate) async fn replan(
     planning: &Planning,
 ) -> Result<ExitStatus, Failure> {
     let found = find_execution(&session.client, id).await?;
-    let arguments = [("options: PlanningOptions", planning_options(planning))];
+    let arguments = [("options: PlanningOptions", planning_options(planning, &[]))];
     let next =
         send_and_drive(session, found.execution_id, "replanExecution", &arguments, false).await?;
     show_stored(session, &next.plan_id).await?;

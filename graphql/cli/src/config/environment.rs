@@ -14,6 +14,7 @@ pub struct Environment {
     /// `FABER_TOKEN`: the token for servers.
     pub token: Option<Secret>,
     pub listen: Option<String>,
+    pub metrics: Option<String>,
     /// `FABER_LOG`: a filter for the log.
     pub log: Option<String>,
     /// `FABER_LOG_FORMAT`: the form of the log.
@@ -46,6 +47,7 @@ impl Environment {
             server: read_text_variable("FABER_SERVER"),
             token: read_text_variable("FABER_TOKEN").map(|token| Secret::new(token.trim())),
             listen: read_text_variable("FABER_LISTEN"),
+            metrics: read_text_variable("FABER_METRICS"),
             log: read_text_variable("FABER_LOG"),
             log_format: read_text_variable("FABER_LOG_FORMAT"),
             blog_file: read_path_variable("FABER_BLOG_FILE"),

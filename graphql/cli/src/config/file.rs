@@ -5,12 +5,11 @@ use std::{
     fs::File as OsFile,
     io::Read,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use ::toolsets::sources::{SetConfig, habilis};
 use engine::{Guard, PlanCache};
-use engine::{age, retention::RetentionAges, yaml};
+use engine::{retention::RetentionPolicy, yaml};
 use planner::{
     suggest::{did_you_mean, explain_unknown_field},
     toolkit::written,
@@ -20,7 +19,7 @@ use toolbox::effect_rules::EffectRules;
 
 use super::{
     AccessConfig, ConfigError, EmbeddingConfig, Limits, LogFormat, MAX_FILE_BYTES, PlannerConfig,
-    ToolkitFiles, access, embedding, log_format, model, toolsets,
+    ToolkitFiles, access, embedding, log_format, model, retention, toolsets,
 };
 
 const KEYS: [&str; 13] = [
@@ -40,9 +39,6 @@ const KEYS: [&str; 13] = [
 ];
 /// The name of the toolset that the setting `tools_files` makes.
 const TOOLS_FILES_SET: &str = "tools";
-/// The minimum retention. With a shorter retention, an execution whose worker is only frozen could
-/// be removed.
-const MIN_RETENTION: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct File {
@@ -53,7 +49,7 @@ pub(super) struct File {
     /// The toolsets, and the value of the setting as the file contains it.
     pub(super) toolsets: Option<(Vec<SetConfig>, Value)>,
     pub(super) limits: Limits,
-    pub(super) retention: Option<RetentionAges>,
+    pub(super) retention: Option<RetentionPolicy>,
     pub(super) access: Option<AccessConfig>,
     pub(super) contexts: BTreeMap<String, Value>,
     pub(super) tools_files_set: Option<SetConfig>,
@@ -194,7 +190,7 @@ fn read_fields(mut fields: Map<String, Value>, base: &Path) -> Result<File, Stri
         planner: model::read(fields.remove("planner"))?,
         toolsets,
         limits,
-        retention: read_retention(fields.remove("retention"))?,
+        retention: retention::read(fields.remove("retention"))?,
         access: fields.remove("access").map(|access| access::read(Some(access))).transpose()?,
         contexts: read_contexts(fields.remove("contexts"))?,
         tools_files_set,
@@ -302,40 +298,6 @@ fn read_margin(value: Option<Value>) -> Result<Option<f64>, String> {
             None => Err(format!("`selection.margin` is {margin}; write a number from -2 to 2")),
         },
     }
-}
-
-fn read_retention(value: Option<Value>) -> Result<Option<RetentionAges>, String> {
-    let mut fields = match value {
-        None | Some(Value::Null) => return Ok(None),
-        Some(Value::Object(fields)) => fields,
-        Some(age) => return read_age("retention", age).map(|age| age.map(RetentionAges::from)),
-    };
-    let mut read = |state: &str| match fields.remove(state) {
-        None => Ok(None),
-        Some(age) => read_age(&format!("retention.{state}"), age),
-    };
-    let (completed, failed, cancelled) = (read("succeeded")?, read("failed")?, read("cancelled")?);
-    if let Some(other) = fields.keys().next() {
-        let known = ["succeeded", "failed", "cancelled"];
-        let help = did_you_mean(other, known)
-            .unwrap_or_else(|| format!("the keys are `{}`", known.join("`, `")));
-        return Err(format!("`retention.{other}` is unknown: {help}"));
-    }
-    Ok(Some(RetentionAges { completed, failed, cancelled }))
-}
-
-fn read_age(place: &str, value: Value) -> Result<Option<Duration>, String> {
-    let text = match value {
-        Value::Null => return Ok(None),
-        Value::String(text) => text,
-        other => other.to_string(),
-    };
-    let kept = age::parse(&text).map_err(|error| format!("`{place}`: {error}"))?;
-    if kept < MIN_RETENTION {
-        let minimum = MIN_RETENTION.as_secs();
-        return Err(format!("`{place}` is `{text}`; the shortest is {minimum}s"));
-    }
-    Ok(Some(kept))
 }
 
 fn check_keys(fields: &Map<String, Value>) -> Result<(), String> {

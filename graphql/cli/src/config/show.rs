@@ -1,9 +1,8 @@
 //! Shows the configuration with origins and without secrets.
 
-use engine::age;
 use serde_json::{Map, Value, json};
 
-use super::{Config, Origin};
+use super::{Config, Origin, retention};
 
 const MASK: &str = "***";
 
@@ -19,23 +18,19 @@ impl Config {
             .collect();
         let calls = self.limits.written_call_limits();
         limits.insert("calls".to_owned(), show_setting(calls.value, calls.origin));
-        let retention = self.retention.value.map(|ages| match ages.uniform() {
-            Some(age) => json!(age::format(age)),
-            None => json!({
-                "succeeded": ages.completed.map(age::format),
-                "failed": ages.failed.map(age::format),
-                "cancelled": ages.cancelled.map(age::format),
-            }),
-        });
+        let retention = self.retention.value.as_ref().map(retention::show);
         let server = self
             .server
             .as_ref()
             .map(|server| show_setting(&json!(mask_url(&server.value)), server.origin));
+        let metrics = self.metrics.as_ref();
+        let metrics = metrics.map(|address| show_setting(&json!(address.value), address.origin));
         json!({
             "file": self.file,
             "store": show_setting(&json!(mask_url(&self.store.value)), self.store.origin),
             "server": server,
             "listen": show_setting(&json!(self.listen.value), self.listen.origin),
+            "metrics": metrics,
             "planner": show_setting(&self.planner.value.to_json(), self.planner.origin),
             "planner.cache": show_setting(&json!(self.plan_cache.value.as_str()), self.plan_cache.origin),
             "planner.guard": show_setting(&json!(self.guard.value.as_str()), self.guard.origin),

@@ -1,8 +1,12 @@
 use std::path::Path;
 
-use engine::{Guard, PlanCache, retention::RetentionAges};
+use engine::{
+    Guard, PlanCache,
+    retention::{RetentionAges, RetentionPolicy, RetentionRule},
+};
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
+use shared::store::LabelFilter;
 
 use super::{Config, Environment, Flags, Origin, PlannerConfig, file, show};
 
@@ -105,9 +109,10 @@ fn an_unknown_value_is_rejected_with_the_known_ones() {
 fn retention_is_parsed_as_a_duration() {
     let kept = |text: &str| file::parse(text, Path::new("/")).map(|file| file.retention);
     let days = |n: u64| Some(std::time::Duration::from_hours(24 * n));
-    assert_eq!(kept("retention: 30d"), Ok(days(30).map(RetentionAges::from)));
+    assert_eq!(kept("retention: 30d"), Ok(days(30).map(RetentionPolicy::from)));
+    assert_eq!(kept("retention: { age: 30d }"), kept("retention: 30d"));
     let by_state = RetentionAges { completed: days(7), failed: days(90), cancelled: None };
-    assert_eq!(kept("retention: { succeeded: 7d, failed: 90d }"), Ok(Some(by_state)));
+    assert_eq!(kept("retention: { succeeded: 7d, failed: 90d }"), Ok(Some(by_state.into())));
     assert_eq!(kept("retention: null"), Ok(None));
     assert_eq!(kept("{}"), Ok(None));
     check_refused(
@@ -125,6 +130,64 @@ fn retention_is_parsed_as_a_duration() {
         expect!["line 1: `retention.suceeded` is unknown: did you mean `succeeded`?"],
     );
     check_refused("retention: 59s", expect!["line 1: `retention` is `59s`; the shortest is 60s"]);
+    check_refused(
+        "retention: { age: 1d, failed: 2d }",
+        expect!["line 1: `retention` has `age` and an age of a state: write one of them"],
+    );
+}
+
+#[test]
+fn retention_has_rules_by_labels() {
+    let text = "retention:
+  succeeded: 30d
+  rules:
+    - { labels: { keep: null } }
+    - { labels: { team: batch, env: test }, age: 1d }
+    - { labels: { team: batch }, failed: 7d }
+";
+    let policy = file::parse(text, Path::new("/")).unwrap().retention.unwrap();
+    let label = |key: &str, value: Option<&str>| LabelFilter {
+        key: key.to_owned(),
+        value: value.map(str::to_owned),
+    };
+    let days = |n: u64| Some(std::time::Duration::from_hours(24 * n));
+    let failed = RetentionAges { failed: days(7), ..RetentionAges::default() };
+    let rule = |labels, ages| RetentionRule { labels, ages };
+    let expected = RetentionPolicy {
+        ages: RetentionAges { completed: days(30), ..RetentionAges::default() },
+        rules: vec![
+            rule(vec![label("keep", None)], RetentionAges::default()),
+            rule(
+                vec![label("team", Some("batch")), label("env", Some("test"))],
+                days(1).unwrap().into(),
+            ),
+            rule(vec![label("team", Some("batch"))], failed),
+        ],
+    };
+    assert_eq!(policy, expected);
+    let shown = super::retention::show(&policy);
+    assert_eq!(shown["rules"][1]["labels"], json!({ "team": "batch", "env": "test" }));
+    assert_eq!(super::retention::read(Some(shown)), Ok(Some(expected)));
+    check_refused(
+        "retention: { rules: [{ age: 1d }] }",
+        expect![
+            "line 1: `retention.rules[0]` needs 1 to 16 `labels`: write a rule such as `{ labels: { team: shop }, age: 7d }`"
+        ],
+    );
+    check_refused(
+        "retention: { rules: [{ labels: { v: 1 }, age: 1d }] }",
+        expect![
+            "line 1: `retention.rules[0].labels.v` is 1: write a text in quotes, or `null` for any value"
+        ],
+    );
+    check_refused(
+        "retention: { rules: [{ labels: { team: a }, agee: 1d }] }",
+        expect!["line 1: `retention.rules[0].agee` is unknown: did you mean `age`?"],
+    );
+    check_refused(
+        "retention: { rules: [{ labels: { team: a }, failed: 5s }] }",
+        expect!["line 1: `retention.rules[0].failed` is `5s`; the shortest is 60s"],
+    );
 }
 
 #[test]
@@ -400,4 +463,12 @@ fn the_listen_setting_must_be_a_socket_address() {
     };
     assert_eq!(with("localhost:0").unwrap(), "127.0.0.1:0");
     assert!(with("8080").unwrap_err().to_string().contains("(--listen)"));
+    let metrics = |address: Option<&str>| {
+        let flags = Flags { metrics: address.map(str::to_owned), ..Flags::default() };
+        let metrics = Config::load(&flags, &environment).map(|config| config.metrics);
+        metrics.map(|metrics| metrics.map(|address| address.value.to_string()))
+    };
+    assert_eq!(metrics(None), Ok(None), "a worker serves nothing by default");
+    assert_eq!(metrics(Some("localhost:9")), Ok(Some("127.0.0.1:9".to_owned())));
+    assert!(metrics(Some("9")).unwrap_err().to_string().contains("(--metrics)"));
 }

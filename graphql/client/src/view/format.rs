@@ -1,11 +1,12 @@
 //! Formats of values that several views use.
 
-use std::fmt::Display;
+use std::{collections::BTreeMap, fmt::Display};
 
 use serde_json::Value;
 use shared::clock::Timestamp;
 
 use super::plain;
+use crate::types::Text;
 
 /// Maximum number of characters of a query or a description in a table.
 const TABLE_TEXT_CHARS: usize = 300;
@@ -49,6 +50,12 @@ pub fn clip_text(text: &str, max: usize) -> String {
 
 pub fn first_line(text: &str) -> String {
     plain::safe_line(&clip_text(text.lines().next().unwrap_or_default(), TABLE_TEXT_CHARS))
+}
+
+/// Formats labels in one line: `env=test team=shop`.
+pub fn format_labels(labels: &BTreeMap<Text, Text>) -> String {
+    let pairs = labels.iter().map(|(key, value)| format!("{key}={value}"));
+    pairs.collect::<Vec<_>>().join(" ")
 }
 
 pub fn json_line(value: &Value, max: usize) -> String {

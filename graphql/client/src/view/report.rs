@@ -9,7 +9,10 @@ use shared::execution::ExecutionState;
 
 use super::{
     findings::{command_and_label, draw_findings},
-    format::{clip_text, count_noun, format_duration, format_step_name, indent_json, json_line},
+    format::{
+        clip_text, count_noun, format_duration, format_labels, format_step_name, indent_json,
+        json_line,
+    },
     outcome::{Outcome, draw_summary, paint_state},
     paint::Paint,
     plain,
@@ -92,6 +95,7 @@ fn draw_head(request: &Request, execution: &ExecutionStatus, paint: Paint) -> St
         ("onward", describe_continuation(execution)),
         ("part of", text(&execution.parent_execution_id)),
         ("input", input.unwrap_or_default()),
+        ("labels", clip_text(&format_labels(&execution.labels), MAX_QUERY_CHARS)),
     ] {
         if !text.is_empty() {
             let _ = writeln!(report, "  {}  {text}", paint.dim(format!("{label:<7}")));
@@ -386,6 +390,10 @@ fn describe_unexecuted(request: &Request, is_full: bool, paint: Paint) -> String
     };
     let query = clip_text(&plain::safe_line(&request.query), MAX_QUERY_CHARS);
     let mut report = format!("{verdict}  {id}\n  {}  {query}\n", paint.dim("query  "));
+    if !request.labels.is_empty() {
+        let labels = clip_text(&format_labels(&request.labels), MAX_QUERY_CHARS);
+        let _ = writeln!(report, "  {}  {labels}", paint.dim("labels "));
+    }
     let found = draw_findings(&request.findings, paint);
     report.push_str(&draw_section("What happened", &found, paint));
     let mut kinds: Vec<String> =

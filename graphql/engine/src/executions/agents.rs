@@ -1,7 +1,10 @@
 //! Starts of agents. An agent is a plan like any other.
 
 use serde_json::json;
-use shared::id::{ExecutionId, ToolName};
+use shared::{
+    id::{ExecutionId, ToolName},
+    labels::Labels,
+};
 
 use super::{Executions, Order};
 use crate::{
@@ -34,7 +37,7 @@ impl Executions {
         // The agent is not offered tools of sets that are still connecting, so wait for these sets.
         inventory.wait_until_connected().await;
         let sets = self.tools.check_sets(&options.tool_sets).await?;
-        let request = self.plans.new_request(query).await?;
+        let request = self.plans.new_request(query, &Labels::new()).await?;
         let mut reach = grant.agent_reach();
         // An agent may activate other toolsets, except those that act on this machine, because a
         // text that the agent reads could tell it to activate them. A person must activate such a

@@ -225,6 +225,11 @@ impl Executions {
         id: ExecutionId,
         options: &PlanningOptions,
     ) -> Result<ExecutionId, EngineError> {
+        if !options.labels.is_empty() {
+            let reason =
+                "`labels` belong to a new request: a replan keeps the labels of its request";
+            return Err(EngineError::InvalidArgument(reason.to_owned()));
+        }
         let finished = self.reader.expect(id).await?;
         self.replan_finished(&finished, options, Trigger::Request).await
     }

@@ -11,6 +11,7 @@ use planner::{
 use shared::{
     diagnostic::Diagnostic,
     id::{PlanId, RequestId, ToolName},
+    labels::Labels,
     plan::{Plan, PlanInfo},
 };
 
@@ -91,7 +92,7 @@ impl Plans {
         check_length(&query)?;
         let (request, version) = match request {
             Some(id) => (id, self.library.next_version(id).await?),
-            None => (self.new_request(&query).await?.id, 1),
+            None => (self.new_request(&query, &Labels::new()).await?.id, 1),
         };
         let draft_json = serde_json::to_value(draft).unwrap_or_default();
         let mut transcript = Transcript::new(&self.clock);

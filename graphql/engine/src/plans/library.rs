@@ -1,6 +1,9 @@
 //! Stored plans, and the names of saved plans.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use planner::{
     draft::Draft,
@@ -13,6 +16,7 @@ use shared::{
     clock::Clock,
     execution::Execution,
     id::{PlanId, RequestId, ToolName},
+    labels::Labels,
     limits,
     plan::{Plan, StepKind},
     store::{SavedPlan, Store, StoreError},
@@ -25,19 +29,45 @@ const MAX_NAME_CHARS: usize = 128;
 /// Maximum number of saved plans that are compared with a misspelt name.
 const MAX_COMPARED_NAMES: usize = 1_000;
 const MAX_SUB_PLANS: usize = 1_000;
+/// Maximum number of requests whose labels are in memory.
+const MAX_LABELLED_REQUESTS: usize = 1_024;
 
 pub struct PlanLibrary {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
+    /// Labels of requests whose plans were started. Labels never change, so they are read once.
+    labels: Mutex<BTreeMap<RequestId, Labels>>,
 }
 
 impl PlanLibrary {
     pub(super) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
-        Self { store, clock }
+        Self { store, clock, labels: Mutex::default() }
     }
 
     pub async fn load(&self, id: PlanId) -> Result<Option<Arc<Plan>>, StoreError> {
         self.store.plan(id).await
+    }
+
+    /// Returns the labels of a request, or none if the request is missing or damaged.
+    pub(crate) async fn request_labels(&self, id: RequestId) -> Result<Labels, StoreError> {
+        let known = || self.labels.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(labels) = known().get(&id) {
+            return Ok(labels.clone());
+        }
+        let request = match self.store.request(id).await {
+            Err(err @ StoreError::Corrupt { .. }) => {
+                tracing::warn!(%err, "cannot read the labels of a request");
+                None
+            }
+            request => request?,
+        };
+        let Some(request) = request else { return Ok(Labels::new()) };
+        let mut known = known();
+        if known.len() >= MAX_LABELLED_REQUESTS {
+            known.clear();
+        }
+        known.insert(id, request.labels.clone());
+        Ok(request.labels)
     }
 
     pub(crate) async fn next_version(&self, request: RequestId) -> Result<u32, StoreError> {

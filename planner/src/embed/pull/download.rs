@@ -13,10 +13,10 @@ use reqwest::{
     redirect::Policy,
 };
 use sha2::{Digest, Sha256};
+use shared::hex::to_hex;
 use tokio::time::timeout;
 
 use super::{Progress, PullError};
-use crate::embed::fingerprint::to_hex;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_SILENCE: Duration = Duration::from_secs(30);
@@ -208,7 +208,7 @@ fn verify_file(request: &DownloadRequest<'_>, part: &Path) -> Result<(), PullErr
             read => hash.update(&chunk[..read]),
         }
     }
-    let is = to_hex(&hash.finalize());
+    let is = to_hex(hash.finalize());
     if is == want {
         return Ok(());
     }

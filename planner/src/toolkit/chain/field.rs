@@ -124,11 +124,19 @@ impl Field {
     }
 }
 
-/// Returns the fit of a value of one form in a field of another form, or `None` if they do not fit.
-pub(super) fn fit_of(key: &Key, (from, from_form): (Shape, &str), to: &Field) -> Option<Fit> {
-    let is_shape = from == to.shape || from == Shape::Integer && to.shape == Shape::Number;
+/// The shape of a value, and its format or its choices as [`Field::form`] writes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ValueForm<'a> {
+    pub(super) shape: Shape,
+    pub(super) form: &'a str,
+}
+
+/// Returns the fit of a value in a field, or `None` if they do not fit.
+pub(super) fn fit_of(key: &Key, value: ValueForm<'_>, to: &Field) -> Option<Fit> {
+    let ValueForm { shape, form } = value;
+    let is_shape = shape == to.shape || shape == Shape::Integer && to.shape == Shape::Number;
     let is_choice = to.form.starts_with('|');
-    match (from_form == to.form, from_form.is_empty() || to.form.is_empty()) {
+    match (form == to.form, form.is_empty() || to.form.is_empty()) {
         _ if !is_shape => None,
         (true, _) => Some(key.fit),
         // A text without a format may have the right format, but it need not be an allowed value.

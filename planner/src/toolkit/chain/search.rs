@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::{
     ChainGraph, Given,
-    field::{Field, Fit, Key, Shape, fit_of},
+    field::{Field, Fit, Key, ValueForm, fit_of},
 };
 
 /// Maximum number of calls in a row.
@@ -122,7 +122,7 @@ struct Search<'a> {
     filled: BTreeMap<(usize, usize), Filled>,
     /// The costs and depths of tools whose calls are possible.
     called: BTreeMap<usize, (u32, usize)>,
-    opened: BTreeSet<(Key, Shape, &'a str)>,
+    opened: BTreeSet<(Key, ValueForm<'a>)>,
 }
 
 impl ChainGraph {
@@ -207,14 +207,14 @@ impl<'a> Search<'a> {
     /// Offers a value to all parameters that it fits. Of several values of one type, only the
     /// cheapest is used.
     fn open(&mut self, cost: u32, from: Origin) {
-        let (keys, shape, form) = self.value_type(from);
+        let (keys, value) = self.value_type(from);
         for key in keys {
-            if !self.opened.insert((key.clone(), shape, form)) {
+            if !self.opened.insert((key.clone(), value)) {
                 continue;
             }
             for (tool, input) in self.graph.consumers.get(key).into_iter().flatten() {
                 let field = &self.graph.tools[*tool].inputs[*input];
-                let fit = fit_of(key, (shape, form), field).filter(|_| self.tools.contains(tool));
+                let fit = fit_of(key, value, field).filter(|_| self.tools.contains(tool));
                 if let Some(fit) = fit {
                     let event = Event::Filled { tool: *tool, input: *input, fit, from };
                     self.events.push(Reverse((cost + cost_of(fit), event)));
@@ -223,15 +223,15 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn value_type(&self, from: Origin) -> (&'a [Key], Shape, &'a str) {
+    fn value_type(&self, from: Origin) -> (&'a [Key], ValueForm<'a>) {
         match from {
             Origin::Given(index) => {
                 let given = &self.given[index];
-                (&given.keys, given.shape, &given.form)
+                (&given.keys, ValueForm { shape: given.shape, form: &given.form })
             }
             Origin::Output(tool, output) => {
                 let field = &self.graph.tools[tool].outputs[output];
-                (&field.keys, field.shape, &field.form)
+                (&field.keys, ValueForm { shape: field.shape, form: &field.form })
             }
         }
     }
@@ -280,9 +280,9 @@ impl<'a> Search<'a> {
             outputs.map(|output| (*cost, Origin::Output(*tool, output)))
         });
         for (cost, origin) in given.chain(outputs) {
-            let (keys, shape, form) = self.value_type(origin);
+            let (keys, value) = self.value_type(origin);
             let shared = keys.iter().filter(|key| field.keys.contains(key));
-            let fit = shared.filter_map(|key| fit_of(key, (shape, form), field)).min();
+            let fit = shared.filter_map(|key| fit_of(key, value, field)).min();
             reached.extend(fit.map(|fit| (cost + cost_of(fit), origin, fit)));
         }
         let best = reached.iter().map(|(_, _, fit)| *fit).min()?;

@@ -54,7 +54,9 @@ impl Transcript {
         let id = self.request.id;
         let different = |what: &str| Ok(Found::Different(format!("`{id}` ({what})")));
         let is_new = match store.request(id).await? {
-            Some(stored) if stored != self.request => return different("its query or its time"),
+            Some(stored) if stored != self.request => {
+                return different("its query, its time or its labels");
+            }
             Some(_) => false,
             // Counts the part as new. Its request may be in the file, but a comparison does not
             // write the request into the store.

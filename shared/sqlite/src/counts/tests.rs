@@ -1,16 +1,19 @@
-//! Measures counts over many executions. Run it with
+//! Tests that counts are built in parts, and measures counts over many executions. Measure with
 //! `FABER_COUNT_ROWS=1000000 cargo test --release -p sqlite counts::tests -- --ignored --nocapture`.
 
-use std::time::{Duration, Instant};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use rusqlite::Connection;
 use shared::{
     clock::Timestamp,
     execution::ExecutionState,
-    store::{CountGroup, CountQuery, ExecutionFilter, LabelFilter},
+    store::{CountGroup, CountQuery, ExecutionFilter, LabelFilter, backend::LAYOUT},
 };
 
-use super::{count_executions, count_heads, prepare_counts};
+use super::{build::count_part, count_executions, count_heads, prepare_counts};
 use crate::schema;
 
 /// Inserts executions. Every ten of them are two minutes later, so that 10⁷ executions take four
@@ -54,6 +57,55 @@ fn time<T>(title: &str, run: impl Fn() -> T) -> (T, Duration) {
     (result.unwrap(), best)
 }
 
+/// Opens a file, or the same file again.
+fn open(folder: &Path) -> Connection {
+    let path = folder.join("faber.db");
+    crate::connection::create_file(&path).unwrap();
+    let connection = crate::connection::open_writer(&path).unwrap();
+    schema::prepare_schema(&connection, &path, LAYOUT, || false).unwrap();
+    connection
+}
+
+fn read_cells(connection: &Connection) -> Vec<String> {
+    let mut cells = Vec::new();
+    for sql in [
+        "SELECT concat_ws('|', level, label, slot, kind, state, error, tool, count, firstAt, lastAt,
+             sample, hex(durations)) FROM execution_counts ORDER BY 1",
+        "SELECT concat_ws('|', planId, kind, state, count, firstAt, lastAt, sample, hex(durations))
+             FROM plan_counts ORDER BY 1",
+    ] {
+        let mut statement = connection.prepare(sql).unwrap();
+        let rows = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();
+        cells.extend(rows.map(Result::unwrap));
+    }
+    cells
+}
+
+/// A process is killed after two parts and in the middle of the third one.
+#[test]
+fn counting_goes_on_where_a_killed_process_stopped() {
+    const ROWS: u64 = 1_000;
+    let [whole, parts] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let whole = open(whole.path());
+    fill(&whole, ROWS);
+    prepare_counts(&whole).unwrap();
+    let killed = open(parts.path());
+    fill(&killed, ROWS);
+    for _ in 0..2 {
+        assert_eq!(count_part(&killed, 300), Ok(Some(300)));
+    }
+    killed.execute_batch("BEGIN IMMEDIATE; DELETE FROM execution_counts;").unwrap();
+    drop(killed);
+    let next = open(parts.path());
+    assert_eq!(count_part(&next, 300), Ok(Some(300)));
+    prepare_counts(&next).unwrap();
+    assert_eq!(count_part(&next, 300), Ok(None));
+    assert_eq!(count_heads(&next, &ExecutionFilter::default()), Ok(ROWS));
+    assert_eq!(read_cells(&next), read_cells(&whole));
+    let cursor = "SELECT count(*) FROM meta WHERE name = 'counts_after'";
+    assert_eq!(next.query_row(cursor, [], |row| row.get::<_, i64>(0)), Ok(0));
+}
+
 #[test]
 #[ignore = "takes minutes"]
 fn counts_of_many_executions_are_fast() {
@@ -63,10 +115,7 @@ fn counts_of_many_executions_are_fast() {
     )]
     let rows = std::env::var("FABER_COUNT_ROWS").map_or(1_000_000, |rows| rows.parse().unwrap());
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("faber.db");
-    crate::connection::create_file(&path).unwrap();
-    let connection = crate::connection::open_writer(&path).unwrap();
-    schema::prepare_schema(&connection, &path, || false).unwrap();
+    let connection = open(folder.path());
     fill(&connection, rows);
     let start = Instant::now();
     prepare_counts(&connection).unwrap();

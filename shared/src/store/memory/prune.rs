@@ -17,6 +17,9 @@ impl State {
         self.records.drop_old(RecordKind::Call, |at| at < before);
         let work = &self.work;
         self.permits.drop_unknown(|worker| work.has_lease(worker));
+        if most == 0 {
+            return Pruned::default();
+        }
         let (executions, more) = take_first(self.old_executions(before), most);
         self.remove_executions(&executions);
         let mut pruned = Pruned { executions: executions.len(), more, ..Pruned::default() };

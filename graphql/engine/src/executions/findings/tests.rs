@@ -297,11 +297,8 @@ fn findings_about_failed_items_are_limited() {
 
 #[test]
 fn a_failed_planning_has_a_finding() {
-    let request = shared::request::Request {
-        id: "req_1_aaaaaaaaa".parse().unwrap(),
-        query: "pay it's bill".to_owned(),
-        created_at: at_ms(0),
-    };
+    let id = "req_1_aaaaaaaaa".parse().unwrap();
+    let request = shared::request::Request::new(id, "pay it's bill".to_owned(), at_ms(0));
     let found = |kind: &str, content: Value| {
         let entry =
             shared::request::TranscriptEntry { at: at_ms(1), kind: kind.to_owned(), content };

@@ -1,0 +1,296 @@
+//! Removes finished executions whose age depends on their state or their labels.
+//!
+//! A policy has a few different ages. For each of them, a pass reads from an index the executions
+//! that reached this age since the pass before, and removes those that have it. So an execution is
+//! read once for each age, however long it is kept. Plans and requests without an execution are read
+//! once, too, when they reach the longest age.
+//!
+//! A full pass once a day begins with the oldest data again. It finds what a pass cannot know: restored
+//! data, and plans whose name or last reference was removed later.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
+
+use chrono::TimeDelta;
+use shared::{
+    clock::{Clock, Timestamp},
+    id::{ExecutionId, PlanId, RequestId},
+    store::{
+        Cursor, ExecutionHead, HeadQuery, Listing, Page, PlanFilter, Pruned, Removable,
+        RequestFilter, Store, StoreError, sub_plans,
+    },
+};
+
+use super::RetentionPolicy;
+use crate::time_before;
+
+/// Objects that are looked at together. The store removes them in smaller steps.
+const PAGE_LEN: usize = 128;
+const FULL_PASS_INTERVAL: TimeDelta = TimeDelta::days(1);
+/// Executions that are tried again in the next round. The next full pass finds further ones.
+const MAX_REFUSED: usize = 4_096;
+
+/// The passes of a process. They keep their positions between two rounds.
+pub(super) struct RetentionPasses {
+    policy: RetentionPolicy,
+    /// By age: executions that finished until this time were looked at.
+    executions: BTreeMap<Duration, Timestamp>,
+    plans: DocumentPass,
+    requests: DocumentPass,
+    /// Executions that the store kept, because a worker owned them or their parent ran.
+    refused: BTreeMap<ExecutionId, ExecutionHead>,
+    retried: Vec<ExecutionHead>,
+    full_pass_at: Option<Timestamp>,
+    /// The parts of the round that are not finished.
+    parts: VecDeque<Part>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    Refused,
+    Executions(Duration),
+    Plans(Duration),
+    Requests(Duration),
+}
+
+/// A pass over documents, from the newest ones that are old enough down to those of the last pass.
+#[derive(Debug, Default)]
+struct DocumentPass {
+    /// Documents that were created before this time were looked at.
+    done_before: Option<Timestamp>,
+    /// The time that the present pass began with, and its position.
+    running: Option<RunningPass>,
+}
+
+#[derive(Clone, Debug)]
+struct RunningPass {
+    before: Timestamp,
+    after: Cursor,
+}
+
+/// Documents that nothing may need. `more` says whether the pass goes on.
+struct DocumentPage<Id> {
+    ids: Vec<Id>,
+    more: bool,
+}
+
+impl RetentionPasses {
+    pub(super) fn new(policy: RetentionPolicy) -> Self {
+        Self {
+            policy,
+            executions: BTreeMap::new(),
+            plans: DocumentPass::default(),
+            requests: DocumentPass::default(),
+            refused: BTreeMap::new(),
+            retried: Vec::new(),
+            full_pass_at: None,
+            parts: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn policy(&self) -> &RetentionPolicy {
+        &self.policy
+    }
+
+    /// Begins a round of all passes. Returns `true` if it is a full one.
+    pub(super) fn begin_round(&mut self, now: Timestamp) -> bool {
+        let is_full = self.full_pass_at.is_none_or(|at| now >= at);
+        if is_full {
+            self.full_pass_at = Some(now + FULL_PASS_INTERVAL);
+            self.executions.clear();
+            self.refused.clear();
+            (self.plans, self.requests) = (DocumentPass::default(), DocumentPass::default());
+        }
+        self.retried = std::mem::take(&mut self.refused).into_values().collect();
+        let ages = self.policy.all_ages();
+        self.parts = [Part::Refused].into();
+        self.parts.extend(ages.iter().copied().map(Part::Executions));
+        self.parts.extend(ages.last().copied().map(Part::Plans));
+        self.parts.extend(ages.last().copied().map(Part::Requests));
+        is_full
+    }
+
+    /// Looks at the next page of the round. Returns `None` at the end of the round.
+    pub(super) async fn run_page(
+        &mut self,
+        store: &dyn Store,
+        clock: &dyn Clock,
+    ) -> Result<Option<Pruned>, StoreError> {
+        let Some(part) = self.parts.front().copied() else { return Ok(None) };
+        let pruned = match part {
+            Part::Refused => {
+                let rest = self.retried.len().saturating_sub(PAGE_LEN);
+                let heads = self.retried.split_off(rest);
+                let pruned = self.remove_executions(store, heads).await?;
+                Pruned { more: rest > 0, ..pruned }
+            }
+            Part::Executions(age) => self.run_executions(store, clock, age).await?,
+            Part::Plans(age) => {
+                let DocumentPage { ids, more } =
+                    self.plans.read_plans(store, time_before(clock, age)).await?;
+                let plans = remove_plans(store, ids).await?;
+                Pruned { plans, more, ..Pruned::default() }
+            }
+            Part::Requests(age) => {
+                let DocumentPage { ids, more } =
+                    self.requests.read_requests(store, time_before(clock, age)).await?;
+                let requests = store.remove_unused(&Removable::Requests(ids)).await?;
+                Pruned { requests, more, ..Pruned::default() }
+            }
+        };
+        if !pruned.more {
+            self.parts.pop_front();
+        }
+        Ok(Some(pruned))
+    }
+
+    async fn run_executions(
+        &mut self,
+        store: &dyn Store,
+        clock: &dyn Clock,
+        age: Duration,
+    ) -> Result<Pruned, StoreError> {
+        let after = self.executions.get(&age).copied().unwrap_or(Timestamp::MIN_UTC);
+        let until = time_before(clock, age);
+        let heads = store.find_heads(HeadQuery::Finished { after, until }, PAGE_LEN).await?;
+        let last = heads.last().and_then(|head| head.finished_at);
+        let next = last.map_or(until.max(after), |last| next_position(after, last));
+        let old = heads.into_iter().filter(|head| self.policy.age_of(head) == Some(age));
+        let pruned = self.remove_executions(store, old.collect()).await?;
+        self.executions.insert(age, next);
+        // A page with damaged rows is shorter, so only an empty page is the last one.
+        Ok(Pruned { more: last.is_some(), ..pruned })
+    }
+
+    async fn remove_executions(
+        &mut self,
+        store: &dyn Store,
+        heads: Vec<ExecutionHead>,
+    ) -> Result<Pruned, StoreError> {
+        let pruned = remove_with_documents(store, &heads).await?;
+        if pruned.executions == heads.len() {
+            return Ok(pruned);
+        }
+        for head in heads {
+            if self.refused.len() < MAX_REFUSED && store.head(head.execution).await?.is_some() {
+                self.refused.insert(head.execution, head);
+            }
+        }
+        Ok(pruned)
+    }
+}
+
+impl DocumentPass {
+    async fn read_plans(
+        &mut self,
+        store: &dyn Store,
+        before: Timestamp,
+    ) -> Result<DocumentPage<PlanId>, StoreError> {
+        let page = self.next_page(before);
+        let found = store.list_plans(&PlanFilter::default(), &page).await?;
+        Ok(self.finish_page(found, |plan| plan.id))
+    }
+
+    async fn read_requests(
+        &mut self,
+        store: &dyn Store,
+        before: Timestamp,
+    ) -> Result<DocumentPage<RequestId>, StoreError> {
+        let page = self.next_page(before);
+        let found = store.list_requests(&RequestFilter::default(), &page).await?;
+        Ok(self.finish_page(found, |request| request.id))
+    }
+
+    fn next_page(&mut self, before: Timestamp) -> Page {
+        let first = || RunningPass { before, after: Cursor { at: before, id: String::new() } };
+        let running = self.running.get_or_insert_with(first);
+        Page { first: PAGE_LEN, after: Some(running.after.clone()) }
+    }
+
+    /// Moves the position. Returns the documents of the page that the last pass did not look at.
+    fn finish_page<T, Id>(
+        &mut self,
+        Listing { items, has_more }: Listing<T>,
+        id_of: impl Fn(T) -> Id,
+    ) -> DocumentPage<Id> {
+        let end = self.done_before.unwrap_or(Timestamp::MIN_UTC);
+        let len = items.len();
+        let last = items.last().map(|(cursor, _)| cursor.clone());
+        let new = items.into_iter().take_while(|(cursor, _)| cursor.at >= end);
+        let ids: Vec<Id> = new.map(|(_, document)| id_of(document)).collect();
+        let more = has_more && ids.len() == len && last.is_some();
+        match (last.filter(|_| more), &mut self.running) {
+            (Some(last), Some(running)) => running.after = last,
+            (_, running) => {
+                let ended = running.take().map(|running| running.before);
+                self.done_before = self.done_before.max(ended);
+            }
+        }
+        DocumentPage { ids, more }
+    }
+}
+
+/// Returns the time after which the next page begins. `last` is the time of the last execution.
+///
+/// Executions that finished at this time may be missing in the page, so the next page begins with
+/// it, unless the whole page has it.
+fn next_position(after: Timestamp, last: Timestamp) -> Timestamp {
+    let before = last - TimeDelta::microseconds(1);
+    if before > after { before } else { last }
+}
+
+async fn remove_with_documents(
+    store: &dyn Store,
+    heads: &[ExecutionHead],
+) -> Result<Pruned, StoreError> {
+    if heads.is_empty() {
+        return Ok(Pruned::default());
+    }
+    let ids = heads.iter().map(|head| head.execution).collect();
+    let executions = store.remove_unused(&Removable::Executions(ids)).await?;
+    let mut requests: BTreeSet<RequestId> = heads.iter().map(|head| head.request).collect();
+    let candidates = find_plans(store, heads, &mut requests).await?;
+    let plans = remove_plans(store, candidates.into_iter().collect()).await?;
+    let requests = Removable::Requests(requests.into_iter().collect());
+    let requests = store.remove_unused(&requests).await?;
+    Ok(Pruned { executions, plans, requests, more: false })
+}
+
+/// Removes plans without references. A plan needs its sub-plans, so they become unused one level
+/// after another.
+async fn remove_plans(store: &dyn Store, ids: Vec<PlanId>) -> Result<usize, StoreError> {
+    let candidates = Removable::Plans(ids);
+    let mut plans = 0;
+    loop {
+        match store.remove_unused(&candidates).await? {
+            0 => return Ok(plans),
+            removed => plans += removed,
+        }
+    }
+}
+
+/// Returns the plans of executions with all sub-plans, and adds their requests.
+async fn find_plans(
+    store: &dyn Store,
+    heads: &[ExecutionHead],
+    requests: &mut BTreeSet<RequestId>,
+) -> Result<BTreeSet<PlanId>, StoreError> {
+    let mut found: BTreeSet<PlanId> = heads.iter().map(|head| head.plan).collect();
+    let mut waiting: Vec<PlanId> = found.iter().copied().collect();
+    while let Some(id) = waiting.pop() {
+        let plan = match store.plan(id).await {
+            Ok(Some(plan)) => plan,
+            // A damaged plan is removed, too.
+            Ok(None) | Err(StoreError::Corrupt { .. }) => continue,
+            Err(err) => return Err(err),
+        };
+        requests.insert(plan.info().request);
+        waiting.extend(sub_plans(&plan).into_iter().filter(|part| found.insert(*part)));
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests;

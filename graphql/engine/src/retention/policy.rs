@@ -1,0 +1,124 @@
+//! The ages after which finished executions are removed.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use shared::{
+    execution::ExecutionState,
+    store::{ExecutionHead, LabelFilter},
+};
+
+/// The ages of finished executions, by their labels and states.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RetentionPolicy {
+    /// The ages of executions to which no rule applies.
+    pub ages: RetentionAges,
+    /// The first rule whose labels an execution has decides alone.
+    pub rules: Vec<RetentionRule>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetentionRule {
+    /// An execution needs all of these labels.
+    pub labels: Vec<LabelFilter>,
+    pub ages: RetentionAges,
+}
+
+/// An age for each state in which an execution ends. `None` keeps executions for ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RetentionAges {
+    pub completed: Option<Duration>,
+    pub failed: Option<Duration>,
+    pub cancelled: Option<Duration>,
+}
+
+impl From<Duration> for RetentionPolicy {
+    fn from(age: Duration) -> Self {
+        RetentionAges::from(age).into()
+    }
+}
+
+impl From<RetentionAges> for RetentionPolicy {
+    fn from(ages: RetentionAges) -> Self {
+        Self { ages, rules: Vec::new() }
+    }
+}
+
+impl From<Duration> for RetentionAges {
+    fn from(age: Duration) -> Self {
+        Self { completed: Some(age), failed: Some(age), cancelled: Some(age) }
+    }
+}
+
+impl RetentionPolicy {
+    /// Returns the age after which an execution is removed. `None` keeps it.
+    pub fn age_of(&self, head: &ExecutionHead) -> Option<Duration> {
+        let applies =
+            |rule: &&RetentionRule| rule.labels.iter().all(|label| label.matches(&head.labels));
+        let rule = self.rules.iter().find(applies);
+        rule.map_or(self.ages, |rule| rule.ages).of_state(head.state)
+    }
+
+    /// Returns the age, if it is the same for all executions.
+    pub fn uniform(&self) -> Option<Duration> {
+        self.ages.uniform().filter(|_| self.rules.is_empty())
+    }
+
+    /// Returns every age of the policy, the shortest first.
+    pub fn all_ages(&self) -> BTreeSet<Duration> {
+        let rules = self.rules.iter().flat_map(|rule| rule.ages.all());
+        rules.chain(self.ages.all()).flatten().collect()
+    }
+}
+
+impl RetentionAges {
+    fn of_state(&self, state: ExecutionState) -> Option<Duration> {
+        match state {
+            ExecutionState::Completed => self.completed,
+            ExecutionState::Failed => self.failed,
+            ExecutionState::Cancelled => self.cancelled,
+            _ => None,
+        }
+    }
+
+    /// Returns the age, if it is the same for all states.
+    pub fn uniform(&self) -> Option<Duration> {
+        self.completed.filter(|age| *self == Self::from(*age))
+    }
+
+    fn all(&self) -> [Option<Duration>; 3] {
+        [self.completed, self.failed, self.cancelled]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn days(n: u64) -> Option<Duration> {
+        Some(Duration::from_hours(24 * n))
+    }
+
+    #[test]
+    fn all_ages_are_those_of_states_and_rules() {
+        let ages = RetentionAges { completed: days(7), failed: days(90), cancelled: None };
+        let rule = |ages| RetentionRule { labels: Vec::new(), ages };
+        for (rules, uniform, all) in [
+            (Vec::new(), None, vec![days(7), days(90)]),
+            (vec![rule(RetentionAges::default())], None, vec![days(7), days(90)]),
+            (
+                vec![rule(RetentionAges { failed: days(1), ..ages })],
+                None,
+                vec![days(1), days(7), days(90)],
+            ),
+        ] {
+            let policy = RetentionPolicy { ages, rules };
+            assert_eq!(policy.uniform(), uniform, "{policy:?}");
+            assert_eq!(policy.all_ages(), all.into_iter().flatten().collect(), "{policy:?}");
+        }
+        let week = RetentionPolicy::from(days(7).unwrap());
+        assert_eq!(week.uniform(), days(7));
+        assert_eq!(week.all_ages().len(), 1);
+        let kept = RetentionPolicy { rules: vec![rule(RetentionAges::default())], ..week };
+        assert_eq!(kept.uniform(), None);
+    }
+}
