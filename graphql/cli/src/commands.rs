@@ -1,5 +1,6 @@
 //! The commands, one file for each or for a family.
 
+pub(crate) mod audit;
 pub(crate) mod backup;
 pub(crate) mod bench;
 pub(crate) mod debug;

@@ -14,6 +14,7 @@ pub struct Counts {
     pub commands: u64,
     pub records: u64,
     pub blobs: u64,
+    pub audit_entries: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -34,6 +35,7 @@ impl Counts {
         self.commands += other.commands;
         self.records += other.records;
         self.blobs += other.blobs;
+        self.audit_entries += other.audit_entries;
     }
 }
 
@@ -51,6 +53,7 @@ pub enum Stage {
     Executions,
     Plans,
     Records,
+    Audit,
     Checking,
     Comparing,
     Writing,
@@ -74,6 +77,7 @@ impl Stage {
             Self::Executions => "reading executions",
             Self::Plans => "reading plans",
             Self::Records => "reading records",
+            Self::Audit => "reading audit entries",
             Self::Checking => "checking the file",
             Self::Comparing => "comparing with the store",
             Self::Writing => "writing",

@@ -6,7 +6,7 @@
 //! 1. The ids of all executions. Younger executions are left out.
 //! 2. Requests. All executions of the first list have theirs by now.
 //! 3. Logs, the oldest execution first, each with its plan. A parent comes before its children.
-//! 4. Plans without an execution, and then records.
+//! 4. Plans without an execution, then records, and then audit entries.
 //!
 //! Of each execution, the inbox is read before the log. A command that leaves the inbox in between
 //! is in the log by then. Therefore no command is lost, and one that is in both counts once.
@@ -15,6 +15,7 @@
 //! its next owner looks at the child, as after a crash. The other order would be wrong: the parent
 //! would know the result of a child that runs again.
 
+mod audit;
 mod documents;
 mod logs;
 mod records;
@@ -79,6 +80,7 @@ impl<'a> Source<'a> {
         self.write_logs(executions, spool).await?;
         self.write_plans().await?;
         self.write_records().await?;
+        self.write_audit().await?;
         self.report.unreadable = count_unreadable() - unreadable;
         Ok(self.report)
     }

@@ -96,7 +96,7 @@ const EXECUTION_FIELDS: &str =
     "executionId planId state createdAt startedAt finishedAt total successful";
 const MAX_REASON_COLUMNS: usize = 72;
 
-async fn show_page<T: DeserializeOwned>(
+pub(super) async fn show_page<T: DeserializeOwned>(
     session: &Session<'_>,
     page: Page,
     headings: &[&str],

@@ -3,7 +3,10 @@
 use std::{path::Path, sync::Arc};
 
 use client::{Client, failure::Failure};
-use engine::{retention::Retention, store::sqlite_path};
+use engine::{
+    retention::{Retention, RetentionRules},
+    store::sqlite_path,
+};
 use graphql::{
     health::server_hooks,
     schema,
@@ -169,13 +172,15 @@ fn warn_of_idle_effects(app: &App, local: &LocalEngine, tasks: &mut JoinSet<()>)
     });
 }
 
-/// Starts pruning if the configuration sets `retention`. Dropping the tasks stops it.
+/// Starts pruning as the configuration sets it. Dropping the tasks stops it.
 fn start_retention(app: &App, local: &LocalEngine) -> (Arc<Retention>, JoinSet<()>) {
     let (retention, mut tasks) = (Arc::new(Retention::default()), JoinSet::new());
-    if let Some(ages) = app.config.retention.value {
+    let executions = app.config.retention.value.unwrap_or_default();
+    let rules = RetentionRules { executions, audit: app.config.audit_retention.value };
+    if rules != RetentionRules::default() {
         let (store, clock) = (Arc::clone(local.engine.store()), Arc::clone(local.engine.clock()));
         let removing = Arc::clone(&retention);
-        tasks.spawn(async move { removing.prune_forever(store, clock, ages).await });
+        tasks.spawn(async move { removing.prune_forever(store, clock, rules).await });
     }
     (retention, tasks)
 }

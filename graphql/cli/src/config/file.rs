@@ -54,6 +54,8 @@ pub(super) struct File {
     pub(super) toolsets: Option<(Vec<SetConfig>, Value)>,
     pub(super) limits: Limits,
     pub(super) retention: Option<RetentionAges>,
+    /// `Some(None)` keeps audit entries for ever.
+    pub(super) audit_retention: Option<Option<Duration>>,
     pub(super) access: Option<AccessConfig>,
     pub(super) contexts: BTreeMap<String, Value>,
     pub(super) tools_files_set: Option<SetConfig>,
@@ -178,6 +180,7 @@ fn read_fields(mut fields: Map<String, Value>, base: &Path) -> Result<File, Stri
         None | Some(Value::Null) => None,
         Some(sets) => Some((toolsets::read(&sets, base)?, sets)),
     };
+    let (retention, audit_retention) = read_retention(fields.remove("retention"))?;
     let (tools_files_set, tools_files) = read_tools_files(fields.remove("tools_files"), base)?;
     Ok(File {
         store: read_store(fields.remove("store"), base)?,
@@ -194,7 +197,8 @@ fn read_fields(mut fields: Map<String, Value>, base: &Path) -> Result<File, Stri
         planner: model::read(fields.remove("planner"))?,
         toolsets,
         limits,
-        retention: read_retention(fields.remove("retention"))?,
+        retention,
+        audit_retention,
         access: fields.remove("access").map(|access| access::read(Some(access))).transpose()?,
         contexts: read_contexts(fields.remove("contexts"))?,
         tools_files_set,
@@ -304,24 +308,32 @@ fn read_margin(value: Option<Value>) -> Result<Option<f64>, String> {
     }
 }
 
-fn read_retention(value: Option<Value>) -> Result<Option<RetentionAges>, String> {
+/// Returns the ages of executions and of audit entries, as far as they are given.
+fn read_retention(
+    value: Option<Value>,
+) -> Result<(Option<RetentionAges>, Option<Option<Duration>>), String> {
     let mut fields = match value {
-        None | Some(Value::Null) => return Ok(None),
+        None | Some(Value::Null) => return Ok((None, None)),
         Some(Value::Object(fields)) => fields,
-        Some(age) => return read_age("retention", age).map(|age| age.map(RetentionAges::from)),
+        Some(age) => {
+            return Ok((read_age("retention", age)?.map(RetentionAges::from), None));
+        }
     };
+    let audit = fields.remove("audit").map(|age| read_age("retention.audit", age)).transpose()?;
+    let names_executions = !fields.is_empty();
     let mut read = |state: &str| match fields.remove(state) {
         None => Ok(None),
         Some(age) => read_age(&format!("retention.{state}"), age),
     };
     let (completed, failed, cancelled) = (read("succeeded")?, read("failed")?, read("cancelled")?);
     if let Some(other) = fields.keys().next() {
-        let known = ["succeeded", "failed", "cancelled"];
+        let known = ["succeeded", "failed", "cancelled", "audit"];
         let help = did_you_mean(other, known)
             .unwrap_or_else(|| format!("the keys are `{}`", known.join("`, `")));
         return Err(format!("`retention.{other}` is unknown: {help}"));
     }
-    Ok(Some(RetentionAges { completed, failed, cancelled }))
+    let ages = RetentionAges { completed, failed, cancelled };
+    Ok((names_executions.then_some(ages), audit))
 }
 
 fn read_age(place: &str, value: Value) -> Result<Option<Duration>, String> {

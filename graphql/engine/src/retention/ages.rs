@@ -1,4 +1,4 @@
-//! Ages after which finished executions are removed.
+//! Ages after which finished executions and audit entries are removed.
 
 use std::time::Duration;
 
@@ -10,6 +10,27 @@ pub struct RetentionAges {
     pub completed: Option<Duration>,
     pub failed: Option<Duration>,
     pub cancelled: Option<Duration>,
+}
+
+/// All ages of the configuration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RetentionRules {
+    pub executions: RetentionAges,
+    /// `None` keeps audit entries for ever.
+    pub audit: Option<Duration>,
+}
+
+impl From<RetentionAges> for RetentionRules {
+    /// Makes rules that keep audit entries for ever.
+    fn from(executions: RetentionAges) -> Self {
+        Self { executions, audit: None }
+    }
+}
+
+impl From<Duration> for RetentionRules {
+    fn from(age: Duration) -> Self {
+        RetentionAges::from(age).into()
+    }
 }
 
 impl From<Duration> for RetentionAges {
