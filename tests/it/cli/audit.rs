@@ -40,7 +40,8 @@ async fn control_an_execution(server: &Server) -> (String, String) {
         { "id": "a", "name": "flow.echo", "parameters": { "x": 1 }, "requiresApproval": true },
         { "id": "w", "name": "flow.wait", "parameters": { "name": "go" } },
         { "id": "b", "name": "flow.echo", "parameters": { "x": 2 }, "requiresApproval": true,
-          "dependsOn": ["a"] },
+          "dependsOn": ["a"], "onError": "ignore" },
+        { "id": "v", "name": "flow.wait", "parameters": { "name": "never" } },
     ]);
     let plan = server.expect_data(OPERATOR, create, json!({ "tools": tools })).await;
     let plan = plan["createPlan"]["plan"]["planId"].as_str().unwrap().to_owned();
