@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::error::ObjectList;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Counts {
     pub requests: u64,
     pub plans: u64,
