@@ -6,6 +6,7 @@
 
 mod actor;
 mod answer_size;
+mod audit;
 mod blob;
 mod connection;
 mod cost;
@@ -46,8 +47,8 @@ use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::BoxStre
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    connection::ListPage, execution::ApiExecution, guard::OperationGuard, mutation::Mutation,
-    plan::Plan, query::Query, request::Request, subscription::Subscription,
+    audit::AuditEntry, connection::ListPage, execution::ApiExecution, guard::OperationGuard,
+    mutation::Mutation, plan::Plan, query::Query, request::Request, subscription::Subscription,
 };
 
 /// A schema that executes operations. It hides the types of the resolvers, because otherwise each
@@ -148,6 +149,7 @@ fn builder_with_descriptions() -> SchemaBuilder<Query, Mutation, Subscription> {
         .override_output_type_description::<ListPage<Request>>("Page of requests.")
         .override_output_type_description::<ListPage<Plan>>("Page of plans.")
         .override_output_type_description::<ListPage<ApiExecution>>("Page of executions.")
+        .override_output_type_description::<ListPage<AuditEntry>>("Page of audit entries.")
 }
 
 #[cfg(test)]

@@ -169,6 +169,7 @@ pub fn create_replan(ended: &Execution, plan: &Plan) -> Result<Created, ReuseErr
     let options = ExecutionOptions { start_at: None, replans, ..ended.options().clone() };
     let mut created = Created::new(plan.id(), ended.request(), options);
     created.retry_of = Some(ended.id());
+    created.is_replan = true;
     let mut left = limits::REUSED_BYTES;
     for (step, _) in
         plan.steps().iter().zip(reusable_steps(ended, plan)).filter(|(_, is_reusable)| *is_reusable)

@@ -37,6 +37,18 @@ pub enum ActorKind {
     Faber,
 }
 
+impl ActorKind {
+    /// Returns the name that stored actors have.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Token => "token",
+            Self::User => "user",
+            Self::Local => "local",
+            Self::Faber => "faber",
+        }
+    }
+}
+
 impl Actor {
     /// Returns the holder of a token.
     pub fn token(name: &str) -> Self {

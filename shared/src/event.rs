@@ -266,6 +266,9 @@ pub struct Created {
     /// The execution that this execution repeats, in whole or in part.
     #[serde(default, alias = "retry_of", skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<ExecutionId>,
+    /// Set if the execution repeats that one with a new plan. Not set by earlier versions.
+    #[serde(default, rename = "replan", skip_serializing_if = "std::ops::Not::not")]
+    pub is_replan: bool,
     /// Outputs that this execution reuses from the steps of the execution that it repeats.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reused: Vec<(StepId, Arc<Value>)>,
@@ -290,6 +293,7 @@ impl Created {
             options,
             parent: None,
             retry_of: None,
+            is_replan: false,
             reused: Vec::new(),
             call_keys: Vec::new(),
             settled: Vec::new(),

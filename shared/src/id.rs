@@ -144,6 +144,20 @@ prefixed_id!(/// Identifies a command to an execution.
     CommandId, "cmd");
 prefixed_id!(/// Identifies a call outside any plan.
     CallId, "call");
+prefixed_id!(/// Identifies an audit entry.
+    AuditId, "audit");
+impl AuditId {
+    /// Returns the id of the entry about the start of an execution. It follows from the execution's
+    /// id, so that a repeated start or a restore writes no second entry.
+    pub fn of_start(execution: ExecutionId) -> Self {
+        Self(execution.0)
+    }
+
+    /// Returns the id of the entry about a command.
+    pub fn of_command(command: CommandId) -> Self {
+        Self(command.0)
+    }
+}
 
 macro_rules! name {
     ($(#[$doc:meta])* $name:ident, $expected:literal, $is_valid:expr) => {

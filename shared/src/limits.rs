@@ -105,6 +105,10 @@ pub const INBOX_POLL_BYTES: usize = 16 << 20;
 pub const OUTPUT_CACHE_ENTRIES: usize = 100_000;
 /// Maximum bytes of a record's name. The limit is low, because the names are keys of indexes.
 pub const NAME_BYTES: usize = 512;
+/// Maximum characters of a name in an audit entry.
+pub const AUDIT_NAME_CHARS: usize = 256;
+/// Maximum bytes of the detail of an audit entry.
+pub const AUDIT_DETAIL_BYTES: usize = 2 << 10;
 /// Maximum number of calls outside plans whose records are kept.
 pub const CALL_HISTORY: usize = 10_000;
 /// Maximum number of simultaneous calls that one limit can allow, because one document of the store

@@ -15,9 +15,11 @@
 //! which never change, and heads, which are a cache of the logs. [`KeyValue`] keeps small documents
 //! that change. The methods of [`dyn Store`](Store) that keep saved plans, idempotency keys, cached
 //! outputs and usage are written once, on top of [`KeyValue`]. [`Vectors`] keeps embeddings of
-//! texts.
+//! texts. [`AuditLog`]
+//! keeps who did what.
 
 mod assembly;
+mod audit;
 pub mod commit_size;
 mod count;
 mod error;
@@ -87,6 +89,7 @@ use std::{fmt, sync::Arc};
 use async_trait::async_trait;
 
 pub use self::{
+    audit::{AuditAction, AuditEntry, AuditFilter, AuditLog, AuditTarget},
     count::{CountGroup, CountQuery, ExecutionCount},
     error::{AppendError, StoreError},
     head::{ExecutionHead, HeadError},
@@ -119,7 +122,7 @@ use crate::{
 
 /// A store, with the traits of its parts and the operations that concern all of them.
 #[async_trait]
-pub trait Store: Log + Inbox + Permits + Documents + KeyValue + Vectors {
+pub trait Store: Log + Inbox + Permits + Documents + KeyValue + Vectors + AuditLog {
     /// Removes finished data that is older than `before`, at most `most` of each kind.
     ///
     /// It removes finished executions first: log, head, inbox and idempotency key. A child stays as
@@ -148,7 +151,7 @@ pub trait Store: Log + Inbox + Permits + Documents + KeyValue + Vectors {
 /// Keeps the logs of executions, their heads, and the leases of workers.
 #[async_trait]
 pub trait Log: fmt::Debug + Send + Sync {
-    /// Appends events to a log, and updates the head and the inbox with them.
+    /// Appends events to a log, and updates the head, the inbox and the audit entries with them.
     ///
     /// Appends of a process that wait at the same time share one commit.
     async fn append(&self, append: Append) -> Result<(), AppendError>;
@@ -186,7 +189,7 @@ pub trait Inbox: fmt::Debug + Send + Sync {
     /// Keeps a command until the execution's owner has recorded it.
     ///
     /// At most [`limits::INBOX_COMMANDS`] commands wait for one execution. Further commands are
-    /// refused as [full](StoreError::Full).
+    /// refused as [full](StoreError::Full). The audit entry of the command is stored with it.
     async fn send_command(&self, command: SentCommand) -> Result<(), StoreError>;
 
     /// Returns waiting commands, oldest first, of one execution or of all.
@@ -357,6 +360,8 @@ pub struct Append {
     pub head: Option<ExecutionHead>,
     /// The commands that the events record. The append removes them from the inbox.
     pub heard: Vec<CommandId>,
+    /// The audit entry, if the events start an execution for an actor.
+    pub audit: Option<Box<AuditEntry>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -370,7 +375,9 @@ impl Append {
     pub fn new(execution: ExecutionId, after: Seq, events: &[RecordedEvent]) -> Self {
         let mut documents = Vec::with_capacity(1);
         encode_documents(after.next(), events, &mut documents);
-        Self { execution, after, documents, head: None, heard: Vec::new() }
+        let first = events.first().filter(|_| after == Seq::START);
+        let audit = first.and_then(|first| AuditEntry::of_start(execution, first));
+        Self { execution, after, documents, head: None, heard: Vec::new(), audit }
     }
 
     pub fn end(&self) -> Seq {

@@ -2,6 +2,7 @@
 
 mod access;
 mod actors;
+mod audit;
 mod backups;
 mod doubts;
 mod executions;

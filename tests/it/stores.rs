@@ -42,6 +42,12 @@ macro_rules! stores {
                 promises! {
                     $pair:
                     a_blob_is_removed_with_its_execution,
+                    an_audit_entry_is_stored_once_and_unchanged,
+                    audit_entries_are_found_by_each_filter,
+                    audit_pages_have_no_gaps_and_no_repeats,
+                    a_start_is_stored_with_its_audit_entry,
+                    a_command_is_stored_with_its_audit_entry,
+                    the_oldest_audit_entries_are_removed_in_parts,
                     counts_follow_the_executions,
                     the_count_of_a_list_is_its_length,
                     a_released_permit_sends_a_hint,

@@ -7,6 +7,7 @@
 //! A store that breaks a promise panics with the name of the promise.
 #![expect(clippy::unwrap_used, reason = "a failing store breaks the promise")]
 
+mod audit;
 mod blobs;
 mod counts;
 mod documents;
@@ -33,8 +34,8 @@ use shared::{
 };
 
 pub use self::{
-    blobs::*, counts::*, documents::*, lists::*, log::*, permits::*, records::*, retention::*,
-    vectors::*, work::*,
+    audit::*, blobs::*, counts::*, documents::*, lists::*, log::*, permits::*, records::*,
+    retention::*, vectors::*, work::*,
 };
 
 /// Two views of one store that no other test uses.

@@ -23,11 +23,11 @@ use shared::{
     plan::Plan,
     request::{Request, TranscriptEntry},
     store::{
-        Append, AppendError, CountQuery, Documents, ExecutionCount, ExecutionFilter, ExecutionHead,
-        HeadQuery, Hints, Inbox, KeyValue, Lease, Listing, Log, Page, Permission, Permit,
-        PermitAsk, Permits, PlanFilter, PlanVersion, Pruned, Record, RecordKind, RecordPage,
-        Removable, RequestFilter, SentCommand, Store, StoreError, TextHash, Vectors,
-        WriteCondition,
+        Append, AppendError, AuditEntry, AuditFilter, AuditLog, CountQuery, Documents,
+        ExecutionCount, ExecutionFilter, ExecutionHead, HeadQuery, Hints, Inbox, KeyValue, Lease,
+        Listing, Log, Page, Permission, Permit, PermitAsk, Permits, PlanFilter, PlanVersion,
+        Pruned, Record, RecordKind, RecordPage, Removable, RequestFilter, SentCommand, Store,
+        StoreError, TextHash, Vectors, WriteCondition,
     },
 };
 use tokio::sync::watch;
@@ -332,6 +332,33 @@ impl Documents for FaultyStore {
 
     async fn count_plans(&self, filter: &PlanFilter) -> Result<u64, StoreError> {
         self.with_faults(self.inner.count_plans(filter)).await
+    }
+}
+
+#[async_trait]
+impl AuditLog for FaultyStore {
+    async fn put_audit_entries(&self, entries: &[AuditEntry]) -> Result<usize, StoreError> {
+        self.with_faults(self.inner.put_audit_entries(entries)).await
+    }
+
+    async fn list_audit_entries(
+        &self,
+        filter: &AuditFilter,
+        page: &Page,
+    ) -> Result<Listing<AuditEntry>, StoreError> {
+        self.with_faults(self.inner.list_audit_entries(filter, page)).await
+    }
+
+    async fn count_audit_entries(&self, filter: &AuditFilter) -> Result<u64, StoreError> {
+        self.with_faults(self.inner.count_audit_entries(filter)).await
+    }
+
+    async fn remove_audit_entries(
+        &self,
+        before: Timestamp,
+        most: usize,
+    ) -> Result<usize, StoreError> {
+        self.with_faults(self.inner.remove_audit_entries(before, most)).await
     }
 }
 

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::{
-    looking::{CreatedRange, DebugArgs, DetailFilters, List, TraceCommand},
+    looking::{AuditArgs, CreatedRange, DebugArgs, DetailFilters, List, TraceCommand},
     plans::{ExportArgs, ExportFormat, Format, PlanArgs, Planning, SaveArgs},
     running::{
         AgentArgs, ApproveArgs, ExecuteArgs, Options, RetryArgs, RunArgs, SettleArgs, SignalArgs,
@@ -159,6 +159,8 @@ pub(crate) enum Command {
         #[arg(long, value_name = "AGE")]
         older_than: String,
     },
+    /// List who did what, newest first. Needs the role `admin` with `--server`.
+    Audit(AuditArgs),
     /// Show everything about a request: its plans, executions, steps and failures.
     Debug(DebugArgs),
     /// List requests, plans or executions, newest first, or saved plans.

@@ -20,6 +20,7 @@ use std::{
     collections::BTreeMap,
     net::SocketAddr,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use ::toolsets::sources::SetConfig;
@@ -40,6 +41,8 @@ pub use self::{
 const MAX_FILE_BYTES: u64 = 4 << 20;
 const DEFAULT_FILE: &str = "faber.yaml";
 const DEFAULT_LISTEN: &str = "127.0.0.1:8080";
+/// 90 days.
+const DEFAULT_AUDIT_RETENTION: Duration = Duration::from_hours(90 * 24);
 const DEFAULT_PLANNER: &str = "offline";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,6 +87,8 @@ pub struct Config {
     pub embedding: Setting<EmbeddingConfig>,
     /// Finished executions are removed after this time. `None` keeps them forever.
     pub retention: Setting<Option<RetentionPolicy>>,
+    /// Audit entries are removed after this time. `None` keeps them forever.
+    pub audit_retention: Setting<Option<Duration>>,
     pub access: Setting<AccessConfig>,
     /// Contexts, which conditions of toolsets read.
     pub contexts: BTreeMap<String, Value>,
@@ -218,6 +223,7 @@ impl Config {
                 Some(kept) => Setting { value: Some(kept), origin: Origin::File },
                 None => Setting { value: None, origin: Origin::Default },
             },
+            audit_retention: or_default(file.audit_retention, || Some(DEFAULT_AUDIT_RETENTION)),
             access: or_default(file.access, AccessConfig::default),
             contexts: file.contexts,
             toolkit: or_default(file.toolkit, ToolkitFiles::default),

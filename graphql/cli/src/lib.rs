@@ -41,7 +41,8 @@ use tracing_subscriber::{
 use self::{
     args::{Cli, Command, ToolkitCommand, Tools, Toolsets, TraceCommand},
     commands::{
-        backup, debug, doctor, list, login, models, plan, run, serve, settle, steer, toolkit, tools,
+        audit, backup, debug, doctor, list, login, models, plan, run, serve, settle, steer,
+        toolkit, tools,
     },
     screen::Screen,
     session::{Need, Session},
@@ -360,6 +361,7 @@ async fn run_in_session(session: &Session<'_>, command: Command) -> Result<ExitS
         Command::Unsave { name } => plan::unsave(session, &name).await,
         Command::Export(args) => plan::export(session, args).await,
         Command::Prune { older_than } => list::prune(session, &older_than).await,
+        Command::Audit(args) => audit::list_audit(session, args).await,
         Command::Debug(args) => debug::debug(session, &args).await,
         Command::Trace { subcommand: TraceCommand::Export { id } } => {
             debug::export_trace(session, &id).await

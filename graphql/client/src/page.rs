@@ -33,6 +33,7 @@ impl Page {
         let filter_argument = match self.kind {
             "requests" => "filter: RequestFilter",
             "plans" => "filter: PlanFilter",
+            "audit" => "filter: AuditFilter",
             _ => "filter: ExecutionFilter",
         };
         let (first, mut after) = (self.first, self.after);

@@ -586,4 +586,45 @@ impl Pruned {
     pub const FIELDS: &str = "executions plans requests more";
 }
 
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct AuditEntry {
+    pub at: String,
+    pub actor: Actor,
+    pub action: Text,
+    pub request_id: Option<Text>,
+    pub plan_id: Option<Text>,
+    pub execution_id: Option<Text>,
+    pub step_id: Option<Text>,
+    pub name: Option<Text>,
+    pub detail: Value,
+}
+
+impl AuditEntry {
+    pub const FIELDS: &str = "id at actor { kind name client } action requestId planId \
+        executionId stepId name detail";
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Actor {
+    pub kind: Text,
+    pub name: Option<Text>,
+    pub client: Option<Text>,
+}
+
+/// Writes the actor as `faber audit --actor` reads it, with the MCP client.
+impl Display for Actor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.kind.to_string().to_lowercase())?;
+        if let Some(name) = &self.name {
+            write!(f, ":{name}")?;
+        }
+        match &self.client {
+            Some(client) => write!(f, " through {client}"),
+            None => Ok(()),
+        }
+    }
+}
+
 pub const BLOB: &str = "id mimeType bytes sha256 at data";

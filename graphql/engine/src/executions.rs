@@ -1,6 +1,7 @@
 //! Executions: start, steer, retry, replan and read them.
 
 pub(super) mod agents;
+pub(super) mod audit;
 pub(super) mod bulk;
 mod dry_run;
 pub(super) mod findings;
@@ -204,8 +205,9 @@ impl Executions {
         self.tools.grant.check_limits()?;
         let is_last = order.options.replans.left == 0;
         let planning = &PlanningOptions { is_last, ..planning.clone() };
-        let plan = self.plans.plan_query(query, planning).await?;
-        self.find_or_start(&plan, order, subject).await
+        let planned = self.plans.plan_query(query, planning).await;
+        self.record_planning(&planned).await;
+        self.find_or_start(&planned?, order, subject).await
     }
 
     /// Starts an execution, unless one with the same key and subject exists.

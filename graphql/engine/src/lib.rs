@@ -36,6 +36,7 @@ pub use self::{
     executions::{
         Executions, Order,
         agents::AgentOptions,
+        audit::record_entry,
         bulk::BulkAction,
         findings::{
             Finding, FindingKind, MAX_FINDINGS, Remedy, find_cause_line, find_planning_findings,

@@ -1,4 +1,5 @@
-//! Prunes finished executions that are older than the setting `retention`, while a process runs.
+//! Prunes finished executions and audit entries that are older than the setting `retention`, while a
+//! process runs.
 
 mod passes;
 mod policy;
@@ -11,26 +12,31 @@ use std::{
     time::Duration,
 };
 
+use serde_json::json;
 use shared::{
+    actor::Actor,
     blob,
     clock::Clock,
-    store::{Pruned, Store, StoreError},
+    store::{AuditAction, AuditEntry, AuditTarget, Pruned, Store, StoreError},
 };
 use tokio::time;
 
 use self::passes::RetentionPasses;
 pub use self::policy::{RetentionAges, RetentionPolicy, RetentionRule};
-use crate::{prune_batch, selection::learning::forget_queries, time_before};
+use crate::{prune_batch, record_entry, selection::learning::forget_queries, time_before};
 
 /// Pause between two batches, so that the store can do other work.
 const BATCH_PAUSE: Duration = Duration::from_millis(50);
 const POLL_INTERVAL: Duration = Duration::from_mins(10);
+/// Number of audit entries that are removed before the store can do other work.
+const AUDIT_BATCH_LEN: usize = 500;
 
 #[derive(Debug, Default)]
 pub struct Retention {
     executions: AtomicU64,
     plans: AtomicU64,
     requests: AtomicU64,
+    audit_entries: AtomicU64,
 }
 
 impl Retention {
@@ -41,27 +47,71 @@ impl Retention {
         clock: Arc<dyn Clock>,
         policy: impl Into<RetentionPolicy>,
     ) {
-        let mut passes = RetentionPasses::new(policy.into());
+        let policy = policy.into();
+        let audit_age = policy.audit;
+        let mut passes = RetentionPasses::new(policy);
         loop {
-            if let Err(err) = self.prune_all(&*store, &*clock, &mut passes).await {
-                tracing::warn!(%err, "cannot remove old executions now");
+            let pruned = self.prune_executions(&*store, &*clock, &mut passes).await;
+            if let Err(err) = pruned.and(self.prune_audit(&*store, &*clock, audit_age).await) {
+                tracing::warn!(%err, "cannot remove old executions and audit entries now");
             }
             time::sleep(POLL_INTERVAL).await;
         }
     }
 
-    async fn prune_all(
+    /// Prunes executions, plans and requests, and records their numbers in the audit log.
+    async fn prune_executions(
         &self,
         store: &dyn Store,
         clock: &dyn Clock,
         passes: &mut RetentionPasses,
     ) -> Result<(), StoreError> {
+        let mut all = Pruned::default();
+        let pruned = self.prune_all(store, clock, passes, &mut all).await;
+        let Pruned { executions, plans, requests, .. } = all;
+        if executions + plans + requests > 0 {
+            let (actor, action) = (Arc::new(Actor::faber()), AuditAction::PRUNE);
+            let detail = json!({ "executions": executions, "plans": plans, "requests": requests });
+            let target = AuditTarget::default();
+            record_entry(store, AuditEntry::new(clock.now(), actor, action, target, detail)).await;
+        }
+        pruned
+    }
+
+    /// Removes audit entries in parts. Has no audit entry, because it would need one in each
+    /// interval.
+    async fn prune_audit(
+        &self,
+        store: &dyn Store,
+        clock: &dyn Clock,
+        age: Option<Duration>,
+    ) -> Result<(), StoreError> {
+        let Some(age) = age else { return Ok(()) };
+        loop {
+            let before = time_before(clock, age);
+            let removed = store.remove_audit_entries(before, AUDIT_BATCH_LEN).await?;
+            self.audit_entries.fetch_add(removed as u64, Ordering::Relaxed);
+            if removed < AUDIT_BATCH_LEN {
+                return Ok(());
+            }
+            time::sleep(BATCH_PAUSE).await;
+        }
+    }
+
+    /// Adds what was removed to `all`, also if it fails.
+    async fn prune_all(
+        &self,
+        store: &dyn Store,
+        clock: &dyn Clock,
+        passes: &mut RetentionPasses,
+        all: &mut Pruned,
+    ) -> Result<(), StoreError> {
         let Some(age) = passes.policy().uniform() else {
-            return self.run_passes(store, clock, passes).await;
+            return self.run_passes(store, clock, passes, all).await;
         };
         loop {
             let pruned = prune_batch(store, time_before(clock, age)).await?;
-            self.count(pruned);
+            self.count(pruned, all);
             if !pruned.more {
                 return Ok(());
             }
@@ -74,12 +124,13 @@ impl Retention {
         store: &dyn Store,
         clock: &dyn Clock,
         passes: &mut RetentionPasses,
+        all: &mut Pruned,
     ) -> Result<(), StoreError> {
         let ages = passes.policy().all_ages();
         let Some((shortest, longest)) = ages.first().zip(ages.last()) else { return Ok(()) };
         let mut has_removed = passes.begin_round(clock.now());
         while let Some(pruned) = passes.run_page(store, clock).await? {
-            self.count(pruned);
+            self.count(pruned, all);
             if pruned.executions + pruned.plans + pruned.requests > 0 {
                 has_removed = true;
                 time::sleep(BATCH_PAUSE).await;
@@ -93,7 +144,10 @@ impl Retention {
         store.prune(before, 0).await.map(drop)
     }
 
-    fn count(&self, pruned: Pruned) {
+    fn count(&self, pruned: Pruned, all: &mut Pruned) {
+        all.executions += pruned.executions;
+        all.plans += pruned.plans;
+        all.requests += pruned.requests;
         for (total, n) in [
             (&self.executions, pruned.executions),
             (&self.plans, pruned.plans),
@@ -110,10 +164,12 @@ impl Retention {
              # TYPE faber_pruned_total counter\n\
              faber_pruned_total{{kind=\"execution\"}} {}\n\
              faber_pruned_total{{kind=\"plan\"}} {}\n\
-             faber_pruned_total{{kind=\"request\"}} {}\n",
+             faber_pruned_total{{kind=\"request\"}} {}\n\
+             faber_pruned_total{{kind=\"audit\"}} {}\n",
             read(&self.executions),
             read(&self.plans),
-            read(&self.requests)
+            read(&self.requests),
+            read(&self.audit_entries)
         )
     }
 }
@@ -124,7 +180,7 @@ mod tests {
         clock::{Timestamp, WallClock},
         id::RequestId,
         request::Request,
-        store::memory::Memory,
+        store::{AuditFilter, Page, memory::Memory},
     };
 
     use super::*;
@@ -162,5 +218,40 @@ mod tests {
         }
         let figures = retention.format_metrics();
         assert!(figures.contains("faber_pruned_total{kind=\"request\"} 1"), "{figures}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn retention_is_recorded_and_removes_old_audit_entries_in_parts() {
+        let (store, _) = store_with_request().await;
+        let actor = Arc::new(Actor::token("ops"));
+        let entry = |at| {
+            let (action, target) = (AuditAction::EXECUTE, AuditTarget::default());
+            AuditEntry::new(at, Arc::clone(&actor), action, target, json!({}))
+        };
+        let old: Vec<_> = (0..2 * AUDIT_BATCH_LEN + 1).map(|_| entry(WallClock.now())).collect();
+        store.put_audit_entries(&old).await.unwrap();
+        let young = entry(OneYearLater.now());
+        store.put_audit_entries(std::slice::from_ref(&young)).await.unwrap();
+        let retention = Retention::default();
+        let hour = Duration::from_hours(1);
+        let policy = RetentionPolicy { audit: Some(hour), ..RetentionPolicy::from(hour) };
+        let all = AuditFilter::default();
+        let done = async {
+            while store.count_audit_entries(&all).await.unwrap() > 2 {
+                time::sleep(BATCH_PAUSE).await;
+            }
+        };
+        tokio::select! {
+            () = retention.prune_forever(Arc::clone(&store), Arc::new(OneYearLater), policy) => (),
+            () = done => (),
+        }
+        let page = Page { first: 10, after: None };
+        let left = store.list_audit_entries(&all, &page).await.unwrap().items;
+        let left: Vec<AuditEntry> = left.into_iter().map(|(_, entry)| entry).collect();
+        let pruned = left.iter().find(|entry| entry.id != young.id).unwrap();
+        assert_eq!((&*pruned.actor, &pruned.action), (&Actor::faber(), &AuditAction::PRUNE));
+        assert_eq!(json!(pruned.detail), json!({ "executions": 0, "plans": 0, "requests": 1 }));
+        let figures = retention.format_metrics();
+        assert!(figures.contains("faber_pruned_total{kind=\"audit\"} 1001"), "{figures}");
     }
 }

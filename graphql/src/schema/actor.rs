@@ -38,3 +38,14 @@ impl From<&actor::Actor> for Actor {
         Self { kind, name: name.clone(), client: client.clone() }
     }
 }
+
+impl From<ActorKind> for actor::ActorKind {
+    fn from(kind: ActorKind) -> Self {
+        match kind {
+            ActorKind::Token => Self::Token,
+            ActorKind::User => Self::User,
+            ActorKind::Local => Self::Local,
+            ActorKind::Faber => Self::Faber,
+        }
+    }
+}

@@ -7,7 +7,7 @@ use async_graphql::{
     connection::{Connection, Edge},
 };
 use engine::Engine;
-use shared::store::{Cursor, ExecutionFilter, Page, PlanFilter, RequestFilter};
+use shared::store::{AuditFilter, Cursor, ExecutionFilter, Page, PlanFilter, RequestFilter};
 
 use super::{
     error::{ApiError, ApiResult, invalid_argument},
@@ -26,6 +26,7 @@ pub(super) enum ListTotal {
     Requests(RequestFilter),
     Plans(PlanFilter),
     Executions(ExecutionFilter),
+    Audit(AuditFilter),
     Empty,
 }
 
@@ -38,6 +39,7 @@ impl ListTotal {
             Self::Requests(filter) => store.count_requests(filter).await,
             Self::Plans(filter) => store.count_plans(filter).await,
             Self::Executions(filter) => store.count_heads(filter).await,
+            Self::Audit(filter) => store.count_audit_entries(filter).await,
             Self::Empty => Ok(0),
         };
         Ok(to_int(total.map_err(ApiError::from)?))

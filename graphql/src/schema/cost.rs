@@ -59,6 +59,8 @@ const EXPENSIVE_FIELDS: &[ExpensiveField] = &[
     field_cost("RequestConnection.totalCount", 5),
     field_cost("PlanConnection.totalCount", 5),
     field_cost("ExecutionConnection.totalCount", 5),
+    field_cost("AuditEntryConnection.totalCount", 5),
+    field_cost("Query.audit", 5),
     field_cost("Query.blob", 1_000),
     field_cost("Query.exportPlan", 200),
     list_cost("Request.plans", 1, 3),

@@ -187,8 +187,18 @@ fn event_details(event: &Event) -> Value {
 }
 
 fn created_details(created: &Created) -> Value {
-    let Created { plan, request, options, parent, retry_of, reused, call_keys, settled, trace: _ } =
-        created;
+    let Created {
+        plan,
+        request,
+        options,
+        parent,
+        retry_of,
+        is_replan: _,
+        reused,
+        call_keys,
+        settled,
+        trace: _,
+    } = created;
     let reused: Map<String, Value> =
         reused.iter().map(|(step, output)| (step.to_string(), (**output).clone())).collect();
     let mut data = json!({

@@ -3,9 +3,12 @@
 use std::str::FromStr;
 
 use async_graphql::{Context, Enum, ID, MergedObject, Object, Result};
-use engine::{Engine, EngineError, SettleOrder};
+use engine::{Engine, EngineError, SettleOrder, Verdict};
 use serde_json::Value;
-use shared::id::ExecutionId;
+use shared::{
+    id::ExecutionId,
+    store::{AuditAction, AuditTarget},
+};
 
 use super::{
     ClientGone,
@@ -42,8 +45,10 @@ impl WorkMutation {
         #[graphql(desc = "Options of planning.")] options: Option<PlanningOptions>,
     ) -> Result<Plan> {
         let options = PlanningOptions::to_engine(options)?;
-        let plan = ctx.data::<Engine>()?.plans.plan_query(&query, &options).await;
-        Ok(Plan(plan.map_err(ApiError::from)?))
+        let engine = ctx.data::<Engine>()?;
+        let planned = engine.plans.plan_query(&query, &options).await;
+        engine.executions.record_planning(&planned).await;
+        Ok(Plan(planned.map_err(ApiError::from)?))
     }
 
     /// Stores an explicit plan. If a diagnostic is an `ERROR`, nothing is stored, and the payload
@@ -54,8 +59,10 @@ impl WorkMutation {
         #[graphql(desc = "Draft of the plan.")] input: PlanInput,
     ) -> Result<PlanPayload> {
         let draft = input.into_draft(ctx.data_opt());
-        let verdict = ctx.data::<Engine>()?.plans.create_plan(&draft).await;
-        Ok(PlanPayload(verdict.map_err(ApiError::from)?))
+        let engine = ctx.data::<Engine>()?;
+        let verdict = engine.plans.create_plan(&draft).await.map_err(ApiError::from)?;
+        record_plan(engine, &verdict).await;
+        Ok(PlanPayload(verdict))
     }
 
     /// Stores an explicit plan as the next version under the same request. If a diagnostic is an
@@ -68,8 +75,10 @@ impl WorkMutation {
     ) -> Result<PlanPayload> {
         let id = parse_id("plan", &plan_id)?;
         let draft = input.into_draft(ctx.data_opt());
-        let verdict = ctx.data::<Engine>()?.plans.revise(id, &draft).await;
-        Ok(PlanPayload(verdict.map_err(ApiError::from)?))
+        let engine = ctx.data::<Engine>()?;
+        let verdict = engine.plans.revise(id, &draft).await.map_err(ApiError::from)?;
+        record_plan(engine, &verdict).await;
+        Ok(PlanPayload(verdict))
     }
 
     /// Starts an execution of a plan.
@@ -216,8 +225,11 @@ impl WorkMutation {
         inputs: Option<Value>,
     ) -> Result<bool> {
         let id = parse_id("plan", &plan_id)?;
-        let saved = ctx.data::<Engine>()?.plans.library.save_plan(&name, id, inputs.as_ref()).await;
+        let engine = ctx.data::<Engine>()?;
+        let saved = engine.plans.library.save_plan(&name, id, inputs.as_ref()).await;
         saved.map_err(ApiError::from)?;
+        let target = AuditTarget { plan: Some(id), ..AuditTarget::named(&name) };
+        engine.executions.record_action(AuditAction::SAVE_PLAN, target, Value::Null).await;
         Ok(true)
     }
 
@@ -228,13 +240,14 @@ impl WorkMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Name of the saved plan.")] name: String,
     ) -> Result<bool> {
-        Ok(ctx
-            .data::<Engine>()?
-            .plans
-            .library
-            .remove_saved_plan(&name)
-            .await
-            .map_err(ApiError::from)?)
+        let engine = ctx.data::<Engine>()?;
+        let removed = engine.plans.library.remove_saved_plan(&name).await;
+        let removed = removed.map_err(ApiError::from)?;
+        if removed {
+            let (action, target) = (AuditAction::REMOVE_SAVED_PLAN, AuditTarget::named(&name));
+            engine.executions.record_action(action, target, Value::Null).await;
+        }
+        Ok(removed)
     }
 
     /// Starts an execution of a saved plan. Faber checks the input against the plan's `inputs`, and
@@ -362,6 +375,12 @@ fn parse_id<Id: FromStr>(kind: &str, id: &ID) -> ApiResult<Id> {
 
 fn parse_execution_id(id: &ID) -> ApiResult<ExecutionId> {
     parse_id("execution", id)
+}
+
+async fn record_plan(engine: &Engine, verdict: &Verdict) {
+    if let Some(plan) = &verdict.plan {
+        engine.executions.record_plan(plan).await;
+    }
 }
 
 /// Returns the current state of an execution that was just created.

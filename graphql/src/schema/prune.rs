@@ -2,7 +2,8 @@
 
 use async_graphql::{Context, Object, Result, SimpleObject};
 use engine::{Engine, age, prune};
-use shared::store;
+use serde_json::json;
+use shared::store::{self, AuditAction, AuditTarget};
 
 use super::error::{ApiError, invalid_argument};
 
@@ -43,6 +44,13 @@ impl PruneMutation {
         let age = age::parse(&older_than).map_err(invalid_argument)?;
         let engine = ctx.data::<Engine>()?;
         let pruned = prune(&**engine.store(), &**engine.clock(), age).await;
-        Ok(pruned.map_err(ApiError::from)?.into())
+        let pruned = pruned.map_err(ApiError::from)?;
+        let detail = json!({
+            "olderThan": older_than, "executions": pruned.executions, "plans": pruned.plans,
+            "requests": pruned.requests,
+        });
+        let target = AuditTarget::default();
+        engine.executions.record_action(AuditAction::PRUNE, target, detail).await;
+        Ok(pruned.into())
     }
 }

@@ -5,6 +5,7 @@ use engine::Engine;
 use shared::id::{ExecutionId, PlanId, RequestId};
 
 use super::{
+    audit::AuditQuery,
     blob::Blob,
     connection::{ListPage, ListTotal, empty_page, make_page, parse_page},
     counts::{CountArguments, ExecutionCount, ExecutionGroup},
@@ -22,7 +23,7 @@ use super::{
 
 /// Queries. An unknown id returns null or an empty list.
 #[derive(Clone, Copy, Debug, Default, MergedObject)]
-pub(crate) struct Query(WorkQuery, ToolQuery, ToolkitQuery, SelectQuery, SavedQuery);
+pub(crate) struct Query(WorkQuery, ToolQuery, ToolkitQuery, SelectQuery, SavedQuery, AuditQuery);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct WorkQuery;

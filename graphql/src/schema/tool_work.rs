@@ -3,6 +3,10 @@
 use async_graphql::{Context, InputObject, Object, Result};
 use engine::{Engine, EngineError};
 use serde_json::{Value, json};
+use shared::{
+    id::{ToolName, ToolSetName},
+    store::{AuditAction, AuditTarget},
+};
 use toolbox::{ToolLookup, Toolbox};
 
 use super::{
@@ -132,6 +136,7 @@ impl ToolMutation {
         let set = input.tool_set.clone();
         let name = engine.tools.register_tool(set.as_deref(), input.into_configured()).await;
         let name = name.map_err(ApiError::from)?;
+        record_change(engine, AuditAction::REGISTER_TOOL, name.as_str()).await;
         let missing = || EngineError::not_found("tool", &name);
         let tool = find_tool(engine.tools.inventory.toolbox(), name.as_str());
         Ok(tool.ok_or_else(missing).map_err(ApiError::from)?)
@@ -144,9 +149,14 @@ impl ToolMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Name of the tool, or `set.name`.")] name: String,
     ) -> Result<bool> {
-        let Ok(name) = name.parse() else { return Ok(false) };
-        let registry = ctx.data::<Engine>()?.tools.inventory.registry();
-        Ok(registry.unregister(&name).await.map_err(ApiError::from)?)
+        let Ok(name) = name.parse::<ToolName>() else { return Ok(false) };
+        let engine = ctx.data::<Engine>()?;
+        let removed = engine.tools.inventory.registry().unregister(&name).await;
+        let removed = removed.map_err(ApiError::from)?;
+        if removed {
+            record_change(engine, AuditAction::REMOVE_TOOL, name.as_str()).await;
+        }
+        Ok(removed)
     }
 
     /// Adds a toolset permanently, on all nodes. It connects in the background, see its `status`. A
@@ -159,6 +169,7 @@ impl ToolMutation {
         let engine = ctx.data::<Engine>()?;
         let set =
             engine.tools.add_tool_set(input.into_configured()).await.map_err(ApiError::from)?;
+        record_change(engine, AuditAction::ADD_TOOL_SET, set.name.as_str()).await;
         Ok(ToolSet(set))
     }
 
@@ -169,9 +180,14 @@ impl ToolMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Name of the toolset.")] name: String,
     ) -> Result<bool> {
-        let Ok(name) = name.parse() else { return Ok(false) };
-        let registry = ctx.data::<Engine>()?.tools.inventory.registry();
-        Ok(registry.remove_set(&name).await.map_err(ApiError::from)?)
+        let Ok(name) = name.parse::<ToolSetName>() else { return Ok(false) };
+        let engine = ctx.data::<Engine>()?;
+        let removed = engine.tools.inventory.registry().remove_set(&name).await;
+        let removed = removed.map_err(ApiError::from)?;
+        if removed {
+            record_change(engine, AuditAction::REMOVE_TOOL_SET, name.as_str()).await;
+        }
+        Ok(removed)
     }
 
     /// Activates toolsets on all nodes, so that plans may use their tools. Unknown names are
@@ -219,8 +235,10 @@ impl ToolMutation {
         #[graphql(desc = "Name of the context.")] name: String,
         #[graphql(desc = "Patch for the data, a JSON object.")] data: Value,
     ) -> Result<bool> {
-        let registry = ctx.data::<Engine>()?.tools.inventory.registry();
+        let engine = ctx.data::<Engine>()?;
+        let registry = engine.tools.inventory.registry();
         registry.set_context(&name, &data).await.map_err(ApiError::from)?;
+        record_change(engine, AuditAction::SET_CONTEXT, &name).await;
         Ok(true)
     }
 }
@@ -235,9 +253,22 @@ fn find_tool(toolbox: &Toolbox, name: &str) -> Option<Tool> {
     Some(Tool::new(definition, &set))
 }
 
+/// Records a change of tools in the audit log.
+async fn record_change(engine: &Engine, action: AuditAction, name: &str) {
+    engine.executions.record_action(action, AuditTarget::named(name), Value::Null).await;
+}
+
 async fn switch_sets(engine: &Engine, names: &[String], is_active: bool) -> Result<ToolSetChange> {
     let switch_result =
         engine.tools.inventory.switch(names, is_active).await.map_err(ApiError::from)?;
+    for name in &switch_result.changed {
+        let action = if is_active {
+            AuditAction::ACTIVATE_TOOL_SET
+        } else {
+            AuditAction::DEACTIVATE_TOOL_SET
+        };
+        record_change(engine, action, name).await;
+    }
     let tool_sets = engine.tools.sets().into_iter().map(ToolSet).collect();
     Ok(ToolSetChange { switch_result, tool_sets })
 }

@@ -5,7 +5,12 @@ use std::{str::FromStr, sync::Arc};
 use async_graphql::{Context, InputObject, Object, Result, SimpleObject};
 use engine::{Engine, EngineError, NewAction, ToolkitChange as Change, WeightedEdge, yaml};
 use planner::toolkit::{self as graph, Node, NodeKind, RecommendationReach, draw, written};
-use shared::{id::NodeName, limits};
+use serde_json::{Value, json};
+use shared::{
+    id::NodeName,
+    limits,
+    store::{AuditAction, AuditTarget},
+};
 use tokio::task;
 
 use super::{
@@ -132,8 +137,10 @@ impl ToolkitMutation {
         #[graphql(desc = "Action to add.")] input: ActionInput,
     ) -> Result<ToolkitChange> {
         let action = input.into_action()?;
-        let change = ctx.data::<Engine>()?.selection.add_action(&action).await;
-        Ok(ToolkitChange(change.map_err(ApiError::from)?))
+        let engine = ctx.data::<Engine>()?;
+        let change = engine.selection.add_action(&action).await.map_err(ApiError::from)?;
+        record_change(engine, AuditAction::ADD_ACTION, action.name.as_str(), Value::Null).await;
+        Ok(ToolkitChange(change))
     }
 
     /// Connects a tool with the actions that call it. Adds the tool to the toolkit if it is
@@ -144,12 +151,12 @@ impl ToolkitMutation {
         #[graphql(desc = "Name of the tool, or `set.name`. The tool need not be registered.")] name: String,
         #[graphql(desc = "Actions that call the tool, with scores.")] actions: Vec<EdgeInput>,
     ) -> Result<ToolkitChange> {
-        let change = ctx
-            .data::<Engine>()?
-            .selection
-            .connect_tool(&parse_name(&name)?, &parse_edges(Some(actions))?)
-            .await;
-        Ok(ToolkitChange(change.map_err(ApiError::from)?))
+        let engine = ctx.data::<Engine>()?;
+        let edges = parse_edges(Some(actions))?;
+        let change = engine.selection.connect_tool(&parse_name(&name)?, &edges).await;
+        let change = change.map_err(ApiError::from)?;
+        record_change(engine, AuditAction::CONNECT_TOOL, &name, Value::Null).await;
+        Ok(ToolkitChange(change))
     }
 
     /// Merges a toolkit file in chat2graph's format: `tools`, `actions`, and chains of actions in
@@ -162,8 +169,11 @@ impl ToolkitMutation {
     ) -> Result<ToolkitChange> {
         let file =
             yaml::parse(&yaml).and_then(|file| written::read(&file)).map_err(invalid_toolkit)?;
-        let change = ctx.data::<Engine>()?.selection.update_toolkit(file).await;
-        Ok(ToolkitChange(change.map_err(ApiError::from)?))
+        let engine = ctx.data::<Engine>()?;
+        let change = engine.selection.update_toolkit(file).await.map_err(ApiError::from)?;
+        let target = AuditTarget::default();
+        engine.executions.record_action(AuditAction::UPDATE_TOOLKIT, target, Value::Null).await;
+        Ok(ToolkitChange(change))
     }
 
     /// Removes an action from the toolkit, with the tools that only it calls. The tools stay
@@ -194,15 +204,37 @@ impl ToolkitMutation {
         #[graphql(desc = "Name of the action or tool to which the edge leads.")] to: String,
         #[graphql(desc = "New score. Any number is accepted, and 0 to 1 is usual.")] score: f64,
     ) -> Result<bool> {
-        let (Ok(from), Ok(to)) = (from.parse(), to.parse()) else { return Ok(false) };
-        let set = ctx.data::<Engine>()?.selection.set_score(&from, &to, score).await;
-        Ok(set.map_err(ApiError::from)?)
+        let (Ok(from), Ok(to)) = (from.parse::<NodeName>(), to.parse::<NodeName>()) else {
+            return Ok(false);
+        };
+        let engine = ctx.data::<Engine>()?;
+        let is_set = engine.selection.set_score(&from, &to, score).await;
+        let is_set = is_set.map_err(ApiError::from)?;
+        if is_set {
+            let detail = json!({ "to": to, "score": score });
+            record_change(engine, AuditAction::SET_SCORE, from.as_str(), detail).await;
+        }
+        Ok(is_set)
     }
 }
 
 async fn remove_node(ctx: &Context<'_>, name: &str, kind: NodeKind) -> Result<bool> {
-    let removed = ctx.data::<Engine>()?.selection.remove_from_toolkit(name, kind).await;
-    Ok(removed.map_err(ApiError::from)?)
+    let engine = ctx.data::<Engine>()?;
+    let removed = engine.selection.remove_from_toolkit(name, kind).await;
+    let removed = removed.map_err(ApiError::from)?;
+    if removed {
+        let action = match kind {
+            NodeKind::Action => AuditAction::REMOVE_ACTION,
+            NodeKind::Tool => AuditAction::DISCONNECT_TOOL,
+        };
+        record_change(engine, action, name, Value::Null).await;
+    }
+    Ok(removed)
+}
+
+/// Records a change of the toolkit in the audit log.
+async fn record_change(engine: &Engine, action: AuditAction, name: &str, detail: Value) {
+    engine.executions.record_action(action, AuditTarget::named(name), detail).await;
 }
 
 fn invalid_toolkit(reason: impl Into<String>) -> ApiError {

@@ -14,7 +14,7 @@ use shared::{
     id::{ExecutionId, PlanId, RequestId, Seq, WorkerId},
     plan::Plan,
     request::{Request, TranscriptEntry},
-    store::{Record, RecordKind, SentCommand},
+    store::{AuditEntry, Record, RecordKind, SentCommand},
 };
 
 #[derive(Clone, Debug)]
@@ -37,6 +37,7 @@ pub(crate) enum Entry {
     },
     Execution(Box<LogEnd>),
     Record(Record),
+    Audit(Box<AuditEntry>),
 }
 
 /// The end of a log, with the state that the log does not contain.
@@ -71,6 +72,8 @@ struct Line<'a> {
     commands: Option<&'a RawValue>,
     #[serde(borrow)]
     value: Option<&'a RawValue>,
+    #[serde(borrow)]
+    entry: Option<&'a RawValue>,
     request_id: Option<RequestId>,
     plan_id: Option<PlanId>,
     execution_id: Option<ExecutionId>,
@@ -93,6 +96,7 @@ impl Entry {
             Self::Events { .. } => "events",
             Self::Execution(_) => "execution",
             Self::Record(_) => "record",
+            Self::Audit(_) => "audit",
         }
     }
 
@@ -130,6 +134,7 @@ impl Entry {
                 "at": at.timestamp_micros(), "value": value,
             })
             .to_string(),
+            Self::Audit(entry) => json!({ "type": type_name, "entry": entry }).to_string(),
         }
     }
 
@@ -158,6 +163,7 @@ impl Entry {
             }
             "execution" => Ok(Self::Execution(Box::new(read_log_end(&line)?))),
             "record" => read_record(line).map(Self::Record),
+            "audit" => Ok(Self::Audit(parse(require(line.entry, "entry")?)?)),
             other => Err(format!("the type `{other}` is unknown")),
         }
     }
@@ -212,7 +218,10 @@ fn to_time(micros: i64) -> Result<Timestamp, String> {
 
 #[cfg(test)]
 mod tests {
-    use shared::store::Command;
+    use shared::{
+        actor::Actor,
+        store::{AuditAction, AuditTarget, Command},
+    };
 
     use super::*;
 
@@ -243,6 +252,9 @@ mod tests {
             due: Some(at),
             commands: vec![command],
         };
+        let (actor, target) = (Arc::new(Actor::token("ops")), AuditTarget::named("shop"));
+        let detail = json!({ "changed": 2 });
+        let action = AuditEntry::new(at, actor, AuditAction::ADD_TOOL_SET, target, detail);
         let record =
             |kind, value| Record { kind, name: "a\u{0}b".to_owned(), value: Arc::new(value), at };
         for entry in [
@@ -257,6 +269,7 @@ mod tests {
             Entry::Execution(Box::new(end)),
             Entry::Record(record(RecordKind::Memory, value)),
             Entry::Record(record(RecordKind::Key, Value::Null)),
+            Entry::Audit(Box::new(action)),
         ] {
             let line = entry.encode();
             assert!(!line.contains('\n'), "{line}");

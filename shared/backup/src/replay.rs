@@ -8,7 +8,7 @@ use shared::{
     id::{ExecutionId, PlanId},
     plan::Plan,
     request::{Request, TranscriptEntry},
-    store::{ExecutionHead, Record, SentCommand, Store, StoreError},
+    store::{AuditEntry, ExecutionHead, Record, SentCommand, Store, StoreError},
 };
 
 use crate::{
@@ -36,6 +36,7 @@ pub(crate) enum Item {
         commands: Vec<SentCommand>,
     },
     Record(Record),
+    Audit(Box<AuditEntry>),
 }
 
 #[derive(Debug)]
@@ -91,6 +92,7 @@ impl<'a> Replay<'a> {
                 record.encode().map_err(|err| err.to_string())?;
                 Ok(Item::Record(record))
             }
+            Entry::Audit(entry) => Ok(Item::Audit(entry)),
         }
     }
 

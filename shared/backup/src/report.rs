@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::error::ObjectList;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Counts {
     pub requests: u64,
     pub plans: u64,
@@ -14,6 +15,7 @@ pub struct Counts {
     pub commands: u64,
     pub records: u64,
     pub blobs: u64,
+    pub audit_entries: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -35,6 +37,7 @@ impl Counts {
         self.commands += other.commands;
         self.records += other.records;
         self.blobs += other.blobs;
+        self.audit_entries += other.audit_entries;
     }
 }
 
@@ -52,6 +55,7 @@ pub enum Stage {
     Executions,
     Plans,
     Records,
+    Audit,
     Checking,
     Comparing,
     Writing,
@@ -75,6 +79,7 @@ impl Stage {
             Self::Executions => "reading executions",
             Self::Plans => "reading plans",
             Self::Records => "reading records",
+            Self::Audit => "reading audit entries",
             Self::Checking => "checking the file",
             Self::Comparing => "comparing with the store",
             Self::Writing => "writing",

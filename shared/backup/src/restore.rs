@@ -11,7 +11,7 @@ use std::{
 };
 
 use shared::store::{
-    ExecutionFilter, Page, PlanFilter, RecordPage, RequestFilter, RestoreMarker, Store,
+    AuditFilter, ExecutionFilter, Page, PlanFilter, RecordPage, RequestFilter, RestoreMarker, Store,
 };
 
 use crate::{
@@ -164,6 +164,10 @@ async fn find_content(store: &dyn Store) -> Result<Option<&'static str>, BackupE
         if !store.list_records(kind, page).await?.is_empty() {
             return Ok(Some("settings or other records"));
         }
+    }
+    let audit = store.list_audit_entries(&AuditFilter::default(), &first).await?;
+    if audit.has_more || !audit.items.is_empty() {
+        return Ok(Some("audit entries"));
     }
     Ok(None)
 }

@@ -6,7 +6,7 @@
 //! 1. The ids of all executions. Younger executions are left out.
 //! 2. Requests. By now the store has the request of each execution in the first list.
 //! 3. Logs, the oldest execution first, each with its plan. A parent comes before its children.
-//! 4. Plans without an execution, and then records.
+//! 4. Plans without an execution, then records, and then audit entries.
 //!
 //! Of each execution, the inbox is read before the log. A command that leaves the inbox in between
 //! is in the log by then. Therefore no command is lost, and a command that is in the inbox and in
@@ -16,6 +16,7 @@
 //! its next owner looks at the child, as after a crash. The other order would be wrong: the parent
 //! would know the result of a child that runs again.
 
+mod audit;
 mod documents;
 mod logs;
 mod records;
@@ -80,6 +81,7 @@ impl<'a> Source<'a> {
         self.write_logs(executions, spool).await?;
         self.write_plans().await?;
         self.write_records().await?;
+        self.write_audit().await?;
         self.report.unreadable = count_unreadable() - unreadable;
         Ok(self.report)
     }

@@ -115,6 +115,12 @@ impl<'a> Target<'a> {
             Item::Events { head, events } => self.put_events(*head, events).await,
             Item::LogEnd { head, commands } => self.put_log_end(*head, commands).await,
             Item::Record(record) => self.put_record(record).await,
+            Item::Audit(entry) => {
+                let key = entry.id.to_string();
+                let counts = Counts { audit_entries: 1, ..Counts::default() };
+                let work = async move { stored::put_audit_entry(store, mode, *entry).await };
+                self.start(key, 0, counts, work.boxed()).await
+            }
         }
     }
 

@@ -25,7 +25,7 @@ pub(super) async fn create_indexes(database: &Database) -> Result<(), StoreError
     Ok(())
 }
 
-fn index_models() -> [(&'static str, Vec<IndexModel>); 9] {
+fn index_models() -> [(&'static str, Vec<IndexModel>); 10] {
     let plain = |keys| IndexModel::builder().keys(keys).build();
     let only_with = |keys, field: &str| {
         let filter = doc! { field: { "$exists": true } };
@@ -40,6 +40,11 @@ fn index_models() -> [(&'static str, Vec<IndexModel>); 9] {
         let filter = doc! { "needsPerson": true };
         let options = IndexOptions::builder().partial_filter_expression(filter).build();
         IndexModel::builder().keys(keys).options(options).build()
+    };
+    let only_of_faber = |keys| {
+        let options =
+            IndexOptions::builder().partial_filter_expression(doc! { "actor.kind": "faber" });
+        IndexModel::builder().keys(keys).options(options.build()).build()
     };
     let expiring = |keys| {
         let options = IndexOptions::builder().expire_after(Duration::ZERO).build();
@@ -83,6 +88,16 @@ fn index_models() -> [(&'static str, Vec<IndexModel>); 9] {
         (RECORDS, vec![only_calls(doc! { AT_MICROS: 1 })]),
         ("saved", vec![plain(doc! { "planId": 1 })]),
         ("requests", vec![plain(doc! { CREATED: -1, "_id": -1 })]),
+        (
+            "audit",
+            vec![
+                plain(doc! { CREATED: -1, "_id": -1 }),
+                plain(doc! { "action": 1, CREATED: -1, "_id": -1 }),
+                only_with(doc! { "actor.name": 1, CREATED: -1, "_id": -1 }, "actor.name"),
+                only_with(doc! { "executionId": 1, CREATED: -1, "_id": -1 }, "executionId"),
+                only_of_faber(doc! { "actor.kind": 1, CREATED: -1, "_id": -1 }),
+            ],
+        ),
         ("inbox", vec![plain(doc! { "n": 1 }), plain(doc! { "executionId": 1, "n": 1 })]),
     ]
 }

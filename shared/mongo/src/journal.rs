@@ -28,6 +28,7 @@ use tokio::{
 };
 
 use super::{
+    audit,
     commands::{self, Replacement, Safety},
     rows,
 };
@@ -193,7 +194,8 @@ impl BatchWriter {
         }
         let (mut finished, mut without_heads) = (BTreeSet::new(), Vec::new());
         for (entry, result) in batch.into_iter().zip(results) {
-            let has_more = entry.append.head.is_some() || !entry.append.heard.is_empty();
+            let Append { head, heard, audit, .. } = &entry.append;
+            let has_more = head.is_some() || !heard.is_empty() || audit.is_some();
             if result.is_ok() && has_more {
                 without_heads.push(entry);
             } else {
@@ -297,8 +299,11 @@ impl BatchWriter {
             let remove = commands::remove_command("inbox", heard);
             commands::run_write(&self.database, remove).await.map(drop)
         };
-        let (put, removed) = tokio::join!(self.put_all_heads(appends), remove_heard);
-        put.and(removed)
+        let audit = appends.iter().filter_map(|append| append.audit.as_deref());
+        let put_audit = audit::put_entries(&self.database, audit);
+        let (put, removed, audited) =
+            tokio::join!(self.put_all_heads(appends), remove_heard, put_audit);
+        put.and(removed).and(audited).map(drop)
     }
 
     async fn put_all_heads(&self, appends: &[&Append]) -> Result<(), StoreError> {

@@ -15,6 +15,7 @@
 //!
 //! *Throughput.* The [`journal`] collects appends into a batch while earlier batches are sent.
 
+mod audit;
 mod change_stream;
 mod commands;
 mod connection;

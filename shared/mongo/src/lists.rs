@@ -241,7 +241,7 @@ fn words_condition(field: &str, search: Option<&str>) -> Option<Row> {
     (!words.is_empty()).then(|| doc! { "$and": words })
 }
 
-fn add_time_range(matching: &mut Row, from: Option<Timestamp>, to: Option<Timestamp>) {
+pub(super) fn add_time_range(matching: &mut Row, from: Option<Timestamp>, to: Option<Timestamp>) {
     let mut range = Row::new();
     from.map(|time| range.insert("$gte", time.timestamp_micros()));
     to.map(|time| range.insert("$lt", time.timestamp_micros()));

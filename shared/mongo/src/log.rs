@@ -18,15 +18,15 @@ use shared::{
     id::{CommandId, ExecutionId, Seq, WorkerId},
     limits,
     store::{
-        Append, AppendError, Documents, ExecutionHead, HeadQuery, Hints, Inbox, Lease, Log,
-        Permission, Permit, PermitAsk, Permits, Pruned, QueuePosition, Removable, SentCommand,
+        Append, AppendError, AuditEntry, Documents, ExecutionHead, HeadQuery, Hints, Inbox, Lease,
+        Log, Permission, Permit, PermitAsk, Permits, Pruned, QueuePosition, Removable, SentCommand,
         Store, StoreError,
         backend::{add_longest_due, aged_places, inbox_full_error, skip_damaged},
     },
 };
 
 use super::{
-    Mongo, commands,
+    Mongo, audit, commands,
     connection::{is_duplicate_key, to_store_error},
     journal, lists, removal, rows,
 };
@@ -190,6 +190,8 @@ impl Inbox for Mongo {
             Err(err) if !is_duplicate_key(&err) => return Err(to_store_error(&err)),
             _ => (),
         }
+        // A crash before this write loses the entry, but the log of the execution has the actor.
+        audit::put_entries(&self.database, &AuditEntry::of_command(&envelope)).await?;
         self.hints.wake_inbox();
         Ok(())
     }

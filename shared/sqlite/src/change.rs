@@ -8,12 +8,13 @@ use shared::{
     id::{CommandId, ExecutionId, RequestId, Seq, WorkerId},
     limits,
     store::{
-        Append, ExecutionHead, Hints, Lease, Permission, Permit, PermitAsk, RecordKind,
+        Append, AuditEntry, ExecutionHead, Hints, Lease, Permission, Permit, PermitAsk, RecordKind,
         SentCommand, WriteCondition,
     },
 };
 
 use super::{
+    audit,
     counts::{self, CountChanges, StoredCount},
     permits,
     records::{self, RecordRow, WriteCounts},
@@ -56,6 +57,7 @@ pub(super) enum Change {
         name: String,
     },
     PutVectors(VectorRows),
+    PutAudit(Vec<AuditEntry>),
     Prune(Removal),
 }
 
@@ -95,6 +97,8 @@ pub(super) enum Answer {
     Permission(Permission),
     /// The number of removed rows.
     Removed(usize),
+    /// The number of new rows.
+    Added(usize),
 }
 
 impl Answer {
@@ -171,6 +175,9 @@ impl Change {
                 return logs.record_counts.put_record(connection, row, unless);
             }
             Self::PutVectors(vectors) => vectors.put(connection)?,
+            Self::PutAudit(entries) => {
+                return audit::put_entries(connection, entries).map(Answer::Added);
+            }
             Self::RemoveRecord { kind, name } => {
                 return records::remove_record(connection, *kind, name);
             }
@@ -216,6 +223,9 @@ fn send_command(connection: &Connection, command: &SentCommand) -> rusqlite::Res
     let (id, execution) = (command.id.to_string(), command.execution.to_string());
     let row = params![id, execution, json, limits::INBOX_COMMANDS.cast_signed()];
     if connection.prepare_cached(sql)?.execute(row)? == 1 {
+        if let Some(entry) = AuditEntry::of_command(command) {
+            audit::put_entry(connection, &entry)?;
+        }
         return Ok(Answer::Done);
     }
     let exists = connection.prepare_cached("SELECT 1 FROM inbox WHERE id = ?1")?.exists([id])?;
@@ -367,6 +377,9 @@ impl LogCache {
             self.put_head(connection, log.number, head, before)?;
         }
         remove_commands(connection, &append.heard)?;
+        if let Some(entry) = &append.audit {
+            audit::put_entry(connection, entry)?;
+        }
         if append.head.as_ref().is_some_and(|head| head.state.is_finished()) {
             self.logs.remove(&append.execution);
         } else {

@@ -16,6 +16,7 @@
 //! frees the lock when the process dies, so other workers can take over its executions without
 //! waiting until the lease expires.
 
+mod audit;
 mod change;
 mod connection;
 mod counts;
@@ -104,6 +105,7 @@ impl Sqlite {
         let locks = Arc::new(WorkerLocks::new(add_suffix(path, "-workers")));
         schema::prepare_schema(&connection, path, layout, || locks.has_any_alive())?;
         counts::prepare_counts(&connection)?;
+        audit::prepare_audit(&connection)?;
         let time = time::open_clock(&connection, || locks.has_any_alive());
         let hints = Arc::new(Hints::default());
         identity.add_wal();

@@ -6,8 +6,8 @@ use shared::{
     execution::ExecutionState,
     request::{PLANNING_FAILURES, Request},
     store::{
-        Cursor, ExecutionFilter, ExecutionHead, Listing, Page, PlanFilter, PlanVersion,
-        RequestFilter, StoreError,
+        AuditEntry, AuditFilter, Cursor, ExecutionFilter, ExecutionHead, Listing, Page, PlanFilter,
+        PlanVersion, RequestFilter, StoreError,
         backend::{REQUEST_LABELS_LAYOUT, search_words, skip_damaged},
     },
 };
@@ -188,6 +188,40 @@ pub(super) fn list_heads(
         let head = rows::read_head(row)?;
         Ok((Cursor { at: head.created_at, id: head.execution.to_string() }, head))
     })
+}
+
+pub(super) fn list_audit(
+    connection: &Connection,
+    filter: &AuditFilter,
+    page: &Page,
+) -> Result<Listing<AuditEntry>, StoreError> {
+    audit_query("json", filter).read_page(connection, "auditId", page, |row| {
+        let json: String = rows::read_column(row, 0, "an audit entry")?;
+        let entry: AuditEntry = serde_json::from_str(&json)
+            .map_err(|err| StoreError::corrupt("an audit entry", err))?;
+        Ok((Cursor { at: entry.at, id: entry.id.to_string() }, entry))
+    })
+}
+
+pub(super) fn count_audit(
+    connection: &Connection,
+    filter: &AuditFilter,
+) -> Result<u64, StoreError> {
+    audit_query("count(*)", filter).count(connection)
+}
+
+fn audit_query(columns: &str, filter: &AuditFilter) -> Query {
+    let mut query = Query::new(&format!("SELECT {columns} FROM audit"));
+    if let Some(kind) = filter.actor_kind {
+        // A literal lets SQLite use the partial index of Faber's own actions.
+        query.sql.extend([" AND actorKind = '", kind.as_str(), "'"]);
+    }
+    query.add_condition("actorName = ?", filter.actor_name.clone());
+    let action = filter.action.as_ref().map(|action| action.as_str().to_owned());
+    query.add_condition("action = ?", action);
+    query.add_condition("executionId = ?", filter.execution.map(|id| id.to_string()));
+    query.add_time_range(filter.from, filter.to);
+    query
 }
 
 /// Returns the columns that [`read_request`] expects.

@@ -6,7 +6,7 @@
 use rusqlite::{Connection, OptionalExtension, params};
 use shared::{clock::Timestamp, store::StoreError};
 
-use super::{change::LogCache, connection::to_store_error, permits, records};
+use super::{audit, change::LogCache, connection::to_store_error, permits, records};
 
 /// Number of removals in one transaction. Other operations get their turn after that transaction.
 pub(super) const BATCH_LEN: usize = 32;
@@ -43,6 +43,8 @@ pub(super) enum Removal {
     Expired { before: Timestamp },
     /// Removes one batch of calls that were made outside plans.
     Calls { before: Timestamp },
+    /// Removes old audit entries.
+    Audit { before: Timestamp, most: usize },
 }
 
 impl Kind {
@@ -96,6 +98,9 @@ impl Removal {
             Self::Unused { kind, before, ids } => (*kind, before.timestamp_micros(), ids),
             Self::Expired { before } => return remove_expired(connection, *before),
             Self::Calls { before } => return records::remove_old_calls(connection, *before),
+            Self::Audit { before, most } => {
+                return audit::remove_entries(connection, *before, *most);
+            }
         };
         let mut removed = 0;
         for id in ids {

@@ -4,6 +4,7 @@
 //! would not survive a disk does not survive here either. It has no background work and never
 //! waits: the same calls in the same order give the same results.
 
+mod audit;
 mod documents;
 mod log;
 mod permits;
@@ -19,8 +20,8 @@ use std::{
 use async_trait::async_trait;
 
 use self::{
-    documents::StoredDocuments, log::Logs, permits::StoredPermits, records::StoredRecords,
-    work::ExecutionIndex,
+    audit::StoredAudit, documents::StoredDocuments, log::Logs, permits::StoredPermits,
+    records::StoredRecords, work::ExecutionIndex,
 };
 use super::{
     Cursor, Hints, Listing, Page, Pruned, Removable, Store, StoreError, TextHash, Vectors,
@@ -44,6 +45,7 @@ struct State {
     permits: StoredPermits,
     records: StoredRecords,
     vectors: BTreeMap<String, BTreeMap<TextHash, Vec<u8>>>,
+    audit: StoredAudit,
 }
 
 impl Memory {

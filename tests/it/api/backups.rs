@@ -6,14 +6,16 @@ use backup::{BackupError, Counts, Report, VerifiedBackup};
 use engine::store::open_store;
 use serde_json::{Value, json};
 use shared::{
+    actor::Actor,
     blob::{self, Blob, BlobId},
     clock::Timestamp,
     event::{Event, RecordedEvent, encode_events},
     id::{ExecutionId, Seq},
     request::TranscriptEntry,
     store::{
-        Command, ExecutionFilter, KeyValue as _, Page, PlanFilter, Record, RecordKind, RecordPage,
-        RequestFilter, SentCommand, Store, WriteCondition, load_execution, memory::Memory,
+        AuditAction, AuditEntry, AuditFilter, AuditTarget, Command, ExecutionFilter, KeyValue as _,
+        Page, PlanFilter, Record, RecordKind, RecordPage, RequestFilter, SentCommand, Store,
+        WriteCondition, load_execution, memory::Memory,
     },
 };
 use tempfile::TempDir;
@@ -92,6 +94,11 @@ async fn read_all(store: &dyn Store) -> BTreeMap<String, String> {
             found.insert(format!("{} {name}", kind.as_str()), format!("{at} {value}"));
         }
     }
+    let audit = store.list_audit_entries(&AuditFilter::default(), &all()).await.unwrap();
+    found.extend(audit.items.into_iter().map(|(_, entry)| {
+        let text = serde_json::to_string(&entry).unwrap();
+        (entry.id.to_string(), text)
+    }));
     found
 }
 
@@ -135,6 +142,16 @@ async fn add_by_hand(store: &dyn Store, done: ExecutionId, waiting: ExecutionId)
     let command =
         SentCommand { id: command_id(1), execution: waiting, at: at(0), by: None, command };
     store.send_command(command).await.unwrap();
+    let by = Some(Arc::new(Actor::user(Some("ada"))));
+    let (id, command) =
+        (command_id(2), Command::Signal { name: "ours".to_owned(), payload: Arc::new(json!(2)) });
+    let command = SentCommand { id, execution: waiting, at: at(1), by: by.clone(), command };
+    store.send_command(command).await.unwrap();
+    let target = AuditTarget::named("shop");
+    let detail = json!({ "z": u64::MAX, "a": [0.5, "\u{0}"] });
+    let action = AuditAction::SET_CONTEXT;
+    let entry = AuditEntry::new(at(2), by.unwrap(), action, target, detail);
+    assert_eq!(store.put_audit_entries(&[entry]).await, Ok(1));
     let request = store.head(done).await.unwrap().unwrap().request;
     let entry = |n: usize| TranscriptEntry {
         at: at(0),
@@ -187,7 +204,8 @@ async fn a_backup_moves_unchanged_through_every_kind_of_store() {
         assert!(matches!(full, BackupError::NotEmpty { .. }), "{full}");
         counts.push(report.counts);
     }
-    assert!(counts[0].executions >= 8 && counts[0].blobs == 1 && counts[0].commands >= 1);
+    assert!(counts[0].executions >= 8 && counts[0].blobs == 1 && counts[0].commands >= 2);
+    assert!(counts[0].audit_entries >= 2, "{counts:?}");
     assert!(counts.iter().all(|other| *other == counts[0]), "{counts:?}");
 }
 
@@ -342,13 +360,16 @@ async fn an_import_adds_what_is_missing_and_refuses_what_differs() {
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap()["type"].clone())
         .collect();
-    for expected in ["request", "plan", "events", "execution", "record"] {
+    for expected in ["request", "plan", "events", "execution", "record", "audit"] {
         assert!(types.contains(&json!(expected)), "{types:?}");
     }
     assert!(!text.contains("\"memory\""), "settings are not part of the history");
     let second = Memory::new();
     let import = async |store: &dyn Store| backup::import(store, &file, &|_| ()).await;
-    let imported = import(&second).await.unwrap();
+    let mut imported = import(&second).await.unwrap();
+    // The command that waits has written its entry before the entry came.
+    assert_eq!(imported.known.audit_entries, 1);
+    imported.new.audit_entries += 1;
     // The file repeats a plan before an execution that is far from the plan's last copy, so the
     // import may count a plan as known. Compares only executions.
     assert_eq!((imported.new, imported.known.executions), (exported, 0));

@@ -101,6 +101,14 @@ impl Server {
         answer["data"].take()
     }
 
+    /// Runs the command line with `--server`. Returns the status and the output.
+    pub(super) async fn run(&self, token: &str, arguments: &[&str]) -> (Option<i32>, String) {
+        let url = format!("http://{}", self.address);
+        let mut command = self.workspace.command(&[arguments, &["--server", &url]].concat());
+        let output = command.env("FABER_TOKEN", token).output().await.unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
     pub(super) async fn wait_for_exit(self) -> String {
         self.process.signal("-TERM");
         self.process.wait_for_exit().await.err

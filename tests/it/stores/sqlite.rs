@@ -7,14 +7,16 @@ use engine::store::open_store;
 use rusqlite::{Connection, params};
 use serde_json::{Value, json};
 use shared::{
+    actor::Actor,
     clock::Timestamp,
     execution::ExecutionState,
     id::Seq,
     limits,
     store::{
-        Append, Command, Documents, ExecutionFilter, ExecutionHead, HeadQuery, Inbox, KeyValue,
-        Lease, Log, Page, Permission, Permits, RecordKind, RecordPage, SavedPlan, Store,
-        StoreError, TextHash, Vectors, WriteCondition,
+        Append, AuditAction, AuditEntry, AuditFilter, AuditLog, AuditTarget, Command, Documents,
+        ExecutionFilter, ExecutionHead, HeadQuery, Inbox, KeyValue, Lease, Log, Page, Permission,
+        Permits, RecordKind, RecordPage, SavedPlan, Store, StoreError, TextHash, Vectors,
+        WriteCondition,
         backend::{LAYOUT, OLDEST_LAYOUT},
     },
 };
@@ -168,7 +170,7 @@ async fn a_node_of_the_next_layout_may_use_the_same_file() {
         &path,
         "UPDATE meta SET value = value + 1 WHERE name = 'schema_version';
          ALTER TABLE executions ADD COLUMN colour TEXT; ALTER TABLE workers ADD COLUMN colour TEXT;
-         CREATE TABLE audit (at INTEGER)",
+         CREATE TABLE colours (at INTEGER)",
     );
     let this = Sqlite::open(&path).unwrap();
     let due = ExecutionHead { due: Some(at(0)), ..head(1, 2) };
@@ -220,6 +222,48 @@ fn read_versions(path: &Path) -> [u32; 2] {
         let value: String = connection.query_row(sql, [name], |row| row.get(0)).unwrap();
         value.parse().unwrap()
     })
+}
+
+/// Files of layout 6 that were written before it had audit entries lack their table.
+#[tokio::test]
+async fn a_file_without_audit_entries_gets_their_table() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("faber.db");
+    drop(Sqlite::open(&path).unwrap());
+    run_sql(&path, "DROP TABLE audit");
+    let (one, other) = (Sqlite::open(&path).unwrap(), Sqlite::open(&path).unwrap());
+    let actor = Arc::new(Actor::token("ops"));
+    let (action, target) = (AuditAction::PRUNE, AuditTarget::default());
+    let entry = AuditEntry::new(at(1), actor, action, target, json!({}));
+    assert_eq!(one.put_audit_entries(std::slice::from_ref(&entry)).await, Ok(1));
+    assert_eq!(other.count_audit_entries(&AuditFilter::default()).await, Ok(1));
+}
+
+/// The queries of lists use indexes with their order, so that a page reads few rows.
+#[tokio::test]
+async fn audit_lists_use_indexes() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("faber.db");
+    drop(Sqlite::open(&path).unwrap());
+    let file = Connection::open(&path).unwrap();
+    for (condition, index) in [
+        ("TRUE", "audit"),
+        ("actorName = 'a'", "audit_actor"),
+        ("actorKind = 'faber'", "audit_faber"),
+        ("action = 'plan'", "audit_action"),
+        ("executionId = 'e'", "audit_execution"),
+    ] {
+        let sql = format!(
+            "EXPLAIN QUERY PLAN SELECT json FROM audit WHERE {condition}
+             AND (createdAt, auditId) < (5, 'x') ORDER BY createdAt DESC, auditId DESC LIMIT 21"
+        );
+        let mut statement = file.prepare(&sql).unwrap();
+        let plan = statement.query_map([], |row| row.get::<_, String>(3)).unwrap();
+        let plan: Vec<String> = plan.map(Result::unwrap).collect();
+        let plan = plan.join("; ");
+        assert!(plan.starts_with("SEARCH audit") && plan.contains(index), "{condition}: {plan}");
+        assert!(!plan.contains("TEMP B-TREE"), "{condition}: {plan}");
+    }
 }
 
 #[tokio::test]

@@ -12,11 +12,11 @@ use shared::{
     plan::Plan,
     request::{Request, TranscriptEntry},
     store::{
-        Append, AppendError, CountQuery, Documents, ExecutionCount, ExecutionFilter, ExecutionHead,
-        HeadQuery, Hints, Inbox, KeyValue, Lease, Listing, Log, Page, Permission, Permit,
-        PermitAsk, Permits, PlanFilter, PlanVersion, Pruned, Record, RecordKind, RecordPage,
-        Removable, RequestFilter, SentCommand, Store, StoreError, TextHash, Vectors,
-        WriteCondition,
+        Append, AppendError, AuditEntry, AuditFilter, AuditLog, CountQuery, Documents,
+        ExecutionCount, ExecutionFilter, ExecutionHead, HeadQuery, Hints, Inbox, KeyValue, Lease,
+        Listing, Log, Page, Permission, Permit, PermitAsk, Permits, PlanFilter, PlanVersion,
+        Pruned, Record, RecordKind, RecordPage, Removable, RequestFilter, SentCommand, Store,
+        StoreError, TextHash, Vectors, WriteCondition,
     },
 };
 use tokio::time::{self, Instant};
@@ -296,6 +296,33 @@ impl Vectors for View {
         vectors: &[(TextHash, Vec<f32>)],
     ) -> Result<(), StoreError> {
         self.write_and_send_hints(self.world.faulty.put_vectors(model, vectors)).await
+    }
+}
+
+#[async_trait]
+impl AuditLog for View {
+    async fn put_audit_entries(&self, entries: &[AuditEntry]) -> Result<usize, StoreError> {
+        self.run_remotely(self.world.faulty.put_audit_entries(entries)).await
+    }
+
+    async fn list_audit_entries(
+        &self,
+        filter: &AuditFilter,
+        page: &Page,
+    ) -> Result<Listing<AuditEntry>, StoreError> {
+        self.run_remotely(self.world.faulty.list_audit_entries(filter, page)).await
+    }
+
+    async fn count_audit_entries(&self, filter: &AuditFilter) -> Result<u64, StoreError> {
+        self.run_remotely(self.world.faulty.count_audit_entries(filter)).await
+    }
+
+    async fn remove_audit_entries(
+        &self,
+        before: Timestamp,
+        most: usize,
+    ) -> Result<usize, StoreError> {
+        self.run_remotely(self.world.faulty.remove_audit_entries(before, most)).await
     }
 }
 

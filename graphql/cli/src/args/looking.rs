@@ -9,6 +9,28 @@ pub(crate) struct DebugArgs {
     pub(crate) full: bool,
 }
 
+#[derive(Args, Debug)]
+pub(crate) struct AuditArgs {
+    /// Only actions of this token or user, or of a kind of actor: `ops`, `token:ops`, `user`,
+    /// `local`, `faber`.
+    #[arg(long, value_name = "ACTOR")]
+    pub(crate) actor: Option<String>,
+    /// Only this action, such as `approve` or `set_context`.
+    #[arg(long, value_name = "ACTION")]
+    pub(crate) action: Option<String>,
+    /// Only actions at or after this time, such as `2026-01-02T03:04:05Z`, or an age such as `7d`.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<String>,
+    /// Only actions before this time, or an age.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) until: Option<String>,
+    /// Only actions on this execution, `exec_…`.
+    #[arg(long, value_name = "EXECUTION_ID")]
+    pub(crate) execution: Option<String>,
+    #[command(flatten)]
+    pub(crate) part: PageArgs,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum TraceCommand {
     /// Print the spans of an execution and of its sub-plans as OpenTelemetry JSON, from the log.

@@ -16,9 +16,13 @@ use client::{
     view::{format::count_noun, plain},
 };
 use console::Term;
-use engine::age;
+use engine::{age, record_entry};
 use serde_json::json;
-use shared::{clock::Timestamp, store::Store};
+use shared::{
+    actor::Actor,
+    clock::Timestamp,
+    store::{AuditAction, AuditEntry, AuditTarget, Store},
+};
 use tempfile::TempDir;
 
 use super::serve::refuse_server;
@@ -56,6 +60,7 @@ pub(crate) async fn restore(app: &App, file: &Path) -> Result<ExitStatus, Failur
         let mut backup = VerifiedBackup::open(file, &show).await.map_err(to_failure)?;
         let store = open_incomplete_store(app.setup()).await?;
         let counts = backup::restore(&*store, &mut backup, &show).await.map_err(to_failure)?;
+        record_action(app, &*store, AuditAction::RESTORE, &counts).await?;
         Ok::<_, Failure>((counts, backup.header().clone()))
     };
     let restored = tokio::select! {
@@ -92,6 +97,7 @@ pub(crate) async fn import(app: &App, file: &Path) -> Result<ExitStatus, Failure
         return app.detach("stopped; the same command imports the rest");
     };
     let imported = imported.map_err(to_failure)?;
+    record_action(app, &*store, AuditAction::IMPORT, &imported.new).await?;
     // Does not count requests and plans, because the file may contain the same request or plan
     // several times.
     let Counts { executions, events, records, blobs, .. } = imported.known;
@@ -155,6 +161,21 @@ fn create_spool_folder() -> Result<TempDir, BackupError> {
         action: "written",
         err,
     })
+}
+
+/// Records in the audit log that the user of this machine wrote into the store.
+async fn record_action(
+    app: &App,
+    store: &dyn Store,
+    action: AuditAction,
+    counts: &Counts,
+) -> Result<(), Failure> {
+    let actor = Arc::new(Actor::user(app.environment.user.as_deref()));
+    let Counts { executions, plans, requests, .. } = counts;
+    let detail = json!({ "executions": executions, "plans": plans, "requests": requests });
+    let (now, target) = (store.shared_time().await?, AuditTarget::default());
+    record_entry(store, AuditEntry::new(now, actor, action, target, detail)).await;
+    Ok(())
 }
 
 /// Reads a time, or an age before the present time of the store.
@@ -234,9 +255,12 @@ fn describe_counts(counts: &Counts) -> String {
         count_noun(counts.plans, "plan"),
         format!("{} ({events})", count_noun(counts.executions, "execution")),
     ];
-    for (n, name) in
-        [(counts.commands, "command"), (counts.records, "record"), (counts.blobs, "blob")]
-    {
+    for (n, name) in [
+        (counts.commands, "command"),
+        (counts.records, "record"),
+        (counts.blobs, "blob"),
+        (counts.audit_entries, "recorded action"),
+    ] {
         if n > 0 {
             parts.push(count_noun(n, name));
         }

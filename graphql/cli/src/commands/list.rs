@@ -101,7 +101,7 @@ const EXECUTION_FIELDS: &str =
 const MAX_REASON_COLUMNS: usize = 72;
 const MAX_LABELS_COLUMNS: usize = 40;
 
-async fn show_page<T: DeserializeOwned>(
+pub(super) async fn show_page<T: DeserializeOwned>(
     session: &Session<'_>,
     page: Page,
     headings: &[&str],

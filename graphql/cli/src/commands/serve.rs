@@ -3,7 +3,11 @@
 use std::{io, net::SocketAddr, path::Path, sync::Arc};
 
 use client::{Client, failure::Failure};
-use engine::{access::Access, retention::Retention, store::sqlite_path};
+use engine::{
+    access::Access,
+    retention::{Retention, RetentionPolicy},
+    store::sqlite_path,
+};
 use graphql::{
     health::server_hooks,
     schema,
@@ -200,11 +204,13 @@ fn warn_of_idle_effects(app: &App, local: &LocalEngine, tasks: &mut JoinSet<()>)
     });
 }
 
-/// Starts pruning if the configuration sets `retention`. Dropping the returned tasks stops the
+/// Starts pruning as the configuration sets it. Dropping the returned tasks stops the
 /// pruning.
 fn start_retention(app: &App, local: &LocalEngine) -> (Arc<Retention>, JoinSet<()>) {
     let (retention, mut tasks) = (Arc::new(Retention::default()), JoinSet::new());
-    if let Some(policy) = app.config.retention.value.clone() {
+    let executions = app.config.retention.value.clone().unwrap_or_default();
+    let policy = RetentionPolicy { audit: app.config.audit_retention.value, ..executions };
+    if policy != RetentionPolicy::default() {
         let (store, clock) = (Arc::clone(local.engine.store()), Arc::clone(local.engine.clock()));
         let removing = Arc::clone(&retention);
         tasks.spawn(async move { removing.prune_forever(store, clock, policy).await });

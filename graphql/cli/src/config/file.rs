@@ -50,6 +50,8 @@ pub(super) struct File {
     pub(super) toolsets: Option<(Vec<SetConfig>, Value)>,
     pub(super) limits: Limits,
     pub(super) retention: Option<RetentionPolicy>,
+    /// `Some(None)` keeps audit entries for ever.
+    pub(super) audit_retention: Option<Option<Duration>>,
     pub(super) access: Option<AccessConfig>,
     pub(super) contexts: BTreeMap<String, Value>,
     pub(super) tools_files_set: Option<SetConfig>,
@@ -174,6 +176,7 @@ fn read_fields(mut fields: Map<String, Value>, base: &Path) -> Result<File, Stri
         None | Some(Value::Null) => None,
         Some(sets) => Some((toolsets::read(&sets, base)?, sets)),
     };
+    let retention = retention::read(fields.remove("retention"))?;
     let (tools_files_set, tools_files) = read_tools_files(fields.remove("tools_files"), base)?;
     Ok(File {
         store: read_store(fields.remove("store"), base)?,
@@ -190,7 +193,8 @@ fn read_fields(mut fields: Map<String, Value>, base: &Path) -> Result<File, Stri
         planner: model::read(fields.remove("planner"))?,
         toolsets,
         limits,
-        retention: retention::read(fields.remove("retention"))?,
+        retention: retention.executions,
+        audit_retention: retention.audit,
         access: fields.remove("access").map(|access| access::read(Some(access))).transpose()?,
         contexts: read_contexts(fields.remove("contexts"))?,
         tools_files_set,

@@ -19,12 +19,25 @@ const MIN_RETENTION: Duration = Duration::from_mins(1);
 const MAX_RULES: usize = 64;
 const STATES: [&str; 3] = ["succeeded", "failed", "cancelled"];
 
-pub(super) fn read(value: Option<Value>) -> Result<Option<RetentionPolicy>, String> {
+/// The ages that the file sets.
+#[derive(Default)]
+pub(super) struct RetentionSetting {
+    pub(super) executions: Option<RetentionPolicy>,
+    /// `Some(None)` keeps audit entries for ever.
+    pub(super) audit: Option<Option<Duration>>,
+}
+
+pub(super) fn read(value: Option<Value>) -> Result<RetentionSetting, String> {
     let mut fields = match value {
-        None | Some(Value::Null) => return Ok(None),
+        None | Some(Value::Null) => return Ok(RetentionSetting::default()),
         Some(Value::Object(fields)) => fields,
-        Some(age) => return Ok(read_age("retention", age)?.map(RetentionPolicy::from)),
+        Some(age) => {
+            let executions = read_age("retention", age)?.map(RetentionPolicy::from);
+            return Ok(RetentionSetting { executions, audit: None });
+        }
     };
+    let audit = fields.remove("audit").map(|age| read_age("retention.audit", age)).transpose()?;
+    let has_executions = !fields.is_empty();
     let rules = match fields.remove("rules") {
         None | Some(Value::Null) => Vec::new(),
         Some(Value::Array(rules)) if rules.len() <= MAX_RULES => {
@@ -36,8 +49,9 @@ pub(super) fn read(value: Option<Value>) -> Result<Option<RetentionPolicy>, Stri
             return Err(format!("`retention.rules` must be a list of at most {MAX_RULES} rules"));
         }
     };
-    let ages = read_ages("retention", fields, "rules")?;
-    Ok(Some(RetentionPolicy { ages, rules }))
+    let ages = read_ages("retention", fields, &["rules", "audit"])?;
+    let policy = RetentionPolicy { ages, rules, audit: None };
+    Ok(RetentionSetting { executions: has_executions.then_some(policy), audit })
 }
 
 fn read_rule(rule: Value, place: &str) -> Result<RetentionRule, String> {
@@ -62,14 +76,14 @@ fn read_rule(rule: Value, place: &str) -> Result<RetentionRule, String> {
         Ok(LabelFilter { key, value })
     });
     let labels = labels.collect::<Result<_, _>>()?;
-    Ok(RetentionRule { labels, ages: read_ages(place, fields, "labels")? })
+    Ok(RetentionRule { labels, ages: read_ages(place, fields, &["labels"])? })
 }
 
-/// Reads `age`, or an age for each state. `other_key` is a key of the object that was read already.
+/// Reads `age`, or an age for each state. `other_keys` are keys of the object that were read before.
 fn read_ages(
     place: &str,
     mut fields: Map<String, Value>,
-    other_key: &str,
+    other_keys: &[&'static str],
 ) -> Result<RetentionAges, String> {
     let mut read = |key: &str| match fields.remove(key) {
         None => Ok(None),
@@ -79,7 +93,7 @@ fn read_ages(
     let [completed, failed, cancelled] = STATES.map(&mut read);
     let ages = RetentionAges { completed: completed?, failed: failed?, cancelled: cancelled? };
     if let Some(unknown) = fields.keys().next() {
-        let known = || ["age", other_key].into_iter().chain(STATES);
+        let known = || ["age"].into_iter().chain(other_keys.iter().copied()).chain(STATES);
         let help = did_you_mean(unknown, known()).unwrap_or_else(|| {
             format!("the keys are `{}`", known().collect::<Vec<_>>().join("`, `"))
         });

@@ -46,6 +46,10 @@ impl Config {
             "access": show_setting(&self.access.value.to_json(), self.access.origin),
             "access.secrets": show_setting(&json!(self.access.value.secrets()), self.access.origin),
             "retention": show_setting(&json!(retention), self.retention.origin),
+            "retention.audit": show_setting(
+                &json!(self.audit_retention.value.map(age::format)),
+                self.audit_retention.origin,
+            ),
         })
     }
 

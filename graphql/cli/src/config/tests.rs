@@ -113,6 +113,14 @@ fn retention_is_parsed_as_a_duration() {
     assert_eq!(kept("retention: { age: 30d }"), kept("retention: 30d"));
     let by_state = RetentionAges { completed: days(7), failed: days(90), cancelled: None };
     assert_eq!(kept("retention: { succeeded: 7d, failed: 90d }"), Ok(Some(by_state.into())));
+    let file = file::parse("retention: { failed: 90d, audit: 365d }", Path::new("/")).unwrap();
+    assert_eq!(
+        file.retention,
+        Some(RetentionAges { failed: days(90), ..RetentionAges::default() })
+    );
+    assert_eq!(file.audit_retention, Some(days(365)));
+    let file = file::parse("retention: { audit: null }", Path::new("/")).unwrap();
+    assert_eq!((file.retention, file.audit_retention), (None, Some(None)));
     assert_eq!(kept("retention: null"), Ok(None));
     assert_eq!(kept("{}"), Ok(None));
     check_refused(

@@ -9,7 +9,7 @@ pub enum Role {
     Viewer,
     /// May also plan, execute, control executions, and call tools.
     Operator,
-    /// May also change tools, toolsets, the toolkit and stored data.
+    /// May also change tools, toolsets, the toolkit and stored data, and read the audit log.
     Admin,
 }
 
@@ -64,6 +64,9 @@ pub(super) const OPERATOR_MUTATIONS: [&str; 17] = [
 /// Queries that need an operator, because their result is used to call tools.
 const OPERATOR_QUERIES: [&str; 1] = ["parseToolCalls"];
 
+/// Queries that need an admin.
+const ADMIN_QUERIES: [&str; 1] = ["audit"];
+
 pub(super) fn mutation_role(name: &str) -> Role {
     match name {
         "__typename" => Role::Viewer,
@@ -73,5 +76,9 @@ pub(super) fn mutation_role(name: &str) -> Role {
 }
 
 pub(super) fn query_role(name: &str) -> Role {
-    if OPERATOR_QUERIES.contains(&name) { Role::Operator } else { Role::Viewer }
+    match name {
+        name if ADMIN_QUERIES.contains(&name) => Role::Admin,
+        name if OPERATOR_QUERIES.contains(&name) => Role::Operator,
+        _ => Role::Viewer,
+    }
 }

@@ -74,6 +74,7 @@ fn each_role_includes_the_lower_ones() {
     for (root, field, minimum) in [
         ("Query", "tools", Role::Viewer),
         ("Query", "parseToolCalls", Role::Operator),
+        ("Query", "audit", Role::Admin),
         ("Subscription", "executionEvents", Role::Viewer),
         ("Mutation", "run", Role::Operator),
         ("Mutation", "bulkControl", Role::Admin),

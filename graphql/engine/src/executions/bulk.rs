@@ -5,11 +5,12 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use executor::control::ControlError;
 use planner::reuse::RetryScope;
+use serde_json::json;
 use shared::{
     clock::Timestamp,
     execution::ExecutionState,
     id::ExecutionId,
-    store::{ExecutionFilter, ExecutionHead, Page, StoreError},
+    store::{AuditAction, AuditTarget, ExecutionFilter, ExecutionHead, Page, StoreError},
 };
 use tokio::time;
 use tokio_util::sync::CancellationToken;
@@ -29,6 +30,17 @@ pub enum BulkAction {
     Resume,
     /// Retries finished executions. Steps that succeeded are reused.
     Retry,
+}
+
+impl BulkAction {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Cancel => "CANCEL",
+            Self::Pause => "PAUSE",
+            Self::Resume => "RESUME",
+            Self::Retry => "RETRY",
+        }
+    }
 }
 
 impl Executions {
@@ -74,6 +86,9 @@ impl Executions {
                  settle them, or retry them one by one"
             );
         }
+        let detail = json!({ "action": action.as_str(), "executions": done });
+        let target = AuditTarget::default();
+        self.record_action(AuditAction::BULK_CONTROL, target, detail).await;
         Ok(done as usize)
     }
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use shared::{
     event::{Settled, Settlement, WaitReason},
     execution::{Execution, Step, StepState},
@@ -13,7 +13,7 @@ use shared::{
     json, limits,
     plan::StepKind,
     schema::Schema,
-    store::{Command, FinishedCallId},
+    store::{AuditAction, AuditTarget, Command, FinishedCallId},
     tool::ErrorCode,
 };
 use toolbox::ToolLookup;
@@ -164,7 +164,16 @@ impl Executions {
         };
         match self.store.settle_call(&call, decision, self.clock.now()).await? {
             Some(before) => check_same_decision(settled, &before, decision),
-            None => Ok(()),
+            None => {
+                let target = AuditTarget {
+                    step: Some(settled.id.clone()),
+                    ..AuditTarget::of_execution(settled.execution)
+                };
+                let (index, outcome) = (settled.task.part.item, decision.outcome.as_str());
+                let detail = json!({ "index": index, "outcome": outcome });
+                self.record_action(AuditAction::SETTLE, target, detail).await;
+                Ok(())
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! The ages after which finished executions are removed.
+//! The ages after which finished executions and audit entries are removed.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -14,6 +14,8 @@ pub struct RetentionPolicy {
     pub ages: RetentionAges,
     /// The first rule whose labels an execution has decides alone.
     pub rules: Vec<RetentionRule>,
+    /// The age of audit entries. `None` keeps them for ever.
+    pub audit: Option<Duration>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +41,7 @@ impl From<Duration> for RetentionPolicy {
 
 impl From<RetentionAges> for RetentionPolicy {
     fn from(ages: RetentionAges) -> Self {
-        Self { ages, rules: Vec::new() }
+        Self { ages, ..Self::default() }
     }
 }
 

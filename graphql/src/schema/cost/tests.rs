@@ -12,6 +12,9 @@ use super::{super::schema_text, *};
 const CHEAP_FIELDS: &[(&str, &str)] = &[
     ("Action", "description name"),
     ("Actor", "client kind name"),
+    ("AuditEntry", "action actor at detail executionId id name planId requestId stepId"),
+    ("AuditEntryConnection", "edges nodes pageInfo"),
+    ("AuditEntryEdge", "cursor node"),
     ("Blob", "at bytes data id mimeType sha256"),
     ("CompensatingCall", "parameters toolName"),
     ("Diagnostic", "code help message path severity"),

@@ -9,8 +9,8 @@ use shared::{
     plan::Plan,
     request::{Request, TranscriptEntry},
     store::{
-        Append, AppendError, ExecutionHead, Page, PlanFilter, Record, RecordKind, SentCommand,
-        Store, StoreError, WriteCondition,
+        Append, AppendError, AuditEntry, ExecutionHead, Page, PlanFilter, Record, RecordKind,
+        SentCommand, Store, StoreError, WriteCondition,
     },
 };
 
@@ -174,7 +174,9 @@ impl Log {
         let mut events = self.events.as_slice();
         loop {
             let head = Some(self.head.clone());
-            match store.append(Append { head, ..Append::new(id, after, events) }).await {
+            // The file has the entry about the start, unless retention has removed it.
+            let append = Append { head, audit: None, ..Append::new(id, after, events) };
+            match store.append(append).await {
                 Ok(()) => return Ok(Found::New),
                 Err(AppendError::Conflict) => (),
                 Err(AppendError::Store(err)) => return Err(err.into()),
@@ -265,6 +267,20 @@ pub(super) async fn put_record(
             Found::Different(format!("the {} `{}`", record.kind.as_str(), name.escape_debug()))
         }
     })
+}
+
+/// An entry with the same id is the same one, because entries never change.
+pub(super) async fn put_audit_entry(
+    store: &dyn Store,
+    mode: Mode,
+    entry: AuditEntry,
+) -> Result<Found, BackupError> {
+    if mode == Mode::Compare {
+        return Ok(Found::New);
+    }
+    let new = store.put_audit_entries(&[entry]).await?;
+    // A restored command has written its own entry already.
+    Ok(if new > 0 || mode == Mode::Restore { Found::New } else { Found::Same })
 }
 
 /// Returns the execution that a decision is about.

@@ -11,8 +11,8 @@ use crate::{
     id::{CommandId, ExecutionId, Seq, WorkerId},
     limits,
     store::{
-        Append, AppendError, EventDocument, ExecutionHead, HeadQuery, Inbox, Lease, Log,
-        Permission, Permit, PermitAsk, Permits, SentCommand, StoreError,
+        Append, AppendError, AuditEntry, EventDocument, ExecutionHead, HeadQuery, Inbox, Lease,
+        Log, Permission, Permit, PermitAsk, Permits, SentCommand, StoreError,
         backend::{Assembly, inbox_full_error},
     },
 };
@@ -118,6 +118,9 @@ impl Log for Memory {
         let mut state = self.lock_state();
         state.logs.append(&mut append)?;
         append.head.into_iter().for_each(|head| state.work.put_head(head));
+        if let Some(entry) = &append.audit {
+            state.audit.put(entry);
+        }
         drop(state);
         self.hints.count_commit();
         self.hints.wake_log(append.execution);
@@ -194,7 +197,12 @@ impl Permits for Memory {
 #[async_trait]
 impl Inbox for Memory {
     async fn send_command(&self, command: SentCommand) -> Result<(), StoreError> {
-        self.lock_state().logs.send(&command)?;
+        let mut state = self.lock_state();
+        state.logs.send(&command)?;
+        if let Some(entry) = AuditEntry::of_command(&command) {
+            state.audit.put(&entry);
+        }
+        drop(state);
         self.hints.wake_inbox();
         Ok(())
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use shared::{
     execution::{ExecutionOptions, ExecutionState, ReplanOptions, ReplanPermissions},
     id::PlanId,
-    store::{ExecutionFilter, Page, memory::Memory},
+    store::{AuditAction, AuditFilter, ExecutionFilter, Page, memory::Memory},
     tool::{Effect, ToolError},
 };
 use toolbox::{ToolContext, ToolSet, function};
@@ -123,6 +123,13 @@ async fn an_automatic_replan_reuses_steps_that_succeeded() {
     let next = wait_for_next(&faber, &first).await;
     assert_eq!((next.state(), next.plan().info().version), (ExecutionState::Completed, 2));
     assert_eq!(next.retry_of(), Some(first.id()));
+    let all = Page { first: 10, after: None };
+    let store = faber.engine().store();
+    let audit = store.list_audit_entries(&AuditFilter::default(), &all).await.unwrap().items;
+    let [(_, entry)] = audit.as_slice() else { panic!("only the engine acts: {audit:?}") };
+    assert_eq!((&*entry.actor, &entry.action), (&Actor::faber(), &AuditAction::REPLAN));
+    assert_eq!(entry.target.execution, Some(next.id()));
+    assert_eq!(json!(entry.detail), json!({ "retryOf": first.id() }));
     assert!(next.steps()[0].is_reused, "what pays pays once");
     assert_eq!((next.options().replans.left, next.options().replans.before), (0, 1));
     assert_eq!(faber.engine().executions.reader.load_replanning(&next).await.unwrap(), None);

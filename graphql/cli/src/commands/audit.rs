@@ -1,0 +1,160 @@
+//! `faber audit`: who did what, and when.
+
+use chrono::{SecondsFormat, TimeDelta};
+use client::{
+    failure::Failure,
+    page::Page,
+    types::AuditEntry,
+    view::{
+        format::{clip_text, format_second, format_step_name},
+        paint::Paint,
+        plain,
+    },
+};
+use engine::age;
+use serde_json::{Value, json};
+use shared::clock::{Clock as _, Timestamp, WallClock};
+
+use super::list::show_page;
+use crate::{ExitStatus, args::AuditArgs, session::Session};
+
+const HEADINGS: &[&str] = &["TIME", "ACTOR", "ACTION", "TARGET", "DETAIL"];
+const MAX_DETAIL_COLUMNS: usize = 60;
+/// The kinds of actors, which `--actor` accepts in place of a name.
+const KINDS: [&str; 4] = ["token", "user", "local", "faber"];
+
+pub(crate) async fn list_audit(
+    session: &Session<'_>,
+    args: AuditArgs,
+) -> Result<ExitStatus, Failure> {
+    let AuditArgs { actor, action, since, until, execution, part } = args;
+    let (kind, name) = actor.as_deref().map_or((None, None), parse_actor);
+    let now = WallClock.now();
+    let time = |flag: &str, text: Option<String>| {
+        text.map(|text| parse_time(flag, &text, now)).transpose()
+    };
+    let filter = json!({
+        "actorKind": kind, "actorName": name, "action": action, "executionId": execution,
+        "from": time("--since", since)?, "to": time("--until", until)?,
+    });
+    let fields = AuditEntry::FIELDS.to_owned();
+    let page = Page { kind: "audit", filter, first: part.first, after: part.after, fields };
+    show_page(session, page, HEADINGS, entry_row).await
+}
+
+/// Splits `token:ops`, `token` or `ops` into the kind, as the API writes it, and the name.
+fn parse_actor(text: &str) -> (Option<String>, Option<String>) {
+    let (kind, name) = match text.split_once(':') {
+        Some((kind, name)) => (kind, Some(name)),
+        None => (text, None),
+    };
+    if KINDS.contains(&kind) {
+        return (Some(kind.to_uppercase()), name.map(str::to_owned));
+    }
+    (None, Some(text.to_owned()))
+}
+
+/// Reads a time, or an age before now, as the API writes times.
+fn parse_time(flag: &str, text: &str, now: Timestamp) -> Result<String, Failure> {
+    let format = |time: Timestamp| time.to_rfc3339_opts(SecondsFormat::Micros, true);
+    if let Ok(time) = text.parse() {
+        return Ok(format(time));
+    }
+    let age = age::parse(text).ok().and_then(|age| TimeDelta::from_std(age).ok());
+    let time = age.and_then(|age| now.checked_sub_signed(age));
+    time.map(format).ok_or_else(|| {
+        Failure::usage(format!(
+            "`{flag} {text}` is not a time: write one such as `2026-01-02T03:04:05Z`, or an age \
+             such as `7d`"
+        ))
+    })
+}
+
+fn entry_row(entry: &AuditEntry, _: Paint) -> Vec<String> {
+    vec![
+        format_second(&entry.at),
+        entry.actor.to_string(),
+        entry.action.to_string(),
+        describe_target(entry),
+        clip_text(&describe_detail(&entry.detail), MAX_DETAIL_COLUMNS),
+    ]
+}
+
+/// Returns the most exact object of an action. `--json` prints all of them.
+fn describe_target(entry: &AuditEntry) -> String {
+    let ids = [&entry.execution_id, &entry.plan_id, &entry.request_id];
+    let id = ids.into_iter().flatten().next().map(ToString::to_string);
+    let index = entry.detail["index"].as_u64();
+    let step = entry.step_id.as_ref().map(|step| format_step_name(&step.to_string(), index));
+    let name = entry.name.as_ref().map(ToString::to_string);
+    let parts: Vec<String> = [id, step, name].into_iter().flatten().collect();
+    parts.join(" ")
+}
+
+fn describe_detail(detail: &Value) -> String {
+    let fields = detail.as_object().into_iter().flatten().filter(|(name, _)| *name != "index");
+    let describe = |(name, value): (&String, &Value)| {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        format!("{name} {value}")
+    };
+    plain::safe_line(&fields.map(describe).collect::<Vec<_>>().join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::screen::draw_table;
+
+    #[test]
+    fn a_row_names_the_actor_and_the_object() {
+        let entries = json!([
+            { "at": "2026-01-01T00:00:00.000001Z", "action": "reject",
+              "actor": { "kind": "TOKEN", "name": "ops", "client": "Inspector" },
+              "executionId": "exec_1_aaaaaaaaa", "stepId": "pay", "detail": { "index": 3 } },
+            { "at": "2026-01-01T00:00:01Z", "action": "plan", "requestId": "req_1_aaaaaaaaa",
+              "actor": { "kind": "USER", "name": "ada" }, "planId": "plan_1_aaaaaaaaa",
+              "detail": { "version": 1, "planner": "offline" } },
+            { "at": "2026-01-01T00:00:02Z", "action": "set_context", "name": "sh\u{1b}op",
+              "actor": { "kind": "LOCAL" }, "detail": null },
+            { "at": "2026-01-01T00:00:03Z", "action": "prune", "actor": { "kind": "FABER" },
+              "detail": { "executions": 7, "plans": 2, "requests": 2 } },
+        ]);
+        let entries: Vec<AuditEntry> = serde_json::from_value(entries).unwrap();
+        let paint = Paint::new(false);
+        let rows: Vec<_> = entries.iter().map(|entry| entry_row(entry, paint)).collect();
+        expect![[r#"
+            TIME                 ACTOR                        ACTION       TARGET                   DETAIL
+            2026-01-01 00:00:00  token:ops through Inspector  reject       exec_1_aaaaaaaaa pay[3]
+            2026-01-01 00:00:01  user:ada                     plan         plan_1_aaaaaaaaa         version 1, planner offline
+            2026-01-01 00:00:02  local                        set_context  sh␛op
+            2026-01-01 00:00:03  faber                        prune                                 executions 7, plans 2, requests 2"#]].assert_eq(&draw_table(HEADINGS, &rows, Some(140), paint));
+    }
+
+    #[test]
+    fn an_actor_is_a_kind_or_a_name_or_both() {
+        for (text, kind, name) in [
+            ("ops", None, Some("ops")),
+            ("faber", Some("FABER"), None),
+            ("token", Some("TOKEN"), None),
+            ("user:faber", Some("USER"), Some("faber")),
+            ("token:a:b", Some("TOKEN"), Some("a:b")),
+            ("a:b", None, Some("a:b")),
+        ] {
+            let expected = (kind.map(str::to_owned), name.map(str::to_owned));
+            assert_eq!(parse_actor(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_time_is_absolute_or_an_age() {
+        let now: Timestamp = "2026-01-02T00:00:00Z".parse().unwrap();
+        let parse = |text| parse_time("--since", text, now);
+        assert_eq!(parse("2025-12-31T01:00:00+01:00").unwrap(), "2025-12-31T00:00:00.000000Z");
+        assert_eq!(parse("1d").unwrap(), "2026-01-01T00:00:00.000000Z");
+        let failure = parse("yesterday").unwrap_err();
+        assert!(failure.message.starts_with("`--since yesterday` is not a time"), "{failure:?}");
+        assert_eq!(failure.status(), 2);
+    }
+}
