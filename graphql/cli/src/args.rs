@@ -111,7 +111,7 @@ pub(crate) enum Command {
     },
     /// Approve or reject a step that waits for a person, and continue its execution.
     Approve(ApproveArgs),
-    /// Record the outcome of a call whose outcome is unknown, and continue its execution.
+    /// Record the outcome of a call that ended with an unknown outcome, and continue the execution.
     Settle(SettleArgs),
     /// Send a signal that a step waits for, and continue its execution.
     Signal(SignalArgs),

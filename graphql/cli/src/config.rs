@@ -78,10 +78,10 @@ pub struct Config {
     pub toolsets: Setting<Vec<SetConfig>>,
     pub limits: Limits,
     pub embedding: Setting<EmbeddingConfig>,
-    /// Finished executions are removed after this time. `None` keeps them forever.
+    /// Ages after which finished executions are removed. `None` means that they are kept forever.
     pub retention: Setting<Option<RetentionAges>>,
     pub access: Setting<AccessConfig>,
-    /// Contexts, which conditions of toolsets read.
+    /// The data of each context by its name. Conditions of toolsets read it.
     pub contexts: BTreeMap<String, Value>,
     pub toolkit: Setting<ToolkitFiles>,
     /// `true` if Faber learns from successful executions which tool follows which.
@@ -103,7 +103,7 @@ pub struct ToolkitFiles {
     pub warnings: Vec<String>,
 }
 
-/// A configuration error. Its message names the place and the correction.
+/// A mistake in the configuration. The message names the setting and how to correct it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(pub(crate) String);
@@ -143,8 +143,8 @@ fn find_file(flags: &Flags, environment: &Environment) -> Option<PathBuf> {
 }
 
 impl Config {
-    /// Loads the configuration. A flag precedes the environment, the environment precedes the file,
-    /// and the file precedes the default.
+    /// Loads the configuration. A flag overrides the environment, the environment overrides the
+    /// file, and the file overrides the default.
     pub fn load(flags: &Flags, environment: &Environment) -> Result<Self, ConfigError> {
         let path = find_file(flags, environment);
         let file = path.as_deref().map(file::read).transpose()?.unwrap_or_default();

@@ -84,7 +84,8 @@ impl WrittenPlan {
     }
 }
 
-/// Returns the index of the step in a diagnostic's path, or 0.
+/// Returns the index of the step that a diagnostic's path contains, or 0 if the path contains no
+/// step.
 fn step_index_of(diagnostic: &Diagnostic) -> usize {
     let inside = diagnostic.path.strip_prefix("tools[").and_then(|rest| rest.split_once(']'));
     inside.and_then(|(number, _)| number.parse().ok()).unwrap_or(0)
@@ -110,7 +111,7 @@ fn yaml_to_json(text: &str) -> Result<Cow<'_, str>, String> {
 
 pub fn parse(json: &str) -> Result<WrittenPlan, Vec<Diagnostic>> {
     let Ok(mut input) = serde_json::from_str::<Value>(json) else {
-        // The compiler reports why this is not JSON.
+        // The text is not JSON, and `compile::parse` reports the reason.
         return compile::parse(json).map(|draft| WrittenPlan::new(&draft, Value::Null));
     };
     let written = input.clone();

@@ -14,7 +14,8 @@ use tokio::time;
 use crate::{Secret, failure::Failure};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest silence in a stream: four times the interval of the server's comments.
+/// Time without data after which a stream counts as broken: four times the interval in which the
+/// server sends comments.
 const MAX_SILENCE: Duration = Duration::from_mins(1);
 /// Maximum number of bytes of one event. The state of a large plan is far smaller.
 const MAX_EVENT_BYTES: usize = 256 << 20;
@@ -35,7 +36,8 @@ impl Remote {
         // No timeout for responses: a model may need minutes. TCP keep-alive finds a lost server.
         let builder = reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT);
         let builder = if url.scheme() == "https" {
-            // Another part of the process may have installed a provider before.
+            // Fails if another part of the process has installed a provider before. That provider
+            // works, too.
             let _ = rustls::crypto::ring::default_provider().install_default();
             builder
         } else {
@@ -172,7 +174,7 @@ struct EventStream {
     server: Remote,
     response: Response,
     buffer: Vec<u8>,
-    /// The length of the prefix of `buffer` that contains no end of an event.
+    /// Number of bytes at the start of `buffer` that were already searched for the end of an event.
     searched_bytes: usize,
 }
 
@@ -274,7 +276,8 @@ fn parse_endpoint(address: &str) -> Result<Url, Failure> {
     Ok(url)
 }
 
-/// Plain HTTP needs no certificates, so a machine without installed ones can use it.
+/// Configures TLS without root certificates. HTTP without TLS needs none, so the client also works
+/// on a machine where none are installed.
 fn config_without_roots() -> rustls::ClientConfig {
     let provider = rustls::crypto::ring::default_provider();
     rustls::ClientConfig::builder_with_provider(std::sync::Arc::new(provider))

@@ -69,7 +69,7 @@ impl PartialEq<&str> for Text {
     }
 }
 
-/// The fields of an execution that commands need to steer it.
+/// The fields of an execution that a command needs to cancel, pause, answer or watch it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecutionHead {
@@ -326,7 +326,7 @@ pub enum FindingKind {
     Wait,
     Skip,
     Takeover,
-    /// This value also replaces a kind that only newer servers know.
+    /// A kind that only newer servers know is read as this value, too.
     #[default]
     #[serde(other)]
     Warning,
@@ -337,7 +337,7 @@ pub enum FindingKind {
 pub enum Severity {
     Error,
     Warning,
-    /// This value also replaces a severity that only newer servers know.
+    /// A severity that only newer servers know is read as this value, too.
     #[default]
     #[serde(other)]
     Info,

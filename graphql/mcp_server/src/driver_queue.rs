@@ -33,8 +33,8 @@ pub(crate) fn drive_queue(drive: Drive) -> (DriveQueue, QueueRunner) {
 }
 
 impl DriveQueue {
-    /// Adds an execution to the queue without waiting, because an execution may finish only after
-    /// the caller's next call, such as an approval.
+    /// Adds an execution to the queue. Does not wait until the execution finishes, because that can
+    /// depend on the caller's next call, such as an approval.
     pub(crate) fn push(&self, id: ExecutionId) {
         // Sending fails only when the process ends. The execution is in the store, so a later
         // worker can claim it.

@@ -62,7 +62,8 @@ struct Backend {
     client: Client,
     /// `None` if this process uses a server and has not opened a store.
     store: Option<Arc<dyn Store>>,
-    /// `None` if this process has no worker.
+    /// `None` if this process has no worker, or if the worker of `faber serve` drives all
+    /// executions.
     queue: Option<DriveQueue>,
 }
 
@@ -145,7 +146,8 @@ enum Caller {
 struct McpServer {
     backend: Backend,
     caller: Caller,
-    /// Exports the spans of calls over standard input. A call over HTTP brings its own sink.
+    /// Exports the spans of calls over standard input. Calls over HTTP do not use this sink,
+    /// because their request contains one.
     span_sink: Option<Arc<dyn SpanSink>>,
 }
 

@@ -15,12 +15,12 @@ pub(crate) struct Planning {
     /// Reuse of plans that a model made before.
     #[arg(long, value_name = "HOW", value_enum, ignore_case = true)]
     pub(crate) cache: Option<Cache>,
-    /// A stricter rule for calls of a model's plan that the query does not order.
+    /// A stricter rule for calls of a model's plan that the query does not ask for.
     #[arg(long, value_name = "HOW", value_enum, ignore_case = true)]
     pub(crate) guard: Option<Guard>,
 }
 
-/// A rule for calls of a model's plan that the query does not order.
+/// A rule for calls of a model's plan that the query does not ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Guard {
     /// Refuse the plan.

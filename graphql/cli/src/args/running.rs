@@ -140,7 +140,7 @@ pub(crate) struct RetryArgs {
 }
 
 impl RetryArgs {
-    /// The scope as `RetryMode` of the API names it.
+    /// Returns the value of `RetryMode` in the API.
     pub(crate) fn scope_name(&self) -> &'static str {
         match (&self.from_step, self.all) {
             (Some(_), _) => "FROM_STEP",
@@ -162,7 +162,7 @@ fn parse_replans() -> clap::builder::RangedI64ValueParser<i32> {
     clap::value_parser!(i32).range(0..=i64::from(limits::REPLANS))
 }
 
-/// Rejects an invalid time before anything is planned.
+/// Checks a time when the arguments are parsed, so that a mistake costs no planning.
 fn parse_time(text: &str) -> Result<String, String> {
     let hint = "write a time such as `2026-01-02T03:04:05Z`";
     text.parse::<Timestamp>().map(|_| text.to_owned()).map_err(|err| format!("{err}; {hint}"))

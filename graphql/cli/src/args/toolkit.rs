@@ -20,7 +20,7 @@ pub(crate) enum ToolkitCommand {
         /// The lowest score of the edges to follow.
         #[arg(long, default_value_t = 0.5, allow_negative_numbers = true, value_parser = parse_number)]
         threshold: f64,
-        /// Maximum number of hops from the given actions.
+        /// Maximum number of edges from the given actions to a further action.
         #[arg(long, default_value_t = 0)]
         hops: u16,
         /// The output format.

@@ -49,7 +49,7 @@ pub(crate) enum Tools {
         #[arg(long)]
         cosine: bool,
     },
-    /// Measure the quality of selection with queries and their expected tools.
+    /// Measure how often selection finds the expected tools of queries.
     Eval {
         /// The queries, one per line: `{"query": "…", "gold": ["tool", …]}`; `-` is standard input.
         #[arg(long, value_name = "FILE")]

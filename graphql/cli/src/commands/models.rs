@@ -76,7 +76,7 @@ async fn pull_model(app: &App, request: Request<'_>) -> Result<ExitStatus, Failu
     Ok(ExitStatus::Done)
 }
 
-/// Shows the size and the licence, and downloads the planning model after a yes.
+/// Shows the size and the licence of the planning model, and downloads it if the user agrees.
 async fn pull_planner(
     app: &App,
     url: Option<&str>,

@@ -101,7 +101,7 @@ async fn ask_for_queries(session: &Session<'_>, args: &SelectArgs) -> Result<Exi
         }
         match answer_query(session, query, args).await {
             Ok(()) => (),
-            // A failure does not end the loop.
+            // Reports the failure and continues with the next query.
             Err(failure) if screen.json => screen.print_json(&failure.to_json())?,
             Err(failure) => screen.say(&screen.err.red(plain::safe_line(&failure.message))),
         }
@@ -207,7 +207,8 @@ pub(crate) async fn measure_quality(
                 recall_at_5: figures.recall_at_5(),
                 mrr: figures.reciprocal_rank(),
             }),
-            // Without an embedder, the other criteria still work.
+            // Skips a criterion that needs an embedder if there is none. The other criteria still
+            // work.
             Err(failure) if by.is_none() && failure.code == "PLANNER_UNAVAILABLE" => {
                 session.screen.hint(&plain::safe_line(&failure.message));
             }

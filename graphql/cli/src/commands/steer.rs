@@ -180,8 +180,8 @@ pub(crate) async fn approve(app: &App, args: ApproveArgs) -> Result<ExitStatus, 
     answer_and_drive(app, &args.id, "approveStep", &arguments, !args.no_run).await
 }
 
-/// Asks the user before an approval that would call a *once* tool again although its last call may
-/// have taken effect. Without a terminal, and with `--json`, refuses.
+/// Asks the user before an approval that repeats a call of a `ONCE` tool although the last call may
+/// have taken effect. Without a terminal or with `--json`, fails.
 async fn may_call_again(session: &Session<'_>, args: &ApproveArgs) -> Result<bool, Failure> {
     #[derive(Deserialize)]
     struct ExecutionFindings {
@@ -225,9 +225,9 @@ pub(crate) async fn send_signal(app: &App, args: SignalArgs) -> Result<ExitStatu
     answer_and_drive(app, &args.id, "signalExecution", &arguments, !args.no_run).await
 }
 
-/// Sends a command and drives the execution while it waits for the response. The response arrives
-/// after a worker has applied the command. If the command `stops` the execution, this process
-/// begins to drive it when the command is in the inbox. Otherwise another step could start first.
+/// Sends a command to an execution, and drives the execution until the response arrives, because a
+/// worker must apply the command. If the command `stops` the execution, first waits until the
+/// command is in the inbox. Otherwise this process could start another step before it.
 async fn send_and_drive(
     session: &Session<'_>,
     id: ExecutionId,
@@ -271,7 +271,8 @@ pub(super) async fn send_command(
     client.mutate(mutation, &arguments, ExecutionHead::FIELDS).await
 }
 
-/// Answers a waiting execution. Then drives it if `drives` is set and no other worker does.
+/// Sends an answer to a waiting execution. Then drives the execution if `drives` is set and no
+/// other worker drives it.
 pub(super) async fn answer_and_drive(
     app: &App,
     id: &str,
@@ -354,16 +355,17 @@ struct RepeatedCalls {
     repeated_calls: Vec<RepeatedCall>,
 }
 
-/// Calls of *once* tools that a command would repeat.
+/// Calls of `ONCE` tools that a command would repeat, with the heading of their list.
 pub(crate) struct Repetition<'a> {
     pub(crate) heading: &'a str,
     pub(crate) calls: &'a [RepeatedCall],
-    /// The user gave `--yes`.
+    /// `true` if the user passed `--yes`, so that no question is needed.
     pub(crate) is_confirmed: bool,
 }
 
-/// Lists calls that a command would repeat, and asks the user on a terminal. Returns `false` after
-/// a no. Without a terminal, and with `--json`, refuses if one of the calls has an unknown outcome.
+/// Lists calls that a command would repeat, and asks the user on a terminal. Returns `false` if the
+/// user says no. Without a terminal or with `--json`, fails if one of the calls has an unknown
+/// outcome.
 pub(crate) async fn may_repeat_calls(
     session: &Session<'_>,
     repetition: Repetition<'_>,
@@ -426,8 +428,8 @@ async fn may_retry(
     may_repeat_calls(session, repetition).await
 }
 
-/// Asks the user before a new execution repeats the *once* calls of the plan's last execution,
-/// unless that was a dry run.
+/// Asks the user before a new execution repeats calls of `ONCE` tools that the plan's last
+/// execution made. A dry run made no calls.
 pub(crate) async fn may_execute_again(
     session: &Session<'_>,
     plan: &Text,
@@ -468,9 +470,9 @@ fn draw_calls(calls: &[RepeatedCall]) -> String {
     align_rows(&rows.collect::<Vec<_>>())
 }
 
-/// Asks the user. Any answer but yes is a no.
+/// Asks the user. Returns `false` for any answer except yes.
 pub(super) async fn ask_person(question: &str) -> Result<bool, Failure> {
-    // If writing fails, reading the answer fails, too.
+    // Ignores a failure, because reading the answer then fails, too.
     let _ = write!(io::stderr(), "{question}");
     let read = tokio::task::spawn_blocking(|| {
         let mut line = String::new();

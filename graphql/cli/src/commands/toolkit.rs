@@ -52,7 +52,7 @@ pub(crate) async fn use_toolkit(
     }
 }
 
-/// Warns of names that the toolkit lacks. Fails if it lacks all of them.
+/// Warns of names that the toolkit does not contain. Fails if it contains none of the names.
 async fn check_names(
     session: &Session<'_>,
     names: &[String],

@@ -163,7 +163,7 @@ async fn set_active(
 }
 
 async fn list_toolsets(session: &Session<'_>) -> Result<ExitStatus, Failure> {
-    // A query for tools waits until the toolsets are connected.
+    // Queries the tools first, because this query waits until the toolsets are connected.
     session.client.query::<Value>("tools", &[], "name").await?;
     let found = session.client.query("toolSets", &[], &ToolSet::fields()).await?;
     let headings = ["SET", "SOURCE", "STATUS", "TOOLS", "ACTIVE", "DESCRIPTION"];

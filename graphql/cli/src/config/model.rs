@@ -12,8 +12,8 @@ use serde_json::{Map, Value, json};
 
 use super::{Config, DEFAULT_PLANNER, environment::variable, show::mask_url};
 
-/// Maximum number of tokens of an answer of a local model. Small models may repeat themselves
-/// without end.
+/// Maximum number of tokens of an answer of a local model. Without a limit, a small model can
+/// repeat the same text forever.
 const MAX_LOCAL_TOKENS: u32 = 1_500;
 /// Number of repairs of a local model. Each repair takes long, and a second one seldom helps a
 /// small model.
@@ -121,7 +121,7 @@ pub(super) fn read(value: Option<Value>) -> Result<Option<PlannerConfig>, String
     }
 }
 
-/// Describes a key of `planner` that the offline planner does not read.
+/// Explains that the offline planner does not read a key of `planner`.
 fn describe_idle_key(key: &str) -> String {
     let known_keys = MODEL_KEYS.iter().chain(&RULE_KEYS).copied();
     match did_you_mean(key, known_keys.clone()) {

@@ -122,8 +122,8 @@ impl ExecutionView {
     /// answers the same question for a child execution.
     pub fn waits_for_person(&self, child_waits: impl Fn(&str) -> bool) -> bool {
         let only_waits = |step: &String| {
-            // A step with a list does no work itself, and the items of the list are in `running`,
-            // too.
+            // A step with a list does no work itself. The items of its list do, and they are in
+            // `running`, too.
             self.lists.contains_key(step)
                 || self.children.get(step).is_some_and(|child| child_waits(child))
         };
@@ -250,8 +250,8 @@ impl ExecutionView {
         StepView { state, duration_ms, detail, next, ..StepView::default() }
     }
 
-    /// Records the worker that claimed the execution. The time between the last event of a lost
-    /// worker and the takeover by another worker does not count as work.
+    /// Records the worker that claimed the execution. If another worker was lost, the time between
+    /// its last event and this claim does not count as work.
     fn change_worker(&mut self, event: &Event) {
         let is_same = self.worker.is_empty() || *self.worker == *event.data.worker;
         self.worker = event.data.worker.to_string();
@@ -265,7 +265,7 @@ impl ExecutionView {
         }
     }
 
-    /// Counts an item. Only the first failures and waits of a list have their own news.
+    /// Counts an item. Returns news only for the first `MAX_ITEM_NEWS` items that fail or wait.
     fn count_item(&mut self, step: &str, name: String, view: StepView) -> Option<News> {
         let list = self.lists.entry(step.to_owned()).or_default();
         let is_failed = view.state == ShownState::Failed;
@@ -337,7 +337,7 @@ fn compensation_name(step: &str) -> String {
     format!("{step} (undo)")
 }
 
-/// Returns the code of an error. The summary prints its message.
+/// Returns only the code of an error, because the summary prints the error's message.
 fn read_error_code(data: &EventData) -> Option<String> {
     Some((*data.error.as_ref()?.code.as_ref()?).to_string())
 }

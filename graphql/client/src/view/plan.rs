@@ -113,7 +113,8 @@ pub fn draw_marked_query(plan: &Plan, paint: Paint) -> Option<String> {
     let unused = plan.diagnostics.iter().filter(|found| found.code == "plan.unplaced_words");
     let mut places: Vec<(usize, usize)> = Vec::new();
     for words in unused.filter_map(|found| found.message.split('`').nth(1)) {
-        // The query may contain the same words twice.
+        // Searches after the last marked words first, because the query can contain the same words
+        // twice.
         let start = places.last().map_or(0, |(_, end)| *end);
         let found = plan.query.get(start..).and_then(|rest| rest.find(words));
         let found = found.map(|offset| start + offset).or_else(|| plan.query.find(words));

@@ -43,7 +43,7 @@ pub enum Next {
 pub struct StepLine {
     pub mark: String,
     pub rest: String,
-    /// The columns of `rest` that must stay visible: times and codes.
+    /// Number of columns of `rest` that must stay visible, because they contain a time or a code.
     pub essential: usize,
 }
 
@@ -53,7 +53,8 @@ impl StepView {
         !matches!(self.state, Pending | Running | Retrying | Waiting)
     }
 
-    /// Returns whether a folded layer hides the step.
+    /// Returns `true` if the step does not need a line of its own when its layer is drawn as one
+    /// line.
     pub fn can_fold(&self) -> bool {
         matches!(self.state, ShownState::Succeeded | ShownState::Skipped | ShownState::Cancelled)
     }

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::types::Text;
 
-/// Maximum number of listed candidates that the selection kept, and also of candidates that it
-/// dropped.
+/// Maximum number of candidates in each list: the candidates that the selection kept, and the
+/// candidates that it dropped.
 const MAX_CANDIDATES: usize = 10;
 const MAX_LINES: usize = 40;
 const MAX_COLUMNS: usize = 400;

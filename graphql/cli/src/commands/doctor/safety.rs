@@ -30,7 +30,8 @@ pub(crate) fn check_confinement(sets: &[SetConfig], support: sandbox::Support) -
     Check::new("confinement", result, help)
 }
 
-/// Checks that a server which listens at this address cannot be used without a token.
+/// Checks that a server at the address `listen` needs a token, unless only this machine can reach
+/// the address.
 pub(crate) fn check_access(
     access: &AccessConfig,
     sets: &[SetConfig],

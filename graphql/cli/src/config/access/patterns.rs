@@ -93,14 +93,14 @@ mod tests {
             (json!(["f*_tools.g?ob"]), "files.file_tools.glob", true),
             (json!(["files.*"]), "files.file_tools.glob", true),
             (json!(["web_tools.*"]), "files.file_tools.glob", false),
-            // A toolset may give its tools any name.
+            // The toolset `blog` is not built in, so its tool `file_tools.glob` is another tool.
             (json!(["file_tools.*"]), "blog.file_tools.glob", false),
         ] {
             for sets in [&files, &with_blog] {
                 assert_eq!(may(tools.clone(), sets, tool), expected, "{tools} {tool}");
             }
         }
-        // A toolset of that name takes precedence.
+        // If a toolset is called `file_tools`, the pattern means this toolset only.
         let other = json!({ "name": "file_tools", "source": { "tools": [{ "name": "x" }] } });
         let named = parse_sets(json!([self::files_toolset(), other]));
         assert!(!may(json!(["file_tools.*"]), &named, "files.file_tools.glob"));
