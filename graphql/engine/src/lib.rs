@@ -72,14 +72,15 @@ use crate::access::{Access, Grant};
 pub struct Engine {
     /// The tools that the caller may use, and calls of tools outside plans.
     pub tools: Arc<Tools>,
-    /// Selection of tools by queries, by the toolkit, and by earlier executions.
+    /// Selection of tools by queries, by the toolkit, and by the results of earlier executions.
     pub selection: Arc<Selection>,
     pub plans: Arc<Plans>,
     pub executions: Arc<Executions>,
 }
 
 impl Engine {
-    /// Joins the parts. `options` are the options of the worker of this process, if it has one.
+    /// Joins the parts. `options` are the options of this process's worker. A process without a
+    /// worker passes them, too, because they contain the limits on calls.
     pub fn new(
         control: Control,
         registry: Registry,
@@ -117,8 +118,7 @@ impl Engine {
         Self::from_executions(executions)
     }
 
-    /// Returns the engine with this source of embeddings in place of the built-in model, or without
-    /// embeddings.
+    /// Returns the engine with another source of embeddings. `None` turns embeddings off.
     #[must_use]
     pub fn with_embedder(self, source: Option<Source>) -> Self {
         let embedder = ConfiguredEmbedder::new(source, Arc::clone(self.store()) as _);
@@ -126,8 +126,9 @@ impl Engine {
         self.with_selection(selection)
     }
 
-    /// Returns the engine with another margin. By `CENTROID`, a tool is a hit if the query is
-    /// nearer to its centroid than its least similar example is, by at least this margin.
+    /// Returns the engine with another margin for hits. For `CENTROID`, a tool is a hit if the
+    /// cosine of the query to the tool's centroid is at least the cosine of its least similar
+    /// example plus this margin.
     #[must_use]
     pub fn with_margin(self, margin: f64) -> Self {
         let mut selection = (*self.selection).clone();
@@ -142,7 +143,7 @@ impl Engine {
         self.with_selection(selection)
     }
 
-    /// Returns the engine with a toolkit that starts with the configured graph.
+    /// Returns the engine with the configured graph as toolkit. Stored changes are applied to it.
     #[must_use]
     pub fn with_toolkit(self, configured: Toolkit) -> Self {
         let tools = (*self.tools).clone().with_toolkit(configured);
@@ -155,7 +156,7 @@ impl Engine {
         self.with_plans(|plans| plans.plan_cache = plan_cache)
     }
 
-    /// Returns the engine with another rule for calls that a query does not order.
+    /// Returns the engine with another rule for calls that a query does not ask for.
     #[must_use]
     pub fn with_guard(self, guard: Guard) -> Self {
         self.with_plans(|plans| plans.guard = guard)

@@ -1,4 +1,5 @@
-//! Prunes finished executions that are older than the setting `retention`, while a process runs.
+//! Prunes finished executions that are older than the setting `retention`, at regular intervals
+//! while a process runs.
 
 mod ages;
 mod by_state;

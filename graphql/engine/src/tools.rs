@@ -29,7 +29,8 @@ use self::{inventory::Inventory, toolkit_store::ToolkitStore};
 use super::error::EngineError;
 use crate::access::Grant;
 
-/// The tool that lists all toolsets. Its result is reduced to what the caller may see.
+/// The tool that lists all toolsets. Toolsets and tools that the caller may not use are removed
+/// from its result.
 const LIST_TOOL: &str = "ToolSet.list_toolset";
 
 #[derive(Clone)]
@@ -82,8 +83,8 @@ impl Tools {
         self.inventory.toolbox()
     }
 
-    /// Returns every toolset with the tools that the caller may use. A set of which the caller may
-    /// use no tool is left out, unless it has no tools at all.
+    /// Returns every toolset with the tools that the caller may use. Leaves out a toolset if the
+    /// caller may use none of its tools. A toolset without tools is returned.
     pub fn sets(&self) -> Vec<ToolSet> {
         let mut sets = self.toolbox().sets();
         if !self.grant.allows_every_tool() {
@@ -123,13 +124,14 @@ impl Tools {
         self.catalog_without_waiting()
     }
 
-    /// Returns the tools that the caller's plans may use, as they are known now.
+    /// Returns the tools that the caller's plans may use. Does not wait for toolsets that are still
+    /// connecting.
     pub(super) fn catalog_without_waiting(&self) -> Catalog {
         if !self.grant.allows_every_tool() {
             return self.inventory.build_catalog(&self.sets());
         }
-        // The revision is read before the sets. If a set changes in between, the catalog is only
-        // built once more.
+        // The revision is read before the toolsets. If a toolset changes in between, the revision
+        // is already out of date, and the next call builds the catalog again.
         let revision = self.toolbox().revision();
         if let Some((at, catalog)) = &*self.catalog.lock().unwrap_or_else(PoisonError::into_inner)
             && *at == revision
@@ -142,8 +144,8 @@ impl Tools {
         catalog
     }
 
-    /// Returns the sets with these names, after reading the changes of other nodes. Refuses unknown
-    /// names.
+    /// Returns the toolsets with these names. Reads the changes of other nodes first. Fails if a
+    /// name is unknown.
     pub(super) async fn check_sets(
         &self,
         names: &[String],
@@ -167,8 +169,8 @@ impl Tools {
         names.iter().map(|name| found(name).ok_or_else(|| missing(name))).collect()
     }
 
-    /// Returns the tool that the plain name of `tool` refers to, if that is another tool and the
-    /// caller may use it.
+    /// Returns the tool that the name of `tool` without its toolset means, if that is another tool
+    /// and the caller may use it.
     pub fn find_shadowing(&self, tool: &ToolDefinition) -> Option<ToolName> {
         let (ToolLookup::Tool(found) | ToolLookup::Inactive(found)) =
             self.toolbox().find(&tool.name)
@@ -193,8 +195,8 @@ impl Tools {
         written: Value,
     ) -> Result<ToolName, EngineError> {
         if set.is_none() {
-            // Without `set`, the tool's name must be unused, and a set that is still connecting may
-            // have a tool with this name.
+            // Without `set`, no other tool may have the name. So waits for toolsets that are still
+            // connecting, because one of them could have such a tool.
             self.inventory.wait_until_connected().await;
         }
         self.check_is_no_action(written["name"].as_str()).await?;
@@ -218,8 +220,8 @@ impl Tools {
             .map_err(|err| EngineError::LimitExceeded(err.to_string()))
     }
 
-    /// Returns the tools with these capabilities as models read them. Without capabilities, returns
-    /// all tools.
+    /// Returns the schemas of the tools with these capabilities, in the form for models. Without
+    /// capabilities, returns the schemas of all tools.
     pub async fn tool_schemas(&self, capabilities: &[&str]) -> Map<String, Value> {
         let catalog = self.catalog().await;
         let tools: Vec<_> = catalog.tools().iter().map(|tool| &*tool.definition).collect();

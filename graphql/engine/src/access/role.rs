@@ -40,7 +40,8 @@ impl FromStr for Role {
     }
 }
 
-/// Mutations for operators. Every other mutation needs an admin, including a new one.
+/// Mutations for operators. Every mutation that is missing here needs an admin, so a new mutation
+/// needs one by default.
 pub(super) const OPERATOR_MUTATIONS: [&str; 17] = [
     "createPlanWithRequestId",
     "createPlan",
@@ -61,7 +62,7 @@ pub(super) const OPERATOR_MUTATIONS: [&str; 17] = [
     "runAgent",
 ];
 
-/// Queries that need an operator, because their result is used to call tools.
+/// Queries that need an operator, because programs use the result to call tools.
 const OPERATOR_QUERIES: [&str; 1] = ["parseToolCalls"];
 
 pub(super) fn mutation_role(name: &str) -> Role {

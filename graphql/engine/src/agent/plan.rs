@@ -34,7 +34,7 @@ pub(crate) fn draft_agent(query: &str, turns: u32, reach: &ToolReach) -> Draft {
         id: Some("answer".to_owned()),
         name: Some(ANSWER_TOOL.to_owned()),
         parameters: Some(Value::Object(model_parameters(query, turns, turns))),
-        // The condition `true` lets the answer run after skipped turns.
+        // Without a condition, the answer would be skipped if a turn was skipped.
         when: (turns > 0).then(|| "true".to_owned()),
         timeout_ms: Some(TURN_TIMEOUT_MS),
         ..DraftStep::default()
@@ -52,8 +52,8 @@ fn make_call_step(turn: u32, name: &str, effect: Effect, reach: &Value) -> Draft
         })),
         for_each: Some(format!("{{{{turn_{turn}.{name}}}}}")),
         when: Some(format!("turn_{turn} != null && size(turn_{turn}.{name}) > 0")),
-        // A failure does not end the agent, because the model gets lost calls and unknown outcomes
-        // as results.
+        // A failure does not end the agent. The model sees a failed call, or a call with an unknown
+        // outcome, as a result.
         on_error: Some("ignore".to_owned()),
         ..DraftStep::default()
     }

@@ -82,7 +82,8 @@ impl Executions {
     async fn would_repeat_unknown_call(&self, id: ExecutionId) -> Result<bool, EngineError> {
         let calls = match self.reader.load(id).await {
             Ok(Some(finished)) => self.reader.repeated_calls(&finished, RetryScope::Failed).await,
-            // The retry itself handles an execution that was removed or is damaged.
+            // Returns `false` for an execution that was removed or is damaged, because the retry
+            // itself handles it.
             Ok(None) | Err(EngineError::Store(StoreError::Corrupt { .. })) => return Ok(false),
             Err(err) => Err(err),
         };
@@ -98,7 +99,7 @@ impl Executions {
         filter: &ExecutionFilter,
         action: BulkAction,
     ) -> Result<Vec<ExecutionId>, EngineError> {
-        // Ignores executions created after this moment, such as the retries that this bulk action
+        // Leaves out executions that are created from now on, such as the retries that this action
         // starts.
         let now = self.clock.now();
         let to = Some(filter.to.map_or(now, |to| to.min(now)));
@@ -215,6 +216,6 @@ fn to_interval(per_second: f64) -> Result<Duration, EngineError> {
 fn add_to_time(now: Timestamp, wait: Duration) -> Timestamp {
     let wait = TimeDelta::from_std(wait).unwrap_or(TimeDelta::MAX);
     let at = now.checked_add_signed(wait).unwrap_or(Timestamp::MAX_UTC);
-    // Logs store microseconds.
+    // Logs store times in microseconds, so nanoseconds are cut off.
     Timestamp::from_timestamp_micros(at.timestamp_micros()).unwrap_or(at)
 }

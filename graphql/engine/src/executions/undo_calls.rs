@@ -28,7 +28,7 @@ impl ExecutionReader {
         let (mut calls, mut children) = (own_undo_calls(execution), open_children(execution));
         for _ in 0..MAX_READ_EXECUTIONS {
             let Some(id) = children.pop() else { break };
-            // A child that has not started yet has done nothing.
+            // Skips a child that does not exist yet, because it has done nothing.
             let Some(child) = self.load(id).await? else { continue };
             children.append(&mut open_children(&child));
             calls.append(&mut own_undo_calls(&child));

@@ -41,7 +41,8 @@ impl PlanLibrary {
     }
 
     pub(crate) async fn next_version(&self, request: RequestId) -> Result<u32, StoreError> {
-        // Older versions may have been pruned, so versions are not counted.
+        // Uses the number of the newest version and not the number of versions, because older
+        // versions may have been pruned.
         for id in self.store.plan_versions(request).await?.into_iter().rev() {
             if let Some(newest) = self.load(id).await? {
                 return Ok(newest.info().version.saturating_add(1));
@@ -163,8 +164,8 @@ impl PlanLibrary {
         Ok(Some(SubPlan { id, depth: u32::try_from(depth).unwrap_or(u32::MAX), inputs }))
     }
 
-    /// Saves a plan under a name. A plan that had the name before loses it. `inputs` describes the
-    /// input.
+    /// Saves a plan under a name. If another plan has the name, the name then means the new plan.
+    /// `inputs` describes the input of the plan.
     pub async fn save_plan(
         &self,
         name: &str,
@@ -202,7 +203,8 @@ impl PlanLibrary {
         self.store.find_saved_plan(name).await
     }
 
-    /// Returns the plan that is saved under a name, or an error with a similar name.
+    /// Returns the plan that is saved under a name. If there is none, the error suggests a similar
+    /// name.
     pub(crate) async fn find_saved_plan_or_suggest(
         &self,
         name: &str,
@@ -240,7 +242,8 @@ fn check_name(name: &str) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Converts the error of a retry or a replan. An unknown step gets a suggestion.
+/// Converts the error of a retry or a replan. For an unknown step, the message suggests a similar
+/// name.
 pub(crate) fn reuse_error(finished: &Execution, err: ReuseError) -> EngineError {
     match err {
         ReuseError::Open(_) => EngineError::Conflict(err.to_string()),

@@ -28,7 +28,7 @@ impl RetentionAges {
         }
     }
 
-    /// Returns the age, if it is the same for all states.
+    /// Returns the age if all states have the same age.
     pub fn uniform(&self) -> Option<Duration> {
         self.completed.filter(|age| *self == Self::from(*age))
     }

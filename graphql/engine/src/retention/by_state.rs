@@ -15,7 +15,7 @@ use shared::{
 use super::RetentionAges;
 use crate::time_before;
 
-/// Number of executions that one page reads. The store removes them in smaller steps.
+/// Number of executions that one page reads. The store removes them in smaller batches.
 const PAGE_LEN: usize = 128;
 
 /// A pass over all finished executions.
@@ -29,7 +29,7 @@ impl StatePass {
         Self { ages, after: Timestamp::MIN_UTC }
     }
 
-    /// Reads the next page, and removes its old executions. `more` in the result says whether
+    /// Reads the next page, and removes its old executions. In the result, `more` is true if
     /// another page follows.
     pub(super) async fn run_page(
         &mut self,
@@ -52,11 +52,12 @@ impl StatePass {
     }
 }
 
-/// Returns the time after which the next page begins. `last` is the time of the last execution.
+/// Returns the time after which the next page begins. `last` is the time at which the last
+/// execution of this page finished.
 ///
-/// The page may lack executions that finished at this time, so the next page includes this time. If
-/// all executions of the page finished at this time, the next page begins after it, because
-/// otherwise the pass would not advance.
+/// Further executions can have finished at the time `last`, so the next page includes this time. If
+/// all executions of the page finished at `last`, the next page begins after it, because otherwise
+/// the pass would not advance.
 fn next_position(after: Timestamp, last: Option<Timestamp>) -> Timestamp {
     let Some(last) = last else { return after };
     let before = last - TimeDelta::microseconds(1);
@@ -76,7 +77,8 @@ async fn remove_with_documents(
     let candidates = find_plans(store, heads, &mut requests).await?;
     let candidates = Removable::Plans(candidates.into_iter().collect());
     let mut plans = 0;
-    // A plan needs its sub-plans, so they become unused one level after another.
+    // A sub-plan becomes unused when the plan that executes it is removed, so each round removes
+    // one level of sub-plans.
     loop {
         match store.remove_unused(&candidates).await? {
             0 => break,
@@ -88,7 +90,8 @@ async fn remove_with_documents(
     Ok(Pruned { executions, plans, requests, more: false })
 }
 
-/// Returns the plans of executions with all sub-plans, and adds their requests.
+/// Returns the plans of executions with all sub-plans. Adds the requests of these plans to
+/// `requests`.
 async fn find_plans(
     store: &dyn Store,
     heads: &[&ExecutionHead],

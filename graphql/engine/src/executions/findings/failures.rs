@@ -18,7 +18,7 @@ use super::{
     view::{View, describe_worker, list_names},
 };
 
-/// Adds what failed, was cancelled, or was taken over from a lost worker.
+/// Adds findings about failures, cancellations, and takeovers from lost workers.
 pub(super) fn add_failures<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
     for (task, step) in view.list_steps() {
         if let StepState::Failed(error) = &step.state {
@@ -129,8 +129,8 @@ fn describe_failure(view: &View<'_>, task: Task, step: &Step, error: &ToolError)
     };
     let mut message = format!("{} failed{attempts}", view.step_name(shown_task));
     let cause = match find_unknown_child_call(view, failed_step, error) {
-        // Quotes the finding about the call, because the error of this step does not show whether a
-        // person settled the call.
+        // Uses the message of the finding about the child's call, because the error of this step
+        // does not show whether a person has settled the call.
         Some(call) => call.message.clone(),
         None => find_cause_line(&error.message),
     };
@@ -375,7 +375,7 @@ fn find_toolset(view: &View<'_>, task: Task) -> Option<ToolSetName> {
     set_prefix(tool.as_str())?.parse().ok()
 }
 
-/// Returns whether this node lacks the tool, or its toolset failed here.
+/// Returns whether this node has no such tool, or its toolset failed on this node.
 fn lacks_tool(view: &View<'_>, task: Task) -> bool {
     let tool = view.planned_step(task).call_of_part(task.part).tool;
     let candidates = view.toolbox().map(|toolbox| toolbox.find(tool));

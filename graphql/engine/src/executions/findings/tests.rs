@@ -254,7 +254,7 @@ fn every_documented_code_has_a_test_case() {
     let table: String = all.map(|(_, lines)| lines).collect();
     for (code, _) in codes {
         let is_tested = table.contains(&format!(" {code} "));
-        // A cancelled call makes its step `CANCELLED`, so no step fails with this code.
+        // A step whose call was cancelled is `CANCELLED`, so no step fails with `tool.cancelled`.
         assert!(is_tested || code == "tool.cancelled", "{code} is missing:\n{table}");
     }
 }

@@ -61,7 +61,7 @@ fn make_catalog() -> Catalog {
     ])
 }
 
-/// Returns the problems of the plan of one query, one on each line.
+/// Returns the problems that the guard finds in a plan for a query, one on each line.
 fn find_problem_lines(query: &str, steps: &Value) -> String {
     let (catalog, plan) = (make_catalog(), compile_plan(query, steps));
     let found = GuardedQuery::new(Guard::Approve, query, &catalog, &catalog).find_problems(&plan);
@@ -310,7 +310,8 @@ async fn the_guard_refuses_approves_or_warns() {
     }
 }
 
-/// The cache keeps the draft as the model wrote it.
+/// The cache stores the draft before the guard changes it, so a stricter guard later checks it
+/// again.
 #[tokio::test]
 async fn a_cached_draft_is_guarded_again() {
     let query = "Should I delete the page home?";

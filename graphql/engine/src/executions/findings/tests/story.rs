@@ -168,7 +168,7 @@ pub(super) fn draw_findings(findings: &[Finding]) -> String {
 }
 
 pub(super) fn make_error(code: &str, message: &str) -> ToolError {
-    // Codes of Faber are constants. Any other code is a custom one.
+    // These codes of Faber are constants. Any other code is one that a tool chose.
     let retryable_codes = [
         ErrorCode::FAILED,
         ErrorCode::TIMEOUT,
