@@ -25,10 +25,10 @@ use crate::{server::Hooks, web};
 
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 const QUEUE_INTERVAL: Duration = Duration::from_secs(5);
-/// Longest time for which a scrape waits for the store. It is short, because Prometheus gives up
-/// after ten seconds.
+/// Maximum time that a request for metrics waits for the store. It is short, because Prometheus
+/// gives up after ten seconds.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Maximum number of due executions that are counted, because an alert needs no larger number.
+/// Maximum number of due executions that are counted. An alert needs no larger number.
 const MAX_DUE: usize = 1_000;
 
 /// Checks that the store accepts writes. Any client may request `/health/ready`, so each result is
@@ -98,8 +98,8 @@ pub fn server_hooks(
     }
 }
 
-/// Executions that wait for a worker. Each scrape asks the store, at most once in
-/// [`QUEUE_INTERVAL`].
+/// Counts the executions that wait for a worker. A request for metrics reads the store only if the
+/// last read is older than [`QUEUE_INTERVAL`].
 struct QueueProbe {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
@@ -108,7 +108,7 @@ struct QueueProbe {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct QueueFigures {
-    /// At most [`MAX_DUE`].
+    /// Number of due executions, at most [`MAX_DUE`].
     due: usize,
     oldest_seconds: f64,
 }
@@ -119,7 +119,7 @@ impl QueueProbe {
         Self { store, clock, last_figures: Mutex::default() }
     }
 
-    /// Returns `None` while the store does not answer.
+    /// Returns `None` if the store does not answer in time.
     async fn read_figures(&self) -> Option<QueueFigures> {
         let mut last_figures = self.last_figures.lock().await;
         if let Some((at, figures)) = &*last_figures
@@ -141,8 +141,8 @@ impl QueueProbe {
     }
 }
 
-/// Formats the queue. Formats nothing if the figures are unknown, because a zero would end an alert
-/// about a full queue.
+/// Formats the metrics of the queue. If they are unknown, formats nothing, because a zero would end
+/// an alert about a full queue.
 fn format_queue(figures: Option<QueueFigures>) -> String {
     let Some(QueueFigures { due, oldest_seconds }) = figures else { return String::new() };
     format!(
@@ -155,7 +155,8 @@ fn format_queue(figures: Option<QueueFigures>) -> String {
     )
 }
 
-/// Formats the size of an SQLite store with its log. A store without a file has no such figure.
+/// Formats the size of an SQLite store with its write-ahead log. Returns an empty text for other
+/// stores.
 fn format_store_size(file: Option<&Path>) -> String {
     let Some(file) = file else { return String::new() };
     let parts = ["", "-wal", "-shm"].map(|suffix| {

@@ -228,8 +228,8 @@ impl ApiExecution {
         self.0.options().compensate_on_failure
     }
 
-    /// Id of the parent, `exec_…`: the execution that started this one for a step. Null for an
-    /// execution without a parent.
+    /// Id of the parent, `exec_…`: the execution that started this execution for a step. Null for
+    /// an execution without a parent.
     async fn parent_execution_id(&self) -> Option<ID> {
         self.0.parent().map(|parent| ID(parent.execution.to_string()))
     }
@@ -251,8 +251,8 @@ impl ApiExecution {
         self.0.parent()?.part.item
     }
 
-    /// Id of the execution that this one retries or continues, `exec_…`. Set by `retryExecution`,
-    /// `replanExecution` and automatic replans.
+    /// Id of the execution that this execution retries or continues, `exec_…`. Set by
+    /// `retryExecution`, `replanExecution` and automatic replans.
     async fn retry_of(&self) -> Option<ID> {
         self.0.retry_of().map(|id| ID(id.to_string()))
     }
@@ -296,8 +296,8 @@ impl ApiExecution {
         Ok(calls.map_err(ApiError::from)?.into_iter().map(UndoCall::from).collect())
     }
 
-    /// Execution that continues this one with the next version of the plan, after a replan. Null
-    /// without a replan.
+    /// Execution that continues this execution with the next version of the plan, after a replan.
+    /// Null without a replan.
     async fn next(&self, ctx: &Context<'_>) -> Result<Option<Self>> {
         let next =
             ctx.data::<Engine>()?.executions.reader.next(&self.0).await.map_err(ApiError::from)?;

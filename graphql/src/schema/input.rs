@@ -263,7 +263,7 @@ pub(super) struct AgentOptions {
     /// Name of the configured model, name of its provider, or `model`. All three mean the
     /// configured model. Default: the configured model.
     planner: Option<String>,
-    /// Maximum number of turns in which the model may call tools, from 0 to 32.
+    /// Maximum number of turns in which the model can call tools, from 0 to 32.
     #[graphql(default_with = "Some(3)")]
     max_tool_turns: Option<i64>,
     /// Toolsets whose tools the agent may use. Default: all active toolsets. Fails with

@@ -174,7 +174,7 @@ impl ToolMutation {
         Ok(registry.remove_set(&name).await.map_err(ApiError::from)?)
     }
 
-    /// Activates toolsets on all nodes, so that plans may use their tools. Unknown names are
+    /// Activates toolsets on all nodes, so that plans can use their tools. Unknown names are
     /// returned in `notFound`.
     async fn activate_tool_sets(
         &self,
@@ -294,7 +294,7 @@ pub(super) struct ToolSetInput {
     name: String,
     /// Purpose of the toolset, in words.
     description: String,
-    /// True if plans may use the toolset at once.
+    /// True if plans can use the toolset at once, without `activateToolSets`.
     #[graphql(default_with = "Some(true)")]
     active: Option<bool>,
     /// Source of the tools, as in the configuration, such as `{"mcp": {"command": "…"}}`.
