@@ -85,7 +85,7 @@ pub fn server_hooks(
                 format_engine_metrics(counted.hints().commits(), &toolbox),
                 retention.format_metrics(),
                 format!(
-                    "# HELP faber_calls_waiting Calls that wait here for a limit of `limits.calls`.\n\
+                    "# HELP faber_calls_waiting Calls of this process that wait for a limit of `limits.calls`.\n\
                      # TYPE faber_calls_waiting gauge\n\
                      faber_calls_waiting {waiting}\n"
                 ),
@@ -149,7 +149,7 @@ fn format_queue(figures: Option<QueueFigures>) -> String {
         "# HELP faber_executions_due Executions in the store that wait for a worker, up to {MAX_DUE}.\n\
          # TYPE faber_executions_due gauge\n\
          faber_executions_due {due}\n\
-         # HELP faber_executions_oldest_due_seconds How long the first of them has been due.\n\
+         # HELP faber_executions_oldest_due_seconds Time since the oldest of these executions became due.\n\
          # TYPE faber_executions_oldest_due_seconds gauge\n\
          faber_executions_oldest_due_seconds {oldest_seconds}\n"
     )
@@ -189,7 +189,7 @@ fn format_engine_metrics(commits: u64, toolbox: &Toolbox) -> String {
          faber_toolsets{{status=\"ready\"}} {ready}\n\
          faber_toolsets{{status=\"connecting\"}} {connecting}\n\
          faber_toolsets{{status=\"failed\"}} {failed}\n\
-         # HELP faber_tools Tools that are known.\n\
+         # HELP faber_tools Tools that this process knows.\n\
          # TYPE faber_tools gauge\n\
          faber_tools {tools}\n"
     )

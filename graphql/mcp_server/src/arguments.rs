@@ -346,8 +346,8 @@ fn draft_schema(_: &mut schemars::SchemaGenerator) -> Schema {
                 Default: a new request"),
             "executionOrder": {
                 "type": "array", "items": { "type": "string" },
-                "description": "Step ids in the order that you expect. Faber computes the order \
-                    and warns if yours differs"
+                "description": "Step ids in the order that you expect. Faber computes the order, \
+                    and warns if your order differs"
             },
             "tools": {
                 "type": "array",
@@ -372,8 +372,8 @@ fn draft_schema(_: &mut schemars::SchemaGenerator) -> Schema {
                             `find.count > 0`. If it is false, the step is skipped"),
                         "forEach": text("One template whose value is a list. The step calls its \
                             tool once for each `{{item}}`"),
-                        "maxParallel": number("The most items of `forEach` that run at the same \
-                            time, from 1 to 10,000. Default: 256"),
+                        "maxParallel": number("Maximum number of items of `forEach` that run at \
+                            the same time, from 1 to 10,000. Default: 256"),
                         "outputMapping": { "type": "object", "description": "Variables from the \
                             output: `{\"path\": \"variable\"}`, used as `{{vars.variable}}`" },
                         "onError": { "type": "string", "enum": ["fail", "continue", "ignore", "wait"],

@@ -356,8 +356,8 @@ fn describe_event(event: &Event) -> String {
         Event::WaitsShortened { ahead_ms } => {
             let seconds = ahead_ms / 1_000;
             format!(
-                "a clock was {seconds} s ahead, so waits that were too long because of it were \
-                 shortened"
+                "a clock was {seconds} s ahead, so the waits that it recorded were started again \
+                 with their full length"
             )
         }
         Event::Paused { .. } => "paused".to_owned(),

@@ -20,8 +20,8 @@ use super::{
 /// registered.
 const TOOLKIT_SOURCE: &str = "toolkit";
 /// Error of an added toolset that is hidden because its condition is false.
-const HIDDEN_SET_ERROR: &str = "it exists only while its `condition` holds: `setContext` changes the data that the condition \
-                      reads";
+const HIDDEN_SET_ERROR: &str = "it exists only while its `condition` is true: `setContext` changes \
+                      the data that the condition reads";
 
 pub(super) struct Tool {
     definition: Arc<ToolDefinition>,

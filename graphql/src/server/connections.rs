@@ -196,8 +196,8 @@ impl Connections {
             tracing::warn!(
                 closed,
                 peer = %evicted.peer,
-                "closed a connection that waited for a request or took none of its answer, to make \
-                 room for others"
+                "closed a connection that had sent no complete request or did not read its answer, \
+                 to make room for other connections"
             );
         }
         true

@@ -34,7 +34,7 @@ pub(super) fn check_peer(access: &Access, request: &Request) -> Result<(), Refus
         return Ok(());
     }
     Err(Refusal::forbidden(
-        "this server has no access tokens, so only clients on the same machine may connect; add \
+        "this server has no access tokens, so only clients on the same machine can connect; add \
          `access.tokens` to its configuration",
     ))
 }

@@ -90,7 +90,10 @@ fn requested_host(request: &Request) -> Result<&str, Refusal> {
 fn check_sent_by_program(headers: &HeaderMap) -> Result<(), Refusal> {
     let is = |name: &str, value: &str| headers.get(name).is_some_and(|found| found == value);
     if is("sec-fetch-site", "cross-site") && !is("sec-fetch-mode", "navigate") {
-        return Err(Refusal::forbidden("other sites may not load anything from this server"));
+        return Err(Refusal::forbidden(
+            "other sites are not allowed to load anything from this \
+            server",
+        ));
     }
     Ok(())
 }

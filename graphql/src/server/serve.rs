@@ -233,7 +233,7 @@ impl ServerTasks {
         if timeout(grace.saturating_sub(started_at.elapsed()), self.drain()).await.is_err() {
             tracing::warn!(
                 tasks = self.tasks.len(),
-                "the grace period of the shutdown has passed; dropping"
+                "the grace period of the shutdown has passed: dropping the running tasks"
             );
         }
         self.tasks.shutdown().await;

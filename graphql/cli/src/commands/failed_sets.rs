@@ -123,7 +123,7 @@ pub(crate) async fn failure_of_failed_set(
     Ok(states.iter().find(may_have).map(|set| {
         let (name, reason) = (&set.name, set.failure_reason());
         let message =
-            format!("there is no tool `{tool}`: perhaps in `{name}`, which failed: {reason}");
+            format!("there is no tool `{tool}` now; perhaps in `{name}`, which failed: {reason}");
         Failure::new("TOOL_UNAVAILABLE", message)
     }))
 }

@@ -202,7 +202,11 @@ impl Follower<'_> {
             let is_unattended = self.session.lacks_replanner(self.id).await.unwrap_or(false);
             unattended = if is_unattended { unattended + 1 } else { 0 };
             if unattended >= REPLAN_POLLS && self.purpose == Purpose::Watch {
-                say(format!("no worker replans it: run `faber execute {}` to replan it", self.id));
+                say(format!(
+                    "no worker replans this execution: run `faber execute {}` to replan \
+                    it",
+                    self.id
+                ));
                 return Ok(StopReason::Over);
             }
             time::sleep(REPLAN_POLL).await;
@@ -333,7 +337,7 @@ impl EventReader<'_> {
                         return Ok(Some(StopReason::Unattended));
                     }
                     let id = &self.follower.id;
-                    let note = format!("no worker drives it: run `faber execute {id}` to drive it");
+                    let note = format!("no worker drives this execution: run `faber execute {id}`");
                     self.show_news(&News::Note(note));
                     *is_user_told = true;
                 }

@@ -89,13 +89,14 @@ async fn pull_planner(
     let Offer { url, bytes, licence, sha256, .. } = &offer;
     let size = bytes.map_or_else(|| "unknown".to_owned(), format_megabytes);
     let licence = licence.unwrap_or("unknown: read it at the address");
-    let checksum = sha256.as_deref().unwrap_or("unknown: `--sha256` checks the file");
+    let checksum = sha256.as_deref().unwrap_or("unknown: pass `--sha256 HEX` to check the file");
     screen.say(&plain::safe_block(&format!(
         "model    {url}\nsize     {size}\nlicence  {licence}\nSHA-256  {checksum}"
     )));
     if !is_confirmed {
         if screen.json || !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
-            let message = "nothing was downloaded, because the question needs a yes: add `--yes`";
+            let message = "nothing was downloaded, because nobody confirmed the download: add \
+                `--yes`";
             return Err(Failure::usage(message));
         }
         if !ask_person("Download it? [y/N] ").await? {

@@ -39,7 +39,7 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
     if !address.ip().is_loopback() && !access.requires_token() {
         app.screen.say(&app.screen.err.yellow(format!(
             "warning: `{address}` can be reached from other machines, but there are no access \
-             tokens, so only this machine may connect: add `access.tokens` to the configuration, \
+             tokens, so only this machine can connect: add `access.tokens` to the configuration, \
              or listen on 127.0.0.1"
         )));
     }

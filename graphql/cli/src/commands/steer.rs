@@ -204,7 +204,7 @@ async fn may_call_again(session: &Session<'_>, args: &ApproveArgs) -> Result<boo
     let screen = session.screen;
     screen.say(&plain::safe_line(&finding.message));
     if io::stdin().is_terminal() && io::stderr().is_terminal() && !screen.json {
-        return ask_person("call it again, although it may have happened? (y/N) ").await;
+        return ask_person("repeat the call, although it may have taken effect? (y/N) ").await;
     }
     let settle = |remedy: &&Remedy| {
         remedy.command.as_deref().is_some_and(|command| command.starts_with("faber settle"))
@@ -343,7 +343,10 @@ async fn find_root_to_drive(
 /// Shows an execution after a command. Tells the user if no worker applies the command.
 async fn show_recorded(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatus, Failure> {
     if session.is_unowned(id).await? {
-        let hint = format!("recorded; no worker drives it: run `faber execute {id}` to drive it");
+        let hint = format!(
+            "recorded, but no worker drives the execution: run `faber execute {id}` \
+            to drive it"
+        );
         session.screen.say(&hint);
     }
     show_state(session, id).await

@@ -195,8 +195,8 @@ impl AutoReplanner {
         }
         if started >= limits::REPLAN_ATTEMPTS {
             let reason = format!(
-                "{started} replans of it were lost with their processes: `faber replan {}` tries \
-                 again",
+                "the processes of {started} replans of this execution ended: `faber replan {}` \
+                 tries again",
                 finished.id()
             );
             return Err(EngineError::LimitExceeded(reason));
@@ -319,7 +319,7 @@ impl Executions {
         if order.compensates == Some(true) {
             let reason = format!(
                 "{wanted}, but `compensateOnFailure` undoes the steps that a replan keeps: leave \
-                 one out"
+                 out one of the two options"
             );
             return Err(EngineError::InvalidArgument(reason));
         }

@@ -238,7 +238,10 @@ fn read_step(id: ExecutionId, order: &SettleOrder) -> Result<(StepId, Option<u32
     let name = name.parse().map_err(|_| missing())?;
     match (item, order.item) {
         (Some(one), Some(other)) if one != other => {
-            let reason = format!("`stepId` names item {one}, and `item` is {other}: leave one out");
+            let reason = format!(
+                "`stepId` names item {one}, and `item` is {other}: leave out one \
+                of them"
+            );
             Err(EngineError::InvalidArgument(reason))
         }
         (item, other) => Ok((name, item.or(other))),
@@ -308,7 +311,8 @@ fn check_unknown_outcome(
     if !is_open && step.settlement.is_none() {
         let state = step.state.name();
         let mut reason = format!(
-            "the outcome of step `{name}` is not unknown (`tool.outcome_unknown`): it is {state}"
+            "the outcome of step `{name}` is known: it is {state}, and not failed with \
+             `tool.outcome_unknown`"
         );
         // The idempotency key of a call begins with the id of the execution that made the call.
         let earlier = execution.open_earlier_key(settled.task);

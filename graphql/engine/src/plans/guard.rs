@@ -189,9 +189,12 @@ impl<'a> GuardedQuery<'a> {
             Standing::Supposed => format!("`{clause}` only supposes a call of `{tool}`"),
             Standing::Reported => format!("`{clause}` only reports a call of `{tool}`"),
             Standing::Conditional => {
-                format!("`{clause}` orders `{tool}` under a condition, and the step has no `when`")
+                format!(
+                    "`{clause}` asks for `{tool}` under a condition, and the step has no \
+                    `when`"
+                )
             }
-            Standing::Unsaid => format!("no part of `{clause}` orders a call of `{tool}`"),
+            Standing::Unsaid => format!("no part of `{clause}` asks for a call of `{tool}`"),
         };
         let found = Diagnostic::error("plan.not_asked", call.path.clone(), message);
         let found = found.with_help("say it as an order in English, or write the plan as JSON");

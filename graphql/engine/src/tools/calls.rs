@@ -64,8 +64,11 @@ impl Tools {
     ) -> Result<DirectCall, EngineError> {
         if name.len() > limits::NAME_BYTES {
             let limit = limits::NAME_BYTES;
-            let reason =
-                format!("the name of a tool has at most {limit} bytes, this one {}", name.len());
+            let reason = format!(
+                "the name of a tool has at most {limit} bytes, but this name has \
+                    {}",
+                name.len()
+            );
             return Err(EngineError::InvalidArgument(reason));
         }
         let at = self.clock.now();

@@ -40,11 +40,11 @@ pub(crate) fn check_access(
 ) -> Check {
     let result = match access.len() {
         0 if listen.ip().is_loopback() => {
-            Ok("no tokens: only this machine may connect, and it may do everything".to_owned())
+            Ok("no tokens: only this machine can connect, and it has all rights".to_owned())
         }
         0 => Err(format!(
             "no tokens, so `{listen}` refuses connections from other machines with 403; this \
-             machine may do everything"
+             machine has all rights"
         )),
         n => {
             let detail =
@@ -120,14 +120,14 @@ mod tests {
         check(
             json!([]),
             "127.0.0.1:80",
-            expect!["no tokens: only this machine may connect, and it may do everything"],
+            expect!["no tokens: only this machine can connect, and it has all rights"],
         );
         check(
             json!([]),
             "0.0.0.0:80",
             expect![
                 "✗ no tokens, so `0.0.0.0:80` refuses connections from other machines with 403; \
-                 this machine may do everything"
+                 this machine has all rights"
             ],
         );
         let token = |name: &str| json!({ "name": name, "token_env": name, "role": "admin" });

@@ -241,7 +241,7 @@ fn failure_remedies(view: &View<'_>, task: Task, step: &Step, error: &ToolError)
         if error.is_outcome_unknown() {
             let see =
                 Remedy::show_execution(child).with_label("settle the call in the child execution");
-            let again = retry().with_label("call it again, although it may have happened");
+            let again = retry().with_label("repeat the call, although it may have taken effect");
             return vec![see, again.mark_dangerous()];
         }
         return vec![Remedy::show_execution(child), retry()];
@@ -253,7 +253,7 @@ fn failure_remedies(view: &View<'_>, task: Task, step: &Step, error: &ToolError)
         return settle_remedies(view, task)
             .into_iter()
             .chain([retry()
-                .with_label("call it again, although it may have happened")
+                .with_label("repeat the call, although it may have taken effect")
                 .mark_dangerous()])
             .collect();
     }
@@ -302,7 +302,7 @@ fn unknown_call_remedies(call: &Finding, show_remedy: Remedy, retry: Remedy) -> 
     if remedies.is_empty() {
         return vec![retry, show_remedy];
     }
-    let again = retry.with_label("call it again, although it may have happened");
+    let again = retry.with_label("repeat the call, although it may have taken effect");
     remedies.extend([again.mark_dangerous(), show_remedy]);
     remedies
 }

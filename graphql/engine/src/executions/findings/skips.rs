@@ -91,7 +91,7 @@ fn describe_dependency(view: &View<'_>, task: Task) -> (String, Option<Occurrenc
             _ => "was skipped",
         };
         reason =
-            Some((format!("{} {outcome}, which it needs", view.step_name(needed)), step.changed));
+            Some((format!("{}, which it needs, {outcome}", view.step_name(needed)), step.changed));
         let is_chain = matches!(step.state, StepState::Skipped(SkipReason::Dependency));
         if !is_chain {
             break;

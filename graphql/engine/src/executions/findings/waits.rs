@@ -309,7 +309,7 @@ fn describe_decision(view: &View<'_>, task: Task, error: &ToolError) -> Finding 
     let is_unknown = error.is_outcome_unknown() && view.execution.task(task).is_some_and(is_once);
     let remedies = if is_unknown {
         let again =
-            again.with_label("call it again, although it may have happened").mark_dangerous();
+            again.with_label("repeat the call, although it may have taken effect").mark_dangerous();
         settle_remedies(view, task).into_iter().chain([again, give_up]).collect()
     } else if error.retryable {
         vec![again, give_up]

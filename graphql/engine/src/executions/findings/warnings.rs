@@ -25,8 +25,8 @@ pub(super) fn add_warnings<'a>(view: &'a View<'a>, candidates: &mut Candidates<'
             let ahead = i64::try_from(ahead_ms).ok().and_then(TimeDelta::try_milliseconds);
             let ahead = describe_time(ahead.unwrap_or(TimeDelta::MAX));
             let message = format!(
-                "a clock was {ahead} ahead, so waits and the deadline were shortened to their own \
-                 length"
+                "a clock was {ahead} ahead, so the waits that it recorded and the deadline were \
+                 started again with their full length"
             );
             Finding::new(FindingKind::Warning, Severity::Warning, "waits_shortened", message)
         });
