@@ -85,7 +85,10 @@ pub(super) fn check_endpoint(server: &Url, endpoint: &str) -> Result<(), String>
     let url: Url = endpoint.parse().map_err(|_| format!("`{endpoint}` is not a URL"))?;
     check_secure(&url).map_err(|err| err.to_string())?;
     if is_loopback(&url) && !is_loopback(server) {
-        return Err(format!("`{endpoint}` is refused, because it is on this machine and the server that names it is not"));
+        return Err(format!(
+            "`{endpoint}` is refused, because it is on this machine and the server that names it \
+             is not"
+        ));
     }
     Ok(())
 }
@@ -345,7 +348,10 @@ mod tests {
         check(
             "https://a/mcp",
             "http://localhost:2/token",
-            expect!["`http://localhost:2/token` is refused, because it is on this machine and the server that names it is not"],
+            expect![
+                "`http://localhost:2/token` is refused, because it is on this machine and the \
+                 server that names it is not"
+            ],
         );
         check(
             "https://a/mcp",
