@@ -31,8 +31,8 @@ const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum number of due executions that are counted. An alert needs no larger number.
 const MAX_DUE: usize = 1_000;
 
-/// Checks that the store accepts writes. Any client may request `/health/ready`, so each result is
-/// reused for [`PROBE_INTERVAL`].
+/// Checks that the store accepts writes. Each result is reused for [`PROBE_INTERVAL`], because
+/// every client can request `/health/ready`.
 struct WriteProbe {
     store: Arc<dyn Store>,
     last_result: Mutex<Option<(Instant, Result<(), String>)>>,

@@ -52,7 +52,8 @@ use crate::{
     tracing_export::TraceExport,
 };
 
-/// Crates that log tokens or whole messages, and the highest log level at which they may log.
+/// Crates that log tokens or whole messages, and the highest log level at which they are allowed to
+/// log.
 const MAX_LOG_LEVELS: [(&str, LevelFilter); 1] = [("rmcp", LevelFilter::ERROR)];
 
 /// The result of a command, as the status of its process.

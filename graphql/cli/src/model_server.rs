@@ -57,7 +57,7 @@ while True:
 ";
 const LOCK_FILE: &str = "model-server.lock";
 const LOG_FILE: &str = "model-server.log";
-/// Time limit for loading a model. It is long because the disk may be slow.
+/// Time limit for loading a model. It is long because a disk can be slow.
 const START_TIMEOUT: Duration = Duration::from_mins(2);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);

@@ -33,7 +33,8 @@ impl Remote {
     /// Prepares a client that sends the token. Sends nothing yet.
     pub fn new(address: &str, token: Option<&Secret>) -> Result<Self, Failure> {
         let url = parse_endpoint(address)?;
-        // No timeout for responses: a model may need minutes. TCP keep-alive finds a lost server.
+        // Responses have no timeout, because a model can need minutes. TCP keep-alive detects a
+        // lost server.
         let builder = reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT);
         let builder = if url.scheme() == "https" {
             // Fails if another part of the process has installed a provider before. That provider

@@ -523,8 +523,8 @@ pub struct EventError {
     pub message: Text,
 }
 
-/// Reads the data of an event. Returns empty data if the form is unknown, because a newer server
-/// may have sent it.
+/// Reads the data of an event. Returns empty data if the form is unknown, because newer servers can
+/// send other forms.
 fn or_default<'de, D: serde::Deserializer<'de>>(source: D) -> Result<EventData, D::Error> {
     let value = Value::deserialize(source)?;
     Ok(serde_json::from_value(value).unwrap_or_default())

@@ -1,7 +1,7 @@
 //! Watches an execution and its children until it is finished or needs a person.
 //!
-//! The caller takes one [`Update`] after another, and asks for the [phase](Watcher::load_phase) of
-//! the execution after each. The caller may wait for other futures at the same time, because
+//! The caller reads one [`Update`] after another, and loads the [phase](Watcher::load_phase) of the
+//! execution after each. The caller can wait for other futures at the same time, because
 //! [`Watcher::next`] loses no event if its future is dropped.
 
 use std::{sync::Arc, time::Duration};

@@ -79,8 +79,8 @@ pub fn is_own(tool: &ToolName) -> bool {
     agent_tool_names().any(|name| name == *tool)
 }
 
-/// Returns the tools that the agents of a plan may use, one item for each step that asks the model
-/// or calls tools.
+/// Returns the tools that the agents of a plan are allowed to use, one item for each step that asks
+/// the model or calls tools.
 pub(crate) fn reaches(plan: &Plan) -> impl Iterator<Item = ToolReach> {
     let turns =
         plan.steps().iter().filter(|step| is_own(&step.tool) && step.tool.as_str() != ANSWER_TOOL);

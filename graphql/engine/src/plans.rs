@@ -80,7 +80,8 @@ pub struct Plans {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PlanningOptions {
     pub planner: Option<String>,
-    /// The toolsets whose tools the plan may use. An empty list means all active toolsets.
+    /// The toolsets whose tools the plan is allowed to use. An empty list means all active
+    /// toolsets.
     pub tool_sets: Vec<String>,
     /// Actions for which the toolkit recommends the tools. Empty means all tools.
     pub actions: Vec<String>,
@@ -107,7 +108,7 @@ pub(super) struct PlanningScope<'a> {
 
 struct PlannerInput {
     catalog: Catalog,
-    /// The tools of the catalog that a planner may use.
+    /// The tools of the catalog that a planner is allowed to use.
     offered: Catalog,
     candidates: Candidates,
 }
@@ -424,8 +425,8 @@ impl Plans {
         TranscriptEntry { at: self.clock.now(), kind: kind.to_owned(), content }
     }
 
-    /// Rejects a plan that calls a tool which the caller may not use. Includes the tools of
-    /// sub-plans.
+    /// Rejects a plan that calls a tool which the caller is not allowed to use. Includes the tools
+    /// of sub-plans.
     pub(super) async fn check_plan(&self, plan: &Arc<Plan>) -> Result<(), EngineError> {
         if self.tools.grant.allows_every_tool() {
             return Ok(());
@@ -433,9 +434,9 @@ impl Plans {
         self.allowed_tools(&self.library.list_with_sub_plans(plan).await?).map(drop)
     }
 
-    /// Returns the tools of plans. Fails if the caller may not use one of them, or if an agent in a
-    /// plan is allowed other tools than the caller. An agent decides only later which tools it
-    /// calls.
+    /// Returns the tools of plans. Fails if the caller is not allowed to use one of them, or if an
+    /// agent in a plan is allowed other tools than the caller. An agent decides only later which
+    /// tools it calls.
     fn allowed_tools(&self, plans: &[Arc<Plan>]) -> Result<BTreeSet<ToolName>, EngineError> {
         let grant = &self.tools.grant;
         for reach in plans.iter().flat_map(|plan| agent::reaches(plan)) {

@@ -175,7 +175,8 @@ impl Selection {
         Candidates::new(catalog, &tools, &selected.unwrap_or_default(), by, max_tools)
     }
 
-    /// Returns the tools that usually follow a tool, if the caller may use them.
+    /// Returns the tools that usually follow a tool. Leaves out tools that the caller is not
+    /// allowed to use.
     pub async fn followers(
         &self,
         tool: &NodeName,
@@ -204,7 +205,8 @@ impl Selection {
     }
 }
 
-/// Returns a function that decides whether the caller may use the tool at an index of the list.
+/// Returns a function that decides whether the caller is allowed to use the tool at an index of the
+/// list.
 fn filter_by_grant<'a>(grant: &'a Grant, listing: &'a Listing) -> impl Fn(usize) -> bool + 'a {
     let every = grant.allows_every_tool();
     move |index| every || grant.allows(&listing.definitions()[index].qualified_name())

@@ -1,4 +1,5 @@
-//! The tools that a caller may use: their catalog, changes of toolsets, and calls outside plans.
+//! The tools that a caller is allowed to use: their catalog, changes of toolsets, and calls outside
+//! plans.
 
 mod calls;
 pub(super) mod history;
@@ -29,8 +30,8 @@ use self::{inventory::Inventory, toolkit_store::ToolkitStore};
 use super::error::EngineError;
 use crate::access::Grant;
 
-/// The tool that lists all toolsets. Toolsets and tools that the caller may not use are removed
-/// from its result.
+/// The tool that lists all toolsets. Toolsets and tools that the caller is not allowed to use are
+/// removed from its result.
 const LIST_TOOL: &str = "ToolSet.list_toolset";
 
 #[derive(Clone)]
@@ -83,8 +84,8 @@ impl Tools {
         self.inventory.toolbox()
     }
 
-    /// Returns every toolset with the tools that the caller may use. Leaves out a toolset if the
-    /// caller may use none of its tools. A toolset without tools is returned.
+    /// Returns every toolset with the tools that the caller is allowed to use. Leaves out a toolset
+    /// if the caller is allowed to use none of its tools. A toolset without tools is returned.
     pub fn sets(&self) -> Vec<ToolSet> {
         let mut sets = self.toolbox().sets();
         if !self.grant.allows_every_tool() {
@@ -97,7 +98,8 @@ impl Tools {
         sets
     }
 
-    /// Removes toolsets and tools that the caller may not use from the result of `LIST_TOOL`.
+    /// Removes toolsets and tools that the caller is not allowed to use from the result of
+    /// `LIST_TOOL`.
     fn hide_forbidden_sets(&self, tool: &str, mut result: Value) -> Value {
         if self.grant.allows_every_tool() || tool != LIST_TOOL {
             return result;
@@ -117,15 +119,15 @@ impl Tools {
         result
     }
 
-    /// Returns the tools that the caller's plans may use, after every set has connected for the
-    /// first time.
+    /// Returns the tools that the caller's plans are allowed to use, after every toolset has
+    /// connected for the first time.
     pub async fn catalog(&self) -> Catalog {
         self.inventory.wait_until_connected().await;
         self.catalog_without_waiting()
     }
 
-    /// Returns the tools that the caller's plans may use. Does not wait for toolsets that are still
-    /// connecting.
+    /// Returns the tools that the caller's plans are allowed to use. Does not wait for toolsets
+    /// that are still connecting.
     pub(super) fn catalog_without_waiting(&self) -> Catalog {
         if !self.grant.allows_every_tool() {
             return self.inventory.build_catalog(&self.sets());
@@ -170,7 +172,7 @@ impl Tools {
     }
 
     /// Returns the tool that the name of `tool` without its toolset means, if that is another tool
-    /// and the caller may use it.
+    /// and the caller is allowed to use it.
     pub fn find_shadowing(&self, tool: &ToolDefinition) -> Option<ToolName> {
         let (ToolLookup::Tool(found) | ToolLookup::Inactive(found)) =
             self.toolbox().find(&tool.name)
@@ -195,8 +197,8 @@ impl Tools {
         written: Value,
     ) -> Result<ToolName, EngineError> {
         if set.is_none() {
-            // Without `set`, no other tool may have the name. So waits for toolsets that are still
-            // connecting, because one of them could have such a tool.
+            // Without `set`, the name must be unused. Waits for toolsets that are still connecting,
+            // because one of them could have a tool with this name.
             self.inventory.wait_until_connected().await;
         }
         self.check_is_no_action(written["name"].as_str()).await?;

@@ -60,8 +60,8 @@
 //! | address | store |
 //! | --- | --- |
 //! | `memory:` | the memory of this process, which a crash erases |
-//! | `sqlite:PATH` | a file, which several processes of one machine may share |
-//! | `mongodb://…` | a MongoDB replica set, which many machines may share |
+//! | `sqlite:PATH` | a file, which several processes of one machine can share |
+//! | `mongodb://…` | a MongoDB replica set, which many machines can share |
 //!
 //! # Effects
 //!

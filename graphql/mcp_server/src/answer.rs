@@ -1,4 +1,4 @@
-//! Results of calls: a document for programs, and a text for models.
+//! Results of MCP calls. Each result has a document for programs and a text for models.
 
 use std::fmt::Write as _;
 

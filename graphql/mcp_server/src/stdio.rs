@@ -64,7 +64,7 @@ impl<R: AsyncRead + Unpin> LineTransport<R> {
         loop {
             let Ok(bytes) = self.reader.fill_buf().await else { return LineRead::End };
             if bytes.is_empty() {
-                // The last line may have no line feed.
+                // The last line can end without a line feed. It is still a message.
                 let is_complete_line = !self.is_dropping && !self.line.trim_ascii().is_empty();
                 return if is_complete_line { LineRead::Line } else { LineRead::End };
             }

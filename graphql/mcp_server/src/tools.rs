@@ -31,7 +31,7 @@ pub(crate) const INSTRUCTIONS: &str = "Faber turns a request in words into a pla
 enum ToolBehaviour {
     ReadsOnly,
     AddsData,
-    /// Calls tools, so it may have any effect.
+    /// Calls tools, so it can have any effect.
     CallsTools,
     StopsExecution,
 }

@@ -54,8 +54,8 @@ impl From<ApiError> for Error {
     }
 }
 
-/// Logs an internal error. The client gets only a reference to the log, because details may be
-/// secret.
+/// Logs an internal error. The client gets only a reference to the log entry, because the details
+/// could be secret.
 fn internal_error(err: &EngineError, mut extensions: ErrorExtensionValues) -> Error {
     let reference = nanoid::nanoid!(REFERENCE_LEN, &REFERENCE_ALPHABET);
     tracing::error!(%reference, %err, "internal error");

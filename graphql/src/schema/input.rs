@@ -208,10 +208,10 @@ pub(super) struct PlanningOptions {
     /// Planner: `offline`, or the configured model as `model`, by the name of the model or by the
     /// name of its provider. Default: the configured model if there is one, otherwise `offline`.
     planner: Option<String>,
-    /// Toolsets whose tools the plan may use. Default: all active toolsets. Fails with
+    /// Toolsets whose tools the plan is allowed to use. Default: all active toolsets. Fails with
     /// `INVALID_ARGUMENT` if a name is unknown.
     tool_sets: Option<Vec<String>>,
-    /// Actions of the toolkit. The plan may use only the tools that the toolkit recommends for
+    /// Actions of the toolkit. The plan can use only the tools that the toolkit recommends for
     /// these actions and for actions one `next` edge away. Default: all tools.
     actions: Option<Vec<String>>,
     /// Maximum number of tools that the planner sees, from 1 to 1000. The tools that fit the query
@@ -266,7 +266,7 @@ pub(super) struct AgentOptions {
     /// Maximum number of turns in which the model can call tools, from 0 to 32.
     #[graphql(default_with = "Some(3)")]
     max_tool_turns: Option<i64>,
-    /// Toolsets whose tools the agent may use. Default: all active toolsets. Fails with
+    /// Toolsets whose tools the agent is allowed to use. Default: all active toolsets. Fails with
     /// `INVALID_ARGUMENT` if a name is unknown.
     tool_sets: Option<Vec<String>>,
 }

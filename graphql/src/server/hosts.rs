@@ -135,7 +135,7 @@ impl HostPolicy {
         Self { listen: listen.to_canonical(), allowed }
     }
 
-    /// Returns whether the server answers to `host`.
+    /// Returns whether the server accepts requests whose `Host` header is `host`.
     ///
     /// A server that listens on all addresses accepts every IP address as host. This is safe,
     /// because DNS rebinding needs a name.

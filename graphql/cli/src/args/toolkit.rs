@@ -12,7 +12,7 @@ pub(crate) enum ToolkitCommand {
         #[arg(long, value_enum, default_value_t = ToolkitFormat::Text)]
         format: ToolkitFormat,
     },
-    /// Show the actions that may follow some actions, and their tools.
+    /// Show the actions that can follow some actions, and their tools.
     Recommend {
         /// Names of actions.
         #[arg(required = true)]

@@ -104,7 +104,7 @@ pub(crate) enum RankMethod {
 pub(crate) enum Toolsets {
     /// List all toolsets.
     List,
-    /// Activate toolsets, so that plans may use their tools.
+    /// Activate toolsets, so that plans can use their tools.
     Activate {
         /// The names of the toolsets.
         #[arg(required = true)]

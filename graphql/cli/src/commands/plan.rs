@@ -249,7 +249,7 @@ pub(crate) async fn export(session: &Session<'_>, args: ExportArgs) -> Result<Ex
 }
 
 pub(crate) async fn export_draft(client: &Client, id: &str) -> Result<Value, Failure> {
-    // A saved plan may have a name such as `plan_x`, so only a valid id counts as an id.
+    // A saved plan can have a name such as `plan_x`, so only a valid id counts as an id.
     let plan = if id.parse::<PlanId>().is_ok() {
         id.into()
     } else if id.parse::<RequestId>().is_ok() {

@@ -289,7 +289,8 @@ pub(super) async fn answer_and_drive(
         };
         if let Some(root) = hint_if_slow(session.screen, sending).await? {
             if !session.screen.json {
-                // Tells the user before the toolsets are opened, because this may take seconds.
+                // Tells the user before the toolsets are opened, because opening them can take
+                // seconds.
                 session.screen.hint(&format!("recorded; continuing {root} (Ctrl-C detaches)"));
             }
             return Ok(Err(root));
@@ -432,7 +433,7 @@ async fn may_retry(
 }
 
 /// Asks the user before a new execution repeats calls of `ONCE` tools that the plan's last
-/// execution made. A dry run made no calls.
+/// execution made. A dry run is ignored, because it made no calls.
 pub(crate) async fn may_execute_again(
     session: &Session<'_>,
     plan: &Text,

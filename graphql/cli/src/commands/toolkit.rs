@@ -121,7 +121,7 @@ async fn show_graph(
     Ok(ExitStatus::Done)
 }
 
-/// Draws every action with its tools and the actions that may follow.
+/// Draws every action with its tools and the actions that can follow it.
 fn draw_toolkit(toolkit: &Toolkit, paint: Paint) -> String {
     let mut text = String::new();
     for action in &toolkit.actions {

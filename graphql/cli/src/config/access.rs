@@ -19,7 +19,7 @@ const MAX_TOKENS: usize = 1_000;
 /// Maximum number of patterns of a token. It is limited because each call is matched with each
 /// pattern.
 const MAX_PATTERNS: usize = 1_000;
-/// Maximum number of environment variables that added toolsets may use.
+/// Maximum number of environment variables that added toolsets are allowed to use.
 const MAX_SECRETS: usize = 1_000;
 /// Minimum length of a token's secret. A shorter secret can be guessed.
 const MIN_SECRET_BYTES: usize = 16;
@@ -47,9 +47,9 @@ impl AccessConfig {
         self.tokens.is_empty()
     }
 
-    /// Returns the environment variables that added toolsets may use. Returns `None` if the setting
-    /// has neither tokens nor names. Then all variables are allowed, because only this machine can
-    /// add toolsets.
+    /// Returns the environment variables that added toolsets are allowed to use. Returns `None` if
+    /// the setting has neither tokens nor names. Then all variables are allowed, because only this
+    /// machine can add toolsets.
     pub fn secrets(&self) -> Option<BTreeSet<String>> {
         let named = self.secrets.clone();
         if self.is_empty() { named } else { Some(named.unwrap_or_default()) }
@@ -173,7 +173,7 @@ pub(super) fn read(value: Option<Value>) -> Result<AccessConfig, String> {
     Ok(AccessConfig { tokens, secrets })
 }
 
-/// Reads the names of environment variables that added toolsets may use.
+/// Reads the names of environment variables that added toolsets are allowed to use.
 fn read_secret_names(value: Option<&Value>) -> Result<Option<BTreeSet<String>>, String> {
     let wrong = || {
         format!(

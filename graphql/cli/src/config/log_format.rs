@@ -26,7 +26,8 @@ impl LogFormat {
         }
     }
 
-    /// Chooses the format before the configuration is read, because reading it may already log.
+    /// Chooses the format before the configuration is read, because reading the configuration can
+    /// already log.
     ///
     /// Ignores a wrong setting of the file, because loading the configuration reports it later.
     pub fn choose(flags: &Flags, environment: &Environment) -> Result<Self, ConfigError> {

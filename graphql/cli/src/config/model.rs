@@ -160,7 +160,7 @@ impl WrittenModel {
             check_url(place, url)?;
         }
         if let Some(name) = self.api_key_env.as_deref().filter(|name| !is_variable(name)) {
-            // The value may be the secret key itself, so the message does not repeat it.
+            // The value is perhaps the secret key itself, so the message shows only its beginning.
             let prefix = if name.len() < 3 { name } else { &name[..name.floor_char_boundary(3)] };
             return Err(format!(
                 "`{place}.api_key_env` is `{prefix}…`, which is not the name of a variable: put \

@@ -66,7 +66,7 @@ fn events() -> Vec<(f64, &'static str, &'static str, Value)> {
 
 #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
 fn check(drawn: String, expected: Expect) {
-    // `expect!` removes common indentation.
+    // Removes the common indentation, because `expect!` removes it from the expected text.
     let indentation =
         drawn.lines().map(|line| line.len() - line.trim_start().len()).min().unwrap_or(0);
     let lines: Vec<&str> = drawn.lines().map(|line| &line[indentation..]).collect();

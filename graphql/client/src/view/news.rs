@@ -204,7 +204,7 @@ impl ExecutionView {
         let is_whole = name == step;
         let news = self.run_part(name.clone(), event);
         self.children.extend(child.map(|child| (name, child)));
-        // The start of an item is not news, because a list may have thousands of items. They are
+        // The start of an item is not news, because a list can have thousands of items. Items are
         // counted when they finish.
         is_whole.then_some(news)
     }

@@ -189,7 +189,7 @@ impl Grant {
         Err(AccessError::Role { field, needed, token, role })
     }
 
-    /// Returns whether the caller may use the tool with this qualified name.
+    /// Returns whether the caller is allowed to use the tool with this qualified name.
     pub fn allows(&self, tool: &ToolName) -> bool {
         self.rights.as_ref().is_none_or(|rights| rights.allows(tool.as_str()))
     }
@@ -200,7 +200,7 @@ impl Grant {
             .is_none_or(|rights| rights.token.tools.is_none() && rights.token.role == Role::Admin)
     }
 
-    /// Returns the tools that the caller's agents may use.
+    /// Returns the tools that the caller's agents are allowed to use.
     pub fn agent_reach(&self) -> ToolReach {
         let Some(rights) = &self.rights else { return ToolReach::default() };
         let switches = ACTIVATION_TOOLS.iter().map(|name| format!("{TOOL_SET}.{name}"));

@@ -5,11 +5,11 @@ use std::{fmt, str::FromStr};
 /// The role of a caller. Each role includes the roles before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// May query and subscribe.
+    /// Is allowed to query and subscribe.
     Viewer,
-    /// May also plan, execute, control executions, and call tools.
+    /// Is also allowed to plan, execute, control executions, and call tools.
     Operator,
-    /// May also change tools, toolsets, the toolkit and stored data.
+    /// Is also allowed to change tools, toolsets, the toolkit and stored data.
     Admin,
 }
 

@@ -589,7 +589,7 @@ impl ReplyReader<'_> {
         self.grant.as_ref()?.count_uses([&tool.qualified_name()]).err().map(|err| err.to_string())
     }
 
-    /// Raises an alert if the model requests an existing tool that the token may not use.
+    /// Raises an alert if the model requests an existing tool that the token does not allow.
     fn alert_if_forbidden(&self, tool: &str) {
         let named = tool.parse().ok().and_then(|name| self.toolbox.find_own(&name));
         if let (Some(grant), Some(tool)) = (&self.grant, named) {

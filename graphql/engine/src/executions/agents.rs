@@ -15,12 +15,13 @@ pub struct AgentOptions {
     /// The configured model: `model`, the name of its provider, or the name of the model.
     pub planner: Option<String>,
     pub max_tool_turns: Option<i64>,
-    /// The toolsets that the agent may use. An empty list means all active toolsets.
+    /// The toolsets that the agent is allowed to use. An empty list means all active toolsets.
     pub tool_sets: Vec<String>,
 }
 
 impl Executions {
-    /// Starts an agent: a model that answers a query with the tools that the caller may use.
+    /// Starts an agent: a model that answers a query with the tools that the caller is allowed to
+    /// use.
     pub async fn start_agent(
         &self,
         query: &str,

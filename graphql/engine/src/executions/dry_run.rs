@@ -192,7 +192,7 @@ fn check_list(step: &ToolExecution, input: &InputOnly<'_>) -> Option<ToolError> 
 }
 
 /// Evaluates a `flow.compute` step that needs nothing but the input, and returns its error. Leaves
-/// out a step with a condition, because it may be skipped.
+/// out a step with a condition, because it could be skipped.
 fn check_computation(
     step: &ToolExecution,
     parameters: &Value,

@@ -135,8 +135,8 @@ impl CallCount {
 }
 
 impl ExecutionReader {
-    /// Returns the calls with the effect `ONCE` that an execution made, or may have made, and that
-    /// a retry would repeat. Calls of reused steps count, too.
+    /// Returns the calls with the effect `ONCE` that a retry would repeat: calls that the execution
+    /// made, and calls with an unknown outcome. Calls of reused steps count, too.
     pub async fn repeated_calls(
         &self,
         finished: &Execution,

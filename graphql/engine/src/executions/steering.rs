@@ -25,21 +25,21 @@ use crate::error::EngineError;
 
 /// Maximum time that a caller waits until its command is recorded.
 const MAX_EVENT_WAIT: Duration = Duration::from_secs(5);
-/// Maximum wait in a process without a worker. It is short, because the live workers of other
-/// processes may be unable to claim the execution.
+/// Maximum wait in a process without a worker. It is short, because perhaps no live worker of
+/// another process can claim the execution.
 const MAX_WAIT_WITHOUT_WORKER: Duration = Duration::from_millis(200);
 
 impl Executions {
     /// Cancels an execution. Does not change a finished execution.
     ///
-    /// Returns when the command is recorded. Running tools may need more time.
+    /// Returns when the command is recorded. Running tools can need more time to stop.
     pub async fn cancel(
         &self,
         id: ExecutionId,
         reason: Option<String>,
     ) -> Result<Execution, EngineError> {
         let execution = self.reader.expect(id).await?;
-        // Returns an execution that compensates unchanged, because a compensation cannot be
+        // Does not change an execution that compensates, because a compensation cannot be
         // cancelled.
         if execution.state().is_finished() || execution.state() == ExecutionState::Compensating {
             return Ok(execution);
@@ -128,7 +128,7 @@ impl Executions {
         .await
     }
 
-    /// Sends a signal for which a step waits, or may wait later.
+    /// Sends a signal for which a step waits now or will wait later.
     pub async fn signal(
         &self,
         id: ExecutionId,

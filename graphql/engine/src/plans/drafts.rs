@@ -40,8 +40,8 @@ impl Plans {
         if matches!(compiled, Err(EngineError::InvalidPlan { .. }))
             && !self.tools.grant.allows_every_tool()
         {
-            // Reports a tool that the caller may not use as forbidden and not as unknown, even if
-            // the tool is inactive or the draft has other errors.
+            // Reports a tool that the caller is not allowed to use as forbidden and not as unknown,
+            // even if the tool is inactive or the draft has other errors.
             let inventory = &self.tools.inventory;
             let all = inventory.build_catalog(&inventory.toolbox().sets());
             let found = names.iter().filter_map(|name| all.find(name.as_str()));

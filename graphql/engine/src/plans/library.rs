@@ -107,8 +107,8 @@ impl PlanLibrary {
         Ok(plans.iter().flat_map(|plan| plan.called_tools()).cloned().collect())
     }
 
-    /// Returns the tools that a retry may call: the tools of the steps that run again, of the plans
-    /// that these execute, and of compensations.
+    /// Returns the tools that a retry can call: the tools of the steps that run again, of the plans
+    /// that these steps execute, and of compensations.
     pub async fn list_retry_tools(
         &self,
         finished: &Execution,

@@ -63,7 +63,7 @@ impl Plans {
         let is_last = finished.options().replans.after_replan().left == 0;
         let PlannerInput { catalog, candidates, .. } =
             self.collect_planner_input(query, &scope, is_last).await?;
-        // A detour may need tools that no word of the query names.
+        // A detour can need tools that match no word of the query, so all tools are offered.
         let offered = if is_offline {
             catalog.clone()
         } else {

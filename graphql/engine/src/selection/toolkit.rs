@@ -34,9 +34,9 @@ pub type WeightedEdge = (NodeName, f64);
 pub struct NewAction {
     pub name: NodeName,
     pub description: String,
-    /// The actions that may follow the new action.
+    /// The actions that can follow the new action.
     pub next: Vec<WeightedEdge>,
-    /// The actions that the new action may follow.
+    /// The actions that the new action can follow.
     pub before: Vec<WeightedEdge>,
     pub tools: Vec<WeightedEdge>,
 }
@@ -55,7 +55,7 @@ impl ToolkitChange {
 }
 
 impl Selection {
-    /// Returns the current toolkit with the tools that the caller may use.
+    /// Returns the current toolkit with the tools that the caller is allowed to use.
     pub async fn toolkit(&self) -> Result<Arc<Toolkit>, EngineError> {
         Ok(self.visible_part(self.tools.toolkit.load().await?))
     }
@@ -229,8 +229,8 @@ impl Selection {
     }
 
     /// Stores a change. Fails if the result is too large, if an action has the name of a tool, or
-    /// if the caller may not use a new tool. Calls `change` again if another node has changed the
-    /// toolkit.
+    /// if the caller is not allowed to use a new tool. Calls `change` again if another node has
+    /// changed the toolkit.
     async fn change_toolkit<T>(
         &self,
         change: impl Fn(&mut Toolkit) -> Result<T, ToolkitError>,
@@ -256,7 +256,7 @@ impl Selection {
         Ok((returned, self.visible_part(toolkit)))
     }
 
-    /// Returns a graph without the tools that the caller may not use.
+    /// Returns a graph without the tools that the caller is not allowed to use.
     fn visible_part(&self, toolkit: Arc<Toolkit>) -> Arc<Toolkit> {
         let Selection { tools, .. } = self;
         if tools.grant.allows_every_tool() {

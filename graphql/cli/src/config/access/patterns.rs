@@ -7,8 +7,8 @@ use toolsets::sources::{self, SetConfig};
 use super::{AccessConfig, TokenConfig};
 
 impl AccessConfig {
-    /// Returns the patterns that match no tool, with their tokens. Omits patterns that may match a
-    /// toolset whose tools are unknown.
+    /// Returns the patterns that match no tool, with their tokens. Omits patterns that could match
+    /// a tool of a toolset whose tools are unknown.
     pub fn find_unmatched(&self, sets: &[SetConfig], toolsets: &[ToolSet]) -> Vec<String> {
         let is_idle = |pattern: &ToolPattern| {
             let mut meant = with_equivalents(pattern, sets);
@@ -41,7 +41,7 @@ fn has_tool(pattern: &ToolPattern, toolsets: &[ToolSet]) -> bool {
     tools.any(|tool| pattern.matches(tool.definition().qualified_name().as_str()))
 }
 
-/// Returns whether a pattern may match a toolset that is missing or not ready.
+/// Returns whether a pattern could match a tool of a toolset that is missing or not ready.
 fn may_have(pattern: &ToolPattern, sets: &[SetConfig], toolsets: &[ToolSet]) -> bool {
     let is_known_tool = |name: &str| {
         let found = toolsets.iter().find(|set| set.name.as_str() == name);

@@ -219,7 +219,8 @@ fn deadline_remedies(view: &View<'_>) -> Vec<Remedy> {
     if !can_be_retried(view) {
         return Vec::new();
     }
-    // A new deadline comes first, because a retry has the same deadline and may fail again.
+    // The remedy with a new deadline comes first, because a retry has the old deadline and could
+    // fail again.
     vec![Remedy::with_deadline(view.execution), Remedy::retry(view.execution)]
 }
 

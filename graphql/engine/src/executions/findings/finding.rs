@@ -1,4 +1,4 @@
-//! A finding, and the list of candidates that may be rendered.
+//! A finding, and the list of candidates of which the most important are rendered.
 
 use std::borrow::Cow;
 
