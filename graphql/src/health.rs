@@ -57,7 +57,7 @@ impl WriteProbe {
     }
 }
 
-/// Returns the parts of the server that depend on the engine: readiness, metrics and pages.
+/// Returns the hooks of the server that need the engine or the page: readiness, metrics and routes.
 ///
 /// `store_file` is the file of an SQLite store, whose size is a metric.
 pub fn server_hooks(

@@ -57,7 +57,7 @@ pub(crate) struct Globals {
     /// The form of the log: lines for people, or one JSON object per line (`FABER_LOG_FORMAT`).
     #[arg(long, global = true, value_name = "FORMAT", value_enum)]
     pub(crate) log_format: Option<LogFormat>,
-    /// Talk to a running server instead of opening the store (`FABER_SERVER`).
+    /// Send operations to this running server instead of opening the store (`FABER_SERVER`).
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) server: Option<String>,
 }
@@ -95,7 +95,7 @@ pub(crate) enum Command {
     Resume {
         /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
         id: String,
-        /// Wait for a tool that this process lacks instead of ending with status 3.
+        /// If this process lacks a tool, wait for the tool instead of ending with status 3.
         #[arg(long)]
         wait: bool,
     },
@@ -122,7 +122,7 @@ pub(crate) enum Command {
         /// The new plan as JSON or YAML; `-` is standard input.
         file: PathBuf,
     },
-    /// Save a plan under a name, with types of its inputs; `run --saved NAME` executes it.
+    /// Save a plan under a name, with the types of its inputs; `run --saved NAME` executes it.
     Save(SaveArgs),
     /// Remove the name of a saved plan; the plan stays.
     Unsave {
@@ -134,7 +134,7 @@ pub(crate) enum Command {
         override_usage = "faber export [OPTIONS] <PLAN>\n       faber export --since <TIME> [FILE]"
     )]
     Export(ExportArgs),
-    /// Import the history that `export --since` wrote; skip what the store has already.
+    /// Import the history that `export --since` wrote; skip entries that the store has already.
     Import {
         /// The file with one JSON object a line.
         file: PathBuf,
@@ -264,7 +264,7 @@ impl Cli {
     }
 }
 
-/// Returns the API's name of a value.
+/// Returns the name of an enum value in the API, such as `FROM_STEP` for `from-step`.
 pub(crate) fn api_name(value: &impl ValueEnum) -> String {
     let name = value.to_possible_value().map(|name| name.get_name().to_uppercase());
     name.unwrap_or_default().replace('-', "_")

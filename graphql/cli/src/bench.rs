@@ -64,9 +64,9 @@ pub(crate) enum Workload {
     Dag,
     /// The compiler alone: a large plan, and a cycle in a large graph.
     Plan,
-    /// Selection from thousands of tools, by each criterion, and their collisions.
+    /// Selection from thousands of tools, by each criterion, and the collisions of these tools.
     Select,
-    /// Followers of executions, each reading every event.
+    /// Subscribers of executions, each of which reads every event.
     Subscribe,
 }
 

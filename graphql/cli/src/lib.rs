@@ -326,7 +326,8 @@ async fn run_command(app: &App, command: Command) -> Result<ExitStatus, Failure>
 async fn open_session<'a>(app: &'a App, command: &Command) -> Result<Session<'a>, Failure> {
     match command {
         Command::Agent(_) | Command::Tools { subcommand: Tools::Call { .. } } => {
-            // The call of a tool with a limit needs a permit, and only a worker can hold permits.
+            // These commands call tools. A call of a tool with a limit needs a permit, and only a
+            // worker can have permits.
             Session::open(app, Need::Driving).await
         }
         Command::Plan(_)

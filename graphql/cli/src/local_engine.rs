@@ -92,7 +92,7 @@ impl LocalEngine {
         let has_tools = !matches!(need, Need::Store | Need::Stopping);
         let registry = build_registry(setup, &toolbox, &store, &clock, has_tools)?;
         if has_tools {
-            // This starts the servers of added toolsets.
+            // Also starts the servers of toolsets that were added through the API.
             registry.sync().await?;
         }
         let scope = match need {

@@ -16,8 +16,8 @@ use nix::unistd::{SysconfVar, sysconf};
 /// Time between two checks of the size of the process.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Minimum bytes by which the process must exceed its smallest size before memory is released
-/// again.
+/// Memory is released again when the process is larger than its smallest size by more than this
+/// number of bytes.
 const MIN_GROWTH: u64 = 16 << 20;
 
 /// Starts the thread that releases free memory while the process is larger than its smallest size.

@@ -192,7 +192,8 @@ impl<'a> Session<'a> {
         Ok(live.iter().any(|worker| Some(*worker) != worker_id))
     }
 
-    /// Returns whether a live worker owns an execution, or reads its inbox within a few seconds.
+    /// Returns whether a live worker owns an execution, or whether a worker empties its inbox
+    /// within a few seconds.
     pub(crate) async fn has_reader(&self, id: ExecutionId) -> Result<bool, Failure> {
         let Some(engine) = self.engine() else { return Ok(true) };
         for _ in 0..READER_POLLS {

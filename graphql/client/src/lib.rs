@@ -42,7 +42,7 @@ impl Client {
         Self::Local(Box::new(schema), Grant::default())
     }
 
-    /// Queries one field and selects `fields` of it.
+    /// Queries one root field, and selects `fields` of its result.
     pub async fn query<T: DeserializeOwned>(
         &self,
         field: &str,

@@ -151,7 +151,8 @@ fn step_to_draft(step: &mut Map<String, Value>) {
     }
     step.shift_remove("effect");
     if step.get("plan").is_some_and(|plan| !plan.is_null()) {
-        // For a sub-plan, Faber prints the plan's id as the tool name.
+        // Removes the tool name of a step with a sub-plan, because Faber prints the plan's id
+        // there.
         step.shift_remove("toolName");
     }
     if let Some(undo) = step.get_mut("compensate").and_then(Value::as_object_mut) {
@@ -184,7 +185,7 @@ pub fn file_label(file: &Path) -> Value {
     if file == Path::new("-") {
         return json!("<stdin>");
     }
-    // Removes each `.` inside the path.
+    // Prints the path without each `.` in it.
     json!(file.components().collect::<PathBuf>())
 }
 

@@ -61,7 +61,7 @@ impl Remote {
         self.take_data(answer)
     }
 
-    /// Subscribes. A stream that breaks off ends with an error.
+    /// Starts a subscription. If the connection is lost, the stream ends with an error.
     pub fn subscribe(
         self,
         query: String,

@@ -12,7 +12,7 @@ use crate::{
 /// Maximum number of executions in a report, which contains the newest executions.
 const NEWEST_EXECUTIONS: i32 = 50;
 const MAX_ENTRIES: usize = 10_000;
-/// Maximum number of pages of a timeline, because a server offers no more.
+/// Maximum number of pages of a timeline. A server offers no more entries than these pages contain.
 const MAX_PAGES: usize = 32;
 
 /// Loads the request that `id` belongs to, with the newest executions. If `id` is an older

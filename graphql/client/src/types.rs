@@ -110,7 +110,8 @@ pub struct ExecutionStatus {
     pub steps: Vec<StepStatus>,
     pub outputs: Value,
     pub execution_results: ExecutionResults,
-    /// Only the selection [`Self::SUMMARY`] contains this field.
+    /// Empty unless the field was selected by [`Self::SUMMARY`], the only selection that contains
+    /// it.
     pub retries: Vec<RetriedExecution>,
 }
 
@@ -530,7 +531,7 @@ fn or_default<'de, D: serde::Deserializer<'de>>(source: D) -> Result<EventData, 
     Ok(serde_json::from_value(value).unwrap_or_default())
 }
 
-/// A call of a *once* tool that a retry would repeat.
+/// A call of a `ONCE` tool that a retry would repeat.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RepeatedCall {

@@ -114,8 +114,8 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    /// Subscribes again after a failure, unless the failure is final or the server seems to be
-    /// gone.
+    /// Subscribes again after a failure. Returns the failure if it is final, or after too many
+    /// reconnects without an event.
     pub fn reconnect_after(&mut self, failure: Failure) -> Result<(), Failure> {
         if failure.code != "SERVER_UNAVAILABLE" || self.reconnect_count == 0 {
             return Err(failure);

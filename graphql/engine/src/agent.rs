@@ -49,7 +49,8 @@ pub(crate) struct AgentContext {
     /// Access tokens. The calls of an agent count toward the limits of its caller's token. Only
     /// `faber serve` sets this field.
     pub(crate) server_access: Arc<OnceLock<Access>>,
-    /// True if tools are sent in the provider's own format. Otherwise the prompt describes them.
+    /// True if Faber sends the tools to the model in the provider's format. Otherwise the prompt
+    /// describes the tools.
     pub(crate) has_native_tools: bool,
 }
 

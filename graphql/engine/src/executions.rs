@@ -64,8 +64,9 @@ pub struct Order {
     /// The options of the execution. `compensate_on_failure` is ignored, because `compensates`
     /// decides it.
     pub options: ExecutionOptions,
-    /// Set to undo successful steps if the execution does not succeed, or to undo nothing. `None`
-    /// compensates if a step of the plan has `compensate`, unless replans are requested.
+    /// `Some(true)` undoes successful steps if the execution does not succeed, and `Some(false)`
+    /// undoes nothing. `None` undoes them if a step of the plan has `compensate` and no replans are
+    /// requested.
     pub compensates: Option<bool>,
     /// The idempotency key. A second start with this key returns the first execution.
     pub idempotency_key: Option<String>,
@@ -208,7 +209,7 @@ impl Executions {
         if let Some(key) = &key
             && let Some(id) = self.control.find_by_key(key, &order.options).await?
         {
-            // No execution starts, so the request does not count for the limits.
+            // The request does not count toward the caller's limits, because no execution starts.
             return Ok(id);
         }
         let replans = self.check_replans(Some(plan), &mut order, None)?;

@@ -150,7 +150,7 @@ impl Engine {
         Self::from_executions(self.executions.with_tools(tools))
     }
 
-    /// Returns the engine with another rule of the plan cache, for queries that do not name a rule.
+    /// Returns the engine with another default rule of the plan cache. A query can override it.
     #[must_use]
     pub fn with_plan_cache(self, plan_cache: PlanCache) -> Self {
         self.with_plans(|plans| plans.plan_cache = plan_cache)
@@ -182,8 +182,8 @@ impl Engine {
         Self::from_executions(self.executions.with_grant(grant))
     }
 
-    /// Sets the access tokens, so that calls of agents count for the limits of their callers. Only
-    /// the first call has an effect.
+    /// Sets the access tokens, so that calls of agents count toward the limits of their callers.
+    /// Only the first call of this function has an effect.
     pub fn set_access(&self, access: Access) {
         self.plans.planners.set_access(access);
     }

@@ -47,7 +47,7 @@ use self::{
 use super::{error::EngineError, named_locks::NamedLocks, selection::Selection, tools::Tools};
 use crate::agent;
 
-/// Maximum number of attempts to find an id for a new request that no other request has.
+/// Maximum number of attempts to find an unused id for a new request.
 const MAX_ID_ATTEMPTS: usize = 8;
 /// Maximum number of attempts to store a new version of a plan. An attempt fails if another caller
 /// stores a version at the same time.
@@ -66,7 +66,7 @@ pub struct Plans {
     pub(super) tools: Arc<Tools>,
     pub(super) selection: Arc<Selection>,
     pub(super) planners: Planners,
-    /// The rule for queries that do not set whether to use the plan cache.
+    /// The rule of the plan cache for queries that set no rule.
     pub(super) plan_cache: PlanCache,
     /// The configured rule for calls that a query does not ask for. A caller can only choose a
     /// stricter rule.
@@ -99,7 +99,7 @@ pub struct PlanningOptions {
 /// Planning options that have been checked.
 pub(super) struct PlanningScope<'a> {
     planner: Arc<dyn Planner>,
-    /// `None` means the default of the planner.
+    /// Maximum number of tools that the planner sees. `None` means the planner's default.
     max_tools: Option<usize>,
     sets: Vec<ToolSetName>,
     actions: &'a [String],
@@ -274,7 +274,7 @@ impl Plans {
         Ok(PlannerInput { catalog, offered, candidates })
     }
 
-    /// Returns the plan of an entry of the plan cache, if its draft still compiles.
+    /// Returns the plan of an entry of the plan cache, if the draft in the entry still compiles.
     async fn find_cached_plan(
         &self,
         key: &str,

@@ -35,7 +35,8 @@ pub struct Retention {
 }
 
 impl Retention {
-    /// Prunes everything older than its age at each interval. Never returns.
+    /// At each interval, prunes executions that are older than the age for their state. Never
+    /// returns.
     pub async fn prune_forever(
         &self,
         store: Arc<dyn Store>,

@@ -75,7 +75,7 @@ impl Tools {
         Self { toolkit, ..self }
     }
 
-    /// Returns the options of the worker, with the limits on calls.
+    /// Returns the options of the worker, which contain the limits on calls.
     pub fn options(&self) -> &Options {
         &self.options
     }

@@ -55,7 +55,7 @@ impl From<Answer> for CallToolResult {
 pub(crate) fn convert_failure(failure: &Failure) -> CallToolResult {
     let drawn = plan_view::draw_failure(failure, Paint::new(false));
     let code = format!("[{}]", failure.code);
-    // If the text already contains the code of the failure, no further line is needed.
+    // Adds a line with the code of the failure, unless the text already contains the code.
     let text = if drawn.contains(&code) {
         drawn
     } else {

@@ -30,7 +30,7 @@ pub(crate) fn shorten_outputs(outputs: &mut Value) -> bool {
     true
 }
 
-/// Drops the end of a long list. Returns `true` if it dropped items.
+/// Drops the last items of a list that is too long. Returns `true` if it dropped items.
 pub(crate) fn truncate_list(list: &mut Value) -> bool {
     keep_first(list, MAX_ITEMS, MAX_OUTPUTS_BYTES)
 }
@@ -52,7 +52,7 @@ pub(crate) fn shorten_request(mut request: Value) -> Value {
     for execution in objects_of_field(&mut request, "executions") {
         shorten_execution(execution);
     }
-    // The newest executions come last and are kept.
+    // Reverses the list and back, because the newest executions come last and must be kept.
     let reverse =
         |list: &mut Value| list.as_array_mut().into_iter().for_each(|list| list.reverse());
     update_fields(&mut request, &["executions"], |list| {
@@ -281,7 +281,7 @@ mod tests {
         let text = "\u{1}ö".repeat(3_000);
         let step = json!({ "stepId": "a", "output": { "deep": [text.clone(), [text.clone()]] } });
         let many: Map<_, _> = (0..STEPS).map(|n| (n.to_string(), step.clone())).collect();
-        // Each level multiplies the size.
+        // Each of the five levels makes the value ten times larger.
         let wide = (0..5).fold(json!("x".repeat(60)), |value, _| json!(vec![value; 10]));
         let fields =
             |of: Value| -> Value { (0..40).map(|n| (n.to_string(), of.clone())).collect() };

@@ -1,4 +1,4 @@
-//! Drives executions that calls started, even after their callers leave.
+//! Drives executions that calls started, even after the callers have disconnected.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},

@@ -93,7 +93,7 @@ async fn serve_pipes(
         )
         .await;
         let service = match service {
-            // The client connected and left again, which is not an error.
+            // The client disconnected before it started a session, which is not an error.
             Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
             service => service.map_err(|err| session_failure(err.to_string()))?,
         };
@@ -115,7 +115,7 @@ pub fn build_routes(
     stop: CancellationToken,
 ) -> Router {
     let server = McpServer::new(Backend { client, store: Some(store), queue: None }, Caller::Http);
-    // The server has checked the host and the origin of the request before.
+    // Turns off rmcp's checks of host and origin, because Faber's server has already checked both.
     let settings = StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
         .disable_allowed_origins()
@@ -181,7 +181,8 @@ impl McpServer {
             }
             Some(span)
         });
-        // An execution continues the trace of the caller, not the spans of this process.
+        // An execution belongs to the trace of the caller. Its parent is the caller's span, and not
+        // a span of this process.
         let origin = own.or_else(|| http.and_then(|scope| scope.origin.clone()));
         let scope = match &span {
             Some(span) => Some(Scope { origin, ..span.scope() }),

@@ -20,7 +20,7 @@ use tokio::{
 use super::invalid_message::{invalid_message_error, long_message_error};
 
 const MAX_LINE_BYTES: usize = 16 << 20;
-/// Capacity to which the line buffer shrinks after a longer line.
+/// Capacity of the line buffer to which it is reduced after a longer line.
 const MAX_KEPT_CAPACITY: usize = 1 << 20;
 const MAX_QUEUED_MESSAGES: usize = 64;
 /// Timeout for writing the last messages when the connection is closed.

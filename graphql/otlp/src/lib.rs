@@ -51,7 +51,7 @@ impl OtlpSink {
         Ok(Arc::new(Self { processor, settings, scope }))
     }
 
-    /// Sends all queued spans, and ends the export. Waits a few seconds at most.
+    /// Sends all queued spans, and ends the export. Waits at most `SHUTDOWN_TIMEOUT`.
     pub async fn shut_down(self: Arc<Self>) {
         let ending = tokio::task::spawn_blocking(move || {
             if let Err(err) = self.processor.shutdown_with_timeout(SHUTDOWN_TIMEOUT) {

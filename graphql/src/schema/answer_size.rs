@@ -1,4 +1,4 @@
-//! Limits an answer in bytes while it is made.
+//! Limits the number of bytes of an answer while its fields are resolved.
 
 use std::sync::{
     Mutex, PoisonError,

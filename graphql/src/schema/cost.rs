@@ -77,7 +77,7 @@ const EXPENSIVE_FIELDS: &[ExpensiveField] = &[
     // This field reads child executions.
     list_cost("Execution.undoCalls", 20, 5),
     field_cost("Request.planningError", 10),
-    // Findings need the head and the inbox, or the log if `atSeq` is given.
+    // This field reads the head and the inbox, or the log if `atSeq` is given.
     field_cost("Execution.findings", 20),
     field_cost("Request.findings", 10),
     list_cost("StepStatus.items", 1, 2),

@@ -87,8 +87,8 @@ impl ExecutionEvent {
     }
 }
 
-/// Replaces large values of users by their size, so that a client that shows many events need not
-/// hold all outputs.
+/// Replaces large inputs, outputs and payloads by their size, so that a client that shows many
+/// events need not load all of them.
 fn omit_large_values(data: &mut Value, maximum: usize) {
     let Value::Object(fields) = data else { return };
     for (name, value) in fields {

@@ -28,7 +28,7 @@ use super::{
 
 /// Largest page of `events`.
 const MAX_EVENTS: usize = 10_000;
-/// Default of `first` for `findings`. Equals the maximum.
+/// Default of `first` for `findings`, which is also its maximum.
 const DEFAULT_FINDINGS: i32 = 100;
 
 /// State of an execution.

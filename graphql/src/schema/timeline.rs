@@ -58,7 +58,8 @@ pub(super) struct TimelineEntry {
 
 /// Returns the timeline of a request.
 ///
-/// Clocks of machines differ, so entries of one execution stay in the order of its log.
+/// Entries are sorted by time, but entries of one execution stay in the order of its log, because
+/// clocks of machines differ.
 pub(super) async fn load_timeline(
     engine: &Engine,
     request: &Request,

@@ -20,7 +20,7 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) struct AnswerStream<T> {
     stream: T,
     connection: Arc<Connection>,
-    /// Set while the peer reads nothing.
+    /// The timer that ends after [`STALL_TIMEOUT`]. Set while the peer reads nothing.
     stall_timer: Option<Pin<Box<Sleep>>>,
     is_stalled: bool,
 }

@@ -274,8 +274,8 @@ impl Connection {
         }
     }
 
-    /// Records that the buffer is written. If it contained the response, the connection waits for
-    /// the next request.
+    /// Records that hyper has written its buffer. If the buffer contained the end of the response,
+    /// the connection waits for the next request.
     pub(super) fn mark_buffer_written(&self) {
         let mut answer = self.lock_answer();
         if *answer == Answer::Buffered {

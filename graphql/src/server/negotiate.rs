@@ -60,7 +60,7 @@ enum Precision {
     Exact,
 }
 
-/// Returns the weight of the most precise range that names `format`.
+/// Returns the weight of the range that names `format` most precisely.
 fn best_weight(ranges: &[Range<'_>], format: Format) -> Option<(Precision, u16)> {
     let named = ranges.iter().filter_map(|range| Some((range.precision(format)?, range.weight)));
     named.max()

@@ -32,7 +32,7 @@ pub(super) fn task_channel() -> (TaskSender, mpsc::Receiver<Task>) {
 }
 
 impl TaskSender {
-    /// Runs a subscription. After shutdown, the future is dropped.
+    /// Starts a task for a subscription. After shutdown, drops the future instead.
     pub(super) async fn send_subscription(&self, work: TaskFuture) {
         self.send_task(Task::Subscription(work)).await;
     }

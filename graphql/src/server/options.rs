@@ -1,4 +1,4 @@
-//! Options of a server, and the hooks of its owner.
+//! Options of a server, and the hooks with which the embedding program extends it.
 
 use std::{fmt, sync::Arc, time::Duration};
 

@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
 use super::negotiate::Format;
 
-/// The media type of older clients.
+/// The media type that older clients accept.
 pub(super) const JSON: &str = "application/json; charset=utf-8";
 
 /// The media type of the GraphQL over HTTP specification.

@@ -55,7 +55,7 @@ pub(crate) struct PlanArgs {
 pub(crate) enum Format {
     /// Text for people.
     Text,
-    /// The plan as in the API.
+    /// The plan as JSON, in the form of the API.
     Json,
     /// A Mermaid flowchart.
     Mermaid,

@@ -38,7 +38,7 @@ pub(crate) enum ToolkitCommand {
 pub(crate) enum ToolkitFormat {
     /// Text for people.
     Text,
-    /// The graph as in the API.
+    /// The graph as JSON, in the form of the API.
     Json,
     /// The format of `toolkit_files`.
     Yaml,

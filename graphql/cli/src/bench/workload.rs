@@ -176,7 +176,7 @@ async fn load_makespan(bench_node: &BenchNode, id: ExecutionId) -> Result<f64, B
     Ok(span.unwrap_or_default().as_secs_f64())
 }
 
-/// Returns the seconds of all steps together, and of the longest path.
+/// Returns two sums of durations in seconds: of all steps, and of the steps on the longest path.
 fn compute_path_lengths(plan: &Plan, dag: &Dag) -> (f64, f64) {
     let times: BTreeMap<&str, u64> =
         dag.steps.iter().map(|step| (step.id.as_str(), step.ms)).collect();

@@ -75,7 +75,7 @@ impl Store {
         Self { file }
     }
 
-    /// Reads all data. A missing file is empty.
+    /// Reads all data. A missing file counts as empty data.
     pub(super) fn read(&self) -> Result<Data, StoreError> {
         let bytes = match fs::read(&self.file) {
             Ok(bytes) => bytes,

@@ -252,7 +252,7 @@ fn to_failure(err: BackupError) -> Failure {
     }
 }
 
-/// A line on a terminal that shows how far a command is.
+/// A line on a terminal that shows the progress of a command.
 struct ProgressLine {
     terminal: Option<Term>,
     shown_at: Mutex<Option<Instant>>,
@@ -271,7 +271,7 @@ impl ProgressLine {
             return;
         }
         *shown_at = Some(Instant::now());
-        // If the line cannot be cleared, the next one appears below it.
+        // Ignores a failure. If the line cannot be cleared, the next line appears below it.
         let line = describe_progress(progress);
         let _ = terminal.clear_line().and_then(|()| terminal.write_str(&line));
     }

@@ -85,7 +85,7 @@ struct Check {
     name: String,
     result: Result<String, String>,
     help: &'static str,
-    /// The check found a problem, but everything still works.
+    /// `true` if the check found a problem that does not stop anything from working.
     is_warning: bool,
 }
 

@@ -1,4 +1,5 @@
-//! Watches an execution until it is finished, shows it, and drives it if the command asks for that.
+//! Shows the events of an execution until it is finished, and drives the execution if the command
+//! needs that.
 
 use std::{
     pin::{Pin, pin},
@@ -60,8 +61,8 @@ pub(crate) async fn watch_to_end(
     watch_with_approvals(session, id, purpose, Vec::new()).await
 }
 
-/// Like [`watch_to_end`], and approves each step in `approved` once, when the step waits. The user
-/// approved these steps before the start.
+/// Like [`watch_to_end`], but also approves each step in `approved` once, when the step waits. The
+/// user has approved these steps before the start.
 pub(crate) async fn watch_with_approvals(
     session: &Session<'_>,
     id: ExecutionId,
@@ -489,7 +490,7 @@ pub(crate) async fn show_state(
 /// Ends a command after a signal: waits for the calls of this process, then prints the state and
 /// how to continue.
 async fn print_detached(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatus, Failure> {
-    // The state is unknown if the worker did not stop in an orderly way, or if the query fails.
+    // If Ctrl-C interrupted the stop of the worker, or if the query fails, the state is unknown.
     let head: Option<ExecutionHead> = if session.drain().await {
         session.client.query_execution(id, ExecutionHead::FIELDS).await.ok()
     } else {

@@ -154,7 +154,8 @@ fn request_row(request: &Request, paint: Paint) -> Vec<String> {
     ]
 }
 
-/// Returns the most severe finding about an execution, unless it succeeded.
+/// Returns the message of the most severe finding about an execution. Leaves out notes about a
+/// finished execution.
 fn describe_reason(execution: &ExecutionStatus) -> Option<String> {
     let finding = execution.findings.first()?;
     let is_minor = finding.severity == Severity::Info && execution.state.is_finished();

@@ -1,5 +1,5 @@
-//! Rejects work for which this process lacks a tool. Otherwise the execution would wait for the
-//! tool.
+//! Rejects commands that need a tool which this process lacks. Otherwise the execution would wait
+//! for the tool.
 
 use std::{path::Path, sync::Arc};
 

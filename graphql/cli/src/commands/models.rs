@@ -128,7 +128,7 @@ fn show_progress(app: &App, progress: Progress) {
     let line = format!("{file}: {}{whole}", format_megabytes(bytes));
     if app.screen.is_live {
         let terminal = Term::stderr();
-        // If the line cannot be cleared, the next progress line appears below it.
+        // Ignores a failure. If the line cannot be cleared, the next line appears below it.
         let _ = terminal.clear_line().and_then(|()| terminal.write_str(&plain::safe_line(&line)));
     } else if of == Some(bytes) {
         app.screen.say(&line);

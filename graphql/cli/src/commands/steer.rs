@@ -87,7 +87,7 @@ pub(crate) async fn cancel(
     let session = Session::open_existing(app, Need::Store).await?;
     let found = session.close_after(async |session| find_cancellable(session, id).await);
     let Some((id, calls)) = found.await? else { return Ok(ExitStatus::Done) };
-    // Cancelling alone needs no tool, and connecting toolsets takes time.
+    // Opens the toolsets only if the cancellation undoes steps, because connecting them takes time.
     let need = if calls.is_empty() { Need::Stopping } else { Need::Driving };
     let session = Session::open_existing(app, need).await?;
     session.close_after(async |session| cancel_and_undo(session, id, reason, &calls).await).await
@@ -247,7 +247,7 @@ async fn send_and_drive(
     }
 }
 
-/// Does `work`, and tells the user why it takes long.
+/// Does `work`. If this takes long, tells the user that a worker must apply the command.
 async fn hint_if_slow<T>(screen: &Screen, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     tokio::select! {

@@ -411,7 +411,7 @@ fn read_rule<T: Copy>(
     if fields.is_empty() {
         *planner = Value::Null;
     }
-    // YAML 1.1 reads `off` as false.
+    // Also accepts `false` for `off`, because YAML 1.1 reads `off` as false.
     let word = if written == false { Some("off") } else { written.as_str() };
     let found = words.iter().find(|(known, _)| Some(*known) == word);
     let wrong_settings = || {

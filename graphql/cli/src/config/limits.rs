@@ -52,7 +52,8 @@ const LIMITS: [Limit; 12] = [
         key: "executions",
         default: || limits::EXECUTIONS as u64,
         minimum: 1,
-        // More drivers would need more memory than machines have.
+        // The maximum is high, but more drivers than that would need more memory than machines
+        // have.
         maximum: 10_000_000,
     },
     Limit {

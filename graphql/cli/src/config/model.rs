@@ -136,7 +136,8 @@ fn describe_idle_key(key: &str) -> String {
     }
 }
 
-/// Reports a misspelt key of [`RULE_KEYS`], which the caller has read already.
+/// Reports a key that looks like a misspelt key of [`RULE_KEYS`]. The correct keys were removed
+/// before.
 fn check_rule_keys(fields: &Map<String, Value>) -> Result<(), String> {
     let known_keys = || MODEL_KEYS.iter().chain(&RULE_KEYS).copied();
     let unknown = fields.keys().filter(|key| !known_keys().any(|known| known == key.as_str()));

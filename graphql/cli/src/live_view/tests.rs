@@ -1,4 +1,4 @@
-//! Whole screens, drawn from events with fixed times.
+//! Tests whole screens, which are drawn from events with fixed times.
 
 use client::{types::Event, view::news::ExecutionView};
 use expect_test::{Expect, expect};
@@ -229,7 +229,7 @@ fn layers_of_a_long_plan_are_folded() {
         4–100 · 1940 steps  l3s0, l3s1, l3s2, …
         ░░░░░░░░░░░░░░░░░░░░░░░░ 46/2000 steps  2.0 s"]],
     );
-    // Failed steps stay visible in the smallest window.
+    // A failed step must stay visible even in a window with five lines.
     let drawn = draw(&plan, Size { lines: 5, columns: 60 }, &log, 2.0);
     assert!(drawn.contains("✗ l2s5"), "{drawn}");
     for lines in [1, 2, 5, 10] {

@@ -1,7 +1,7 @@
 //! Turns the events of an execution into news for the user.
 //!
-//! News reports what happened, with the codes and words of the log. The reason is a finding of the
-//! engine, which a command prints when the execution ends or waits.
+//! News contains what happened, with the codes and words of the log. It does not explain why:
+//! findings of the engine do, and a command prints them when the execution ends or waits.
 
 #[cfg(test)]
 mod tests;
@@ -175,7 +175,7 @@ impl ExecutionView {
                 (ShownState::CompensationFailed, read_error_code(data))
             }
             _ => {
-                // The event is an approval, or its type is known only to newer servers.
+                // The event is an approval, or has a type that only newer servers know.
                 return self.waiting_for_person.remove(&name).then_some(News::Allowed { name });
             }
         };
@@ -227,7 +227,7 @@ impl ExecutionView {
         detail: Option<String>,
         event: &Event,
     ) -> StepView {
-        // Clocks of machines differ, so the end is never earlier than the start.
+        // Clocks of machines differ, so an end before the start counts as the time of the start.
         let since = self.running.get(name).and_then(|part| part.since);
         let duration_ms = since.and_then(|from| ms_between(from, event.at?.max(from)));
         self.clear_part(name);
@@ -259,8 +259,8 @@ impl ExecutionView {
         for (name, part) in self.running.iter_mut().filter(|(_, part)| !part.is_detached) {
             let worked = part.since.zip(self.last_at).filter(|(from, last)| last > from);
             let since = worked.map(|(from, last)| claimed_at - (last - from));
-            // If the start of a loop is unknown, its time counts from the claim. A call of the lost
-            // worker gets no start, because the log does not contain how long it ran.
+            // If the start of a loop is unknown, its duration counts from the claim. A call of the
+            // lost worker gets no start, because the log does not contain how long the call ran.
             part.since = since.or_else(|| self.lists.contains_key(name).then_some(claimed_at));
         }
     }

@@ -74,8 +74,8 @@ fn draw_head(plan: &Plan, paint: Paint) -> String {
     format!("{}  {about}", paint.bold(plan.plan_id.to_string()))
 }
 
-/// Describes a step: its tool unless the step has the same name, its parameters, and its
-/// conditions.
+/// Describes a step with its parameters and conditions. Names its tool if the step has another name
+/// than the tool.
 fn describe_step(step: &PlannedStep, paint: Paint) -> String {
     let (id, tool) = (&*step.step_id, &*step.tool_name);
     let mut parts = Vec::new();

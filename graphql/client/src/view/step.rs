@@ -114,7 +114,8 @@ impl StepView {
         let name = plain::safe_line(name);
         let took = self.duration_ms.filter(|_| self.state != ShownState::Waiting);
         let detail = self.detail.as_deref().map(plain::safe_line).map(|detail| match &self.next {
-            // Commands that answer a person's question are printed when the whole execution waits.
+            // Of the commands, shows only `faber signal`. Commands that answer a question are
+            // printed later, when the whole execution waits.
             Some(Next::Command(command)) if command.starts_with("faber signal ") => {
                 format!("{detail}: {command}")
             }

@@ -254,7 +254,8 @@ pub fn describe_tally(tally: &ItemTally) -> String {
     text
 }
 
-/// Returns the critical path: the step that finished last, its last dependency, and so on.
+/// Returns the critical path: the step that finished last, the dependency of this step that
+/// finished last, and so on.
 fn find_critical_path<'a>(outcome: &Outcome<'a>, steps: &[&'a StepStatus]) -> BTreeSet<&'a str> {
     let ended = steps.iter().filter(|step| step.started_at.is_some());
     let ended = ended.filter_map(|step| Some((&*step.step_id, step.finished_at?)));

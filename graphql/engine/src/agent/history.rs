@@ -54,14 +54,14 @@ pub(super) struct TurnCall {
     /// Id that the provider gave the call. A call that the model wrote as text has no id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,
-    /// Data that the provider expects back with the result.
+    /// Data that Faber must send back to the provider with the result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) signatures: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Refused {
-    /// The call that the model requested. Faber did not make it.
+    /// The call that the model requested and that Faber did not make.
     #[serde(flatten)]
     pub(super) wanted: TurnCall,
     pub(super) error: String,

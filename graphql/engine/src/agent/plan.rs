@@ -7,7 +7,8 @@ use toolbox::dispatch::{self, ToolReach};
 
 use super::{ANSWER_TOOL, TURN_TOOL};
 
-/// For each effect, the field of a turn's output and the prefix of the step that makes the calls.
+/// For each effect, a name: the field of a turn's output that contains the calls with this effect,
+/// and the prefix of the step that makes them.
 pub(super) const EFFECTS: [(&str, Effect); 3] =
     [("read", Effect::Read), ("repeat", Effect::Idempotent), ("call", Effect::Once)];
 /// Timeout of a turn, long enough for retries of the model and its fallback.

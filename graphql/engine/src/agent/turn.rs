@@ -558,7 +558,7 @@ impl Turn {
         self.refused.push(Refused { wanted: TurnCall { n, tool, ..TurnCall::default() }, error });
     }
 
-    /// Adds one error for a text that cannot be parsed.
+    /// Adds one error for a reply in whose text the calls cannot be read.
     fn refuse_unreadable_text(&mut self, error: String) {
         self.more = true;
         let wanted = TurnCall { tool: "?".to_owned(), ..TurnCall::default() };
@@ -584,7 +584,8 @@ impl Turn {
 }
 
 impl ReplyReader<'_> {
-    /// Counts a call for the limits of the access token. Returns an error if a limit is exceeded.
+    /// Counts a call toward the limits of the access token. Returns an error if the call would
+    /// exceed a limit.
     fn spend_call(&self, tool: &ToolDefinition) -> Option<String> {
         self.grant.as_ref()?.count_uses([&tool.qualified_name()]).err().map(|err| err.to_string())
     }

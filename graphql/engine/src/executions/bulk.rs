@@ -19,7 +19,7 @@ use crate::error::EngineError;
 
 const PAGE_SIZE: usize = 256;
 const MAX_BULK_EXECUTIONS: usize = 1_000_000;
-/// The lowest rate: one execution a day.
+/// The lowest allowed rate per second. It means one execution a day.
 const MIN_RATE: f64 = 1.0 / 86_400.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,7 +167,7 @@ impl Executions {
         };
         match sent {
             Ok(()) => Ok(true),
-            // The execution has finished, or was pruned, since it was listed.
+            // The execution has finished or was pruned after it was listed.
             Err(ControlError::Conflict(_) | ControlError::NotFound(_)) => Ok(false),
             Err(err) => Err(err.into()),
         }

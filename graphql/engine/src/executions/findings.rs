@@ -1,4 +1,4 @@
-//! One account of an execution: what happened, why, and what helps.
+//! Explains an execution: what happened, why, and what helps.
 //!
 //! [`find_findings`] is the only code that explains an execution. The API, the command line, the
 //! MCP server and the page show its sentences and write none of their own. Causes come from the

@@ -17,7 +17,8 @@ const MAX_READ_EXECUTIONS: usize = 1_000;
 /// Calls of a tool with the effect `ONCE` that a retry would repeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepeatedCall {
-    /// The step of the execution. Calls of a sub-plan are listed under the step that executes it.
+    /// The step of the retried execution. Calls of a sub-plan are listed under the step that
+    /// executes the sub-plan.
     pub step: StepId,
     pub tool: ToolName,
     /// The number of calls: one for each item of a `forEach`.

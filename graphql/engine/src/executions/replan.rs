@@ -57,9 +57,9 @@ pub enum Stage {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trigger {
-    /// A caller of the API.
+    /// A caller of the API requested the replan.
     Request,
-    /// The options of the execution, or a step with `flow.replan`.
+    /// The option `replans` of the execution, or a step with `flow.replan`, requested the replan.
     Automatic,
 }
 

@@ -57,7 +57,7 @@ pub(super) struct GuardedQuery<'a> {
     lowercase_query: String,
     wording: Wording<'a>,
     catalog: &'a Catalog,
-    /// Tools of the earlier plan that needed no approval.
+    /// Tools of the earlier plan whose steps needed no approval.
     accepted_tools: BTreeSet<ToolName>,
     /// Values of the earlier plan and of its outputs. A replan may use them although the query does
     /// not contain them.

@@ -13,7 +13,8 @@ const MAX_INPUTS_DEPTH: usize = 64;
 /// Returns the JSON Schema of a plan's input, or an error.
 ///
 /// The short form names each input: `{"name": {"type": "string"}, "n": "integer"}`. An input
-/// without `default` is required, unless it has `required: false`. Other inputs are not allowed.
+/// without `default` is required, unless it has `required: false`. Inputs that are not named are
+/// not allowed.
 pub(super) fn to_schema(written: &Value) -> Result<Value, String> {
     let Value::Object(fields) = written else {
         return Err("write a JSON Schema, or `{\"name\": {\"type\": \"string\"}}`".to_owned());

@@ -59,7 +59,8 @@ impl PlanLibrary {
         export::to_draft(&*self.store, plan, 0, &mut steps_left).await.map(Some)
     }
 
-    /// Returns the plans that a plan executes, then the plans that these execute, and so on.
+    /// Returns the plans that a plan executes as the first level, the plans that these plans
+    /// execute as the second level, and so on.
     pub(crate) async fn list_sub_plan_levels(
         &self,
         plan: &Arc<Plan>,

@@ -39,7 +39,7 @@ impl RetentionAges {
 
     /// Returns the longest age, or `None` if executions in one of the states are kept for ever.
     pub fn longest(&self) -> Option<Duration> {
-        // `None` is less than any age.
+        // The minimum is `None` if one of the ages is `None`, because `None` is less than any age.
         self.all().into_iter().min().flatten().and(self.all().into_iter().max().flatten())
     }
 

@@ -102,7 +102,8 @@ async fn find_plans(
     while let Some(id) = waiting.pop() {
         let plan = match store.plan(id).await {
             Ok(Some(plan)) => plan,
-            // A damaged plan can be removed, but its sub-plans are unknown.
+            // Ignores the sub-plans of a damaged plan, because they cannot be read. The plan itself
+            // can be removed.
             Ok(None) | Err(StoreError::Corrupt { .. }) => continue,
             Err(err) => return Err(err),
         };

@@ -54,7 +54,8 @@ const MAX_DURATION: TimeDelta = TimeDelta::days(1);
 /// Maximum number of queries of one round, because a model embeds each of them. If there are more,
 /// only the newest queries count.
 const MAX_QUERIES_PER_ROUND: usize = 100;
-/// The longest time that queries wait for a model that does not answer.
+/// Maximum time for which queries wait for an embedder that does not answer. Then their lessons are
+/// dropped.
 const MAX_OUTAGE: TimeDelta = TimeDelta::hours(1);
 /// Maximum number of attempts to remove queries while other nodes learn.
 const MAX_FORGET_ATTEMPTS: usize = 8;
@@ -79,7 +80,7 @@ struct RoundResult {
 /// Finished executions, oldest first, each with the time when it finished.
 struct FinishedExecutions {
     heads: Vec<(ExecutionHead, Timestamp)>,
-    /// All executions that finished until this time are included.
+    /// The list includes all executions that finished until this time.
     until: Timestamp,
     has_more: bool,
 }
@@ -103,7 +104,7 @@ impl Learning {
         *self.lock_cache() = lessons.map(|lessons| (Instant::now(), lessons));
     }
 
-    /// Learns from finished executions, until `stop`.
+    /// Learns from finished executions at each interval, until `stop` is cancelled.
     pub async fn keep_learning(self: Arc<Self>, stop: CancellationToken) {
         loop {
             // A round can be interrupted at any time, because it writes to the store only at its

@@ -189,8 +189,8 @@ impl Selection {
         Ok(self.add_suggestions(change, tools()).await)
     }
 
-    /// Removes an action, with the tools that only it calls, or a tool from the toolkit. Returns
-    /// whether it existed. Tools stay registered.
+    /// Removes a tool, or an action with the tools that only this action calls, from the toolkit.
+    /// Returns whether the name existed. Tools stay registered.
     pub async fn remove_from_toolkit(
         &self,
         name: &str,
@@ -293,7 +293,8 @@ impl Selection {
         known_names
     }
 
-    /// Waits for connecting toolsets, unless the graph has all of these names itself.
+    /// Waits for connecting toolsets, unless the graph contains all of these names, so that no tool
+    /// must be looked up.
     async fn wait_for_tools_unless_in<'a>(
         &self,
         graph: &Toolkit,

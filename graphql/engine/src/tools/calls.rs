@@ -190,8 +190,8 @@ impl Tools {
         let is_wanted = |tool: &str| {
             let is_named =
                 names.as_ref().is_none_or(|names| names.iter().any(|name| name.matches(tool)));
-            // A caller with tool patterns does not see calls under an invalid name, because no
-            // pattern can match it.
+            // A caller with tool patterns does not see calls that are recorded under an invalid
+            // tool name, because no pattern can match such a name.
             let is_visible = self.grant.allows_every_tool()
                 || tool.parse().is_ok_and(|tool| self.grant.allows(&tool));
             is_named && is_visible

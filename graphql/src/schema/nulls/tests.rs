@@ -17,7 +17,8 @@ use super::*;
 
 struct Root;
 
-/// A type with a field of each kind, each of which can fail.
+/// A type with fields of every kind: nullable, non-null, objects and lists, with and without an
+/// error.
 #[derive(Clone)]
 struct Thing;
 

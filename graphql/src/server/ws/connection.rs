@@ -1,6 +1,6 @@
 //! The loop of one WebSocket.
 //!
-//! The loop polls operations only while the outbox has space. A slow client slows down only its own
+//! The loop polls operations only while the outbox has space. So a slow client delays only its own
 //! operations, and misses no message.
 
 use std::{

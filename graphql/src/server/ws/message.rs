@@ -130,7 +130,7 @@ impl Subprotocol {
     pub(super) fn error(self, id: &str, errors: &[ServerError]) -> String {
         let payload = match self {
             Self::TransportWs => json!(errors),
-            // The older protocol allows only one error per message.
+            // Sends only the first error, because the older protocol allows one error per message.
             Self::Legacy => json!(errors.first()),
         };
         json!({ "id": id, "type": "error", "payload": payload }).to_string()

@@ -181,7 +181,7 @@ impl Session {
         SessionEffect::Send(self.protocol.error(id, errors))
     }
 
-    /// Stops an operation without a message.
+    /// Stops an operation, and sends no message about it.
     fn stop_operation(&mut self, id: &str) {
         if let Some(running) = self.running.remove(id) {
             running.abort();

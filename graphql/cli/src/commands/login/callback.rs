@@ -51,7 +51,8 @@ pub(crate) enum Page<'a> {
 impl Page<'_> {
     fn to_html(self) -> String {
         let text = match self {
-            // Names of toolsets need no escaping in HTML.
+            // Inserts the name without escaping, because names of toolsets contain no characters
+            // that are special in HTML.
             Self::Done(set) => {
                 format!("You are logged in to <b>{set}</b>. You may close this page.")
             }

@@ -413,7 +413,7 @@ async fn calls_of_an_agent_count_for_the_limits_of_its_caller() {
     for kind in ["forbidden_tool", "limit"] {
         assert!(figures.contains(&format!("{{kind=\"{kind}\"}} 1")), "{figures}");
     }
-    // The limit also applies to a direct call.
+    // A direct call counts toward the same limit, so it fails, too.
     let name = "blog.look".parse().unwrap();
     assert!(access.find_grant_by_name("ci").unwrap().count_uses([&name]).is_err());
 }

@@ -64,7 +64,7 @@ fn add_items<'a>(view: &'a View<'a>, task: Task, candidates: &mut Candidates<'a>
     }
 }
 
-/// Adds the deadline, if no step failed because of it.
+/// Adds a finding about the missed deadline if no step failed because of the deadline.
 fn add_deadline<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
     let execution = view.execution;
     let has_code = |step: &Step| matches!(&step.state, StepState::Failed(error) if error.code == ErrorCode::DEADLINE);
@@ -224,8 +224,8 @@ fn deadline_remedies(view: &View<'_>) -> Vec<Remedy> {
     vec![Remedy::with_deadline(view.execution), Remedy::retry(view.execution)]
 }
 
-/// Returns what helps after a failure, best first. Returns nothing while the execution still runs,
-/// because only a finished one can be retried.
+/// Returns the remedies for a failure, best first. Returns none while the execution still runs,
+/// because only a finished execution can be retried.
 fn failure_remedies(view: &View<'_>, task: Task, step: &Step, error: &ToolError) -> Vec<Remedy> {
     let (execution, planned) = (view.execution, view.planned_step(task));
     if execution.options().dry_run {
@@ -286,7 +286,8 @@ fn failure_remedies(view: &View<'_>, task: Task, step: &Step, error: &ToolError)
     }
 }
 
-/// Returns the finding about the call in a child execution because of which a step failed.
+/// Returns the finding about the call with an unknown outcome in a child execution, if a step
+/// failed because of this call.
 fn find_unknown_child_call<'a>(
     view: &View<'a>,
     step: &Step,

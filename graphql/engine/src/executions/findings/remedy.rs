@@ -41,7 +41,7 @@ impl Remedy {
         Self { label: label.into(), ..self }
     }
 
-    /// Retries what failed. A child is retried through its parent.
+    /// Retries the failed steps. A child execution is retried through its parent.
     pub(super) fn retry(execution: &Execution) -> Self {
         let id = execution.parent().map_or(execution.id(), |parent| parent.execution);
         Self::new("retry what failed, and keep the rest", format!("faber retry {id}"))

@@ -84,7 +84,8 @@ impl<'a> View<'a> {
         (0_u32..).map(move |index| task.for_item(index)).zip(items)
     }
 
-    /// Returns the steps without a list, and the items of the other steps.
+    /// Returns all parts that make calls: the steps without a list, and the items of the steps with
+    /// a list.
     pub(super) fn list_calls(&self) -> impl Iterator<Item = (Task, &'a Step)> {
         self.list_steps().flat_map(|(task, step)| {
             let whole = step.items.is_none().then_some((task, step));

@@ -30,7 +30,7 @@ fn make_toolset(name: &'static str, tools: &[&'static str]) -> ToolSet {
 }
 
 /// Returns an engine whose model gives these answers. The guard is off, because the answers do not
-/// follow the words of the query.
+/// fit the words of the query.
 fn engine_with_answers(faber: &Embedded, answers: &[Value]) -> Engine {
     let answers = answers.iter().map(|answer| reply_with(&answer.to_string(), &[])).collect();
     let planner = Arc::new(ModelPlanner::new(Arc::new(ScriptedModel::new(answers)), 0));

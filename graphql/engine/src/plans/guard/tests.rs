@@ -1,4 +1,4 @@
-//! Queries, the plans that a model makes of them, and what the guard finds.
+//! Tests the guard with queries and the plans that a model makes of them.
 
 use std::sync::Arc;
 

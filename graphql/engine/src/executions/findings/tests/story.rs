@@ -114,7 +114,7 @@ impl Story {
         self.with_input(Input::Command(SentCommand { id, execution, at, by: None, command }))
     }
 
-    /// Writes the findings while worker 1 is alive.
+    /// Writes the findings as if worker 1 were alive, one on each line.
     pub(super) fn finding_lines(&self) -> String {
         self.finding_lines_with(&[], &[worker_id(1)], None)
     }

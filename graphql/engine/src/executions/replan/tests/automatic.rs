@@ -68,7 +68,7 @@ async fn run_plan(faber: &Embedded, plan: Value, order: Order) -> Arc<Execution>
     faber.ended(id).await.unwrap()
 }
 
-/// Waits until the replan of an execution is decided.
+/// Waits until the replan of an execution has started the next execution or was given up.
 async fn wait_for_decision(faber: &Embedded, ended: &Execution) -> Replanning {
     let wait = async {
         loop {
@@ -245,7 +245,7 @@ async fn two_workers_start_one_replan() {
     faber.close().await;
 }
 
-/// Each worker crashed during its attempt.
+/// The test simulates workers of which each crashed during its attempt to replan.
 #[tokio::test]
 async fn a_replan_is_given_up_after_repeated_crashes() {
     let (faber, model) = open_faber(&[draft_with_steps(&[pay_step("a", 1)])]).await;
