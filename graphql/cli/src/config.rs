@@ -86,8 +86,8 @@ pub struct Config {
     pub toolkit: Setting<ToolkitFiles>,
     /// `true` if Faber learns from successful executions which tool follows which.
     pub learning: Setting<bool>,
-    /// The margin of a hit: the amount by which a tool's score must exceed the score of the tool's
-    /// least similar example.
+    /// The margin of a hit: a tool is a hit if its score is at least the score of its least similar
+    /// example plus this margin.
     pub margin: Setting<f64>,
     pub log_format: Setting<LogFormat>,
     /// The setting `toolsets` as the file contains it.

@@ -59,8 +59,8 @@ pub(super) struct ToolExecutionInput {
     /// Parameters of the call, a JSON object. Strings can contain templates such as
     /// `{{step.path}}`. Default: `{}`.
     parameters: Option<Value>,
-    /// Steps that must finish first: null, a step id, or a list of step ids. Steps named in
-    /// templates and conditions are added.
+    /// Steps that must finish first: null, a step id, or a list of step ids. Faber adds the steps
+    /// that templates and conditions name.
     depends_on: Option<Value>,
     /// Variables to set from the output, as `{"path in the output": "variable"}`. Templates read
     /// them as `{{vars.variable}}`.
@@ -481,7 +481,8 @@ pub(super) struct ExecutionFilter {
     /// does not. With `parts: false`, an execution also counts as waiting if one of its child
     /// executions waits.
     needs_person: Option<bool>,
-    /// Has all of these labels: an object such as `{"team": "shop"}`. `null` means any value.
+    /// Has all of these labels: an object such as `{"team": "shop"}`. A label with `null` can have
+    /// any value.
     labels: Option<Value>,
     /// Its first error has this code, such as `tool.timeout`.
     error_code: Option<String>,

@@ -1,5 +1,5 @@
-//! Earlier turns of an agent, as templates pass them to the next turn and as messages show them to
-//! a model.
+//! Earlier turns of an agent. Templates pass them to the next turn, and messages show them to the
+//! model.
 
 use planner::{
     calls::prompt::format_tool_result,

@@ -218,8 +218,8 @@ impl AutoReplanner {
 }
 
 impl Executions {
-    /// Replans a finished execution on request and starts the next version of its plan, unless that
-    /// was done before.
+    /// Replans a finished execution on request, and starts the next version of its plan. Fails if
+    /// the execution was replanned before.
     pub async fn replan(
         &self,
         id: ExecutionId,
