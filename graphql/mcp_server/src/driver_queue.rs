@@ -83,7 +83,8 @@ struct Backlog {
 impl Backlog {
     fn push_new(&mut self, id: ExecutionId) {
         if self.waiting.len() >= MAX_WAITING {
-            tracing::warn!(execution = %id, "this process drives too many executions to take one more: start `faber worker` to continue it");
+            tracing::warn!(execution = %id, "this process drives too many executions to drive one \
+                more: start `faber worker` to continue this execution");
         } else if self.queued_ids.insert(id) {
             self.waiting.push_back(id);
         }

@@ -151,8 +151,8 @@ impl Executions {
         if is_refused.load(Ordering::Relaxed) {
             let limit = limits::KEPT_SIGNALS;
             let reason = format!(
-                "`{id}` already keeps {limit} signals for later steps, the maximum: send `{name}` \
-                 again when a step waits for it"
+                "`{id}` already stores {limit} signals for later steps; the limit is reached: send \
+                 `{name}` again when a step waits for it"
             );
             return Err(EngineError::LimitExceeded(reason));
         }
