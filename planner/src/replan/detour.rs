@@ -196,8 +196,8 @@ impl<'a> DetourPlanner<'a> {
         let failed = self.draft.tools[place].clone();
         if !is_plain(&failed) {
             return Err(format!(
-                "`{id}` cannot be replaced, because it is not a single call without \
-                `when`, `forEach`, `compensate`, `plan`, `outputMapping` and approval"
+                "`{id}` cannot be replaced, because it is not a single call without `when`, `forEach`, \
+                 `compensate`, `plan`, `outputMapping` and approval"
             ));
         }
         let paths = self.used_paths(id)?;

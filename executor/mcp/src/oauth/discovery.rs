@@ -86,8 +86,7 @@ pub(super) fn check_endpoint(server: &Url, endpoint: &str) -> Result<(), String>
     check_secure(&url).map_err(|err| err.to_string())?;
     if is_loopback(&url) && !is_loopback(server) {
         return Err(format!(
-            "`{endpoint}` is refused, because it is on this machine and the server that names it \
-             is not"
+            "`{endpoint}` is refused, because it is on this machine and the server that names it is not"
         ));
     }
     Ok(())
@@ -349,8 +348,7 @@ mod tests {
             "https://a/mcp",
             "http://localhost:2/token",
             expect![
-                "`http://localhost:2/token` is refused, because it is on this machine and the \
-                 server that names it is not"
+                "`http://localhost:2/token` is refused, because it is on this machine and the server that names it is not"
             ],
         );
         check(

@@ -12,8 +12,8 @@ use shared::{
 
 use super::{BenchArgs, BenchError};
 
-/// Number of commits whose durations are measured before the workload, so that the report can
-/// compare the workload with the speed of the store.
+/// Number of single commits that are timed before the workload, to compare its figures with the
+/// speed of the store.
 const PROBED_COMMITS: u64 = 200;
 
 pub(crate) struct Report {
@@ -49,8 +49,8 @@ impl Report {
         self.set(name, round_to_four_decimals(duration.as_secs_f64() * 1_000.0));
     }
 
-    /// Measures the durations of single appends of a small event, because no workload can be faster
-    /// than the store's commits.
+    /// Times single appends of a small event, because no workload can be faster than the store's
+    /// commits.
     pub(crate) async fn probe_commits(&mut self, store: &dyn Store) -> Result<(), BenchError> {
         let id = ExecutionId::draw(Timestamp::UNIX_EPOCH);
         let mut times = Vec::new();
