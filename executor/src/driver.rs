@@ -410,7 +410,8 @@ impl Driver {
                 Event::StepStarted(started) => self.prepare_start(*seq, started),
                 Event::WaitsShortened { ahead_ms } => warn!(
                     execution = %self.execution.id(), ahead_ms,
-                    "the clock was ahead when its waits began, so they are shortened"
+                    "the clock was ahead when waits of the execution began, so they start again \
+                     with their full length"
                 ),
                 _ => (),
             }

@@ -1,7 +1,7 @@
 //! Limits on the text of an operation, and on its error messages.
 //!
-//! The parser recurses for each bracket, and its messages quote the operation. These limits keep
-//! the work and the answer for a small request small.
+//! The parser recurses for each bracket, and its messages quote the operation. Without these
+//! limits, a small request could cause much work and a large answer.
 
 use std::fmt;
 
@@ -9,8 +9,8 @@ use async_graphql::ServerError;
 
 const MAX_NESTING: usize = 128;
 
-/// Maximum number of words, numbers, strings and signs. The introspection query of `GraphiQL` has
-/// 400.
+/// Maximum number of tokens: words, numbers, strings and signs. The introspection query of
+/// `GraphiQL` has 400.
 const MAX_TOKENS: usize = 30_000;
 
 /// Maximum length of a name. It is limited because the executor compares an unknown name with all
@@ -121,7 +121,8 @@ fn skip_block_string(mut bytes: &[u8]) -> &[u8] {
     }
 }
 
-/// Keeps the first errors of an operation that cannot run, and shortens their messages.
+/// Removes all but the first errors of an operation that cannot run, and shortens the messages of
+/// these errors.
 pub(crate) fn shorten_errors(mut errors: Vec<ServerError>) -> Vec<ServerError> {
     let all = errors.len();
     errors.truncate(MAX_ERRORS);

@@ -25,14 +25,14 @@ use crate::{server::Hooks, web};
 
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 const QUEUE_INTERVAL: Duration = Duration::from_secs(5);
-/// Longest time for which a scrape waits for the store. It is short, because Prometheus gives up
-/// after ten seconds.
+/// Maximum time that a request for metrics waits for the store. It is short, because Prometheus
+/// gives up after ten seconds.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Maximum number of due executions that are counted, because an alert needs no larger number.
+/// Maximum number of due executions that are counted. An alert needs no larger number.
 const MAX_DUE: usize = 1_000;
 
-/// Checks that the store accepts writes. Any client may request `/health/ready`, so each result is
-/// reused for [`PROBE_INTERVAL`].
+/// Checks that the store accepts writes. Each result is reused for [`PROBE_INTERVAL`], because
+/// every client can request `/health/ready`.
 struct WriteProbe {
     store: Arc<dyn Store>,
     last_result: Mutex<Option<(Instant, Result<(), String>)>>,
@@ -57,7 +57,7 @@ impl WriteProbe {
     }
 }
 
-/// Returns the parts of the server that depend on the engine: readiness, metrics and pages.
+/// Returns the hooks of the server that need the engine or the page: readiness, metrics and routes.
 ///
 /// `store_file` is the file of an SQLite store, whose size is a metric.
 pub fn server_hooks(
@@ -85,7 +85,7 @@ pub fn server_hooks(
                 format_engine_metrics(counted.hints().commits(), &toolbox),
                 retention.format_metrics(),
                 format!(
-                    "# HELP faber_calls_waiting Calls that wait here for a limit of `limits.calls`.\n\
+                    "# HELP faber_calls_waiting Calls of this process that wait for a limit of `limits.calls`.\n\
                      # TYPE faber_calls_waiting gauge\n\
                      faber_calls_waiting {waiting}\n"
                 ),
@@ -98,8 +98,8 @@ pub fn server_hooks(
     }
 }
 
-/// Executions that wait for a worker. Each scrape asks the store, at most once in
-/// [`QUEUE_INTERVAL`].
+/// Counts the executions that wait for a worker. A request for metrics reads the store only if the
+/// last read is older than [`QUEUE_INTERVAL`].
 struct QueueProbe {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
@@ -108,7 +108,7 @@ struct QueueProbe {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct QueueFigures {
-    /// At most [`MAX_DUE`].
+    /// Number of due executions, at most [`MAX_DUE`].
     due: usize,
     oldest_seconds: f64,
 }
@@ -119,7 +119,7 @@ impl QueueProbe {
         Self { store, clock, last_figures: Mutex::default() }
     }
 
-    /// Returns `None` while the store does not answer.
+    /// Returns `None` if the store does not answer in time.
     async fn read_figures(&self) -> Option<QueueFigures> {
         let mut last_figures = self.last_figures.lock().await;
         if let Some((at, figures)) = &*last_figures
@@ -141,21 +141,22 @@ impl QueueProbe {
     }
 }
 
-/// Formats the queue. Formats nothing if the figures are unknown, because a zero would end an alert
-/// about a full queue.
+/// Formats the metrics of the queue. If they are unknown, formats nothing, because a zero would end
+/// an alert about a full queue.
 fn format_queue(figures: Option<QueueFigures>) -> String {
     let Some(QueueFigures { due, oldest_seconds }) = figures else { return String::new() };
     format!(
         "# HELP faber_executions_due Executions in the store that wait for a worker, up to {MAX_DUE}.\n\
          # TYPE faber_executions_due gauge\n\
          faber_executions_due {due}\n\
-         # HELP faber_executions_oldest_due_seconds How long the first of them has been due.\n\
+         # HELP faber_executions_oldest_due_seconds Time since the oldest of these executions became due.\n\
          # TYPE faber_executions_oldest_due_seconds gauge\n\
          faber_executions_oldest_due_seconds {oldest_seconds}\n"
     )
 }
 
-/// Formats the size of an SQLite store with its log. A store without a file has no such figure.
+/// Formats the size of an SQLite store with its write-ahead log. Returns an empty text for other
+/// stores.
 fn format_store_size(file: Option<&Path>) -> String {
     let Some(file) = file else { return String::new() };
     let parts = ["", "-wal", "-shm"].map(|suffix| {
@@ -188,7 +189,7 @@ fn format_engine_metrics(commits: u64, toolbox: &Toolbox) -> String {
          faber_toolsets{{status=\"ready\"}} {ready}\n\
          faber_toolsets{{status=\"connecting\"}} {connecting}\n\
          faber_toolsets{{status=\"failed\"}} {failed}\n\
-         # HELP faber_tools Tools that are known.\n\
+         # HELP faber_tools Tools that this process knows.\n\
          # TYPE faber_tools gauge\n\
          faber_tools {tools}\n"
     )

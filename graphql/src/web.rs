@@ -32,7 +32,8 @@ const PAGE_PATHS: [&str; 9] = [
     "/toolkit",
 ];
 
-/// Content security policy of the page: its own scripts and this server, no inline scripts.
+/// Content security policy of the page. It allows scripts and connections of this server only, and
+/// no inline scripts.
 const CONTENT_POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
      object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
@@ -47,9 +48,9 @@ const GRAPHIQL_CONTENT_POLICY: HeaderValue = HeaderValue::from_static(
 
 /// The cache control of files with a checksum in their name.
 const CACHE_FOREVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
-/// The cache control of a missing path, which may exist later.
+/// The cache control of a path that does not exist. The path can exist in a later version.
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
-/// The cache control of files that may change. The browser asks before each use.
+/// The cache control of files that can change. The browser must ask the server before each use.
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 
 pub fn page_routes() -> Router {
@@ -60,8 +61,8 @@ pub fn page_routes() -> Router {
     PAGE_PATHS.into_iter().fold(router, |router, place| router.route(place, get(serve_page)))
 }
 
-/// Answers a browser that requests an unknown path with the page and status 404. A known path with
-/// a trailing slash is redirected to the path without it.
+/// If a browser requests an unknown path, returns the page with status 404. Redirects a known path
+/// with a trailing slash to the path without the slash.
 pub fn answer_unknown_path(uri: &Uri, headers: &HeaderMap) -> Option<Response> {
     let path = uri.path();
     let trimmed = path.trim_end_matches('/');

@@ -290,7 +290,7 @@ impl ExecutionFigures {
             ),
             inbox: add.register(
                 "faber_inbox_depth",
-                "Commands that waited for workers at the last look",
+                "Commands that waited for workers when the store was last read",
                 Gauge::default(),
             ),
         }

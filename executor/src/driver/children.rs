@@ -183,7 +183,7 @@ impl Child {
         if !self.is_stopped {
             return Ok(());
         }
-        let reason = Some(format!("`{}`, its parent, stops", self.parent.execution));
+        let reason = Some(format!("the parent execution `{}` stops", self.parent.execution));
         context.control.send_command(self.id, Command::Cancel { reason }).await
     }
 }

@@ -257,7 +257,8 @@ impl PendingEvents {
             time::sleep(wait).await;
             wait = (wait * 2).min(context.options.poll);
         }
-        warn!(execution = %id, err = %last, "gave up an execution for now");
+        warn!(execution = %id, err = %last, "stopped driving an execution, because the store does \
+            not accept its events");
         Err(last.into())
     }
 }

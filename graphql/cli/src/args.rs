@@ -58,7 +58,7 @@ pub(crate) struct Globals {
     /// The form of the log: lines for people, or one JSON object per line (`FABER_LOG_FORMAT`).
     #[arg(long, global = true, value_name = "FORMAT", value_enum)]
     pub(crate) log_format: Option<LogFormat>,
-    /// Talk to a running server instead of opening the store (`FABER_SERVER`).
+    /// Send operations to this running server instead of opening the store (`FABER_SERVER`).
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) server: Option<String>,
 }
@@ -96,7 +96,7 @@ pub(crate) enum Command {
     Resume {
         /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
         id: String,
-        /// Wait for a tool that this process lacks instead of ending with status 3.
+        /// If this process lacks a tool, wait for the tool instead of ending with status 3.
         #[arg(long)]
         wait: bool,
     },
@@ -112,7 +112,7 @@ pub(crate) enum Command {
     },
     /// Approve or reject a step that waits for a person, and continue its execution.
     Approve(ApproveArgs),
-    /// Record the outcome of a call whose outcome is unknown, and continue its execution.
+    /// Record the outcome of a call that ended with an unknown outcome, and continue the execution.
     Settle(SettleArgs),
     /// Send a signal that a step waits for, and continue its execution.
     Signal(SignalArgs),
@@ -123,7 +123,7 @@ pub(crate) enum Command {
         /// The new plan as JSON or YAML; `-` is standard input.
         file: PathBuf,
     },
-    /// Save a plan under a name, with types of its inputs; `run --saved NAME` executes it.
+    /// Save a plan under a name, with the types of its inputs; `run --saved NAME` executes it.
     Save(SaveArgs),
     /// Remove the name of a saved plan; the plan stays.
     Unsave {
@@ -135,7 +135,7 @@ pub(crate) enum Command {
         override_usage = "faber export [OPTIONS] <PLAN>\n       faber export --since <TIME> [FILE]"
     )]
     Export(ExportArgs),
-    /// Import the history that `export --since` wrote; skip what the store has already.
+    /// Import the history that `export --since` wrote; skip entries that the store has already.
     Import {
         /// The file with one JSON object a line.
         file: PathBuf,
@@ -273,7 +273,7 @@ impl Cli {
     }
 }
 
-/// Returns the API's name of a value.
+/// Returns the name of an enum value in the API, such as `FROM_STEP` for `from-step`.
 pub(crate) fn api_name(value: &impl ValueEnum) -> String {
     let name = value.to_possible_value().map(|name| name.get_name().to_uppercase());
     name.unwrap_or_default().replace('-', "_")

@@ -1,7 +1,7 @@
 //! `faber bench`: measures the engine on this machine, with the real store and full durability.
 //!
-//! Executions start through [`Control`], and a worker drives them. They count as soon as their last
-//! event is durable.
+//! Executions start through [`Control`], and a worker drives them. The duration of an execution
+//! ends when its last event is durable.
 
 mod load;
 mod report;
@@ -64,9 +64,9 @@ pub(crate) enum Workload {
     Dag,
     /// The compiler alone: a large plan, and a cycle in a large graph.
     Plan,
-    /// Selection from thousands of tools, by each criterion, and their collisions.
+    /// Selection from thousands of tools, by each criterion, and the collisions of these tools.
     Select,
-    /// Followers of executions, each reading every event.
+    /// Subscribers of executions, each of which reads every event.
     Subscribe,
 }
 
@@ -74,7 +74,7 @@ pub(crate) enum Workload {
 pub(crate) enum BenchEffect {
     /// The tool has no effect.
     Read,
-    /// The tool repeats its effect.
+    /// A second call would repeat the tool's effect.
     Once,
 }
 

@@ -1,6 +1,7 @@
 //! The demo: a small blog as an MCP server over stdio.
 //!
-//! A file stores the data. Several processes may share it, and each answer is durable.
+//! A file stores the data, and several processes can share it. A change is durable before the
+//! server answers.
 
 mod id;
 mod rules;

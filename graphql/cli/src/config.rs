@@ -85,18 +85,18 @@ pub struct Config {
     pub toolsets: Setting<Vec<SetConfig>>,
     pub limits: Limits,
     pub embedding: Setting<EmbeddingConfig>,
-    /// Finished executions are removed after this time. `None` keeps them forever.
+    /// Ages after which finished executions are removed. `None` means that they are kept forever.
     pub retention: Setting<Option<RetentionPolicy>>,
     /// Audit entries are removed after this time. `None` keeps them forever.
     pub audit_retention: Setting<Option<Duration>>,
     pub access: Setting<AccessConfig>,
-    /// Contexts, which conditions of toolsets read.
+    /// The data of each context by its name. Conditions of toolsets read it.
     pub contexts: BTreeMap<String, Value>,
     pub toolkit: Setting<ToolkitFiles>,
     /// `true` if Faber learns from successful executions which tool follows which.
     pub learning: Setting<bool>,
-    /// The margin of a hit: the amount by which a tool's score must exceed the score of the tool's
-    /// least similar example.
+    /// The margin of a hit: a tool is a hit if its score is at least the score of its least similar
+    /// example plus this margin.
     pub margin: Setting<f64>,
     pub log_format: Setting<LogFormat>,
     /// The setting `toolsets` as the file contains it.
@@ -112,7 +112,7 @@ pub struct ToolkitFiles {
     pub warnings: Vec<String>,
 }
 
-/// A configuration error. Its message names the place and the correction.
+/// A mistake in the configuration. The message names the setting and how to correct it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(pub(crate) String);
@@ -152,8 +152,8 @@ fn find_file(flags: &Flags, environment: &Environment) -> Option<PathBuf> {
 }
 
 impl Config {
-    /// Loads the configuration. A flag precedes the environment, the environment precedes the file,
-    /// and the file precedes the default.
+    /// Loads the configuration. A flag overrides the environment, the environment overrides the
+    /// file, and the file overrides the default.
     pub fn load(flags: &Flags, environment: &Environment) -> Result<Self, ConfigError> {
         let path = find_file(flags, environment);
         let file = path.as_deref().map(file::read).transpose()?.unwrap_or_default();

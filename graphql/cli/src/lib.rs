@@ -53,7 +53,8 @@ use crate::{
     tracing_export::TraceExport,
 };
 
-/// Crates that log tokens or whole messages, and the highest log level at which they may log.
+/// Crates that log tokens or whole messages, and the highest log level at which they are allowed to
+/// log.
 const MAX_LOG_LEVELS: [(&str, LevelFilter); 1] = [("rmcp", LevelFilter::ERROR)];
 
 /// The result of a command, as the status of its process.
@@ -63,7 +64,7 @@ pub(crate) enum ExitStatus {
     Failed,
     /// Some of the named objects do not exist. The command changed the rest.
     NotFound,
-    /// A server, a store or a tool source is unavailable.
+    /// A server, a store, a model or a tool source is unavailable.
     Unreachable,
     Waiting,
     /// The user pressed Ctrl-C. A started execution stays in the store.
@@ -112,10 +113,11 @@ const BLOCKING_THREAD_KEEP_ALIVE: Duration = Duration::from_secs(1);
 
 /// Runs the command line of this process.
 ///
-/// Not generic over the arguments: otherwise all code below would be compiled again for the binary.
+/// This function is not generic over the arguments, because the crate of the binary would then
+/// compile all commands again.
 pub fn main(arguments: &[OsString]) -> ExitCode {
-    // A hidden subcommand starts the commands of tools. It runs first, because threads that exist
-    // before it would not be confined.
+    // This hidden subcommand confines this process and then becomes the command of a tool. It runs
+    // before any thread starts, because threads that exist already would not be confined.
     if let [_, first, rest @ ..] = arguments
         && first == sandbox::SUBCOMMAND
     {
@@ -154,7 +156,7 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
             let program: Pin<Box<dyn Future<Output = _>>> =
                 Box::pin(dispatch(cli, environment, screen.clone()));
             let result = runtime.block_on(program);
-            // A thread that still reads standard input must not keep the process.
+            // Does not wait for a thread that still reads standard input.
             runtime.shutdown_background();
             result
         }
@@ -192,7 +194,7 @@ fn print_clap_text(err: &clap::Error, environment: &Environment) {
     let text = if is_coloured { text.ansi().to_string() } else { text.to_string() };
     let lines: Vec<String> = text.lines().map(plain::safe_coloured).collect();
     let text = lines.join("\n");
-    // A closed stream is not a failure.
+    // Ignores a failure, because the reader of the output is allowed to close it.
     let _ = if err.use_stderr() {
         writeln!(io::stderr(), "{text}")
     } else {
@@ -221,7 +223,7 @@ fn start_log(environment: &Environment, default: String, format: LogFormat) -> R
         LogFormat::Json => lines.with_ansi(false).json().flatten_event(true).boxed(),
     };
     let logging = tracing_subscriber::registry().with(filter).with(may_log).with(lines);
-    // A test may have installed a logger before.
+    // Fails if a test has installed a logger before, which is harmless.
     let _ = logging.try_init();
     Ok(())
 }
@@ -320,12 +322,13 @@ async fn run_command(app: &App, command: Command) -> Result<ExitStatus, Failure>
     }
 }
 
-/// Opens the parts of the engine that a command needs. Only commands that write plans or tools
-/// create a store.
+/// Opens the parts of the engine that a command needs. If the store does not exist, only commands
+/// that write plans or tools create it.
 async fn open_session<'a>(app: &'a App, command: &Command) -> Result<Session<'a>, Failure> {
     match command {
         Command::Agent(_) | Command::Tools { subcommand: Tools::Call { .. } } => {
-            // The call of a tool with a limit needs a permit, and only a worker can hold permits.
+            // These commands call tools. A call of a tool with a limit needs a permit, and only a
+            // worker can have permits.
             Session::open(app, Need::Driving).await
         }
         Command::Plan(_)
@@ -395,7 +398,7 @@ fn print_completions(shell: clap_complete::Shell, screen: &Screen) -> Result<Exi
     print_text(screen, "script", &String::from_utf8_lossy(&script))
 }
 
-/// Prints a text, or with `--json` an object with the text under `name`.
+/// Prints a text. With `--json`, prints an object whose field `name` contains the text.
 fn print_text(screen: &Screen, name: &str, text: &str) -> Result<ExitStatus, Failure> {
     if screen.json {
         screen.print_json(&serde_json::json!({ name: text }))?;

@@ -93,7 +93,7 @@ fn draw_repeatedly(drawing: Drawing, paint: Paint) -> (ProgressBar, Arc<Mutex<Dr
         move |_: &indicatif::ProgressState, out: &mut dyn std::fmt::Write| {
             let drawing = shared_drawing.lock().unwrap_or_else(PoisonError::into_inner);
             let lines = drawing.draw_live(WallClock.now(), window_size(), paint);
-            // If writing fails, the next tick draws again.
+            // Ignores a failure, because the next tick draws again.
             let _ = out.write_str(&paint.to_terminal(&lines.join("\n")));
         },
     );
@@ -183,7 +183,8 @@ impl Drawing {
             News::Step { name, view } => {
                 self.started_at = self.started_at.or(view.since);
                 if view.is_finished() {
-                    // No part of a finished step runs, even if its last event is missing.
+                    // Removes the parts of a finished step that still seem to run, because their
+                    // last event can be missing.
                     self.steps.retain(|part, of| of.is_finished() || !is_part(name, part));
                 }
                 if self.plan_steps.contains(name) || !view.can_fold() {
@@ -211,7 +212,8 @@ impl Drawing {
     }
 
     fn draw_live(&self, now: Timestamp, size: Size, paint: Paint) -> Vec<String> {
-        // The bar and the cursor need one line each.
+        // The progress bar and the cursor need one line each, so two lines of the window are not
+        // available for steps.
         let lines = size.lines.saturating_sub(2).max(1);
         let mut drawn = self.draw(now, Size { lines, ..size }, paint);
         let columns = size.columns.saturating_sub(1).max(10);
@@ -221,11 +223,12 @@ impl Drawing {
 
     fn draw(&self, now: Timestamp, size: Size, paint: Paint) -> Vec<String> {
         let columns = size.columns.saturating_sub(1).max(10);
-        // Names leave space for the times and codes of all lines.
+        // Names are cut so that the times and codes of all lines are visible.
         let mut frame = Frame { now, columns, name_columns: self.width, paint };
         let essential =
             self.steps.iter().map(|(name, step)| self.draw_outcome(name, step, frame).essential);
-        // A number of five columns and a sign precede a name. Two spaces follow the name.
+        // Besides the name, a line has a number of five columns, a sign and spaces: ten columns
+        // together.
         let name_columns =
             columns.saturating_sub(10 + essential.max().unwrap_or(0)).max(MIN_NAME_COLUMNS);
         frame.name_columns = self.width.min(name_columns);
@@ -268,7 +271,8 @@ impl Drawing {
                 _ if last > first => format!("{}–{}", first + 1, last + 1),
                 _ => (first + 1).to_string(),
             };
-            // A fixed width, so that columns do not move when layers are folded.
+            // The number has a fixed width, so that columns do not move when several layers become
+            // one line.
             let place = frame.paint.dim(format!("{place:>5}"));
             let is_shown =
                 |step: &&&String| self.steps.get(**step).is_some_and(|view| !view.can_fold());
@@ -333,7 +337,8 @@ impl Drawing {
             return Line { rank: 3, text: format!("{number} {mark} {}", paint.dim(text)) };
         };
         let StepLine { mark, rest, essential } = self.draw_outcome(name, step, frame);
-        // If space is short, the name is cut before the outcome.
+        // The name gets the columns that the outcome leaves, so a narrow window cuts the name
+        // first.
         let columns_after_name = if essential > 0 { 2 + essential } else { 0 };
         let taken = paint::text_width(number) + paint::text_width(&mark) + 2 + columns_after_name;
         let shown_text =
@@ -356,7 +361,8 @@ impl Drawing {
         step.draw(frame.now, attempt, frame.paint)
     }
 
-    /// Draws the parts of a step: its items, the steps of its child, its compensation.
+    /// Draws the parts of a step: its items, the steps of its child execution, and its
+    /// compensation.
     fn draw_parts(&self, indent: &str, step: &str, frame: Frame) -> Vec<Line> {
         let columns_after_name = self.steps.range(step.to_owned()..);
         columns_after_name
@@ -383,7 +389,8 @@ impl Drawing {
     }
 }
 
-/// Returns whether a name belongs to an item, a child's step or the compensation of a step.
+/// Returns `true` if a name belongs to a part of a step: an item, a step of its child execution, or
+/// its compensation.
 fn is_part(step: &str, name: &str) -> bool {
     let Some(rest) = name.strip_prefix(step) else { return false };
     rest.starts_with(" › ") || rest.starts_with('[') || rest.starts_with(" (")

@@ -51,11 +51,12 @@ pub(crate) struct Setup<'a> {
 pub(crate) enum Need {
     Store,
     Tools,
-    /// A worker without tools that takes only given executions. It can stop an execution.
+    /// A worker without tools that drives only the executions that it is given. It can stop an
+    /// execution.
     Stopping,
-    /// A worker with tools that takes only given executions.
+    /// A worker with tools that drives only the executions that it is given.
     Driving,
-    /// A worker with tools that takes all executions.
+    /// A worker with tools that claims any execution of the store.
     Everything,
 }
 
@@ -71,7 +72,7 @@ pub(crate) struct LocalEngine {
 struct RunningWorker {
     handle: WorkerHandle,
     drain: CancellationToken,
-    /// `None` once the worker drains.
+    /// `None` after the drain of the worker has started.
     tasks: Mutex<Option<JoinSet<()>>>,
 }
 
@@ -91,7 +92,7 @@ impl LocalEngine {
         let has_tools = !matches!(need, Need::Store | Need::Stopping);
         let registry = build_registry(setup, &toolbox, &store, &clock, has_tools)?;
         if has_tools {
-            // This starts the servers of added toolsets.
+            // Also starts the servers of toolsets that were added through the API.
             registry.sync().await?;
         }
         let scope = match need {
@@ -153,8 +154,8 @@ impl LocalEngine {
         self.running_worker.as_ref().map(|running_worker| running_worker.handle.clone())
     }
 
-    /// Stops the worker. Waits up to the limit of a drain until running calls have ended and are
-    /// recorded. Then stops the calls that still run.
+    /// Stops the worker. Waits until running calls have ended and are recorded, but at most for the
+    /// time in `limits.drain_ms`. Then stops the calls that still run.
     pub(crate) async fn drain(&self) {
         let tasks = self.running_worker.as_ref().and_then(|running_worker| {
             running_worker.drain.cancel();
@@ -167,7 +168,7 @@ impl LocalEngine {
 
     pub(crate) async fn close(mut self) {
         self.drain().await;
-        // Runs after the worker has ended, so that its last calls are counted, too.
+        // The background tasks end after the worker, because they count its last calls.
         self.stop.cancel();
         while self.background_tasks.join_next().await.is_some() {}
         self.engine.tools.inventory.registry().sources().close().await;
@@ -183,7 +184,7 @@ impl RunningWorker {
     }
 }
 
-/// This process sends its operations to itself, so they have no limits.
+/// Returns no limits for operations, because this process sends its operations to itself.
 pub(crate) fn unlimited_operations() -> Limits {
     Limits { complexity: usize::MAX, answer_bytes: usize::MAX, ..Limits::default() }
 }
@@ -210,7 +211,7 @@ fn build_engine(
     }
 }
 
-/// Returns the settings of a model. The settings of a local model contain a starter of the model's
+/// Returns the settings of a model. For a local model, they contain the means to start the model's
 /// server.
 pub(crate) fn model_settings(config: &Config, model: &ModelConfig) -> Settings {
     let server = || {
@@ -246,7 +247,7 @@ async fn watch_clock(clock: Arc<dyn Clock>, stop: CancellationToken) {
     }
 }
 
-/// Returns the toolsets of the configuration, and the toolset `faber` that every process has.
+/// Returns the configured toolsets, and the built-in toolset `faber`, which every process has.
 fn list_configured_sets(config: &Config, base: &Path) -> Vec<SetConfig> {
     let configured_count = config.toolsets.value.len();
     let mut sets = with_builtin(config.toolsets.value.clone());

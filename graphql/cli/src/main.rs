@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-/// The C library's allocator does not return the memory of large plans to the system.
+/// Replaces the C library's allocator, because that allocator does not return the memory of large
+/// plans to the system.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

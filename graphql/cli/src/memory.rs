@@ -1,7 +1,8 @@
-//! Gives free memory back to the system.
+//! Returns free memory to the system.
 //!
 //! The allocators of Rust and of the C library (which SQLite uses) keep freed memory until a later
-//! call of the same thread. After a plan of 100,000 steps, such calls may not come.
+//! call of the same thread. After a plan of 100,000 steps, a thread can be idle for a long time, so
+//! a thread of this module releases the memory.
 
 use std::{
     ffi::{c_int, c_long},
@@ -15,17 +16,18 @@ use nix::unistd::{SysconfVar, sysconf};
 /// Time between two checks of the size of the process.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Minimum bytes by which the process must exceed its smallest size before memory is released
-/// again.
+/// Memory is released again when the process is larger than its smallest size by more than this
+/// number of bytes.
 const MIN_GROWTH: u64 = 16 << 20;
 
 /// Starts the thread that releases free memory while the process is larger than its smallest size.
 pub(crate) fn start_release() {
     unmap_large_blocks();
     shorten_purge_delay();
-    // Without the thread the process only keeps more memory.
+    // Ignores a failure, because without this thread the process works, but keeps more memory.
     let _ = std::thread::Builder::new().name("memory".into()).spawn(|| {
-        // Memory that is in use now may be free later, so a release does not raise this size.
+        // The smallest size after a release. A release never raises it, because memory that was in
+        // use can become free later.
         let mut smallest_size = 0;
         loop {
             std::thread::sleep(CHECK_INTERVAL);
@@ -54,15 +56,15 @@ fn resident_size() -> Option<u64> {
 #[cfg_attr(target_env = "gnu", expect(unsafe_code, reason = "there is no safe function for this"))]
 fn unmap_large_blocks() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: the process has only one thread yet, and a value that `mallopt` rejects changes
+    // SAFETY: the process still has only one thread. If `mallopt` rejects the value, it changes
     // nothing.
     unsafe {
         nix::libc::mallopt(nix::libc::M_MMAP_THRESHOLD, 256 << 10);
     }
 }
 
-/// Lets Rust's allocator give a free page back after 10 ms. By default it waits a second, and a
-/// thread that has nothing to do by then keeps the page.
+/// Makes Rust's allocator return a free page to the system after 10 ms. By default it waits a
+/// second, and a thread that is idle by then keeps the page.
 #[expect(unsafe_code, reason = "there is no safe function for this")]
 fn shorten_purge_delay() {
     /// `mi_option_purge_delay` of `mimalloc.h`.
@@ -80,8 +82,8 @@ fn release_free_memory() {
         /// Returns the free memory of the global allocator to the system.
         fn mi_collect(force: bool);
     }
-    // SAFETY: both functions take no pointer and touch free memory only. They may run beside all
-    // other calls of their allocators.
+    // SAFETY: both functions get no pointer and touch free memory only. Other threads can use both
+    // allocators at the same time.
     unsafe { mi_collect(true) };
     #[cfg(target_env = "gnu")]
     unsafe {

@@ -33,7 +33,8 @@ use tokio::{
 };
 
 const SERVER_PROGRAM: &str = "llama-server";
-/// The variable in which a server finds its key. An argument would be visible to all users.
+/// The environment variable with the server's key. The key is not an argument, because all users of
+/// the machine can see arguments.
 const KEY_VARIABLE: &str = "LLAMA_API_KEY";
 /// Runs the server of the Python package `xllamacpp` with a model, a port and a name.
 const PYTHON_SCRIPT: &str = "
@@ -56,7 +57,7 @@ while True:
 ";
 const LOCK_FILE: &str = "model-server.lock";
 const LOG_FILE: &str = "model-server.log";
-/// Time limit for loading a model. It is long because the disk may be slow.
+/// Time limit for loading a model. It is long because a disk can be slow.
 const START_TIMEOUT: Duration = Duration::from_mins(2);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -114,8 +115,8 @@ impl ModelServer {
             "--ctx-size", "8192", "--parallel", "1",
         ];
         let env = BTreeMap::from([(KEY_VARIABLE.to_owned(), server.key.clone())]);
-        // Does not start in the user's folder, because Python imports modules from the working
-        // directory.
+        // The server does not start in the user's current folder, because Python imports modules
+        // from the working directory.
         let cwd = Some(&*self.data);
         let program = |name| Program { name, cwd, own_file: None, pass: &[], env: &env };
         let mut command = match program(SERVER_PROGRAM).watched_command(&self.launcher) {
@@ -250,8 +251,8 @@ impl ServerAddress {
     }
 }
 
-/// Returns whether a server that Faber started has loaded its model. The port of an ended server
-/// may belong to another program.
+/// Returns `true` if a model server of Faber answers at this port and has loaded its model. If the
+/// server has ended, another program can use its port.
 async fn is_faber_server(running: &ServerAddress) -> bool {
     let Ok(client) = reqwest::Client::builder().timeout(PROBE_TIMEOUT).no_proxy().build() else {
         return false;

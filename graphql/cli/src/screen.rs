@@ -19,12 +19,12 @@ use crate::{
 
 #[derive(Clone, Debug)]
 pub(crate) struct Screen {
-    /// `--json`: results are one JSON document.
+    /// `true` with `--json`: each result is one JSON document.
     pub(crate) json: bool,
     pub(crate) out: Paint,
     pub(crate) err: Paint,
     pub(crate) is_terminal: bool,
-    /// Standard error is a terminal that can redraw lines.
+    /// `true` if standard error is a terminal that can redraw lines.
     pub(crate) is_live: bool,
 }
 
@@ -104,7 +104,7 @@ impl Screen {
 
     pub(crate) fn fail(&self, failure: &Failure) -> u8 {
         if self.json {
-            // If writing fails, no stream is left to report it.
+            // Ignores a failure, because no other stream exists to report it.
             let _ = self.print_json(&failure.to_json());
         } else {
             self.say(&plan::draw_failure(failure, self.err));
@@ -121,8 +121,8 @@ pub(crate) fn has_stderr_colours(environment: &Environment) -> bool {
     should_colour(console::colors_enabled_stderr(), io::stderr().is_terminal(), environment)
 }
 
-/// Corrects `console`, which disables colours for an empty `NO_COLOR`. According to
-/// <https://no-color.org>, an empty `NO_COLOR` has no meaning.
+/// Returns whether to use colours. The crate `console` disables colours if `NO_COLOR` is empty, but
+/// according to <https://no-color.org>, an empty `NO_COLOR` has no effect.
 fn should_colour(is_enabled: bool, is_terminal: bool, environment: &Environment) -> bool {
     let Environment { has_empty_no_color, cannot_redraw, .. } = environment;
     is_enabled || (*has_empty_no_color && is_terminal && !cannot_redraw)
@@ -172,7 +172,7 @@ fn write_line(text: &str) -> Result<(), Failure> {
     write_bytes(format!("{text}\n").as_bytes())
 }
 
-/// Writes to standard output. A closed stream is not a failure.
+/// Writes to standard output. Returns no failure if the reader has closed the stream.
 pub(crate) fn write_bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     let written = out.write_all(bytes).and_then(|()| out.flush());

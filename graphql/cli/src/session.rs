@@ -32,14 +32,14 @@ pub(crate) struct Session<'a> {
     pub(crate) screen: &'a Screen,
     pub(crate) client: Client,
     local: Option<LocalEngine>,
-    /// If this process has a worker, a signal ends the command instead of the process, so that
-    /// calls return and are recorded.
+    /// Set if this process has a worker. A signal then ends the command and not the process, so
+    /// that running calls can end and are recorded.
     end_signals: Option<EndSignals>,
 }
 
 impl<'a> Session<'a> {
-    /// Connects to the server, or opens the engine. An embedded store is created if it does not
-    /// exist.
+    /// Connects to the server, or opens the engine. If the store is a file that does not exist,
+    /// creates it.
     pub(crate) async fn open(app: &'a App, need: Need) -> Result<Self, Failure> {
         if let Some(session) = Self::connect(app)? {
             return Ok(session);
@@ -75,7 +75,8 @@ impl<'a> Session<'a> {
         Self { app, screen: &app.screen, client, local: Some(local), end_signals }
     }
 
-    /// Does `work` and closes the session. A signal that `work` does not wait for stops it.
+    /// Does `work`, and then closes the session. A signal stops `work`, unless `work` itself waits
+    /// for signals.
     pub(crate) async fn close_after<T>(
         self,
         work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
@@ -115,7 +116,8 @@ impl<'a> Session<'a> {
         Some(self.engine()?.store())
     }
 
-    /// Returns the driver of given executions, if this process has a worker.
+    /// Returns a driver for executions that a command names. Returns `None` if this process has no
+    /// worker.
     pub(crate) fn new_drive(&self) -> Option<Drive> {
         let local = self.local.as_ref()?;
         let (store, clock) = (Arc::clone(local.engine.store()), Arc::clone(local.engine.clock()));
@@ -152,7 +154,8 @@ impl<'a> Session<'a> {
             }
             _ if head.owner.is_some() => true,
             Some(due) if due <= now => true,
-            // The execution sleeps. If no worker exists to wake it, this process must wake it.
+            // The execution sleeps. If no worker exists that can claim it later, this process must
+            // drive it.
             Some(_) => engine.store().list_workers(now).await?.is_empty(),
             None => false,
         };
@@ -189,7 +192,8 @@ impl<'a> Session<'a> {
         Ok(live.iter().any(|worker| Some(*worker) != worker_id))
     }
 
-    /// Returns whether a live worker owns an execution, or reads its inbox within a few seconds.
+    /// Returns whether a live worker owns an execution, or whether a worker empties its inbox
+    /// within a few seconds.
     pub(crate) async fn has_reader(&self, id: ExecutionId) -> Result<bool, Failure> {
         let Some(engine) = self.engine() else { return Ok(true) };
         for _ in 0..READER_POLLS {
@@ -204,8 +208,8 @@ impl<'a> Session<'a> {
         Ok(false)
     }
 
-    /// Stops the worker of this process after a signal, and reports it if calls run. Returns
-    /// `false` if there is no worker, or if Ctrl-C skipped the wait.
+    /// Stops the worker of this process after a signal. If the worker has to wait for calls, tells
+    /// the user. Returns `false` if there is no worker, or if another Ctrl-C ended the wait.
     pub(crate) async fn drain(&self) -> bool {
         let Some(local) = self.local.as_ref().filter(|local| local.worker_handle().is_some())
         else {
@@ -221,8 +225,8 @@ impl<'a> Session<'a> {
             }
             std::future::pending().await
         };
-        // A closed terminal sends several signals. Without a receiver, the second signal would stop
-        // the command.
+        // Receives further signals and ignores them. A closed terminal sends several signals, and a
+        // second one without a receiver would stop the command.
         let received = async {
             loop {
                 self.await_end_signal().await;
@@ -236,8 +240,9 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Waits until running calls have ended, within the limit of a drain, and closes everything.
-    /// Ctrl-C skips the wait. SIGTERM and SIGHUP do not, because a closed terminal sends several.
+    /// Waits until running calls have ended, at most for the time in `limits.drain_ms`, and closes
+    /// everything. Ctrl-C ends the wait. SIGTERM and SIGHUP do not, because a closed terminal sends
+    /// several of them.
     pub(crate) async fn close(self) {
         if let Some(local) = self.local {
             tokio::select! {

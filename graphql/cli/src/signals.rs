@@ -72,8 +72,8 @@ impl EndSignals {
         self.received.notified().await;
     }
 
-    /// Gives signals to the callers of [`receive`](Self::receive). Returns after a signal for which
-    /// no caller waits.
+    /// Passes each signal to a caller of [`receive`](Self::receive). Returns if a signal arrives
+    /// while no caller waits.
     pub(crate) async fn dispatch(&self) {
         let mut signals = self.signals.lock().await;
         loop {
@@ -87,8 +87,8 @@ impl EndSignals {
     }
 }
 
-/// Reads the text of `/proc/self/status`. SIGHUP is signal 1, so the lowest bit of the mask stands
-/// for it.
+/// Returns whether the process ignores SIGHUP, given the text of `/proc/self/status`. SIGHUP is
+/// signal 1, so it is the lowest bit of the mask `SigIgn`.
 fn ignores_hang_up(status: &str) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());

@@ -42,7 +42,7 @@ pub(crate) fn add_suggestion(mut err: clap::Error, arguments: &[OsString]) -> cl
     };
     let command = Cli::command();
     let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
-    // clap suggests nested subcommands itself.
+    // For a nested subcommand, clap itself makes a suggestion.
     let is_nested = arguments
         .iter()
         .any(|argument| argument.to_str().is_some_and(|argument| names.contains(&argument)));

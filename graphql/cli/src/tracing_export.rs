@@ -16,8 +16,8 @@ pub(crate) struct TraceExport {
 }
 
 impl TraceExport {
-    /// Starts the export if the variables `OTEL_…` ask for it. A wrong variable is only a warning,
-    /// because such variables are often set for all programs of a machine.
+    /// Starts the export if the variables `OTEL_…` ask for it. Only warns of a variable with a
+    /// wrong value, because such variables are often set for all programs of a machine.
     pub(crate) fn start(environment: &Environment) -> Self {
         let parent = variable("TRACEPARENT");
         let state = variable("TRACESTATE");

@@ -11,7 +11,8 @@ use shared::{
 };
 use tokio::time;
 
-/// Poll interval. Polling is needed because the owner of an execution may die without a hint.
+/// Poll interval. Polling is needed because no hint tells that the process of an execution's owner
+/// was killed.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 const MAX_UNOWNED_CHILDREN: usize = 1_024;
 
@@ -30,7 +31,8 @@ pub struct Drive {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     handle: WorkerHandle,
-    /// The worker has tools, so steps may start here. A worker without tools only applies commands.
+    /// `true` if the worker has tools, so that it can start steps. A worker without tools only
+    /// applies commands.
     starts_steps: bool,
 }
 
@@ -50,8 +52,8 @@ impl Drive {
         std::future::pending().await
     }
 
-    /// Claims an execution whenever it is due, has a command, or lost its owner, until the
-    /// execution is finished.
+    /// Drives an execution until it is finished. Claims it whenever it is due, has a command in its
+    /// inbox, or has lost its owner.
     pub async fn drive_to_end(&self, id: ExecutionId) {
         let hints = self.store.hints();
         let (mut work, mut inbox) = (hints.subscribe_work(), hints.subscribe_inbox());

@@ -23,8 +23,8 @@ use crate::{Client, types::Event};
 
 /// Maximum number of executions with a subscription. Other children wait in a queue.
 const MAX_SUBSCRIPTIONS: usize = 64;
-/// Maximum number of polls for a new child, because a step announces its child before the child
-/// exists.
+/// Maximum number of polls for a new child. Polling is needed because the event with the id of the
+/// child is recorded before the child is created.
 const CREATION_POLLS: usize = 200;
 const CREATION_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -38,7 +38,7 @@ pub struct EventTree {
 
 struct Node {
     view: ExecutionView,
-    /// The path of this execution. It precedes the names of its steps.
+    /// The path of this execution. It is put before the names of the execution's steps.
     prefix: String,
 }
 
@@ -60,12 +60,13 @@ impl EventTree {
         &self.nodes[&self.root].view
     }
 
-    /// Returns the position of the last event of an execution that this tree has applied.
+    /// Returns the position of the last event that this tree has applied to an execution.
     pub fn last_seq_of(&self, id: &str) -> u64 {
         self.nodes.get(id).map_or(0, |node| node.view.seq)
     }
 
-    /// Subscribes to the events of all executions that this tree has not applied yet.
+    /// Subscribes to all executions of the tree. Each subscription starts after the last applied
+    /// event.
     pub fn subscribe(&self, client: &Client) -> Events {
         let mut events = SelectAll::new();
         for (id, node) in &self.nodes {
@@ -89,7 +90,8 @@ impl EventTree {
             let arguments = [("executionId: ID!", json!(id)), ("afterSeq: Int", json!(after))];
             client.subscribe("executionEvents", &arguments, Event::FIELDS)
         };
-        // The child may never be created, so its absence is not an error.
+        // A child that does not exist is not an error, because Faber can stop before it creates the
+        // child.
         let exists = move |event: &Result<Event, Failure>| {
             let is_missing = matches!(event, Err(failure) if failure.code == "NOT_FOUND");
             std::future::ready(is_root || !is_missing)
@@ -141,8 +143,8 @@ impl EventTree {
             && node.view.waits_for_person(|child| self.has_waiting_descendant(child, depth + 1))
     }
 
-    /// Returns whether the tree seems to wait for a person while executions are queued. The tree
-    /// has no events of queued executions, so the caller polls their states.
+    /// Returns `true` if executions are queued and all others wait for a person. The tree has no
+    /// events of queued executions, so the caller polls their states.
     pub fn needs_polling(&self) -> bool {
         !self.queued_ids.is_empty() && self.waits_for_person()
     }

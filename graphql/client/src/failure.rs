@@ -55,7 +55,8 @@ impl Failure {
         }
     }
 
-    /// Returns `true` if the only mistakes of a plan are tools that may be in a failed toolset.
+    /// Returns `true` if all errors of a plan are unknown tools that could belong to a failed
+    /// toolset.
     fn needs_failed_set(&self) -> bool {
         let found = self.more.get("diagnostics").cloned().unwrap_or_default();
         let found: Vec<Diagnostic> = serde_json::from_value(found).unwrap_or_default();
@@ -82,8 +83,8 @@ impl From<StoreError> for Failure {
     fn from(err: StoreError) -> Self {
         let code = match &err {
             StoreError::Address { .. } => "INVALID_ARGUMENT",
-            // Only the code is the same as in the API. The message contains details that the API
-            // hides from callers.
+            // The code is that of the API. The message is not, because the API hides details of the
+            // store from its callers.
             other => EngineError::from(other.clone()).code(),
         };
         Self::new(code, err.to_string())

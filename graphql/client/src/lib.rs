@@ -42,7 +42,7 @@ impl Client {
         Self::Local(Box::new(schema), Grant::default())
     }
 
-    /// Queries one field and selects `fields` of it.
+    /// Queries one root field, and selects `fields` of its result.
     pub async fn query<T: DeserializeOwned>(
         &self,
         field: &str,
@@ -90,7 +90,8 @@ impl Client {
         answers.map(|answer| answer.map(take_only_field).and_then(read_answer)).boxed()
     }
 
-    /// Boxes the future, so that callers do not compile its type again.
+    /// Boxes the future, because the compiler would otherwise compile the future again for each
+    /// caller.
     fn execute_field<'a>(
         &'a self,
         text: &'a str,
@@ -170,7 +171,8 @@ fn convert_error(error: &ServerError) -> Failure {
 
 fn make_failure(message: &str, extensions: Option<&Map<String, Value>>) -> Failure {
     let code = extensions.and_then(|fields| fields.get("code")).and_then(Value::as_str);
-    // The error of an operation that does not fit the schema has no code from Faber.
+    // An error without a code comes from the GraphQL library, because the operation does not fit
+    // the schema.
     let mut failure = Failure::new(code.unwrap_or("INVALID_ARGUMENT"), message);
     for (key, value) in extensions.into_iter().flatten().filter(|(key, _)| *key != "code") {
         failure.more.insert(key.clone(), value.clone());

@@ -15,8 +15,8 @@ pub struct Page {
 }
 
 impl Page {
-    /// Loads the page, with several requests if it exceeds one response. Returns the cursor of the
-    /// next page, if there is one.
+    /// Loads the page. Sends several requests if the page exceeds the size of one response. Returns
+    /// the cursor of the next page, if there is a next page.
     pub async fn load(self, client: &Client) -> Result<(Vec<Value>, Option<String>), Failure> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]

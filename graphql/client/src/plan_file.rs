@@ -84,7 +84,8 @@ impl WrittenPlan {
     }
 }
 
-/// Returns the index of the step in a diagnostic's path, or 0.
+/// Returns the index of the step that a diagnostic's path contains, or 0 if the path contains no
+/// step.
 fn step_index_of(diagnostic: &Diagnostic) -> usize {
     let inside = diagnostic.path.strip_prefix("tools[").and_then(|rest| rest.split_once(']'));
     inside.and_then(|(number, _)| number.parse().ok()).unwrap_or(0)
@@ -110,7 +111,7 @@ fn yaml_to_json(text: &str) -> Result<Cow<'_, str>, String> {
 
 pub fn parse(json: &str) -> Result<WrittenPlan, Vec<Diagnostic>> {
     let Ok(mut input) = serde_json::from_str::<Value>(json) else {
-        // The compiler reports why this is not JSON.
+        // The text is not JSON, and `compile::parse` reports the reason.
         return compile::parse(json).map(|draft| WrittenPlan::new(&draft, Value::Null));
     };
     let written = input.clone();
@@ -150,7 +151,8 @@ fn step_to_draft(step: &mut Map<String, Value>) {
     }
     step.shift_remove("effect");
     if step.get("plan").is_some_and(|plan| !plan.is_null()) {
-        // For a sub-plan, Faber prints the plan's id as the tool name.
+        // Removes the tool name of a step with a sub-plan, because Faber prints the plan's id
+        // there.
         step.shift_remove("toolName");
     }
     if let Some(undo) = step.get_mut("compensate").and_then(Value::as_object_mut) {
@@ -183,7 +185,7 @@ pub fn file_label(file: &Path) -> Value {
     if file == Path::new("-") {
         return json!("<stdin>");
     }
-    // Removes each `.` inside the path.
+    // Prints the path without each `.` in it.
     json!(file.components().collect::<PathBuf>())
 }
 

@@ -14,7 +14,8 @@ use tokio::time;
 use crate::{Secret, failure::Failure};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest silence in a stream: four times the interval of the server's comments.
+/// Time without data after which a stream counts as broken: four times the interval in which the
+/// server sends comments.
 const MAX_SILENCE: Duration = Duration::from_mins(1);
 /// Maximum number of bytes of one event. The state of a large plan is far smaller.
 const MAX_EVENT_BYTES: usize = 256 << 20;
@@ -32,10 +33,12 @@ impl Remote {
     /// Prepares a client that sends the token. Sends nothing yet.
     pub fn new(address: &str, token: Option<&Secret>) -> Result<Self, Failure> {
         let url = parse_endpoint(address)?;
-        // No timeout for responses: a model may need minutes. TCP keep-alive finds a lost server.
+        // Responses have no timeout, because a model can need minutes. TCP keep-alive detects a
+        // lost server.
         let builder = reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT);
         let builder = if url.scheme() == "https" {
-            // Another part of the process may have installed a provider before.
+            // Fails if another part of the process has installed a provider before. That provider
+            // works, too.
             let _ = rustls::crypto::ring::default_provider().install_default();
             builder
         } else {
@@ -58,7 +61,7 @@ impl Remote {
         self.take_data(answer)
     }
 
-    /// Subscribes. A stream that breaks off ends with an error.
+    /// Starts a subscription. If the connection is lost, the stream ends with an error.
     pub fn subscribe(
         self,
         query: String,
@@ -172,7 +175,7 @@ struct EventStream {
     server: Remote,
     response: Response,
     buffer: Vec<u8>,
-    /// The length of the prefix of `buffer` that contains no end of an event.
+    /// Number of bytes at the start of `buffer` that were already searched for the end of an event.
     searched_bytes: usize,
 }
 
@@ -274,7 +277,8 @@ fn parse_endpoint(address: &str) -> Result<Url, Failure> {
     Ok(url)
 }
 
-/// Plain HTTP needs no certificates, so a machine without installed ones can use it.
+/// Configures TLS without root certificates. HTTP without TLS needs none, so the client also works
+/// on a machine where none are installed.
 fn config_without_roots() -> rustls::ClientConfig {
     let provider = rustls::crypto::ring::default_provider();
     rustls::ClientConfig::builder_with_provider(std::sync::Arc::new(provider))

@@ -9,14 +9,14 @@ use crate::{
     types::{ExecutionStatus, Request, TimelineEntry},
 };
 
-/// Maximum number of executions in a report. The newest ones are taken.
+/// Maximum number of executions in a report, which contains the newest executions.
 const NEWEST_EXECUTIONS: i32 = 50;
 const MAX_ENTRIES: usize = 10_000;
-/// Maximum number of pages of a timeline, because a server offers no more.
+/// Maximum number of pages of a timeline. A server offers no more entries than these pages contain.
 const MAX_PAGES: usize = 32;
 
-/// Loads the request that an id belongs to, with its newest executions. Adds the execution with
-/// this id if it is older.
+/// Loads the request that `id` belongs to, with the newest executions. If `id` is an older
+/// execution, adds this execution, too.
 pub async fn load_request(client: &Client, id: &str) -> Result<Value, Failure> {
     let request = find_request_id(client, id).await?;
     let mut document = load_with_executions(client, &request).await?;
@@ -37,8 +37,8 @@ fn list_field_mut<'a>(document: &'a mut Value, key: &str) -> Option<&'a mut Vec<
     document.get_mut(key)?.as_array_mut()
 }
 
-/// Loads a request with its newest executions. If they exceed one response, loads them page by
-/// page.
+/// Loads a request with its newest executions. If these exceed the size of one response, loads them
+/// page by page.
 async fn load_with_executions(client: &Client, request: &str) -> Result<Value, Failure> {
     let load = async |executions| {
         let arguments = [("requestId: ID!", json!(request))];
@@ -76,7 +76,7 @@ async fn find_missing_execution(
     Ok(found.pointer_mut("/executions/0/executionId").map(Value::take))
 }
 
-/// Adds the timeline entries that exceed the first response.
+/// Adds the timeline entries that the first response does not contain.
 async fn load_timeline(
     client: &Client,
     request: &str,

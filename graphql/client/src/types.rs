@@ -69,7 +69,7 @@ impl PartialEq<&str> for Text {
     }
 }
 
-/// The fields of an execution that commands need to steer it.
+/// The fields of an execution that a command needs to cancel, pause, answer or watch it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecutionHead {
@@ -111,7 +111,8 @@ pub struct ExecutionStatus {
     pub steps: Vec<StepStatus>,
     pub outputs: Value,
     pub execution_results: ExecutionResults,
-    /// Only the selection [`Self::SUMMARY`] contains this field.
+    /// Empty unless the field was selected by [`Self::SUMMARY`], the only selection that contains
+    /// it.
     pub retries: Vec<RetriedExecution>,
 }
 
@@ -327,7 +328,7 @@ pub enum FindingKind {
     Wait,
     Skip,
     Takeover,
-    /// This value also replaces a kind that only newer servers know.
+    /// A kind that only newer servers know is read as this value, too.
     #[default]
     #[serde(other)]
     Warning,
@@ -338,7 +339,7 @@ pub enum FindingKind {
 pub enum Severity {
     Error,
     Warning,
-    /// This value also replaces a severity that only newer servers know.
+    /// A severity that only newer servers know is read as this value, too.
     #[default]
     #[serde(other)]
     Info,
@@ -525,14 +526,14 @@ pub struct EventError {
     pub message: Text,
 }
 
-/// Reads the data of an event. Returns empty data if the form is unknown, because a newer server
-/// may have sent it.
+/// Reads the data of an event. Returns empty data if the form is unknown, because newer servers can
+/// send other forms.
 fn or_default<'de, D: serde::Deserializer<'de>>(source: D) -> Result<EventData, D::Error> {
     let value = Value::deserialize(source)?;
     Ok(serde_json::from_value(value).unwrap_or_default())
 }
 
-/// A call of a *once* tool that a retry would repeat.
+/// A call of a `ONCE` tool that a retry would repeat.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RepeatedCall {

@@ -1,7 +1,7 @@
 //! Watches an execution and its children until it is finished or needs a person.
 //!
-//! The caller takes one [`Update`] after another, and asks for the [phase](Watcher::load_phase) of
-//! the execution after each. The caller may wait for other futures at the same time, because
+//! The caller reads one [`Update`] after another, and loads the [phase](Watcher::load_phase) of the
+//! execution after each. The caller can wait for other futures at the same time, because
 //! [`Watcher::next`] loses no event if its future is dropped.
 
 use std::{sync::Arc, time::Duration};
@@ -18,8 +18,7 @@ use crate::{
     view::news::News,
 };
 
-/// Number of reconnects without a new event after which the server counts as unavailable, and the
-/// delay before each reconnect.
+/// Number of reconnects without a new event after which the server counts as unavailable.
 const MAX_RECONNECTS: usize = 5;
 const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 /// Poll interval for executions without a subscription.
@@ -43,9 +42,9 @@ enum Connection {
 }
 
 pub enum Update {
-    /// An event that the user should know.
+    /// An event with news that the user should see.
     News { execution: String, news: News },
-    /// An event without news.
+    /// An event that the user need not see.
     Event,
     /// The server closed the stream of events. The watcher subscribes again.
     Ended,
@@ -115,8 +114,8 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    /// Subscribes again after a failure, unless the failure is final or the server seems to be
-    /// gone.
+    /// Subscribes again after a failure. Returns the failure if it is final, or after too many
+    /// reconnects without an event.
     pub fn reconnect_after(&mut self, failure: Failure) -> Result<(), Failure> {
         if failure.code != "SERVER_UNAVAILABLE" || self.reconnect_count == 0 {
             return Err(failure);
@@ -135,15 +134,16 @@ impl<'a> Watcher<'a> {
         self.connection = Connection::Lost { retry_at: Instant::now() + RECONNECT_DELAY };
     }
 
-    /// Returns `true` if the execution is finished. Callers need this after [`Update::Ended`], when
-    /// the last event may be missing.
+    /// Returns `true` if the execution is finished. Callers need this after [`Update::Ended`],
+    /// because the stream can end before the event `finished`.
     pub async fn is_finished(&mut self) -> Result<bool, Failure> {
         let found = load_position(self.client, &self.id).await?;
         Ok(found.is_some_and(|found| found.state.is_finished()))
     }
 
     /// Returns the phase of the execution after the updates so far. `has_reader` returns whether a
-    /// worker will read an inbox. An answer that no worker reads counts as missing.
+    /// worker will read the inbox of an execution. An answer in an inbox that no worker reads
+    /// counts as missing.
     pub async fn load_phase(
         &mut self,
         has_reader: impl AsyncFn(ExecutionId) -> Result<bool, Failure>,
@@ -158,8 +158,8 @@ impl<'a> Watcher<'a> {
     }
 }
 
-/// Returns `true` if no inbox holds an answer of a person. A command leaves the inbox in the append
-/// that records its effect, so this function reads the inbox before the state.
+/// Returns `true` if no inbox contains an answer of a person. The append that records an answer
+/// also removes it from the inbox, so this function reads the inbox before the state.
 async fn is_unanswered(
     client: &Client,
     store: Option<&Arc<dyn Store>>,
@@ -178,7 +178,7 @@ async fn is_unanswered(
             }
             _ => false,
         };
-        // An event that this process has not read yet may record the answer.
+        // If this process has not read the last events yet, one of them could be the answer.
         let read = tree.last_seq_of(&id);
         let is_left = |found: ExecutionPosition| found.waits_for_person() && found.seq <= read;
         if is_answered || !load_position(client, &id).await?.is_some_and(is_left) {

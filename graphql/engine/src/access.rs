@@ -1,9 +1,9 @@
 //! Access tokens: their roles, tool patterns and limits.
 //!
-//! Faber keeps only the digest of a token. A caller that sends a token gets its [`Grant`]. Code
-//! inside this process gets a grant without restrictions, and so do callers on this machine if the
-//! configuration has no tokens. The server identifies callers through [`Access`]. The schema checks
-//! roles by the grant, and the engine checks tools.
+//! Faber stores only the digest of a token. A caller that sends a token gets the [`Grant`] of this
+//! token. Code inside this process gets a grant without restrictions, and so do callers on this
+//! machine if the configuration has no tokens. The server identifies callers through [`Access`].
+//! The schema checks roles by the grant, and the engine checks tools.
 
 mod alerts;
 mod bucket;
@@ -28,7 +28,7 @@ pub use self::{
     token::Token,
 };
 
-/// The access tokens of a server. Clones share limits and alerts.
+/// The access tokens of a server. Clones share the used limits and the alerts.
 #[derive(Clone, Debug, Default)]
 pub struct Access(Arc<AccessState>);
 
@@ -54,8 +54,8 @@ pub enum Denied {
 }
 
 impl Access {
-    /// Accepts callers with one of these tokens. Without tokens, callers on this machine may do
-    /// everything.
+    /// Accepts callers with one of these tokens. Without tokens, accepts callers on this machine
+    /// and gives them all rights.
     pub fn new(tokens: impl IntoIterator<Item = Token>) -> Self {
         let alerts = Arc::new(Alerts::default());
         let holder = |token: Token| {
@@ -70,7 +70,8 @@ impl Access {
         !self.0.grants_by_digest.is_empty()
     }
 
-    /// Returns whether a peer may connect. Without tokens, only this machine may.
+    /// Returns whether a peer is allowed to connect. Without tokens, only a peer on this machine
+    /// is.
     pub fn may_connect(&self, peer: IpAddr) -> bool {
         self.requires_token() || peer.to_canonical().is_loopback()
     }
@@ -81,7 +82,8 @@ impl Access {
         }
         let token = token.ok_or(Denied::NoToken)?;
         let digest = Digest::of_token(token);
-        // Compares every token, so that the time reveals nothing about the tokens.
+        // Compares all tokens even after a match, so that the duration reveals nothing about the
+        // tokens.
         let found = self.0.grants_by_digest.iter().fold(None, |found, (known, grant)| {
             if known.equals_in_constant_time(&digest) { Some(grant) } else { found }
         });
@@ -91,14 +93,14 @@ impl Access {
         })
     }
 
-    /// Returns the grant of a token by name, because an execution uses it after its caller has
-    /// left.
+    /// Returns the grant of the token with this name. Agents use it to count their calls, because
+    /// their caller may have disconnected.
     pub fn find_grant_by_name(&self, token: &str) -> Option<Grant> {
         let mut grants_by_digest = self.0.grants_by_digest.iter().map(|holder| &holder.1);
         grants_by_digest.find(|grant| grant.name() == Some(token)).cloned()
     }
 
-    /// Formats the count of alerts for `/metrics`.
+    /// Formats the numbers of alerts for `/metrics`.
     pub fn format_metrics(&self) -> String {
         let mut text = "# HELP faber_alerts_total Suspicious behaviour of callers, by kind.\n\
                         # TYPE faber_alerts_total counter\n"

@@ -2,8 +2,9 @@
 //!
 //! An agent is a plan ([`plan`]) that contains each turn as steps. One step asks the model
 //! ([`turn`]). The next steps make the requested calls, one step for each effect
-//! ([`toolbox::dispatch`]). The next turn gets all earlier turns and results ([`history`]). So each
-//! turn is an event, calls of one turn run in parallel, and a crash needs no special recovery.
+//! ([`toolbox::dispatch`]). The next turn gets all earlier turns and results ([`history`]). So the
+//! log records each turn, the calls of a turn run in parallel, and a crash needs no special
+//! recovery.
 
 mod history;
 mod plan;
@@ -32,22 +33,24 @@ pub(crate) const DEFAULT_TURNS: u32 = 3;
 /// Maximum number of turns. Each turn gets the text of all earlier turns, so more turns would be
 /// expensive.
 pub(crate) const MAX_TURNS: u32 = 32;
-/// Note below an answer if the model still wanted to call tools after its last turn.
+/// Note that is added to an answer if the model still requested calls in its last turn.
 pub(crate) const STOPPED_NOTE: &str = "(Note: Reached maximum tool execution limit)";
 
-/// The step that asks the model.
+/// The tool of the steps that ask the model.
 const TURN_TOOL: &str = "faber_agent.turn";
 const ANSWER_TOOL: &str = "faber_agent.answer";
 
 #[derive(Debug)]
 pub(crate) struct AgentContext {
     pub(crate) model: Arc<dyn Model>,
-    /// The available tools. A weak reference, because the toolbox contains the agent's own tools,
-    /// which contain this context.
+    /// The available tools. The reference is weak, because the toolbox contains the agent's own
+    /// tools, and these contain this context.
     pub(crate) toolbox: WeakToolbox,
-    /// Access tokens, whose limits apply to calls. Set only in `faber serve`.
+    /// Access tokens. The calls of an agent count toward the limits of its caller's token. Only
+    /// `faber serve` sets this field.
     pub(crate) server_access: Arc<OnceLock<Access>>,
-    /// True if tools are sent in the provider's own format. Otherwise the prompt describes them.
+    /// True if Faber sends the tools to the model in the provider's format. Otherwise the prompt
+    /// describes the tools.
     pub(crate) has_native_tools: bool,
 }
 
@@ -77,8 +80,8 @@ pub fn is_own(tool: &ToolName) -> bool {
     agent_tool_names().any(|name| name == *tool)
 }
 
-/// Returns the tools that the agents of a plan may use, one item for each step that asks the model
-/// or calls tools.
+/// Returns the tools that the agents of a plan are allowed to use, one item for each step that asks
+/// the model or calls tools.
 pub(crate) fn reaches(plan: &Plan) -> impl Iterator<Item = ToolReach> {
     let turns =
         plan.steps().iter().filter(|step| is_own(&step.tool) && step.tool.as_str() != ANSWER_TOOL);

@@ -33,7 +33,8 @@ use crate::{Engine, EngineError, Order, PlanningOptions, store::open_store};
 
 /// An engine with a worker inside another program.
 ///
-/// Dropping this value is as safe as a crash. [`close`](Self::close) waits for short steps first.
+/// If this value is dropped, running steps are interrupted as in a crash. Call
+/// [`close`](Self::close) to wait for short steps first.
 pub struct Embedded {
     engine: Engine,
     stop: CancellationToken,
@@ -70,7 +71,8 @@ impl Embedded {
         let clock: Arc<dyn Clock> = Arc::new(store::shared_clock(&*store).await?);
         let toolbox = Toolbox::default();
         for set in sets {
-            // The built-in toolset would replace a toolset with one of these names.
+            // A built-in toolset would replace a toolset with one of these names, so they are
+            // rejected.
             if [flow::SET, TOOL_SET, dispatch::SET].contains(&set.name.as_str()) {
                 let name = &set.name;
                 let reason =

@@ -22,13 +22,14 @@ pub enum EngineError {
     /// No tool fits the query, or the query lacks a parameter.
     #[error("{message}")]
     NoPlanFound {
-        /// The missing part, and what to do.
+        /// Names the part of the query that no tool fits or the missing parameter, and says what to
+        /// do.
         message: String,
         /// The nearest tools, best first.
         nearest: Vec<String>,
         request: Option<RequestId>,
     },
-    /// Planning failed in another way, and the request is stored.
+    /// Planning failed for the reason in `error`, and the request is stored.
     #[error("{error}")]
     Planning { request: RequestId, error: Box<EngineError> },
     #[error("{0}")]

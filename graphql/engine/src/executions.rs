@@ -56,7 +56,8 @@ pub struct Executions {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     control: Control,
-    /// Locks of idempotency keys whose queries are being planned.
+    /// Locks of the idempotency keys of queries that are being planned, so that two requests with
+    /// the same key make only one plan.
     key_locks: Arc<NamedLocks>,
 }
 
@@ -65,10 +66,11 @@ pub struct Order {
     /// The options of the execution. `compensate_on_failure` is ignored, because `compensates`
     /// decides it.
     pub options: ExecutionOptions,
-    /// Set to undo successful steps if the execution does not succeed, or to undo nothing. `None`
-    /// compensates if a step of the plan has `compensate`, unless replans are requested.
+    /// `Some(true)` undoes successful steps if the execution does not succeed, and `Some(false)`
+    /// undoes nothing. `None` undoes them if a step of the plan has `compensate` and no replans are
+    /// requested.
     pub compensates: Option<bool>,
-    /// The idempotency key. The same key gives the same execution.
+    /// The idempotency key. A second start with this key returns the first execution.
     pub idempotency_key: Option<String>,
 }
 
@@ -98,7 +100,7 @@ impl Executions {
         Self { tools, plans, ..self.clone() }
     }
 
-    /// Returns these executions with the permissions of one caller.
+    /// Returns a copy that has the permissions of one caller.
     pub(super) fn with_grant(&self, grant: Grant) -> Self {
         let control = match grant.actor(self.control.actor()) {
             Some(actor) => self.control.acting_as(actor),
@@ -130,7 +132,8 @@ impl Executions {
         let Some(newest) = plans.last() else {
             return Err(EngineError::Conflict(format!("the request `{id}` has no plan")));
         };
-        // A key stays with the plan of its first use, even if the request has a newer version.
+        // If the key was used before, returns the earlier execution, even if the request has a
+        // newer plan by now.
         let earlier_execution = match &order.idempotency_key {
             Some(key) => {
                 let compensates = order.compensates;
@@ -186,7 +189,7 @@ impl Executions {
         };
         let mut _lock = None;
         if let Some(key) = &order.idempotency_key {
-            // A concurrent request with the key waits for this plan.
+            // A concurrent request with the same key waits here until this one has its plan.
             _lock = Some(self.key_locks.lock(format!("key {key}")).await);
             let key = order.key(key.clone(), subject.clone());
             if let Some(id) = self.control.find_by_key(&key, &order.options).await? {
@@ -194,14 +197,15 @@ impl Executions {
             }
         }
         self.check_replans(None, &mut order, planning.planner.as_deref())?;
-        // Unknown sets are not an error here, because planning refuses them and stores the refusal.
+        // Ignores unknown toolsets here, because planning rejects them and stores the error with
+        // the request.
         order.options.replans.sets = match self.tools.check_sets(&planning.tool_sets).await {
             Ok(sets) => sets,
             Err(EngineError::InvalidArgument(_)) => Vec::new(),
             Err(err) => return Err(err),
         };
-        // A caller that has used up its limit may not plan either, because planning costs work and
-        // stores data.
+        // Rejects a caller that has used up its limit before planning, because planning costs time
+        // and stores data.
         self.tools.grant.check_limits()?;
         let is_last = order.options.replans.left == 0;
         let planning = &PlanningOptions { is_last, ..planning.clone() };
@@ -222,7 +226,7 @@ impl Executions {
         if let Some(key) = &key
             && let Some(id) = self.control.find_by_key(key, &order.options).await?
         {
-            // No execution starts, so the request does not count for the limits.
+            // The request does not count toward the caller's limits, because no execution starts.
             return Ok(id);
         }
         let of_request = self.plans.library.request_labels(plan.info().request).await?;
@@ -294,7 +298,8 @@ impl Executions {
         workers: &[WorkerId],
         max_findings: usize,
     ) -> Result<Vec<Finding>, EngineError> {
-        // A list needs one finding for each row, so a row reads only a few children.
+        // A list shows one finding for each execution, so at most `max_findings` children are read
+        // for it.
         let mut children_left = max_findings.min(MAX_CHILDREN);
         self.findings_with_children(execution, workers, max_findings, &mut children_left).await
     }
@@ -340,7 +345,7 @@ impl Executions {
             let Some(child) = execution.task(*task).and_then(|step| step.child) else { continue };
             let Some(left) = children_left.checked_sub(1) else { break };
             *children_left = left;
-            // A child that has not started yet waits for nothing.
+            // Skips a child that does not exist yet, because it waits for nothing.
             let Some(child) = self.reader.load(child).await? else { continue };
             let all = usize::MAX;
             let found = self.findings_with_children(&child, workers, all, children_left);
@@ -371,8 +376,8 @@ impl Executions {
         Ok(unknown)
     }
 
-    /// Returns the findings about an execution as its log was when it ended at `seq`. Uses nothing
-    /// but the log.
+    /// Returns the findings about an execution from its log up to the event `seq`, and from nothing
+    /// else.
     pub async fn findings_at(
         &self,
         id: ExecutionId,

@@ -71,16 +71,17 @@ use crate::access::{Access, Grant};
 
 #[derive(Clone)]
 pub struct Engine {
-    /// The tools that the caller may use, and calls of tools outside plans.
+    /// The tools that the caller is allowed to use, and calls of tools outside plans.
     pub tools: Arc<Tools>,
-    /// Selection of tools by queries, by the toolkit, and by earlier executions.
+    /// Selection of tools by queries, by the toolkit, and by the results of earlier executions.
     pub selection: Arc<Selection>,
     pub plans: Arc<Plans>,
     pub executions: Arc<Executions>,
 }
 
 impl Engine {
-    /// Joins the parts. `options` are the options of the worker of this process, if it has one.
+    /// Joins the parts. `options` are the options of this process's worker. A process without a
+    /// worker passes them, too, because they contain the limits on calls.
     pub fn new(
         control: Control,
         registry: Registry,
@@ -118,8 +119,7 @@ impl Engine {
         Self::from_executions(executions)
     }
 
-    /// Returns the engine with this source of embeddings in place of the built-in model, or without
-    /// embeddings.
+    /// Returns the engine with another source of embeddings. `None` turns embeddings off.
     #[must_use]
     pub fn with_embedder(self, source: Option<Source>) -> Self {
         let embedder = ConfiguredEmbedder::new(source, Arc::clone(self.store()) as _);
@@ -127,8 +127,9 @@ impl Engine {
         self.with_selection(selection)
     }
 
-    /// Returns the engine with another margin. By `CENTROID`, a tool is a hit if the query is
-    /// nearer to its centroid than its least similar example is, by at least this margin.
+    /// Returns the engine with another margin for hits. For `CENTROID`, a tool is a hit if the
+    /// cosine of the query to the tool's centroid is at least the cosine of its least similar
+    /// example plus this margin.
     #[must_use]
     pub fn with_margin(self, margin: f64) -> Self {
         let mut selection = (*self.selection).clone();
@@ -143,20 +144,20 @@ impl Engine {
         self.with_selection(selection)
     }
 
-    /// Returns the engine with a toolkit that starts with the configured graph.
+    /// Returns the engine with the configured graph as toolkit. Stored changes are applied to it.
     #[must_use]
     pub fn with_toolkit(self, configured: Toolkit) -> Self {
         let tools = (*self.tools).clone().with_toolkit(configured);
         Self::from_executions(self.executions.with_tools(tools))
     }
 
-    /// Returns the engine with another rule of the plan cache, for queries that do not name a rule.
+    /// Returns the engine with another default rule of the plan cache. A query can override it.
     #[must_use]
     pub fn with_plan_cache(self, plan_cache: PlanCache) -> Self {
         self.with_plans(|plans| plans.plan_cache = plan_cache)
     }
 
-    /// Returns the engine with another rule for calls that a query does not order.
+    /// Returns the engine with another rule for calls that a query does not ask for.
     #[must_use]
     pub fn with_guard(self, guard: Guard) -> Self {
         self.with_plans(|plans| plans.guard = guard)
@@ -182,8 +183,8 @@ impl Engine {
         Self::from_executions(self.executions.with_grant(grant))
     }
 
-    /// Sets the access tokens, so that calls of agents count for the limits of their callers. Only
-    /// the first call has an effect.
+    /// Sets the access tokens, so that calls of agents count toward the limits of their callers.
+    /// Only the first call of this function has an effect.
     pub fn set_access(&self, access: Access) {
         self.plans.planners.set_access(access);
     }

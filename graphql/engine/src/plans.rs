@@ -1,4 +1,4 @@
-//! Plans: from a query, or from a draft, to the store.
+//! Makes plans from queries and from drafts, and stores them.
 
 pub(super) mod drafts;
 pub(super) mod export;
@@ -48,15 +48,17 @@ use self::{
 use super::{error::EngineError, named_locks::NamedLocks, selection::Selection, tools::Tools};
 use crate::agent;
 
-/// Maximum number of attempts to find an id for a new request that no other request has.
+/// Maximum number of attempts to find an unused id for a new request.
 const MAX_ID_ATTEMPTS: usize = 8;
 /// Maximum number of attempts to store a new version of a plan. An attempt fails if another caller
 /// stores a version at the same time.
 const MAX_VERSION_ATTEMPTS: usize = 64;
-/// Maximum number of bytes of a query that is derived from a draft, or is too long to be stored.
+/// Maximum number of bytes of a query that is derived from a draft, and of the stored beginning of
+/// a query that is too long.
 const MAX_SHORT_QUERY_BYTES: usize = 200;
 const MAX_TOOLS: usize = 1_000;
-/// The lifetime of a draft in the plan cache. A change of the tools usually ends it much sooner.
+/// Lifetime of a draft in the plan cache. A draft usually becomes invalid much sooner, when the
+/// tools change.
 const CACHED_DRAFT_LIFETIME: TimeDelta = TimeDelta::days(30);
 
 #[derive(Clone)]
@@ -65,31 +67,33 @@ pub struct Plans {
     pub(super) tools: Arc<Tools>,
     pub(super) selection: Arc<Selection>,
     pub(super) planners: Planners,
-    /// The rule for queries that do not set whether to use the plan cache.
+    /// The rule of the plan cache for queries that set no rule.
     pub(super) plan_cache: PlanCache,
-    /// The loosest rule for calls that a query does not order.
+    /// The configured rule for calls that a query does not ask for. A caller can only choose a
+    /// stricter rule.
     pub(super) guard: Guard,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    /// Locks of requests, held while the number of the next version is determined.
+    /// One lock for each request, so that two plans do not get the same version.
     version_locks: Arc<NamedLocks>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PlanningOptions {
     pub planner: Option<String>,
-    /// The toolsets. Empty means all.
+    /// The toolsets whose tools the plan is allowed to use. An empty list means all active
+    /// toolsets.
     pub tool_sets: Vec<String>,
     /// Actions for which the toolkit recommends the tools. Empty means all tools.
     pub actions: Vec<String>,
-    /// Maximum number of tools that the planner is shown, 1 to 1000.
+    /// Maximum number of tools that the planner sees, from 1 to 1000.
     pub max_tools: Option<i32>,
-    /// No replan is left, so the plan may not ask for one.
+    /// `true` if no replan is left, so that the plan must not contain `flow.replan`.
     pub is_last: bool,
     /// The rule of the plan cache. `None` means the rule of the configuration.
     pub cache: Option<PlanCache>,
-    /// A stricter rule for calls that the query does not order. A rule that is less strict than the
-    /// configured one has no effect.
+    /// A stricter rule for calls that the query does not ask for. A rule that is less strict than
+    /// the configured rule has no effect.
     pub guard: Option<Guard>,
     /// Labels of the new request. Executions of its plans inherit them.
     pub labels: Labels,
@@ -98,7 +102,7 @@ pub struct PlanningOptions {
 /// Planning options that have been checked.
 pub(super) struct PlanningScope<'a> {
     planner: Arc<dyn Planner>,
-    /// `None` means the default of the planner.
+    /// Maximum number of tools that the planner sees. `None` means the planner's default.
     max_tools: Option<usize>,
     sets: Vec<ToolSetName>,
     actions: &'a [String],
@@ -107,7 +111,7 @@ pub(super) struct PlanningScope<'a> {
 
 struct PlannerInput {
     catalog: Catalog,
-    /// The tools of the catalog that a planner may use.
+    /// The tools of the catalog that a planner is allowed to use.
     offered: Catalog,
     candidates: Candidates,
 }
@@ -156,7 +160,8 @@ impl Plans {
         };
         match planned {
             Err(err) if err.request().is_none() => {
-                // The caller gets this error even if the store fails now.
+                // Ignores a failure of the store, because the caller must get the error of the
+                // planning.
                 let entry = self.new_entry("error", error_json(&err));
                 if let Err(lost) = self.store.add_transcript(request.id, &[entry]).await {
                     tracing::warn!(request = %request.id, %lost, "cannot store the planning error");
@@ -201,7 +206,8 @@ impl Plans {
         let proposed = if let Some(proposed) = cached {
             Ok(proposed)
         } else if is_offline {
-            // Tools in the middle of a chain match no word of the query, so selection drops them.
+            // The offline planner can build chains with tools that selection left out, because a
+            // tool in the middle of a chain matches no word of the query.
             let reach = if options.max_tools.is_some() { &shown_catalog } else { &offered };
             planner.plan_within(query, &shown_catalog, reach, &compiler).await
         } else {
@@ -213,14 +219,14 @@ impl Plans {
             (Err(err), Some(draft)) => replace_failed_plan(err, draft),
             (proposed, _) => proposed,
         };
-        // The cache keeps the planner's draft, because the guard's decision may differ the next
-        // time.
+        // The cache stores the draft before the guard changes it, because the guard's rule can be
+        // another one when the draft is reused.
         let entry = proposed.as_ref().ok().filter(|_| is_written && !is_cached);
         let entry =
             entry.map(|proposed| CachedDraft::new(request.id, &proposed.proposal).to_value());
         let proposed = match proposed {
-            // Only plans of models need the guard, because the offline planner determines itself
-            // which clauses of a query are orders.
+            // Only plans of models need the guard, because the offline planner itself plans only
+            // clauses that ask for a call.
             Ok(proposed) if !is_offline && is_written => {
                 GuardedQuery::new(guard, query, &wide, &catalog)
                     .check(proposed, planner.name(), &compiler)
@@ -273,7 +279,7 @@ impl Plans {
         Ok(PlannerInput { catalog, offered, candidates })
     }
 
-    /// Returns the plan of an entry of the plan cache, if its draft still compiles.
+    /// Returns the plan of an entry of the plan cache, if the draft in the entry still compiles.
     async fn find_cached_plan(
         &self,
         key: &str,
@@ -282,7 +288,7 @@ impl Plans {
     ) -> Result<Option<ProposedPlan>, EngineError> {
         let entry = match self.store.find_output(key, self.clock.now()).await {
             Ok(entry) => entry,
-            // A damaged entry must not keep a query from being planned.
+            // Ignores a damaged entry, because the query can be planned without the cache.
             Err(err @ StoreError::Corrupt { .. }) => {
                 tracing::warn!(%err, "cannot read a draft of the plan cache");
                 None
@@ -299,7 +305,8 @@ impl Plans {
         }
     }
 
-    /// Stores the plan of a planner as a version of a request. Stores the transcript in any case.
+    /// Stores the plan of a planner as a version of a request. Stores the transcript even if there
+    /// is no plan.
     pub(super) async fn store_proposed(
         &self,
         request: RequestId,
@@ -314,7 +321,8 @@ impl Plans {
         transcript.add_notes(std::mem::take(&mut proposal.notes));
         let draft_json = serde_json::to_value(&proposal.draft).unwrap_or_default();
         transcript.add("draft", draft_json);
-        // A planner's draft is trusted only as much as the query.
+        // A planner's draft is checked like the draft of a caller, because the caller's query can
+        // make the planner use any tool.
         if let Err(err) = self.check_compiled(&compiled).await {
             transcript.add("error", error_json(&err));
             self.store.add_transcript(request, &transcript.take_entries()).await?;
@@ -427,8 +435,8 @@ impl Plans {
         TranscriptEntry { at: self.clock.now(), kind: kind.to_owned(), content }
     }
 
-    /// Refuses a plan that calls a tool that the caller may not use, directly or in a plan that it
-    /// executes.
+    /// Rejects a plan that calls a tool which the caller is not allowed to use. Includes the tools
+    /// of sub-plans.
     pub(super) async fn check_plan(&self, plan: &Arc<Plan>) -> Result<(), EngineError> {
         if self.tools.grant.allows_every_tool() {
             return Ok(());
@@ -436,8 +444,9 @@ impl Plans {
         self.allowed_tools(&self.library.list_with_sub_plans(plan).await?).map(drop)
     }
 
-    /// Returns the tools of plans, if the caller may use all of them. An agent in a plan must not
-    /// have other tools than the caller, because it decides later which tools it calls.
+    /// Returns the tools of plans. Fails if the caller is not allowed to use one of them, or if an
+    /// agent in a plan is allowed other tools than the caller. An agent decides only later which
+    /// tools it calls.
     fn allowed_tools(&self, plans: &[Arc<Plan>]) -> Result<BTreeSet<ToolName>, EngineError> {
         let grant = &self.tools.grant;
         for reach in plans.iter().flat_map(|plan| agent::reaches(plan)) {

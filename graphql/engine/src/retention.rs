@@ -1,4 +1,5 @@
-//! Prunes finished executions and audit entries that are older than the setting `retention`, while a
+//! Prunes finished executions and audit entries that are older than the setting `retention`, at regular intervals
+//! while a
 //! process runs.
 
 mod passes;
@@ -40,7 +41,8 @@ pub struct Retention {
 }
 
 impl Retention {
-    /// Prunes everything older than its age at each interval. Never returns.
+    /// At each interval, prunes executions that are older than the age for their state. Never
+    /// returns.
     pub async fn prune_forever(
         &self,
         store: Arc<dyn Store>,

@@ -1,4 +1,4 @@
-//! Selection of tools: by a query, by the toolkit, and by what earlier executions show.
+//! Selection of tools: by a query, by the toolkit, and by the results of earlier executions.
 
 pub(super) mod learning;
 mod selectors;
@@ -44,10 +44,12 @@ pub struct SelectedTool {
     pub set: ToolSet,
     pub score: f64,
     pub is_hit: bool,
-    /// The cosine of the least similar example to the centroid. Set only by `CENTROID`.
+    /// The cosine between the tool's centroid and the example that is least similar to it. Set only
+    /// by `CENTROID`.
     pub least_similar: Option<f64>,
     pub least_similar_example: Option<String>,
-    /// How well the tool did for similar queries, from -1 to 1.
+    /// Result of the tool in earlier executions with similar queries, from -1 (it failed) to 1 (it
+    /// succeeded).
     pub learned: Option<f64>,
 }
 
@@ -153,8 +155,8 @@ impl Selection {
         compared.await.map_err(ending)?
     }
 
-    /// Selects at most `max_tools` of the plannable tools. If there are no more than that, all of
-    /// them are candidates, so their order needs no embedder.
+    /// Selects at most `max_tools` of the plannable tools. If there are not more tools than that,
+    /// all of them are candidates, and words alone are enough to sort them.
     pub(super) async fn candidates(
         &self,
         query: &str,
@@ -173,7 +175,8 @@ impl Selection {
         Candidates::new(catalog, &tools, &selected.unwrap_or_default(), by, max_tools)
     }
 
-    /// Returns the tools that usually follow a tool, if the caller may use them.
+    /// Returns the tools that usually follow a tool. Leaves out tools that the caller is not
+    /// allowed to use.
     pub async fn followers(
         &self,
         tool: &NodeName,
@@ -202,7 +205,8 @@ impl Selection {
     }
 }
 
-/// Returns a function that tells whether the caller may use the tool at a position.
+/// Returns a function that decides whether the caller is allowed to use the tool at an index of the
+/// list.
 fn filter_by_grant<'a>(grant: &'a Grant, listing: &'a Listing) -> impl Fn(usize) -> bool + 'a {
     let every = grant.allows_every_tool();
     move |index| every || grant.allows(&listing.definitions()[index].qualified_name())

@@ -1,4 +1,5 @@
-//! The tools that a caller may use: their catalog, changes of toolsets, and calls outside plans.
+//! The tools that a caller is allowed to use: their catalog, changes of toolsets, and calls outside
+//! plans.
 
 mod calls;
 pub(super) mod history;
@@ -29,7 +30,8 @@ use self::{inventory::Inventory, toolkit_store::ToolkitStore};
 use super::error::EngineError;
 use crate::access::Grant;
 
-/// The tool that lists all toolsets. Its result is reduced to what the caller may see.
+/// The tool that lists all toolsets. Toolsets and tools that the caller is not allowed to use are
+/// removed from its result.
 const LIST_TOOL: &str = "ToolSet.list_toolset";
 
 #[derive(Clone)]
@@ -73,7 +75,7 @@ impl Tools {
         Self { toolkit, ..self }
     }
 
-    /// Returns the options of the worker, with the limits on calls.
+    /// Returns the options of the worker, which contain the limits on calls.
     pub fn options(&self) -> &Options {
         &self.options
     }
@@ -82,8 +84,8 @@ impl Tools {
         self.inventory.toolbox()
     }
 
-    /// Returns every toolset with the tools that the caller may use. A set of which the caller may
-    /// use no tool is left out, unless it has no tools at all.
+    /// Returns every toolset with the tools that the caller is allowed to use. Leaves out a toolset
+    /// if the caller is allowed to use none of its tools. A toolset without tools is returned.
     pub fn sets(&self) -> Vec<ToolSet> {
         let mut sets = self.toolbox().sets();
         if !self.grant.allows_every_tool() {
@@ -96,7 +98,8 @@ impl Tools {
         sets
     }
 
-    /// Removes toolsets and tools that the caller may not use from the result of `LIST_TOOL`.
+    /// Removes toolsets and tools that the caller is not allowed to use from the result of
+    /// `LIST_TOOL`.
     fn hide_forbidden_sets(&self, tool: &str, mut result: Value) -> Value {
         if self.grant.allows_every_tool() || tool != LIST_TOOL {
             return result;
@@ -116,20 +119,21 @@ impl Tools {
         result
     }
 
-    /// Returns the tools that the caller's plans may use, after every set has connected for the
-    /// first time.
+    /// Returns the tools that the caller's plans are allowed to use, after every toolset has
+    /// connected for the first time.
     pub async fn catalog(&self) -> Catalog {
         self.inventory.wait_until_connected().await;
         self.catalog_without_waiting()
     }
 
-    /// Returns the tools that the caller's plans may use, as they are known now.
+    /// Returns the tools that the caller's plans are allowed to use. Does not wait for toolsets
+    /// that are still connecting.
     pub(super) fn catalog_without_waiting(&self) -> Catalog {
         if !self.grant.allows_every_tool() {
             return self.inventory.build_catalog(&self.sets());
         }
-        // The revision is read before the sets. If a set changes in between, the catalog is only
-        // built once more.
+        // The revision is read before the toolsets. If a toolset changes in between, the revision
+        // is already out of date, and the next call builds the catalog again.
         let revision = self.toolbox().revision();
         if let Some((at, catalog)) = &*self.catalog.lock().unwrap_or_else(PoisonError::into_inner)
             && *at == revision
@@ -142,8 +146,8 @@ impl Tools {
         catalog
     }
 
-    /// Returns the sets with these names, after reading the changes of other nodes. Refuses unknown
-    /// names.
+    /// Returns the toolsets with these names. Reads the changes of other nodes first. Fails if a
+    /// name is unknown.
     pub(super) async fn check_sets(
         &self,
         names: &[String],
@@ -167,8 +171,8 @@ impl Tools {
         names.iter().map(|name| found(name).ok_or_else(|| missing(name))).collect()
     }
 
-    /// Returns the tool that the plain name of `tool` refers to, if that is another tool and the
-    /// caller may use it.
+    /// Returns the tool that the name of `tool` without its toolset means, if that is another tool
+    /// and the caller is allowed to use it.
     pub fn find_shadowing(&self, tool: &ToolDefinition) -> Option<ToolName> {
         let (ToolLookup::Tool(found) | ToolLookup::Inactive(found)) =
             self.toolbox().find(&tool.name)
@@ -193,8 +197,8 @@ impl Tools {
         written: Value,
     ) -> Result<ToolName, EngineError> {
         if set.is_none() {
-            // Without `set`, the tool's name must be unused, and a set that is still connecting may
-            // have a tool with this name.
+            // Without `set`, the name must be unused. Waits for toolsets that are still connecting,
+            // because one of them could have a tool with this name.
             self.inventory.wait_until_connected().await;
         }
         self.check_is_no_action(written["name"].as_str()).await?;
@@ -218,8 +222,8 @@ impl Tools {
             .map_err(|err| EngineError::LimitExceeded(err.to_string()))
     }
 
-    /// Returns the tools with these capabilities as models read them. Without capabilities, returns
-    /// all tools.
+    /// Returns the schemas of the tools with these capabilities, in the form for models. Without
+    /// capabilities, returns the schemas of all tools.
     pub async fn tool_schemas(&self, capabilities: &[&str]) -> Map<String, Value> {
         let catalog = self.catalog().await;
         let tools: Vec<_> = catalog.tools().iter().map(|tool| &*tool.definition).collect();

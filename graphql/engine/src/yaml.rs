@@ -31,7 +31,7 @@ fn describe_error(err: &serde_saphyr::Error) -> String {
     }
 }
 
-/// Describes errors whose message in the library uses terms of its Rust interface.
+/// Describes errors for which the message of the YAML library uses names of Rust functions.
 fn describe_rule(err: &Error) -> Option<String> {
     let aliases = "its aliases (`*name`) expand to too many values: write the values out";
     Some(match err {
@@ -243,7 +243,8 @@ mod tests {
         });
         assert!(parse(&bomb).unwrap_err().starts_with("this is not YAML"));
     }
-    /// Many aliases of one long text, with enough anchors to look harmless.
+    /// The document has many aliases of one long text, and so many anchors that a limit on the
+    /// ratio of aliases to anchors does not reject it.
     #[test]
     fn aliases_of_long_texts_need_bounded_memory() {
         let anchors: Vec<_> = (0..5_000).map(|index| format!("n{index}: &n{index} x\n")).collect();

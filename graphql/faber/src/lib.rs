@@ -60,16 +60,16 @@
 //! | address | store |
 //! | --- | --- |
 //! | `memory:` | the memory of this process, which a crash erases |
-//! | `sqlite:PATH` | a file, which several processes of one machine may share |
-//! | `mongodb://…` | a MongoDB replica set, which many machines may share |
+//! | `sqlite:PATH` | a file, which several processes of one machine can share |
+//! | `mongodb://…` | a MongoDB replica set, which many machines can share |
 //!
 //! # Effects
 //!
-//! A crash can hit between a call and the record of its result. The [`Effect`] of a tool declares
-//! what a second call does, so it decides what happens then. Faber calls a [`Read`](Effect::Read)
-//! or [`Idempotent`](Effect::Idempotent) tool again. A step with a [`Once`](Effect::Once) tool
-//! fails with `tool.outcome_unknown` instead, unless its plan lets a person decide. A wrong effect
-//! therefore repeats orders and payments.
+//! A crash can happen after a call and before Faber has recorded the result. The [`Effect`] of a
+//! tool declares what a second call does, so it decides whether Faber calls the tool again. Faber
+//! calls a [`Read`](Effect::Read) or [`Idempotent`](Effect::Idempotent) tool again. A step with a
+//! [`Once`](Effect::Once) tool fails with `tool.outcome_unknown` instead, unless its plan lets a
+//! person decide. If a tool declares a wrong effect, Faber can repeat an order or a payment.
 //!
 //! [`ToolContext::idempotency_key`] is the same for every attempt of a step. Pass it to services that
 //! accept such a key.

@@ -1,4 +1,4 @@
-//! Results of calls: a document for programs, and a text for models.
+//! Results of MCP calls. Each result has a document for programs and a text for models.
 
 use std::fmt::Write as _;
 
@@ -19,7 +19,7 @@ use shared::diagnostic::Diagnostic;
 
 use super::answer_size::{fit_document, shorten_outputs, shorten_request, truncate_list};
 
-/// The fields of an execution in a result.
+/// The fields of an execution that a result contains.
 pub(crate) const EXECUTION_FIELDS: &str = "executionId requestId planId state total successful failed \
      skipped cancelled startedAt finishedAt outputs executionResults { variables errors { stepId \
      toolName index code message attempt retryable } } waitsFor { kind stepId name until message } \
@@ -55,7 +55,7 @@ impl From<Answer> for CallToolResult {
 pub(crate) fn convert_failure(failure: &Failure) -> CallToolResult {
     let drawn = plan_view::draw_failure(failure, Paint::new(false));
     let code = format!("[{}]", failure.code);
-    // The text lists each diagnostic of a plan with its own code.
+    // Adds a line with the code of the failure, unless the text already contains the code.
     let text = if drawn.contains(&code) {
         drawn
     } else {

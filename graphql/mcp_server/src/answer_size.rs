@@ -23,14 +23,14 @@ pub(crate) fn shorten_outputs(outputs: &mut Value) -> bool {
     for output in outputs.as_object_mut().into_iter().flat_map(|outputs| outputs.values_mut()) {
         cut_value(output);
     }
-    // Thousands of small outputs may still be too large.
+    // Thousands of small outputs can still be too large together.
     if json::json_size(outputs) > MAX_OUTPUTS_BYTES {
         *outputs = json!({});
     }
     true
 }
 
-/// Drops the end of a long list. Returns `true` if it dropped items.
+/// Drops the last items of a list that is too long. Returns `true` if it dropped items.
 pub(crate) fn truncate_list(list: &mut Value) -> bool {
     keep_first(list, MAX_ITEMS, MAX_OUTPUTS_BYTES)
 }
@@ -52,7 +52,7 @@ pub(crate) fn shorten_request(mut request: Value) -> Value {
     for execution in objects_of_field(&mut request, "executions") {
         shorten_execution(execution);
     }
-    // The newest executions come last and are kept.
+    // Reverses the list and back, because the newest executions come last and must be kept.
     let reverse =
         |list: &mut Value| list.as_array_mut().into_iter().for_each(|list| list.reverse());
     update_fields(&mut request, &["executions"], |list| {
@@ -132,7 +132,7 @@ fn cut_value(value: &mut Value) {
     }
 }
 
-/// Returns the bytes of a value in JSON with a comma.
+/// Returns the number of bytes that a value needs as JSON, with the comma after it.
 pub(crate) fn written_size(value: &Value) -> usize {
     value.to_string().len() + 1
 }
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn every_large_part_of_a_request_is_shortened() {
-        // Twenty values of this size are more than the answer may contain.
+        // Twenty values of this size exceed the limit of an answer.
         let long = "x".repeat(MAX_OUTPUTS_BYTES);
         let large = json!({ "text": long });
         let item = json!({ "state": "FAILED", "resolvedParameters": large, "output": large });
@@ -276,12 +276,12 @@ mod tests {
 
     #[test]
     fn a_document_that_is_too_large_keeps_its_shape() {
-        // Together these steps are a little larger than a document may be.
+        // Together these steps are a little larger than the limit of a document.
         const STEPS: usize = 150;
         let text = "\u{1}ö".repeat(3_000);
         let step = json!({ "stepId": "a", "output": { "deep": [text.clone(), [text.clone()]] } });
         let many: Map<_, _> = (0..STEPS).map(|n| (n.to_string(), step.clone())).collect();
-        // Each level multiplies the size.
+        // Each of the five levels makes the value ten times larger.
         let wide = (0..5).fold(json!("x".repeat(60)), |value, _| json!(vec![value; 10]));
         let fields =
             |of: Value| -> Value { (0..40).map(|n| (n.to_string(), of.clone())).collect() };

@@ -13,15 +13,15 @@ pub(crate) struct PlanArguments {
     pub(crate) query: String,
     /// Plan only with tools of these toolsets. Default: all active toolsets.
     pub(crate) tool_sets: Option<Vec<String>>,
-    /// Maximum number of tools that the planner sees, from 1 to 1,000. Those that fit the query
-    /// best come first. Default: 256, and 8 for a model.
+    /// Maximum number of tools that the planner sees, from 1 to 1,000. The tools that fit the query
+    /// best are kept. Default: 256, and 8 for a model.
     #[schemars(range(min = 1))]
     pub(crate) max_tools: Option<i32>,
     /// `offline`, `model`, or the name of the configured provider or model. Default: the configured
     /// planner.
     pub(crate) planner: Option<String>,
-    /// A stricter rule for calls of a model's plan that the query does not order: `STRICT` refuses
-    /// the plan, `APPROVE` lets the steps wait for `approve`. Default: the configured rule.
+    /// A stricter rule for calls of a model's plan that the query does not ask for: `STRICT`
+    /// refuses the plan, `APPROVE` lets the steps wait for `approve`. Default: the configured rule.
     pub(crate) guard: Option<Guard>,
 }
 
@@ -49,8 +49,8 @@ pub(crate) struct ExecuteArguments {
     /// Checks the plan and the input without calling any tool.
     #[serde(default)]
     pub(crate) dry_run: bool,
-    /// Makes it safe to repeat the request: the same key returns the same execution. The same key
-    /// with another plan or other options is a `CONFLICT`.
+    /// Makes it safe to repeat the request: a second request with the same key returns the first
+    /// execution. Fails with `CONFLICT` if the key was used with another plan or other options.
     pub(crate) idempotency_key: Option<String>,
     /// Milliseconds from the start of the execution to its deadline. An execution that has not
     /// finished by then fails. Default: no deadline.
@@ -68,8 +68,8 @@ pub(crate) struct ExecuteArguments {
     /// the result later.
     #[serde(default = "default_true")]
     pub(crate) wait: bool,
-    /// Milliseconds to wait, from 0 to 3,600,000. The execution continues after that. Default:
-    /// 45,000.
+    /// Milliseconds to wait, from 0 to 3,600,000. After this time, the tool returns and the
+    /// execution continues. Default: 45,000.
     #[schemars(range(min = 0, max = 3_600_000))]
     pub(crate) timeout_ms: Option<u64>,
 }
@@ -83,15 +83,15 @@ pub(crate) struct RunArguments {
     pub(crate) query: String,
     /// Plan only with tools of these toolsets. Default: all active toolsets.
     pub(crate) tool_sets: Option<Vec<String>>,
-    /// Maximum number of tools that the planner sees, from 1 to 1,000. Those that fit the query
-    /// best come first. Default: 256, and 8 for a model.
+    /// Maximum number of tools that the planner sees, from 1 to 1,000. The tools that fit the query
+    /// best are kept. Default: 256, and 8 for a model.
     #[schemars(range(min = 1))]
     pub(crate) max_tools: Option<i32>,
     /// `offline`, `model`, or the name of the configured provider or model. Default: the configured
     /// planner.
     pub(crate) planner: Option<String>,
-    /// A stricter rule for calls of a model's plan that the query does not order: `STRICT` refuses
-    /// the plan, `APPROVE` lets the steps wait for `approve`. Default: the configured rule.
+    /// A stricter rule for calls of a model's plan that the query does not ask for: `STRICT`
+    /// refuses the plan, `APPROVE` lets the steps wait for `approve`. Default: the configured rule.
     pub(crate) guard: Option<Guard>,
     /// `PARALLEL` starts each step as soon as it is ready. `SEQUENTIAL` runs one step after another.
     /// Default: `PARALLEL`.
@@ -99,8 +99,9 @@ pub(crate) struct RunArguments {
     /// Checks the plan and the input without calling any tool.
     #[serde(default)]
     pub(crate) dry_run: bool,
-    /// Makes it safe to repeat the request: the same key returns the same execution and does not
-    /// plan again. The same key with another query or other options is a `CONFLICT`.
+    /// Makes it safe to repeat the request: a second request with the same key plans nothing and
+    /// returns the first execution. Fails with `CONFLICT` if the key was used with another query or
+    /// other options.
     pub(crate) idempotency_key: Option<String>,
     /// Milliseconds from the start of the execution to its deadline. An execution that has not
     /// finished by then fails. Default: no deadline.
@@ -118,8 +119,8 @@ pub(crate) struct RunArguments {
     /// the result later.
     #[serde(default = "default_true")]
     pub(crate) wait: bool,
-    /// Milliseconds to wait, from 0 to 3,600,000. The execution continues after that. Default:
-    /// 45,000.
+    /// Milliseconds to wait, from 0 to 3,600,000. After this time, the tool returns and the
+    /// execution continues. Default: 45,000.
     #[schemars(range(min = 0, max = 3_600_000))]
     pub(crate) timeout_ms: Option<u64>,
 }
@@ -149,7 +150,7 @@ pub(crate) struct DebugArguments {
 pub(crate) struct CancelArguments {
     /// An execution (`exec_…`), or a plan (`plan_…`) or request (`req_…`) for its newest execution.
     pub(crate) id: String,
-    /// The reason, kept with the execution.
+    /// The reason, which is stored with the execution.
     pub(crate) reason: Option<String>,
     /// Milliseconds to wait until the execution has stopped, from 0 to 3,600,000. Default: 45,000.
     #[schemars(range(min = 0, max = 3_600_000))]
@@ -167,7 +168,7 @@ pub(crate) struct ApproveArguments {
     /// True approves the step; false rejects it, and the step fails.
     #[serde(default = "default_true")]
     pub(crate) approved: bool,
-    /// The reason, kept with the execution.
+    /// The reason, which is stored with the execution.
     pub(crate) comment: Option<String>,
 }
 
@@ -187,7 +188,7 @@ pub(crate) struct SettleArguments {
     #[serde(default)]
     #[schemars(schema_with = "any_json_schema")]
     pub(crate) output: Option<Value>,
-    /// The reason, kept with the execution.
+    /// The reason, which is stored with the execution.
     pub(crate) comment: Option<String>,
 }
 
@@ -224,11 +225,11 @@ pub(crate) struct SignalArguments {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ListArguments {
-    /// Only tools with all of these words in their name or description.
+    /// Lists only tools with all of these words in their name or description.
     pub(crate) search: Option<String>,
-    /// Only tools of this toolset.
+    /// Lists only tools of this toolset.
     pub(crate) tool_set: Option<String>,
-    /// Only tools that plans can use now, not those of inactive toolsets.
+    /// Lists only tools that plans can use now, and not the tools of inactive toolsets.
     #[serde(default = "default_true")]
     pub(crate) active_only: bool,
     /// Includes the JSON Schema of each tool's parameters.
@@ -245,8 +246,8 @@ pub(crate) struct SelectArguments {
     #[serde(default = "default_limit")]
     #[schemars(range(min = 1, max = 100))]
     pub(crate) limit: i32,
-    /// Method to rank tools. `HYBRID`: by meaning and words. `CENTROID`: by their examples.
-    /// `DESCRIPTION`: by their description. `LEXICAL`: by words only. Default: `HYBRID`.
+    /// Method to rank tools. `HYBRID`: by meaning and words. `CENTROID`: by the tools' examples.
+    /// `DESCRIPTION`: by the tools' descriptions. `LEXICAL`: by words only. Default: `HYBRID`.
     #[serde(default)]
     pub(crate) by: Criterion,
 }
@@ -321,7 +322,8 @@ fn default_limit() -> i32 {
     5
 }
 
-/// Any JSON except null. Some clients reject an empty schema.
+/// Accepts any JSON except null. The schema lists the types, because some clients reject an empty
+/// schema.
 fn any_json_schema(_: &mut schemars::SchemaGenerator) -> Schema {
     let kinds = ["object", "array", "string", "number", "boolean"];
     let kinds = kinds.map(|kind| json!({ "type": kind }));
@@ -345,8 +347,8 @@ fn draft_schema(_: &mut schemars::SchemaGenerator) -> Schema {
                 Default: a new request"),
             "executionOrder": {
                 "type": "array", "items": { "type": "string" },
-                "description": "Step ids in the order that you expect. Faber computes the order \
-                    and warns if yours differs"
+                "description": "Step ids in the order that you expect. Faber computes the order, \
+                    and warns if your order differs"
             },
             "tools": {
                 "type": "array",
@@ -371,8 +373,8 @@ fn draft_schema(_: &mut schemars::SchemaGenerator) -> Schema {
                             `find.count > 0`. If it is false, the step is skipped"),
                         "forEach": text("One template whose value is a list. The step calls its \
                             tool once for each `{{item}}`"),
-                        "maxParallel": number("The most items of `forEach` that run at the same \
-                            time, from 1 to 10,000. Default: 256"),
+                        "maxParallel": number("Maximum number of items of `forEach` that run at \
+                            the same time, from 1 to 10,000. Default: 256"),
                         "outputMapping": { "type": "object", "description": "Variables from the \
                             output: `{\"path\": \"variable\"}`, used as `{{vars.variable}}`" },
                         "onError": { "type": "string", "enum": ["fail", "continue", "ignore", "wait"],

@@ -43,7 +43,7 @@ pub(crate) struct Call<'a> {
     /// A client with the permissions of the caller.
     pub(crate) client: Client,
     pub(crate) reports: ProgressReporter,
-    /// Cancelled when the caller leaves.
+    /// Cancelled when the caller cancels the call or disconnects.
     pub(crate) caller_left: CancellationToken,
 }
 
@@ -256,7 +256,7 @@ impl Call<'_> {
         Ok(answer::saved_plans_answer(found))
     }
 
-    /// Drives a started execution, and waits for it if the caller asks for that.
+    /// Drives a started execution, and waits until it finishes if the caller asked to wait.
     async fn drive_and_answer(
         &mut self,
         started: &ExecutionHead,

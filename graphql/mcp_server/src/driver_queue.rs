@@ -1,4 +1,4 @@
-//! Drives executions that calls started, even after their callers leave.
+//! Drives executions that calls started, even after the callers have disconnected.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -33,8 +33,8 @@ pub(crate) fn drive_queue(drive: Drive) -> (DriveQueue, QueueRunner) {
 }
 
 impl DriveQueue {
-    /// Adds an execution to the queue without waiting, because an execution may finish only after
-    /// the caller's next call, such as an approval.
+    /// Adds an execution to the queue. Does not wait until the execution finishes, because that can
+    /// depend on the caller's next call, such as an approval.
     pub(crate) fn push(&self, id: ExecutionId) {
         // Sending fails only when the process ends. The execution is in the store, so a later
         // worker can claim it.
@@ -83,7 +83,8 @@ struct Backlog {
 impl Backlog {
     fn push_new(&mut self, id: ExecutionId) {
         if self.waiting.len() >= MAX_WAITING {
-            tracing::warn!(execution = %id, "this process drives too many executions to take one more: start `faber worker` to continue it");
+            tracing::warn!(execution = %id, "this process drives too many executions to drive one \
+                more: start `faber worker` to continue this execution");
         } else if self.queued_ids.insert(id) {
             self.waiting.push_back(id);
         }

@@ -36,7 +36,8 @@ pub(crate) async fn handle_request(
     };
     let request = Request::from_parts(parts, Body::from(body.clone()));
     let response = next.run(request).await;
-    // The media type of this request is right, so with this status rmcp rejected its content.
+    // The media type of this request is correct, so rmcp sent this status because of the request's
+    // content.
     if response.status() != StatusCode::UNSUPPORTED_MEDIA_TYPE {
         return response;
     }

@@ -3,7 +3,7 @@
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
-/// Keywords of JSON Schema that do not help a caller.
+/// Keywords of JSON Schema that are removed, because they do not help a caller.
 const UNUSED_KEYWORDS: [&str; 3] = ["$schema", "title", "format"];
 
 /// Derives the schema of a tool's arguments from their type.

@@ -44,7 +44,7 @@ pub(crate) fn invalid_message_error(text: &[u8], err: &serde_json::Error) -> Opt
 /// Returns the error for a message that is too long, given its start.
 pub(crate) fn long_message_error(head: &[u8], max_bytes: usize) -> Value {
     let head = String::from_utf8_lossy(&head[..head.len().min(SEARCHED_BYTES)]);
-    // Parameters may contain ids of their own.
+    // Parameters can contain a field `id`, too, so the search for the id ends before them.
     let before_parameters = head.split("\"params\"").next().unwrap_or_default();
     let id = before_parameters.split_once("\"id\":").map(|(_, rest)| rest.trim_start());
     let id = id.and_then(|text| serde_json::Deserializer::from_str(text).into_iter().next()?.ok());

@@ -62,7 +62,8 @@ struct Backend {
     client: Client,
     /// `None` if this process uses a server and has not opened a store.
     store: Option<Arc<dyn Store>>,
-    /// `None` if this process has no worker.
+    /// `None` if this process has no worker, or if the worker of `faber serve` drives all
+    /// executions.
     queue: Option<DriveQueue>,
 }
 
@@ -92,7 +93,7 @@ async fn serve_pipes(
         )
         .await;
         let service = match service {
-            // The client connected and left again, which is not an error.
+            // The client disconnected before it started a session, which is not an error.
             Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
             service => service.map_err(|err| session_failure(err.to_string()))?,
         };
@@ -114,7 +115,7 @@ pub fn build_routes(
     stop: CancellationToken,
 ) -> Router {
     let server = McpServer::new(Backend { client, store: Some(store), queue: None }, Caller::Http);
-    // The server has checked the host and the origin of the request before.
+    // Turns off rmcp's checks of host and origin, because Faber's server has already checked both.
     let settings = StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
         .disable_allowed_origins()
@@ -145,7 +146,8 @@ enum Caller {
 struct McpServer {
     backend: Backend,
     caller: Caller,
-    /// Exports the spans of calls over standard input. A call over HTTP brings its own sink.
+    /// Exports the spans of calls over standard input. Calls over HTTP do not use this sink,
+    /// because their request contains one.
     span_sink: Option<Arc<dyn SpanSink>>,
 }
 
@@ -179,7 +181,8 @@ impl McpServer {
             }
             Some(span)
         });
-        // An execution continues the trace of the caller, not the spans of this process.
+        // An execution belongs to the trace of the caller. Its parent is the caller's span, and not
+        // a span of this process.
         let origin = own.or_else(|| http.and_then(|scope| scope.origin.clone()));
         let scope = match &span {
             Some(span) => Some(Scope { origin, ..span.scope() }),

@@ -17,8 +17,8 @@ use rmcp::{
 };
 use tokio::time::{self, Interval, MissedTickBehavior};
 
-/// The shortest interval between two reports. Of the news within an interval, only the newest is
-/// reported.
+/// The shortest interval between two reports. If several news items arrive within an interval, only
+/// the last one is reported.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 /// Number of intervals without news after which a report is sent, so that the client does not give
 /// up.

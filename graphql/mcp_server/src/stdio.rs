@@ -20,7 +20,7 @@ use tokio::{
 use super::invalid_message::{invalid_message_error, long_message_error};
 
 const MAX_LINE_BYTES: usize = 16 << 20;
-/// Capacity to which the line buffer shrinks after a longer line.
+/// Capacity of the line buffer to which it is reduced after a longer line.
 const MAX_KEPT_CAPACITY: usize = 1 << 20;
 const MAX_QUEUED_MESSAGES: usize = 64;
 /// Timeout for writing the last messages when the connection is closed.
@@ -64,7 +64,7 @@ impl<R: AsyncRead + Unpin> LineTransport<R> {
         loop {
             let Ok(bytes) = self.reader.fill_buf().await else { return LineRead::End };
             if bytes.is_empty() {
-                // The last line may have no line feed.
+                // The last line can end without a line feed. It is still a message.
                 let is_complete_line = !self.is_dropping && !self.line.trim_ascii().is_empty();
                 return if is_complete_line { LineRead::Line } else { LineRead::End };
             }

@@ -31,7 +31,7 @@ pub(crate) const INSTRUCTIONS: &str = "Faber turns a request in words into a pla
 enum ToolBehaviour {
     ReadsOnly,
     AddsData,
-    /// Calls tools, so it may have any effect.
+    /// Calls tools, so it can have any effect.
     CallsTools,
     StopsExecution,
 }
@@ -142,8 +142,8 @@ fn execution_tools() -> Vec<Tool> {
             "signal",
             "Send a signal to an execution",
             "Sends a named signal to an execution. A `flow.wait` step that waits for this name \
-             succeeds, with the payload as its output. A signal that comes before its step waits \
-             is kept. Returns the execution.",
+             succeeds, with the payload as its output. A signal that arrives before a step waits \
+             for it is stored. Returns the execution.",
             ToolBehaviour::CallsTools,
             execution_schema(),
         ),
@@ -197,7 +197,7 @@ fn catalog_tools() -> Vec<Tool> {
         "description": string_schema("The purpose of the tool"),
         "toolSet": string_schema("The toolset of the tool"),
         "effect": string_schema("What a second call does. READ: it changes nothing. IDEMPOTENT: it \
-            leaves the same result as the first. ONCE: it may do harm"),
+            leaves the same result as the first call. ONCE: it can do harm"),
         "active": { "type": "boolean", "description": "True if plans can use the tool" },
         "parameters": { "type": "object", "description": "JSON Schema of the parameters" },
     } } });

@@ -17,13 +17,13 @@ pub(crate) struct ExecutionWait<'a> {
     pub(crate) client: &'a Client,
     pub(crate) store: Option<&'a Arc<dyn Store>>,
     pub(crate) timeout: Duration,
-    /// Cancelled when the caller leaves. The execution continues.
+    /// Cancelled when the caller cancels the call or disconnects. The execution continues.
     pub(crate) caller_left: &'a CancellationToken,
 }
 
 impl ExecutionWait<'_> {
-    /// Waits until the execution is finished or needs a person, until the timeout, or until the
-    /// caller leaves.
+    /// Waits until the execution is finished or needs a person. Also returns after the timeout, and
+    /// if the caller cancels the call or disconnects.
     pub(crate) async fn wait_until_done(
         &self,
         id: &str,
@@ -51,7 +51,8 @@ impl ExecutionWait<'_> {
                 },
                 () = reports.send_when_due() => continue,
             }
-            // `true`: the queue of this process, or another worker, reads each answer of a person.
+            // `true` means that each answer of a person has a reader: the queue of this process or
+            // another worker.
             if watcher.load_phase(async |_| Ok(true)).await? != ExecutionPhase::Running {
                 return Ok(());
             }

@@ -15,7 +15,8 @@ pub(super) struct RuntimeClient {
 
 impl RuntimeClient {
     pub(super) fn new(runtime: Handle, timeout: Duration) -> Result<Self, String> {
-        // Another part of the program may have installed a provider before.
+        // Ignores a failure: another part of the program has installed a provider before, which
+        // works, too.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder().timeout(timeout).build();
         let client = client.map_err(|err| format!("cannot export spans: {err}"))?;

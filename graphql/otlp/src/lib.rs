@@ -22,7 +22,7 @@ use tokio::runtime::Handle;
 pub use self::settings::{ReadVariable, Settings};
 use self::{client::RuntimeClient, convert::to_span_data};
 
-/// Time that the end of the process waits for the last spans.
+/// Maximum time that the process waits at its end until the last spans are exported.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 const SERVICE_NAME: &str = "service.name";
 
@@ -51,14 +51,14 @@ impl OtlpSink {
         Ok(Arc::new(Self { processor, settings, scope }))
     }
 
-    /// Sends all queued spans, and ends the export. Waits a few seconds at most.
+    /// Sends all queued spans, and ends the export. Waits at most `SHUTDOWN_TIMEOUT`.
     pub async fn shut_down(self: Arc<Self>) {
         let ending = tokio::task::spawn_blocking(move || {
             if let Err(err) = self.processor.shutdown_with_timeout(SHUTDOWN_TIMEOUT) {
                 tracing::warn!(%err, "the last spans may be lost");
             }
         });
-        // The task does not panic, and nothing aborts it.
+        // The task neither panics nor is aborted, so it cannot fail.
         let _ = ending.await;
     }
 }
@@ -73,7 +73,8 @@ impl SpanSink for OtlpSink {
     }
 }
 
-/// Describes this process. `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` precede the defaults.
+/// Describes this process. `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` override the
+/// defaults.
 fn describe_process(settings: &Settings, node: &str) -> Resource {
     let builder = Resource::builder().with_attributes([
         KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),

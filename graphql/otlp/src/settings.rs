@@ -28,7 +28,7 @@ pub struct Settings {
 /// Decides which traces are exported.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) struct Sampler {
-    /// `true` if a trace with a caller follows the caller's decision.
+    /// `true` if Faber exports a trace that a caller started only if the caller exports it.
     is_parent_based: bool,
     /// The share of the traces to export, from 0 to 1.
     ratio: f64,

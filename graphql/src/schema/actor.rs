@@ -3,14 +3,16 @@
 use async_graphql::{Enum, SimpleObject};
 use shared::actor;
 
-/// Who gave a command: started an execution, approved a step, cancelled, and so on.
+/// Caller who gave a command: started an execution, approved a step, cancelled an execution, and so
+/// on.
 #[derive(Clone, Debug, SimpleObject)]
 pub(super) struct Actor {
-    /// Kind of the caller.
+    /// Kind of the actor, which decides the meaning of `name`.
     kind: ActorKind,
     /// Name of the access token, or of the user of the command line. Null for other kinds.
     name: Option<String>,
-    /// Name that the MCP client gave when it connected. Null for other callers.
+    /// Name of the MCP client, as the client stated it when it connected. Null for callers without
+    /// an MCP client.
     client: Option<String>,
 }
 
@@ -21,7 +23,8 @@ pub(super) enum ActorKind {
     Token,
     /// User of the command line on the machine of the store.
     User,
-    /// Caller of a server without access tokens, which accepts its own machine only.
+    /// Caller of a server without access tokens. Such a server accepts only callers on its own
+    /// machine.
     Local,
     /// Faber itself, such as an automatic replan.
     Faber,

@@ -1,4 +1,4 @@
-//! Limits an answer in bytes while it is made.
+//! Limits the number of bytes of an answer while its fields are resolved.
 
 use std::sync::{
     Mutex, PoisonError,
@@ -12,7 +12,7 @@ use async_graphql::{
 
 use super::nulls::field_path;
 
-/// Bytes that a name takes in an answer, besides its letters.
+/// Number of bytes of the quotes, colon and comma around a name in an answer.
 const NAME_OVERHEAD_BYTES: usize = 4;
 
 /// Approximate size of the part of an operation's answer that has been made so far.
@@ -20,7 +20,7 @@ const NAME_OVERHEAD_BYTES: usize = 4;
 pub(super) struct AnswerSize {
     max_bytes: usize,
     bytes: AtomicUsize,
-    /// `true` once a mutation has started.
+    /// `true` after a mutation has started.
     has_mutated: AtomicBool,
     /// Path of the field that made the answer too large.
     exceeded: Mutex<Option<Vec<PathSegment>>>,
@@ -37,7 +37,8 @@ impl AnswerSize {
         *self.exceeded.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Fails if the answer is too large, so that no further field does its work.
+    /// Fails if the answer is too large. Call it before a field is resolved, so that no further
+    /// field does its work.
     pub(super) fn check_limit(&self) -> Result<(), ServerError> {
         if self.bytes.load(Ordering::Relaxed) > self.max_bytes { Err(self.error()) } else { Ok(()) }
     }
@@ -59,8 +60,8 @@ impl AnswerSize {
             _ => 2,
         };
         let name = if field.is_item { 0 } else { field.name.len() + NAME_OVERHEAD_BYTES };
-        // `__typename` is not counted, because the library does not report it. The cost of the
-        // operation limits its number.
+        // `__typename` is not counted, because the library does not report it. The limit on the
+        // cost of an operation also limits the number of these fields.
         let added = value_bytes + name;
         let before = self.bytes.fetch_add(added, Ordering::Relaxed);
         if before.saturating_add(added) <= self.max_bytes {
@@ -95,7 +96,7 @@ impl AnswerSize {
     }
 }
 
-/// A field of an answer, with the properties on which its size depends.
+/// A field of an answer, with the properties that decide how many bytes it needs.
 pub(super) struct CountedField<'a> {
     path_node: &'a QueryPathNode<'a>,
     name: &'a str,

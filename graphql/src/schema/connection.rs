@@ -21,7 +21,7 @@ pub(super) const DEFAULT_LAST: i32 = 50;
 
 pub(super) type ListPage<T> = Connection<String, T, ListTotal>;
 
-/// The filter of a list, which gives its length if a client asks for it.
+/// The filter of a list. The items that match it are counted if a client asks for `totalCount`.
 pub(super) enum ListTotal {
     Requests(RequestFilter),
     Plans(PlanFilter),

@@ -19,7 +19,7 @@ use async_graphql::{
     },
 };
 
-/// Field with a cost above one, besides its selection.
+/// Field that itself costs more than one. The cost of its selection is added.
 struct ExpensiveField {
     field: &'static str,
     base: usize,
@@ -33,7 +33,7 @@ enum ItemCount {
     Requested,
     /// A fixed number that does not depend on the arguments.
     Expected(usize),
-    /// One item for this many requested items, because the items are cheap.
+    /// The requested number divided by this number, because the items are cheap.
     OneFor(usize),
 }
 
@@ -79,7 +79,7 @@ const EXPENSIVE_FIELDS: &[ExpensiveField] = &[
     // This field reads child executions.
     list_cost("Execution.undoCalls", 20, 5),
     field_cost("Request.planningError", 10),
-    // Findings need the head and the inbox, or the log if `atSeq` is given.
+    // This field reads the head and the inbox, or the log if `atSeq` is given.
     field_cost("Execution.findings", 20),
     field_cost("Request.findings", 10),
     list_cost("StepStatus.items", 1, 2),
@@ -99,7 +99,8 @@ const EXPENSIVE_FIELDS: &[ExpensiveField] = &[
     field_cost("Query.tools", 20),
     field_cost("Query.toolSchemas", 500),
     field_cost("Query.parseToolCalls", 500),
-    // `HYBRID` takes about ten milliseconds, so a query may contain about seventy selections.
+    // `HYBRID` takes about ten milliseconds. With this cost, an operation can contain about seventy
+    // selections.
     field_cost("Query.selectTools", 2_000),
     field_cost("Query.toolCollisions", 5_000),
     field_cost("Query.toolkit", 20),
@@ -144,7 +145,7 @@ const EXPENSIVE_FIELDS: &[ExpensiveField] = &[
     field_cost("Mutation.removeAction", 20),
     field_cost("Mutation.disconnectTool", 20),
     field_cost("Mutation.setScore", 20),
-    // The numbers of items are averages over this schema.
+    // Introspection. The numbers of items are averages over this schema.
     field_cost("Query.__schema", 20),
     field_cost("Query.__type", 20),
     list_cost("__Schema.types", 10, 100),
@@ -291,7 +292,8 @@ impl FieldCost {
             let default = default.and_then(|n| usize::try_from(n).ok()).unwrap_or(DEFAULT_ITEMS);
             (argument.node.name.node.to_string(), default)
         });
-        // The field that returns the connection has already counted the items.
+        // A list in a connection is not counted again, because the field that returns the
+        // connection has counted its items.
         let is_list = is_list && !parent.ends_with("Connection");
         let items = match &count_argument {
             Some(_) => ItemCount::Requested,
@@ -365,7 +367,8 @@ impl<'a> CostComputation<'a> {
             return *cost;
         }
         let Some(fragment) = self.document.fragments.get(name) else { return 1 };
-        // Validation rejects a fragment that contains itself.
+        // Sets the cost first, so that a fragment that contains itself does not recurse. Validation
+        // rejects such a fragment later.
         self.fragments.insert(name, 0);
         let on = fragment.node.type_condition.node.on.node.as_str();
         let cost = self.selection_set_cost(on, &fragment.node.selection_set.node);
@@ -401,7 +404,8 @@ impl<'a> CostComputation<'a> {
             Ok(Value::Number(number)) => {
                 number.as_u64().and_then(|number| usize::try_from(number).ok()).unwrap_or(1)
             }
-            // The field itself rejects such a value.
+            // A negative number or another invalid value counts once, because the field itself
+            // rejects it.
             Ok(_) => 1,
         }
     }

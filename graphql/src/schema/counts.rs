@@ -25,7 +25,8 @@ const MAX_KEYS: usize = 2;
 pub(super) enum ExecutionGroup {
     /// State of the execution.
     State,
-    /// Tool of the first error, as `set.name`. Executions without such an error are left out.
+    /// Tool of the step that had the first error, as `set.name`. Executions without an error of a
+    /// step are left out.
     Tool,
     /// Code of the first error. Executions without an error are left out.
     Error,
@@ -42,22 +43,22 @@ pub(super) enum ExecutionGroup {
 /// Number of executions with the same keys. Child executions and dry runs are not counted.
 #[derive(Clone, Debug, SimpleObject)]
 pub(super) struct ExecutionCount {
-    /// Values of the keys, in the order of `groupBy`. A bucket is the time of its beginning, as
-    /// RFC 3339.
+    /// Values of the keys, in the order of `groupBy`. The value for `BUCKET` is the time at which
+    /// the interval begins, in the format of RFC 3339.
     keys: Vec<String>,
     /// Number of executions.
     count: i64,
-    /// Time of creation of the first execution.
+    /// Time of creation of the oldest execution.
     first_at: DateTime,
-    /// Time of creation of the last execution.
+    /// Time of creation of the newest execution.
     last_at: DateTime,
-    /// Id of the last execution, `exec_…`.
+    /// Id of the newest execution, `exec_…`.
     sample_execution_id: ID,
     /// Median of the durations of finished executions, in milliseconds, accurate to 10 %. Null if
-    /// none is finished.
+    /// no execution has finished.
     p50_ms: Option<f64>,
     /// 95th percentile of the durations of finished executions, in milliseconds, accurate to 10 %.
-    /// Null if none is finished.
+    /// Null if no execution has finished.
     p95_ms: Option<f64>,
 }
 

@@ -10,7 +10,8 @@ const REFERENCE_ALPHABET: [char; 32] = [
     'w', 'x', 'y', 'z', '2', '3', '4', '5', '6', '7', '8', '9', '1',
 ];
 const REFERENCE_LEN: usize = 12;
-/// Codes of errors that refuse an operation. Faber logs each of these errors.
+/// Codes of errors about missing rights and exceeded limits. Faber logs each error with such a
+/// code.
 const REFUSALS: [&str; 3] = ["FORBIDDEN", "LIMIT_EXCEEDED", "UNAUTHENTICATED"];
 
 /// Error of the engine on its way to the client.
@@ -53,8 +54,8 @@ impl From<ApiError> for Error {
     }
 }
 
-/// Logs an internal error. The client gets only a reference to the log, because details may be
-/// secret.
+/// Logs an internal error. The client gets only a reference to the log entry, because the details
+/// could be secret.
 fn internal_error(err: &EngineError, mut extensions: ErrorExtensionValues) -> Error {
     let reference = nanoid::nanoid!(REFERENCE_LEN, &REFERENCE_ALPHABET);
     tracing::error!(%reference, %err, "internal error");

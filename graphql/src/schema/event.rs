@@ -42,8 +42,8 @@ impl ExecutionEvent {
         self.recorded.at.into()
     }
 
-    /// Who gave the command that caused the event. Null if no command caused it, such as for the
-    /// start of the next step, and for events that an earlier version of Faber recorded.
+    /// Actor who gave the command that caused the event. Null if no command caused the event, such
+    /// as the start of the next step, and for events that an earlier version of Faber recorded.
     async fn actor(&self) -> Option<Actor> {
         self.recorded.by.as_deref().map(Actor::from)
     }
@@ -87,8 +87,8 @@ impl ExecutionEvent {
     }
 }
 
-/// Replaces large values of users by their size, so that a client that shows many events need not
-/// hold all outputs.
+/// Replaces large inputs, outputs and payloads by their size, so that a client that shows many
+/// events need not load all of them.
 fn omit_large_values(data: &mut Value, maximum: usize) {
     let Value::Object(fields) = data else { return };
     for (name, value) in fields {

@@ -28,7 +28,7 @@ use super::{
 
 /// Largest page of `events`.
 const MAX_EVENTS: usize = 10_000;
-/// Default of `first` for `findings`. Equals the maximum.
+/// Default of `first` for `findings`, which is also its maximum.
 const DEFAULT_FINDINGS: i32 = 100;
 
 /// State of an execution.
@@ -53,7 +53,7 @@ pub(super) enum ExecutionState {
     Cancelled,
 }
 
-/// Order in which steps run. Both modes give the same outputs.
+/// Order in which steps run. Both modes lead to the same outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[graphql(remote = "execution::ExecutionMode")]
 pub(super) enum ExecutionMode {
@@ -69,7 +69,7 @@ pub(super) enum ExecutionMode {
 pub(super) enum ReplanningState {
     /// A model is writing the next version of the plan, or will write it.
     Pending,
-    /// The next execution exists. See `next`.
+    /// The next execution has been created. See `Execution.next`.
     Begun,
     /// There will be no automatic replan. See `givenUp`.
     GivenUp,
@@ -82,7 +82,7 @@ pub(super) struct Replanning {
     state: ReplanningState,
     /// Reason for the replan.
     reason: String,
-    /// Reason why Faber gave up. Null unless `state` is `GIVEN_UP`.
+    /// Reason why Faber gave up the replan. Null unless `state` is `GIVEN_UP`.
     given_up: Option<String>,
 }
 
@@ -165,7 +165,7 @@ impl ApiExecution {
         self.0.options().priority
     }
 
-    /// Earliest time at which a step may start. Null if the execution starts at once.
+    /// Time before which no step starts. Null if the execution starts at once.
     async fn start_at(&self) -> Option<DateTime> {
         self.0.options().start_at.map(DateTime)
     }
@@ -186,8 +186,8 @@ impl ApiExecution {
         self.0.created_at().into()
     }
 
-    /// Who started the execution. Null for children, and for executions that an earlier version of
-    /// Faber started.
+    /// Actor who started the execution. Null for children, and for executions that an earlier
+    /// version of Faber started.
     async fn created_by(&self) -> Option<Actor> {
         self.0.created_by().map(Actor::from)
     }
@@ -207,8 +207,8 @@ impl ApiExecution {
         self.0.owner().map(|owner| &*owner.node)
     }
 
-    /// Sequence number of the last event that this state includes. Pass it as `afterSeq` to
-    /// `executionEvents` to miss no event.
+    /// Sequence number of the last event that these values include. Pass it as `afterSeq` to
+    /// `executionEvents` to get all later events.
     async fn seq(&self) -> i64 {
         to_int(self.0.seq().0)
     }
@@ -228,8 +228,8 @@ impl ApiExecution {
         self.0.options().compensate_on_failure
     }
 
-    /// Id of the parent, `exec_…`: the execution that started this one for a step. Null for an
-    /// execution without a parent.
+    /// Id of the parent, `exec_…`: the execution that started this execution for a step. Null for
+    /// an execution without a parent.
     async fn parent_execution_id(&self) -> Option<ID> {
         self.0.parent().map(|parent| ID(parent.execution.to_string()))
     }
@@ -245,20 +245,20 @@ impl ApiExecution {
         self.0.parent().map(|parent| parent.step.as_str())
     }
 
-    /// Index of the item in that step's `forEach` list, from 0. Null without a parent, or if the
-    /// step has no list.
+    /// Index of the item in the `forEach` list of the step `parentStepId`, from 0. Null without a
+    /// parent, or if this step has no list.
     async fn parent_index(&self) -> Option<u32> {
         self.0.parent()?.part.item
     }
 
-    /// Id of the execution that this one retries or continues, `exec_…`. Set by `retryExecution`,
-    /// `replanExecution` and automatic replans.
+    /// Id of the execution that this execution retries or continues, `exec_…`. Set by
+    /// `retryExecution`, `replanExecution` and automatic replans.
     async fn retry_of(&self) -> Option<ID> {
         self.0.retry_of().map(|id| ID(id.to_string()))
     }
 
-    /// Executions whose `retryOf` is this one, oldest first. Only the 1000 newest executions of the
-    /// plan are searched.
+    /// Executions whose `retryOf` is this execution, oldest first. Only the 1000 newest executions
+    /// of the plan are searched.
     async fn retries(&self, ctx: &Context<'_>) -> Result<Vec<Self>> {
         let retries = ctx
             .data::<Engine>()?
@@ -296,15 +296,15 @@ impl ApiExecution {
         Ok(calls.map_err(ApiError::from)?.into_iter().map(UndoCall::from).collect())
     }
 
-    /// Execution that continues this one with the next version of the plan, after a replan. Null
-    /// without a replan.
+    /// Execution that continues this execution with the next version of the plan, after a replan.
+    /// Null without a replan.
     async fn next(&self, ctx: &Context<'_>) -> Result<Option<Self>> {
         let next =
             ctx.data::<Engine>()?.executions.reader.next(&self.0).await.map_err(ApiError::from)?;
         Ok(next.map(Self))
     }
 
-    /// Automatic replan of this execution. Null if there is none.
+    /// Automatic replan of this execution. Null if the execution needs no automatic replan.
     async fn replanning(&self, ctx: &Context<'_>) -> Result<Option<Replanning>> {
         let found = ctx
             .data::<Engine>()?
@@ -399,8 +399,8 @@ impl ApiExecution {
         ExecutionResults(Arc::clone(&self.0))
     }
 
-    /// Events of the execution, oldest first. A page may be shorter than `first`, because one
-    /// answer holds about 32 MiB of events.
+    /// Events of the execution, oldest first. A page can be shorter than `first`, because one
+    /// answer contains at most about 32 MiB of events.
     async fn events(
         &self,
         ctx: &Context<'_>,
@@ -436,7 +436,7 @@ impl ExecutionResults {
     }
 
     /// Errors of failed steps, in execution order, with the errors of loop items that `onError`
-    /// allows. After a missed deadline, at least one error is `execution.deadline`.
+    /// allows. After a missed deadline, at least one error has the code `execution.deadline`.
     async fn errors(&self) -> Vec<StepError> {
         collect_errors(&self.0)
     }

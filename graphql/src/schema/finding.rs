@@ -14,13 +14,14 @@ use super::{
 pub(super) enum FindingKind {
     /// A step or the execution failed, or was cancelled.
     Failure,
-    /// The execution waits, or nothing continues it.
+    /// The execution waits, or no worker continues it.
     Wait,
     /// A step did not run.
     Skip,
     /// The execution continued, but a person should check it.
     Warning,
-    /// Another worker continued the execution because its worker was lost during calls.
+    /// The worker of the execution was lost during calls, and another worker continued the
+    /// execution.
     Takeover,
 }
 
@@ -68,7 +69,7 @@ pub(super) struct Remedy {
     mutation: Option<&'static str>,
     /// Arguments of the mutation. Null without a mutation.
     variables: Option<Value>,
-    /// True if the action may repeat an effect, or cause an effect that cannot be undone.
+    /// True if the action can repeat an effect, or can cause an effect that cannot be undone.
     is_dangerous: bool,
 }
 

@@ -1,4 +1,4 @@
-//! An extension of the GraphQL library that runs around every operation.
+//! An extension of the GraphQL library that Faber runs before, during and after every operation.
 //!
 //! It provides loaders and an engine with the caller's rights. It rejects operations that cost too
 //! much or need a higher role. It limits the answer in bytes, and gives every error a code and a
@@ -84,7 +84,7 @@ impl Extension for OperationGuard {
         next: NextPrepareRequest<'_>,
     ) -> ServerResult<Request> {
         self.check_cost(&mut request)?;
-        // An operation that did not arrive through a server has no grant, so it may do everything.
+        // An operation without a grant does not come through a server, so it has all rights.
         let grant = request.data.get(&TypeId::of::<Grant>());
         let grant =
             grant.and_then(|grant| grant.downcast_ref::<Grant>()).cloned().unwrap_or_default();
@@ -110,7 +110,8 @@ impl Extension for OperationGuard {
         info: ResolveInfo<'_>,
         next: NextResolve<'_>,
     ) -> ServerResult<Option<Value>> {
-        // An error about the size replaces the whole answer, so `FieldErrors` does not handle it.
+        // If the answer is already too large, fails without `FieldErrors`, because the error about
+        // the size replaces the whole answer.
         self.answer_size.check_limit()?;
         let (of, path, counted) =
             (info.return_type, info.path_node, CountedField::from_field(&info));
@@ -190,7 +191,7 @@ fn forbidden_error(err: &AccessError, info: &ResolveInfo<'_>) -> ServerError {
     error
 }
 
-/// Gives a code to errors of the library, which have none.
+/// Adds a code to errors of the library, because these have no code.
 fn add_missing_codes(mut response: Response) -> Response {
     for error in &mut response.errors {
         let extensions = error.extensions.get_or_insert_default();
@@ -202,7 +203,8 @@ fn add_missing_codes(mut response: Response) -> Response {
     response
 }
 
-/// The library's messages for exceeded limits begin with these texts.
+/// Beginnings of the library's messages about exceeded limits. Such an error gets the code
+/// `LIMIT_EXCEEDED`.
 const LIMIT_MESSAGES: [&str; 4] = [
     "Query is nested too deep",
     "The recursion depth of the query",

@@ -38,7 +38,7 @@ pub(super) struct PlanInput {
     /// Steps, in any order. Faber computes the execution order from their dependencies.
     tools: Vec<ToolExecutionInput>,
     /// Expected execution order, as step ids. Faber computes its own order, and warns with
-    /// `plan.order_differs` if this one differs.
+    /// `plan.order_differs` if the expected order differs.
     execution_order: Option<Vec<String>>,
 }
 
@@ -56,11 +56,11 @@ pub(super) struct ToolExecutionInput {
     plan: Option<String>,
     /// Plan to run instead of a tool, written inline.
     inline_plan: Option<Box<PlanInput>>,
-    /// Parameters of the call, a JSON object. Strings may contain templates such as
+    /// Parameters of the call, a JSON object. Strings can contain templates such as
     /// `{{step.path}}`. Default: `{}`.
     parameters: Option<Value>,
-    /// Steps that must finish first: null, a step id, or a list of step ids. Steps named in
-    /// templates and conditions are added.
+    /// Steps that must finish first: null, a step id, or a list of step ids. Faber adds the steps
+    /// that templates and conditions name.
     depends_on: Option<Value>,
     /// Variables to set from the output, as `{"path in the output": "variable"}`. Templates read
     /// them as `{{vars.variable}}`.
@@ -78,11 +78,12 @@ pub(super) struct ToolExecutionInput {
     /// Time limit of one attempt in milliseconds, from 1 to 31536000000 (one year). Default: 300000
     /// (5 minutes).
     timeout_ms: Option<i64>,
-    /// Longest time in milliseconds in which an attempt may report no progress, from 1 to
-    /// 31536000000 (one year). Default: no limit.
+    /// Time in milliseconds after which an attempt without a progress report is stopped, from 1 to
+    /// 31536000000 (one year). Each report starts the time again. Default: no limit.
     idle_timeout_ms: Option<i64>,
     /// Time in milliseconds for which the output is cached, from 1 to 31536000000 (one year). Calls
-    /// with the same parameters then reuse it. Allowed for `READ` tools only. Default: no caching.
+    /// with the same parameters reuse the cached output. Allowed for `READ` tools only. Default: no
+    /// caching.
     cache_ttl_ms: Option<i64>,
     /// True if a template that refers to a missing field fails the step. Default: the value of
     /// `ExecutionOptions.strictTemplates`. If that is not set either, true for tools that are not
@@ -115,8 +116,8 @@ pub(super) struct RetryInput {
 }
 
 impl PlanInput {
-    /// Converts the input to a draft. `written` has the numbers in the text of the request that
-    /// JSON cannot hold, for warnings about lost digits.
+    /// Converts the input to a draft. `written` contains the large numbers as the request wrote
+    /// them, for warnings about digits that are lost.
     pub(super) fn into_draft(self, written: Option<&LargeIntegers>) -> Draft {
         let mut notices = Vec::new();
         let steps = self.tools.into_iter().enumerate();
@@ -204,13 +205,13 @@ fn parse_mapping(
 /// Options of planning.
 #[derive(Clone, Debug, Default, InputObject)]
 pub(super) struct PlanningOptions {
-    /// Planner: `offline`, `model`, or the configured model by its name or its provider's name.
-    /// Default: the configured model if there is one, otherwise `offline`.
+    /// Planner: `offline`, or the configured model as `model`, by the name of the model or by the
+    /// name of its provider. Default: the configured model if there is one, otherwise `offline`.
     planner: Option<String>,
-    /// Toolsets whose tools the plan may use. Default: all active toolsets. An unknown name is
-    /// `INVALID_ARGUMENT`.
+    /// Toolsets whose tools the plan is allowed to use. Default: all active toolsets. Fails with
+    /// `INVALID_ARGUMENT` if a name is unknown.
     tool_sets: Option<Vec<String>>,
-    /// Actions of the toolkit. The plan may use only the tools that the toolkit recommends for
+    /// Actions of the toolkit. The plan can use only the tools that the toolkit recommends for
     /// these actions and for actions one `next` edge away. Default: all tools.
     actions: Option<Vec<String>>,
     /// Maximum number of tools that the planner sees, from 1 to 1000. The tools that fit the query
@@ -218,8 +219,8 @@ pub(super) struct PlanningOptions {
     max_tools: Option<i32>,
     /// Use of the plan cache. Default: the configured value. Replans never use the cache.
     cache: Option<PlanCache>,
-    /// Rule for calls of a model's plan that the query does not order. It can only be stricter than
-    /// the configured rule. Default: the configured rule.
+    /// Rule for calls of a model's plan that the query does not ask for. It can only be stricter
+    /// than the configured rule. Default: the configured rule.
     guard: Option<PlanGuard>,
     /// Labels of the new request: an object with at most 16 texts, such as `{"team": "shop"}`. A key
     /// has 1 to 63 of the characters `a-z0-9._/-`, a value at most 256 characters. Executions of the
@@ -237,17 +238,17 @@ pub(super) enum PlanCache {
     Exact,
 }
 
-/// Rule for calls with an effect in a model's plan that the query does not order, or whose values
-/// it does not contain.
+/// Rule for calls with an effect in a model's plan that the query does not ask for, or whose values
+/// the query does not contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[graphql(remote = "engine::Guard")]
 pub(super) enum PlanGuard {
-    /// Refuses calls that the query does not order with `INVALID_PLAN`. Steps with invented values
-    /// need an approval.
+    /// Refuses the plan with `INVALID_PLAN` if it has calls that the query does not ask for. Steps
+    /// with invented values need an approval.
     Strict,
-    /// The steps need an approval.
+    /// Steps with such calls need an approval.
     Approve,
-    /// The plan gets a warning for each such step, and needs no approval.
+    /// The plan gets a warning for each step with such a call, and no step needs an approval.
     Off,
 }
 
@@ -271,13 +272,14 @@ impl PlanningOptions {
 /// Options of an agent.
 #[derive(Clone, Debug, InputObject)]
 pub(super) struct AgentOptions {
-    /// Model, by its name or its provider's name, or `model`. Default: the configured model.
+    /// Name of the configured model, name of its provider, or `model`. All three mean the
+    /// configured model. Default: the configured model.
     planner: Option<String>,
-    /// Maximum number of turns in which the model may call tools, from 0 to 32.
+    /// Maximum number of turns in which the model can call tools, from 0 to 32.
     #[graphql(default_with = "Some(3)")]
     max_tool_turns: Option<i64>,
-    /// Toolsets whose tools the agent may use. Default: all active toolsets. An unknown name is
-    /// `INVALID_ARGUMENT`.
+    /// Toolsets whose tools the agent is allowed to use. Default: all active toolsets. Fails with
+    /// `INVALID_ARGUMENT` if a name is unknown.
     tool_sets: Option<Vec<String>>,
 }
 
@@ -296,8 +298,9 @@ pub(super) struct ExecutionOptions {
     /// Maximum number of steps that run at the same time, at least 1. Ignored in `SEQUENTIAL` mode.
     /// Default: 256.
     max_parallel: Option<i64>,
-    /// Key that makes the start safe to repeat, at most 4096 bytes. The same key returns the same
-    /// execution. The same key with another plan or other options is `CONFLICT`.
+    /// Key that makes the start safe to repeat, at most 4096 bytes. A second start with the same
+    /// key returns the first execution. Fails with `CONFLICT` if the key was used with another plan
+    /// or other options.
     idempotency_key: Option<String>,
     /// Time in milliseconds from the start of the execution to its deadline, at least 1. The
     /// execution fails if it has not finished by then. Default: no deadline.
@@ -316,7 +319,7 @@ pub(super) struct ExecutionOptions {
     /// once.
     #[graphql(default_with = "Some(false)")]
     dry_run: Option<bool>,
-    /// Earliest time at which a step may start. Default: now.
+    /// Time before which no step starts. Default: now.
     start_at: Option<DateTime>,
     /// Priority. Workers claim executions with a higher priority first.
     #[graphql(default_with = "Some(0)")]
@@ -333,7 +336,7 @@ pub(super) struct ExecutionOptions {
 }
 
 impl ExecutionOptions {
-    /// Converts the options to an order.
+    /// Converts the options to an [`Order`] of the engine.
     pub(super) fn to_order(options: Option<Self>) -> ApiResult<Order> {
         let Some(written) = options else { return Ok(Order::default()) };
         let options = Options {
@@ -426,7 +429,8 @@ pub(super) struct RequestFilter {
     /// Has an execution in this state. `FAILED` also matches requests whose planning failed.
     state: Option<ExecutionState>,
     /// True: an execution of the request waits for an approval, a decision or a signal, or is
-    /// paused. Child executions count. False: no execution does.
+    /// paused. Child executions count. False: no execution of the request waits for these or is
+    /// paused.
     needs_person: Option<bool>,
 }
 
@@ -486,14 +490,16 @@ pub(super) struct ExecutionFilter {
     from: Option<DateTime>,
     /// Created before this time.
     to: Option<DateTime>,
-    /// True: waits for an approval, a decision or a signal, or is paused. False: does not. With
-    /// `parts: false`, the state of child executions counts for their root.
+    /// True: the execution waits for an approval, a decision or a signal, or is paused. False: it
+    /// does not. With `parts: false`, an execution also counts as waiting if one of its child
+    /// executions waits.
     needs_person: Option<bool>,
-    /// Has all of these labels: an object such as `{"team": "shop"}`. `null` means any value.
+    /// Has all of these labels: an object such as `{"team": "shop"}`. A label with `null` can have
+    /// any value.
     labels: Option<Value>,
     /// Its first error has this code, such as `tool.timeout`.
     error_code: Option<String>,
-    /// Its first error is that of a step with this tool, as `set.name`.
+    /// Its first error comes from a step that calls this tool, written as `set.name`.
     failed_tool: Option<String>,
     /// Words that the code and the message of its first error must contain, ignoring case. At most
     /// 64 different words.
@@ -517,7 +523,7 @@ impl ExecutionFilter {
 
     fn into_matching(self) -> Option<store::ExecutionFilter> {
         let states = self.state.map(|states| states.into_iter().map(Into::into).collect());
-        // For the store, an empty list means any state.
+        // The store would read an empty list as any state, but in the API it matches nothing.
         if states.as_ref().is_some_and(Vec::is_empty) {
             return None;
         }
@@ -532,7 +538,7 @@ impl ExecutionFilter {
             needs_person: self.needs_person,
             error_code: self.error_code,
             failed_tool: self.failed_tool.map(|name| name.parse()).transpose().ok()?,
-            // A text that is not a valid id matches no execution.
+            // Leaves out texts that are not valid ids, because no execution has such an id.
             ids: self
                 .execution_ids
                 .map(|ids| ids.iter().filter_map(|id| id.parse().ok()).collect()),

@@ -10,7 +10,8 @@ use super::error::{ApiResult, invalid_argument};
 
 /// Allowed width and height of all nodes.
 const SIDE_RANGE: std::ops::RangeInclusive<f64> = 1.0..=2_000.0;
-/// Allowed width and height of a single node, in which a client may nest a whole drawing.
+/// Allowed width and height of a single node. It can be large, because a client can show a whole
+/// drawing inside a node.
 const NODE_SIDE_RANGE: std::ops::RangeInclusive<f64> = 1.0..=10_000_000.0;
 
 /// Direction of the edges in a drawing.
@@ -71,7 +72,7 @@ pub(super) struct Graph {
 /// Size of a single node.
 #[derive(Clone, Debug, InputObject)]
 pub(super) struct NodeSizeInput {
-    /// Name of the node. An unknown name is `INVALID_ARGUMENT`.
+    /// Name of the node. Fails with `INVALID_ARGUMENT` if no node has the name.
     pub(super) name: String,
     /// Width in pixels, from 1 to 10000000.
     pub(super) width: f64,
@@ -155,7 +156,7 @@ fn layout_graph(Graph { names, edges }: Graph, sizes: &[Size], style: &Style) ->
     }
 }
 
-/// Rounds to a tenth of a pixel, so that large drawings stay small texts.
+/// Rounds to a tenth of a pixel, because more digits would only make the answer larger.
 fn round_to_tenth(number: f64) -> f64 {
     (number * 10.0).round() / 10.0
 }

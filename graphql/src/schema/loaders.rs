@@ -28,7 +28,7 @@ const MAX_PARALLEL_LOADS: usize = 16;
 #[expect(clippy::disallowed_types, reason = "the loader's trait returns a `HashMap`")]
 type LoadedById<K, V> = std::collections::HashMap<K, V>;
 
-/// Loaders of one operation, so that it loads each object once.
+/// Loaders of one operation. They load each object once, even if several fields need it.
 pub(super) struct Loaders {
     source: DataLoader<LoaderSource>,
     engine: Engine,
@@ -84,9 +84,9 @@ impl Loaders {
         Ok(ids.iter().filter_map(|id| found.get(id).cloned()).collect())
     }
 
-    /// Returns executions in the order of `ids` until the answer is full. Also returns the number
-    /// of ids that were processed. Leaves out executions without a log. Also leaves out damaged
-    /// executions and logs them, so that the other executions can be listed.
+    /// Returns executions in the order of `ids` until the answer reaches its size limit. Also
+    /// returns the number of ids that were processed. Leaves out executions without a log. Also
+    /// leaves out damaged executions and logs them, so that the other executions can be listed.
     pub(super) async fn first_executions(
         &self,
         ids: &[ExecutionId],
@@ -146,7 +146,8 @@ impl Loader<RequestId> for LoaderSource {
 
 #[async_trait::async_trait]
 impl Loader<ExecutionId> for LoaderSource {
-    /// The execution, or the error of a damaged execution.
+    /// The execution, or the error if its log is damaged. One damaged execution does not fail the
+    /// others.
     type Value = ApiResult<Arc<Execution>>;
     type Error = ApiError;
 

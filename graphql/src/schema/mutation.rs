@@ -65,8 +65,8 @@ impl WorkMutation {
         Ok(PlanPayload(verdict))
     }
 
-    /// Stores an explicit plan as the next version under the same request. If a diagnostic is an
-    /// `ERROR`, nothing is stored.
+    /// Stores an explicit plan as the next version of an existing plan, under the same request. If
+    /// a diagnostic is an `ERROR`, nothing is stored.
     async fn revise_plan(
         &self,
         ctx: &Context<'_>,
@@ -151,8 +151,8 @@ impl WorkMutation {
         )
     }
 
-    /// Pauses an execution: no further step starts, and running steps finish. A finished execution
-    /// is `CONFLICT`.
+    /// Pauses an execution: no further step starts, and running steps finish. Fails with `CONFLICT`
+    /// if the execution has finished.
     async fn pause_execution(
         &self,
         ctx: &Context<'_>,
@@ -163,7 +163,7 @@ impl WorkMutation {
         )
     }
 
-    /// Resumes a paused execution. A finished execution is `CONFLICT`.
+    /// Resumes a paused execution. Fails with `CONFLICT` if the execution has finished.
     async fn resume_execution(
         &self,
         ctx: &Context<'_>,
@@ -175,12 +175,13 @@ impl WorkMutation {
     }
 
     /// Starts a new execution that retries a finished execution, with the same plan, input and
-    /// options. It has no `startAt` and no idempotency key. A step that was compensated is never
+    /// options, but without `startAt` and idempotency key. A step that was compensated is never
     /// reused.
     async fn retry_execution(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Id of a finished execution, `exec_…`. An unfinished one is `CONFLICT`.")]
+        #[graphql(desc = "Id of a finished execution, `exec_…`. Fails with `CONFLICT` if the \
+            execution has not finished.")]
         execution_id: ID,
         #[graphql(
             desc = "Id of the first step to run again. Only for `FROM_STEP`, which needs it."
@@ -196,9 +197,9 @@ impl WorkMutation {
     }
 
     /// Asks the configured model for the next version of a plan whose execution failed or was
-    /// cancelled, and starts it with the same options. Faber reuses a step that succeeded and is
-    /// unchanged in the new version, unless it depends on a step that runs again. An execution that
-    /// was replanned before is `CONFLICT`.
+    /// cancelled, and starts an execution of this version with the same options. Faber reuses a
+    /// step that succeeded and is unchanged in the new version, unless it depends on a step that
+    /// runs again. Fails with `CONFLICT` if the execution was replanned before.
     async fn replan_execution(
         &self,
         ctx: &Context<'_>,
@@ -211,8 +212,8 @@ impl WorkMutation {
         load_started(engine, id).await
     }
 
-    /// Saves a plan under a name. The name then no longer refers to the plan that had it before.
-    /// `runSavedPlan` and steps use the name. Always returns true.
+    /// Saves a plan under a name, so that `runSavedPlan` and steps of other plans can run it. If
+    /// another plan had the name, the name now means this plan. Always returns true.
     async fn save_plan(
         &self,
         ctx: &Context<'_>,
@@ -267,8 +268,8 @@ impl WorkMutation {
     }
 
     /// Applies an action to all executions that match a filter, oldest first. Skips executions that
-    /// the action cannot change, and executions that are created after the request. Returns the
-    /// number of changed executions.
+    /// the action cannot change, and executions that are created after this mutation has started.
+    /// Returns the number of changed executions.
     async fn bulk_control(
         &self,
         ctx: &Context<'_>,
@@ -295,7 +296,8 @@ impl WorkMutation {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Id of the execution, `exec_…`.")] execution_id: ID,
-        #[graphql(desc = "Id of the step. In a loop: all waiting items, or one with `step[3]`.")]
+        #[graphql(desc = "Id of the step, or `step[3]` for one item of a loop. The id of a loop \
+            means all its waiting items.")]
         step_id: String,
         #[graphql(desc = "True starts the step, or tries it again. False fails it.")]
         approved: bool,
@@ -308,8 +310,8 @@ impl WorkMutation {
     }
 
     /// Records the outcome of a call that ended with `tool.outcome_unknown`. A waiting step then
-    /// succeeds or fails. A failed step stays `FAILED`, but a retry reuses the recorded output.
-    /// Repeating the same answer changes nothing.
+    /// succeeds or fails. A failed step stays `FAILED`, but a retry reuses the recorded output. A
+    /// second call with the same outcome changes nothing.
     #[expect(clippy::too_many_arguments, reason = "each is an argument of the mutation")]
     async fn settle_step(
         &self,
@@ -318,7 +320,8 @@ impl WorkMutation {
         #[graphql(desc = "Id of the step within the plan, or `step[3]` for one item of a loop.")]
         step_id: String,
         #[graphql(
-            desc = "Index of the loop's item, from 0. A loop needs it, here or in `stepId`."
+            desc = "Index of the item of a loop, from 0. Required for a loop, unless `stepId` \
+                contains it."
         )]
         item: Option<u32>,
         #[graphql(desc = "Outcome of the call.")] outcome: SettledOutcome,
@@ -331,9 +334,9 @@ impl WorkMutation {
         to_execution(ctx.data::<Engine>()?.executions.settle(id, order).await)
     }
 
-    /// Sends a signal to an execution. A `flow.wait` step that waits for it continues. A signal
-    /// that arrives early is kept, at most 1000 for each execution. A finished execution is
-    /// `CONFLICT`.
+    /// Sends a signal to an execution. A `flow.wait` step that waits for the signal continues. A
+    /// signal that arrives before a step waits for it is stored, at most 1000 for each execution.
+    /// Fails with `CONFLICT` if the execution has finished.
     async fn signal_execution(
         &self,
         ctx: &Context<'_>,

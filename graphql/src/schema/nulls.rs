@@ -1,10 +1,10 @@
-//! Decides which field becomes null after an error: the failed field, or its nearest nullable
-//! parent.
+//! Decides which field becomes null after an error: the failed field if it is nullable, otherwise
+//! its nearest nullable parent.
 //!
-//! The library makes an object null if one of its fields failed. This module closes two gaps of the
-//! library. If a field fails before its resolver returns an object, the library treats the field as
-//! non-null, even if its type is nullable. For an error in a list, the library reports only the
-//! index of the item, without the field.
+//! The library makes an object null if one of its fields failed. This module corrects two cases. If
+//! a field fails before its resolver returns an object, the library treats the field as non-null,
+//! even if its type is nullable. For an error in a list, the library reports only the index of the
+//! item, without the field.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -20,7 +20,8 @@ pub(super) struct FieldErrors(Mutex<PendingErrors>);
 struct PendingErrors {
     /// Errors of nullable fields.
     errors: Vec<ServerError>,
-    /// Paths of fields that became null after an error in the operation.
+    /// Paths of fields that must be null in the answer: nullable fields that failed, and nullable
+    /// parents of failed fields.
     null_paths: Vec<Vec<PathSegment>>,
     /// Paths of failed non-null fields, with their positions in the text of the operation.
     failed: Vec<(Vec<PathSegment>, Vec<Pos>)>,
@@ -55,8 +56,8 @@ impl FieldErrors {
         }
     }
 
-    /// Passes an error to the parent of a field, and restores the path of the field that failed
-    /// first.
+    /// Returns an error to the parent of a field. The error gets the path of the field that failed
+    /// first, because the library loses it.
     fn pass_to_parent(&self, node: &QueryPathNode<'_>, mut error: ServerError) -> ServerError {
         let mut pending = self.lock_pending();
         match node.segment {
@@ -80,8 +81,8 @@ impl FieldErrors {
     pub(super) fn complete_answer(&self, mut answer: Response) -> Response {
         let PendingErrors { errors, null_paths, .. } = std::mem::take(&mut *self.lock_pending());
         answer.errors.extend(errors);
-        // If an operation requests an object twice, the library merges two results. If one of them
-        // is null, the object is null.
+        // If an operation requests an object twice, the library merges the two results. So this
+        // sets the object to null if one of the results was null.
         for place in null_paths {
             put_null(&mut answer.data, &place);
         }
@@ -112,7 +113,7 @@ fn put_null(mut value: &mut Value, path: &[PathSegment]) {
             (Value::List(items), PathSegment::Index(index)) => items.get_mut(*index),
             _ => None,
         };
-        // A parent of the field is null already, so there is no value to replace.
+        // A parent of the field is already null, so the answer does not contain the field.
         let Some(part) = part else { return };
         value = part;
     }

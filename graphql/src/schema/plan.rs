@@ -30,9 +30,10 @@ use super::{
 pub(super) enum Effect {
     /// A call only reads, so a second call changes nothing.
     Read,
-    /// A second call leaves the same result as the first one.
+    /// A second call leaves the same result as the first call.
     Idempotent,
-    /// A second call may do harm. If the outcome of a call is unknown, Faber does not repeat it.
+    /// A second call can do harm. If the outcome of a call is unknown, Faber does not repeat the
+    /// call.
     Once,
 }
 
@@ -43,7 +44,7 @@ pub(super) enum Severity {
     /// Problem that prevents the plan. In a finding: a failure.
     Error,
     /// Problem that does not prevent the plan, but that the author of the draft should check. In a
-    /// finding: an action may help.
+    /// finding: an action can help.
     Warning,
     /// Information. No action is needed.
     Info,
@@ -134,7 +135,8 @@ impl Plan {
         self.0.info().created_at.into()
     }
 
-    /// Author of the draft: `offline`, `explicit`, or the name of a model.
+    /// Author of the draft: `offline`, the name of a model, or `explicit` if a person or a program
+    /// wrote the plan.
     async fn planner(&self) -> &str {
         &self.0.info().planner
     }
@@ -150,14 +152,14 @@ impl Plan {
             .collect()
     }
 
-    /// Ids of the steps in execution order: each step comes after its dependencies. Independent
-    /// steps keep their order in the draft.
+    /// Ids of the steps in execution order: each step comes after its dependencies. Steps that do
+    /// not depend on each other keep their order in the draft.
     async fn execution_order(&self) -> Vec<&str> {
         self.0.steps().iter().map(|step| step.id.as_str()).collect()
     }
 
-    /// Groups of steps that can run at the same time, as step ids. A step's layer is the length of
-    /// the longest path to it.
+    /// Groups of steps that can run at the same time, as step ids. Each step is in the first group
+    /// after the groups of its dependencies.
     async fn layers(&self) -> Vec<Vec<&str>> {
         let name = |number: &StepNumber| self.0.step(*number).id.as_str();
         self.0.layers().iter().map(|layer| layer.iter().map(name).collect()).collect()
@@ -168,7 +170,7 @@ impl Plan {
         diagnostics(self.0.diagnostics())
     }
 
-    /// The last executions of the plan, in order of creation.
+    /// Newest executions of the plan, in the order of their creation.
     async fn executions(
         &self,
         ctx: &Context<'_>,
@@ -278,7 +280,8 @@ impl ToolExecution {
         self.step().when.as_ref().map(Condition::source)
     }
 
-    /// Template of the list for whose items the step runs. Null for a step that runs once.
+    /// Template of a list. The step runs once for each item of this list. Null for a step without a
+    /// list.
     async fn for_each(&self) -> Option<&str> {
         self.step().for_each.as_ref().map(|list| list.written.as_str())
     }
@@ -307,14 +310,14 @@ impl ToolExecution {
         }
     }
 
-    /// Longest time in milliseconds in which an attempt may report no progress. Null without a
-    /// limit.
+    /// Time in milliseconds after which an attempt without a progress report is stopped. Null
+    /// without a limit.
     async fn idle_timeout_ms(&self) -> Option<i64> {
         self.step().policy.idle_timeout_ms.map(to_int)
     }
 
-    /// Time in milliseconds for which the output is cached. Calls with the same parameters then
-    /// reuse it. Null without caching.
+    /// Time in milliseconds for which the output is cached. Calls with the same parameters reuse
+    /// the cached output. Null without caching.
     async fn cache_ttl_ms(&self) -> Option<i64> {
         self.step().policy.cache_ttl_ms.map(to_int)
     }

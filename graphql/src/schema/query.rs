@@ -98,7 +98,7 @@ impl WorkQuery {
         let listing = listing.map_err(ApiError::from)?;
         let ids: Vec<_> = listing.items.iter().map(|(_, plan)| plan.id).collect();
         let plans = ctx.data::<Loaders>()?.plans(&ids).await?;
-        // Plans that were pruned since the page was read are missing, so cursors and plans are
+        // A plan that was pruned after the page was read is missing, so cursors and plans are
         // matched by id.
         let mut plans = plans.into_iter().peekable();
         let items = listing.items.into_iter().filter_map(|(cursor, listed)| {
@@ -117,8 +117,8 @@ impl WorkQuery {
         Ok(ctx.data::<Loaders>()?.execution(id).await?.map(ApiExecution))
     }
 
-    /// Executions, newest first. A page may be shorter than `first`, because one answer holds about
-    /// 32 MiB of executions.
+    /// Executions, newest first. A page can be shorter than `first`, because one answer contains at
+    /// most about 32 MiB of executions.
     async fn executions(
         &self,
         ctx: &Context<'_>,
@@ -138,7 +138,7 @@ impl WorkQuery {
         let ids: Vec<_> = listing.items.iter().map(|(_, head)| head.execution).collect();
         let (executions, looked) = ctx.data::<Loaders>()?.first_executions(&ids).await?;
         let has_more = listing.has_more || looked < ids.len();
-        // A head can exist before its log does.
+        // A head can be stored before the log of its execution. Such an execution is left out.
         let mut executions = executions.into_iter().peekable();
         let items = listing.items.into_iter().filter_map(|(cursor, head)| {
             let found = executions.next_if(|execution| execution.id() == head.execution);

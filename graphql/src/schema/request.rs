@@ -29,7 +29,7 @@ impl Request {
         ID(self.0.id.to_string())
     }
 
-    /// Query in words, as it was given.
+    /// Query in words, as the caller wrote it.
     async fn query(&self) -> &str {
         &self.0.query
     }
@@ -49,7 +49,7 @@ impl Request {
         load_plans(ctx, self.0.id).await
     }
 
-    /// The last executions of the request's plans, in order of creation.
+    /// Newest executions of the request's plans, in the order of their creation.
     async fn executions(
         &self,
         ctx: &Context<'_>,
@@ -143,8 +143,8 @@ pub(super) struct PlanningError {
 }
 
 impl PlanningError {
-    /// Reads the last transcript entry of a failed planning: an error, or the diagnostics of the
-    /// draft.
+    /// Makes the error from the last transcript entry of a failed planning, which contains an error
+    /// or the diagnostics of the draft.
     fn from_last_entry(entry: &request::TranscriptEntry) -> Self {
         let content = &entry.content;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

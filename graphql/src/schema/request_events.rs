@@ -31,8 +31,9 @@ use super::{
     timeline::plan_summary,
 };
 
-/// Interval between two polls for transcript entries, plans and new executions, because the store
-/// may send no hint about them. Events of known executions arrive without a poll.
+/// Interval between two polls for transcript entries, plans and new executions. Polling is needed
+/// because a store does not always send a hint about them. Events of known executions arrive
+/// without a poll.
 const POLL_INTERVAL: Duration = limits::POLL_INTERVAL;
 /// Shortest interval between two polls for new executions after a hint, because hints are also sent
 /// for work of other requests.
@@ -158,7 +159,8 @@ struct RequestFollower {
     work: watch::Receiver<()>,
     last_poll_at: Instant,
     next_poll_at: Instant,
-    /// Time of the next poll for planning, which reads more than a poll for executions.
+    /// Time of the next poll for transcript entries and plans. It is less frequent than the poll
+    /// for executions, because it reads more.
     next_read_at: Instant,
     sent_entry_count: usize,
     sent_plan_count: usize,

@@ -52,14 +52,14 @@ pub(super) struct SavedQuery;
 
 #[Object]
 impl SavedQuery {
-    /// Saved plans, ordered by name.
+    /// Saved plans, sorted by name.
     async fn saved_plans(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Page size, from 1 to 200.", default_with = "Some(100)")] first: Option<
             i32,
         >,
-        #[graphql(desc = "Returns the plans whose names come after this one.")] after: Option<
+        #[graphql(desc = "Returns the plans whose names come after this name.")] after: Option<
             String,
         >,
     ) -> Result<Vec<SavedPlan>> {

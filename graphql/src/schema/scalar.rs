@@ -7,8 +7,8 @@ use shared::clock::Timestamp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DateTime(pub(super) Timestamp);
 
-/// Time with microseconds, in the format of RFC 3339: `2026-01-02T03:04:05.000006Z`. Input may have
-/// any offset, and digits after microseconds are ignored.
+/// Time with microseconds, in the format of RFC 3339: `2026-01-02T03:04:05.000006Z`. An input can
+/// have any offset, and digits after microseconds are ignored.
 #[Scalar(specified_by_url = "https://datatracker.ietf.org/doc/html/rfc3339")]
 impl ScalarType for DateTime {
     fn parse(value: Value) -> InputValueResult<Self> {
@@ -38,7 +38,7 @@ pub(super) fn format_time(at: Timestamp) -> String {
     at.to_rfc3339_opts(SecondsFormat::Micros, true)
 }
 
-/// Converts a number to a GraphQL integer. A number that is too large becomes the largest one.
+/// Converts a number to a GraphQL integer. A number that is too large becomes the largest integer.
 pub(super) fn to_int(number: impl TryInto<i64>) -> i64 {
     number.try_into().unwrap_or(i64::MAX)
 }

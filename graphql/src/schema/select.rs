@@ -16,17 +16,17 @@ pub(super) struct SelectQuery;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[graphql(remote = "Criterion")]
 pub(super) enum SelectionCriterion {
-    /// Cosine of the query to the centroid of the tool's examples. A hit scores at least as much as
-    /// the tool's least similar example plus `selection.margin` of the configuration. Tools without
-    /// examples are left out.
+    /// Cosine of the query to the centroid of the tool's examples. A tool is a hit if this cosine
+    /// is at least the cosine of its least similar example plus the setting `selection.margin`.
+    /// Tools without examples are left out.
     Centroid,
     /// Cosine of the query to the tool's description. Tools without a description are left out.
     Description,
     /// BM25 over name, description, parameter names and examples. Tools that share no word with the
     /// query are left out.
     Lexical,
-    /// Embedding and words together, for the whole query and each of its parts. Planning uses this
-    /// method.
+    /// Combines embeddings with common words, for the whole query and for each of its parts.
+    /// Planning uses this method.
     Hybrid,
 }
 
@@ -34,7 +34,8 @@ pub(super) enum SelectionCriterion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[graphql(remote = "Similarity")]
 pub(super) enum CollisionSimilarity {
-    /// Dot product of the centroids. It is lower for tools whose examples differ much.
+    /// Dot product of the centroids. It is lower if the examples of a tool differ much from each
+    /// other.
     Dot,
     /// Cosine of the centroids.
     Cosine,
@@ -43,7 +44,7 @@ pub(super) enum CollisionSimilarity {
 #[Object]
 impl SelectQuery {
     /// Tools for a query, best first. Tools that are not hits are also returned, and count toward
-    /// `limit`. Without an embedder, `CENTROID` and `DESCRIPTION` are `PLANNER_UNAVAILABLE`.
+    /// `limit`. Without an embedder, `CENTROID` and `DESCRIPTION` fail with `PLANNER_UNAVAILABLE`.
     async fn select_tools(
         &self,
         ctx: &Context<'_>,
@@ -109,7 +110,7 @@ impl ToolMatch {
     }
 
     /// Score of the tool: a cosine for `CENTROID` and `DESCRIPTION`. For other criteria, only the
-    /// order is meaningful.
+    /// order of the scores is meaningful.
     async fn score(&self) -> f64 {
         self.0.score
     }
@@ -155,7 +156,7 @@ impl ToolCollision {
         &self.0.b
     }
 
-    /// Similarity of the two centroids.
+    /// Similarity of the centroids of both tools' examples.
     async fn similarity(&self) -> f64 {
         self.0.similarity
     }

@@ -108,7 +108,7 @@ pub(super) struct StepError {
     message: String,
     /// Number of the failed attempt, from 1.
     attempt: u32,
-    /// True if another attempt may succeed.
+    /// True if another attempt can succeed.
     retryable: bool,
 }
 
@@ -126,7 +126,7 @@ impl StepError {
 /// Progress of an attempt, as its tool reports it.
 #[derive(Clone, Debug, SimpleObject)]
 pub(super) struct Progress {
-    /// Amount of work that is done, in the tool's own unit.
+    /// Amount of work that is done, in a unit that the tool chooses.
     #[graphql(name = "progress")]
     done: f64,
     /// Total amount of work, in the same unit. Null if the tool does not know it.
@@ -188,7 +188,7 @@ pub(super) struct StepStatus {
 }
 
 impl StepStatus {
-    /// Returns every step, in plan order.
+    /// Returns all steps in the order of the plan.
     pub(super) fn all(execution: &Arc<Execution>) -> Vec<Self> {
         let numbers = (0..execution.steps().len()).map(StepNumber::new);
         numbers
@@ -214,8 +214,8 @@ impl StepStatus {
         self.execution.plan().step(self.task.step)
     }
 
-    /// Returns the error of a failed step, followed by the errors of its items if `onError` allows
-    /// these.
+    /// Returns the error of a failed step. If `onError` allows failures of items, also returns the
+    /// errors of the items.
     pub(super) fn all_errors(&self) -> Vec<StepError> {
         let own_error = self.own_error().into_iter();
         let is_lenient =
@@ -264,7 +264,8 @@ impl StepStatus {
         }
     }
 
-    /// Returns the index of this item, or of the item that failed the step.
+    /// Returns the index of this item. For a whole step, returns the index of the item whose
+    /// failure made the step fail.
     fn failed_index(&self) -> Option<u32> {
         let must_succeed = matches!(self.planned().policy.on_error, OnError::Fail | OnError::Wait);
         let first = || self.now().items.as_deref().filter(|_| must_succeed)?.first_failed();
@@ -365,8 +366,8 @@ impl StepStatus {
         valid_warnings(now).iter().cloned().chain(rounded).collect()
     }
 
-    /// True if the output comes from an earlier call: of the execution that this one retries, or
-    /// from the output cache.
+    /// True if this execution did not call the tool for the output, but took the output from the
+    /// execution that it retries, or from the output cache.
     async fn reused(&self) -> bool {
         self.now().is_reused
     }
@@ -409,13 +410,13 @@ impl StepStatus {
         self.now().progress.as_deref().map(Progress::from)
     }
 
-    /// Items of the step's `forEach` list, in order. Empty until the list is known.
+    /// Items of the step's `forEach` list, in the order of the list. Empty until the list is known.
     #[expect(clippy::unused_async, reason = "fields of the API are asynchronous")]
     async fn items(
         &self,
         #[graphql(desc = "Page size, from 1 to 10000.", default_with = "Some(10_000)")]
         first: Option<i32>,
-        #[graphql(desc = "Returns items whose index is greater than this one.")]
+        #[graphql(desc = "Returns items whose index is greater than this index.")]
         after_index: Option<i64>,
         #[graphql(desc = "Returns items in one of these states. Default: all states.")]
         state: Option<Vec<ApiStepState>>,
@@ -471,7 +472,7 @@ impl StepStatus {
         Some(CompensatingCall { tool_name: tool.to_string(), parameters })
     }
 
-    /// Call that undoes the step. Null until this call has started.
+    /// Status of the call that undoes the step. Null until this call has started.
     async fn compensation(&self) -> Option<Self> {
         self.of(self.task.compensation()).filter(|_| !self.task.part.undo)
     }

@@ -18,12 +18,14 @@ pub(crate) struct Subscription;
 /// Live updates. They cover executions in any process that shares the store.
 #[GraphqlSubscription]
 impl Subscription {
-    /// Every event of an execution: past events first, then live ones, without gaps or repetitions.
-    /// Ends after the event `finished`.
+    /// Every event of an execution: past events first, then new events, without gaps or
+    /// repetitions. Ends after the event `finished`.
     async fn execution_events(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Id of the execution, `exec_…`. An unknown id is `NOT_FOUND`.")]
+        #[graphql(
+            desc = "Id of the execution, `exec_…`. Fails with `NOT_FOUND` if the id is unknown."
+        )]
         execution_id: ID,
         #[graphql(
             desc = "Returns events after this `seq`. To reconnect, pass the last `seq` that you saw.",
@@ -46,7 +48,9 @@ impl Subscription {
     async fn execution_status(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Id of the execution, `exec_…`. An unknown id is `NOT_FOUND`.")]
+        #[graphql(
+            desc = "Id of the execution, `exec_…`. Fails with `NOT_FOUND` if the id is unknown."
+        )]
         execution_id: ID,
     ) -> Result<impl Stream<Item = Result<ApiExecution>> + use<>> {
         let engine = ctx.data::<Engine>()?;
@@ -62,7 +66,8 @@ impl Subscription {
     async fn request_events(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Id of the request, `req_…`. An unknown id is `NOT_FOUND`.")]
+        #[graphql(desc = "Id of the request, `req_…`. Fails with `NOT_FOUND` if no request has \
+            this id.")]
         request_id: ID,
     ) -> Result<impl Stream<Item = Result<RequestEvent>> + use<>> {
         let engine = ctx.data::<Engine>()?;

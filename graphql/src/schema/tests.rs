@@ -11,7 +11,7 @@ use expect_test::expect;
 
 use super::*;
 
-/// Bless the golden copy with `FABER_BLESS=1 cargo test -p graphql`.
+/// To renew the golden copy, run `FABER_BLESS=1 cargo test -p graphql`.
 #[test]
 fn the_golden_copy_is_the_schema() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("schema.graphql");
@@ -106,8 +106,8 @@ fn every_type_and_member_has_a_description() {
     }
 }
 
-/// The parts on which clients rely. Fields, arguments and values may be added, but nothing here may
-/// change.
+/// The parts of the schema on which clients rely. Fields, arguments and values can be added to the
+/// schema, but nothing in this text is allowed to change.
 const FIXED_SCHEMA: &str = "
 scalar JSON
 scalar DateTime
@@ -479,7 +479,7 @@ fn every_mutation_has_a_role() {
     let (_, mutation) = sdl.split_once("\ntype Mutation {").unwrap();
     let (mutation, _) = mutation.split_once("\n}").unwrap();
     let fields = mutation.lines().filter_map(|line| line.strip_prefix("  "));
-    // Lines of descriptions have leading spaces.
+    // Leaves out lines that are not fields, such as lines of descriptions.
     let is_name = |name: &&str| name.chars().all(|name| name.is_ascii_alphanumeric());
     let names: Vec<&str> =
         fields.filter_map(|line| Some(line.split_once(['(', ':'])?.0)).filter(is_name).collect();
@@ -488,7 +488,8 @@ fn every_mutation_has_a_role() {
         .into_iter()
         .filter(|name| required_role("Mutation", name) != Role::Operator)
         .collect();
-    // A new mutation changes this list, so that its author decides on the role.
+    // This list makes the test fail for a new mutation, so that its author decides which role the
+    // mutation needs.
     expect!["savePlan removeSavedPlan bulkControl registerTool removeTool addToolSet removeToolSet activateToolSets deactivateToolSets setContext addAction connectTool updateToolkit removeAction disconnectTool setScore prune"]
     .assert_eq(&admins.join(" "));
 }

@@ -22,7 +22,7 @@ use super::{
     scalar::{DateTime, format_time, milliseconds_between, to_int},
 };
 
-/// Maximum number of executions in one timeline: the newest of the request.
+/// Maximum number of executions in one timeline. Contains the newest executions of the request.
 const MAX_EXECUTIONS: usize = 1_000;
 /// Maximum number of events in one timeline, over all its executions.
 const MAX_EVENTS: usize = 200_000;
@@ -42,7 +42,7 @@ pub(super) struct TimelineEntry {
     attempt: Option<u32>,
     /// Name of the machine whose worker owned the execution at that time. Null if no worker did.
     node: Option<String>,
-    /// Who gave the command that caused the event. Null if no command caused it.
+    /// Actor who gave the command that caused the event. Null if no command caused the event.
     actor: Option<Actor>,
     /// Description of the event, in one line.
     message: String,
@@ -58,7 +58,8 @@ pub(super) struct TimelineEntry {
 
 /// Returns the timeline of a request.
 ///
-/// Clocks of machines differ, so entries of one execution stay in the order of its log.
+/// Entries are sorted by time, but entries of one execution stay in the order of its log, because
+/// clocks of machines differ.
 pub(super) async fn load_timeline(
     engine: &Engine,
     request: &Request,
@@ -80,7 +81,7 @@ pub(super) async fn load_timeline(
             break;
         }
     }
-    // No entry of a request is earlier than the request, even if the clocks of machines differ.
+    // If the clock of another machine is behind, its entries get the time of the request.
     let begin = request.created_at;
     let mut dated: Vec<(Timestamp, TimelineEntry)> =
         entries.into_iter().map(|entry| (entry.at.0.max(begin), entry)).collect();
@@ -222,8 +223,8 @@ impl TimelineReader {
         self.open_entries.insert((step.clone(), *part), open_entry);
     }
 
-    /// After a worker was lost, excludes the time without a worker from the durations of its
-    /// running attempts.
+    /// After a worker was lost, moves the starts of its running attempts, so that their durations
+    /// do not include the time without a worker.
     fn exclude_time_without_worker(&mut self, now: Timestamp) {
         let Some(last_event_at) = self.last_event_at else { return };
         for open_entry in self.open_entries.values_mut() {
@@ -253,7 +254,8 @@ impl TimelineReader {
         }
     }
 
-    /// Describes an event. For an interruption by a lost worker, names that worker.
+    /// Describes an event. If an attempt was interrupted because its worker was lost, names this
+    /// worker.
     fn describe_event(&self, event: &Event) -> String {
         match (event, &self.previous_claim) {
             (Event::StepInterrupted { attempt, error: None, .. }, Some(lost)) => {
@@ -355,8 +357,8 @@ fn describe_event(event: &Event) -> String {
         Event::WaitsShortened { ahead_ms } => {
             let seconds = ahead_ms / 1_000;
             format!(
-                "a clock was {seconds} s ahead, so waits that were too long because of it were \
-                 shortened"
+                "a clock was {seconds} s ahead, so the waits that it recorded were started again \
+                 with their full length"
             )
         }
         Event::Paused { .. } => "paused".to_owned(),

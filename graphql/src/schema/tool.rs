@@ -16,11 +16,12 @@ use super::{
     scalar::{DateTime, to_int},
 };
 
-/// The value of `toolSet` and `source` for a tool that is only in the toolkit.
+/// The value of `toolSet` and `source` for a tool that the toolkit names but that is not
+/// registered.
 const TOOLKIT_SOURCE: &str = "toolkit";
 /// Error of an added toolset that is hidden because its condition is false.
-const HIDDEN_SET_ERROR: &str = "it exists only while its `condition` holds: `setContext` changes the data that the condition \
-                      reads";
+const HIDDEN_SET_ERROR: &str = "it exists only while its `condition` is true: `setContext` changes \
+                      the data that the condition reads";
 
 pub(super) struct Tool {
     definition: Arc<ToolDefinition>,
@@ -39,7 +40,7 @@ impl Tool {
         Self { definition, source: set.source.clone(), is_active: set.is_active }
     }
 
-    /// Gives a tool the name that the toolkit uses for it.
+    /// Returns the tool under the name that the toolkit uses for it.
     pub(super) fn with_name(mut self, name: ToolName) -> Self {
         if self.definition.name != name {
             Arc::make_mut(&mut self.definition).name = name;
@@ -156,7 +157,8 @@ impl Tool {
 
     /// Usage of the tool, in plans and outside plans, on all nodes.
     async fn usage(&self, ctx: &Context<'_>) -> Result<ToolUsage> {
-        // Looks the tool up, because the toolkit may use another name for it than the usage.
+        // Looks up the qualified name, because usage is counted under it, and the toolkit can use
+        // another name.
         let (name, toolbox) =
             (self.definition.qualified_name(), ctx.data::<Engine>()?.tools.inventory.toolbox());
         let name = match toolbox.find(&name) {
@@ -226,12 +228,13 @@ impl ToolUsage {
         self.recorded_usage.as_ref().map(|usage| usage.last.into())
     }
 
-    /// Median duration of a call in milliseconds, within 10 %. Null without calls.
+    /// Median duration of a call in milliseconds, accurate to 10 %. Null without calls.
     async fn p50_ms(&self) -> Option<f64> {
         self.quantile(0.5)
     }
 
-    /// 99th percentile of the duration of a call in milliseconds, within 10 %. Null without calls.
+    /// 99th percentile of the duration of a call in milliseconds, accurate to 10 %. Null without
+    /// calls.
     async fn p99_ms(&self) -> Option<f64> {
         self.quantile(0.99)
     }
@@ -248,12 +251,12 @@ impl ToolResult {
     }
 
     /// Tool, as `set.name`. Tools of a built-in toolset have names such as `file_tools.glob`. If no
-    /// tool has the name, the name as it was given.
+    /// tool has the name, the name from the request.
     async fn tool(&self) -> &str {
         &self.0.tool
     }
 
-    /// `success` or `error`.
+    /// Status of the call: `success` or `error`.
     async fn status(&self) -> &'static str {
         if self.0.result.is_ok() { "success" } else { "error" }
     }
@@ -389,8 +392,8 @@ impl ToolSet {
         }
     }
 
-    /// Reason why the source failed, tools are left out, or the toolset is hidden, with what to do.
-    /// Null if all is well.
+    /// Reason why the source failed, why tools are left out, or why the toolset is hidden, and what
+    /// to do. Null without such a problem.
     async fn error(&self) -> Option<String> {
         match &self.0.status {
             SetStatus::Failed { error } => Some(error.clone()),

@@ -58,10 +58,10 @@ impl ToolQuery {
             .filter(|tool| engine.grant().allows(&tool.qualified_tool_name())))
     }
 
-    /// All toolsets, in the order in which a plain tool name is looked up.
+    /// All toolsets, in the order in which a tool name without a toolset is looked up.
     async fn tool_sets(&self, ctx: &Context<'_>) -> Vec<ToolSet> {
         let engine = ctx.data_unchecked::<Engine>();
-        // The list shows connecting sets, so this does not wait for them.
+        // Does not wait for toolsets that are connecting, because the list shows their status.
         engine.tools.inventory.read_changes().await;
         engine.tools.sets().into_iter().map(ToolSet).collect()
     }
@@ -94,9 +94,9 @@ impl ToolQuery {
         Ok(calls.map_err(ApiError::from)?.into_iter().map(ToolResult).collect())
     }
 
-    /// Tools in the form in which models read them, by name: the tools for some capabilities
-    /// (`code_writing`, `debugging`, `research`, `planning`, `system_operations`, `security`), or
-    /// all tools.
+    /// JSON object that maps the name of each tool to its schema for models. Contains the tools of
+    /// the given capabilities (`code_writing`, `debugging`, `research`, `planning`,
+    /// `system_operations`, `security`), or all tools.
     async fn tool_schemas(
         &self,
         ctx: &Context<'_>,
@@ -108,8 +108,8 @@ impl ToolQuery {
         Ok(Value::Object(ctx.data::<Engine>()?.tools.tool_schemas(&names).await))
     }
 
-    /// Tool calls that a model's reply contains, in their order and in any supported format. Names
-    /// that are not registered are ignored.
+    /// Tool calls that a model's reply contains, in the order of the reply. Each call can have any
+    /// supported format. Calls of tools that are not registered are ignored.
     async fn parse_tool_calls(
         &self,
         ctx: &Context<'_>,
@@ -126,7 +126,7 @@ pub(super) struct ToolMutation;
 
 #[Object]
 impl ToolMutation {
-    /// Registers a tool permanently, on all nodes. A name that is taken is `CONFLICT`.
+    /// Registers a tool permanently, on all nodes. Fails with `CONFLICT` if the name is taken.
     async fn register_tool(
         &self,
         ctx: &Context<'_>,
@@ -142,8 +142,8 @@ impl ToolMutation {
         Ok(tool.ok_or_else(missing).map_err(ApiError::from)?)
     }
 
-    /// Removes a registered tool. Returns false if no tool has the name. A tool that was not
-    /// registered through the API is `CONFLICT`.
+    /// Removes a registered tool. Returns false if no tool has the name. Fails with `CONFLICT` if
+    /// the tool was not registered through the API.
     async fn remove_tool(
         &self,
         ctx: &Context<'_>,
@@ -159,8 +159,8 @@ impl ToolMutation {
         Ok(removed)
     }
 
-    /// Adds a toolset permanently, on all nodes. It connects in the background, see its `status`. A
-    /// name that is taken is `CONFLICT`.
+    /// Adds a toolset permanently, on all nodes. It connects in the background (see `status`).
+    /// Fails with `CONFLICT` if the name is taken.
     async fn add_tool_set(
         &self,
         ctx: &Context<'_>,
@@ -174,7 +174,7 @@ impl ToolMutation {
     }
 
     /// Removes an added toolset and the tools that were registered in it. Returns false if no
-    /// toolset has the name. A configured toolset is `CONFLICT`.
+    /// toolset has the name. Fails with `CONFLICT` if the toolset is configured.
     async fn remove_tool_set(
         &self,
         ctx: &Context<'_>,
@@ -190,7 +190,7 @@ impl ToolMutation {
         Ok(removed)
     }
 
-    /// Activates toolsets on all nodes, so that plans may use their tools. Unknown names are
+    /// Activates toolsets on all nodes, so that plans can use their tools. Unknown names are
     /// returned in `notFound`.
     async fn activate_tool_sets(
         &self,
@@ -227,8 +227,8 @@ impl ToolMutation {
     }
 
     /// Changes the data of a context by JSON Merge Patch, on all nodes: fields are replaced, and
-    /// null removes a field. Toolsets with a condition on the context appear or disappear. Always
-    /// returns true.
+    /// null removes a field. Toolsets whose `condition` reads the context appear or disappear.
+    /// Always returns true.
     async fn set_context(
         &self,
         ctx: &Context<'_>,
@@ -285,11 +285,11 @@ pub(super) struct ToolInput {
     /// JSON Schema of the output. Plans are checked against it, and a call fails if its output does
     /// not fit. Default: any output.
     output_schema: Option<Value>,
-    /// Toolset that gets the tool: a new one, or one whose source is a list of tools. Default:
-    /// `local`, for which the name must not already mean another tool.
+    /// Toolset to which the tool is added: a new toolset, or a toolset whose source is a list of
+    /// tools. Default: `local`. With this default, the name must not already mean another tool.
     tool_set: Option<String>,
-    /// Effect of the tool: what a second call does. Default: by the method for an HTTP call (`READ`
-    /// for `GET`, `HEAD` and `OPTIONS`, `IDEMPOTENT` for `PUT` and `DELETE`), otherwise `ONCE`.
+    /// Effect of the tool: what a second call does. Default: `READ` for an HTTP call with `GET`,
+    /// `HEAD` or `OPTIONS`, `IDEMPOTENT` for an HTTP call with `PUT` or `DELETE`, otherwise `ONCE`.
     effect: Option<Effect>,
     /// Sentences with which people ask for the tool. Tool selection uses them.
     examples: Option<Vec<String>>,
@@ -325,7 +325,7 @@ pub(super) struct ToolSetInput {
     name: String,
     /// Purpose of the toolset, in words.
     description: String,
-    /// True if plans may use the toolset at once.
+    /// True if plans can use the toolset at once, without `activateToolSets`.
     #[graphql(default_with = "Some(true)")]
     active: Option<bool>,
     /// Source of the tools, as in the configuration, such as `{"mcp": {"command": "…"}}`.

@@ -55,8 +55,8 @@ impl ToolkitQuery {
     }
 
     /// Part of the toolkit near some actions: actions that are at most `hops` edges away, the tools
-    /// that these actions call, and the edges between them. Edges with a score below `threshold` do
-    /// not count.
+    /// that these actions call, and the edges between them. Edges with a score below `threshold`
+    /// are ignored.
     async fn recommend_subgraph(
         &self,
         ctx: &Context<'_>,
@@ -144,7 +144,8 @@ impl ToolkitMutation {
     }
 
     /// Connects a tool with the actions that call it. Adds the tool to the toolkit if it is
-    /// missing. Unknown actions are left out with a warning, and so is a tool without any action.
+    /// missing. Unknown actions are left out with a warning. If all actions are unknown, the tool
+    /// is left out, too.
     async fn connect_tool(
         &self,
         ctx: &Context<'_>,
@@ -258,9 +259,9 @@ pub(super) struct ActionInput {
     name: String,
     /// Purpose of the action, in words.
     description: String,
-    /// Actions that may follow this one.
+    /// Actions that can follow this action.
     next: Option<Vec<EdgeInput>>,
-    /// Actions that this one may follow.
+    /// Actions that this action can follow.
     prev: Option<Vec<EdgeInput>>,
     /// Tools that the action calls.
     tools: Option<Vec<EdgeInput>>,
@@ -281,10 +282,10 @@ impl ActionInput {
     }
 }
 
-/// Edge of a new action, or of a tool.
+/// Edge between the new action, or the connected tool, and another action or tool.
 #[derive(InputObject)]
 pub(super) struct EdgeInput {
-    /// Name of the action or tool at the other end.
+    /// Name of the action or tool to which the edge leads, or from which it comes.
     name: String,
     /// Weight of the edge. Any number is accepted, and 0 to 1 is usual.
     #[graphql(default_with = "Some(1.0)")]
@@ -303,8 +304,8 @@ impl Toolkit {
         list_actions(&self.0)
     }
 
-    /// Tools of the graph, by the names that it uses. A tool that is not registered has the source
-    /// `toolkit`.
+    /// Tools of the graph, under the names that the graph uses. A tool that is not registered has
+    /// the source `toolkit`.
     async fn tools(&self, ctx: &Context<'_>) -> Result<Vec<Tool>> {
         let engine = ctx.data::<Engine>()?;
         engine.tools.inventory.wait_until_connected().await;
@@ -372,7 +373,7 @@ impl Toolkit {
         Ok(layout::draw_graph(graph, wish).await?)
     }
 
-    /// Graph as YAML, as `updateToolkit` and the configuration's `toolkit_files` read it.
+    /// Graph as YAML, in the format that `updateToolkit` and the setting `toolkit_files` read.
     #[expect(clippy::unused_async, reason = "resolvers are")]
     async fn yaml(&self) -> Result<String> {
         Ok(yaml::format(&written::write(&self.0)).map_err(invalid_toolkit)?)
@@ -413,12 +414,12 @@ pub(super) struct ToolkitEdge {
     from: String,
     /// Name of the action or tool to which the edge leads.
     to: String,
-    /// Kind of the edge: `next` leads to an action that may follow, and `call` leads to a tool.
+    /// Kind of the edge: `next` leads to an action that can follow, and `call` leads to a tool.
     kind: String,
     /// Weight of the edge, as it was set. Recommendations use it.
     score: f64,
-    /// Share of the calls or transitions in executions that took this edge, from 0 to 1. Null
-    /// without observations.
+    /// Share of the observed calls or transitions from the action `from` that took this edge, from
+    /// 0 to 1. Null without observations.
     learned: Option<f64>,
 }
 

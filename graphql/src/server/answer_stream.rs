@@ -13,24 +13,24 @@ use tokio::time::{Sleep, sleep};
 
 use super::connections::Connection;
 
-/// Time for which a peer may read nothing. After that, the server may close the peer's connection
-/// to make room for other connections.
+/// If a peer reads nothing for this time, the server is allowed to close its connection to make
+/// room for other connections.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) struct AnswerStream<T> {
-    bytes: T,
+    stream: T,
     connection: Arc<Connection>,
-    /// Set while the peer reads nothing.
+    /// The timer that ends after [`STALL_TIMEOUT`]. Set while the peer reads nothing.
     stall_timer: Option<Pin<Box<Sleep>>>,
     is_stalled: bool,
 }
 
 impl<T> AnswerStream<T> {
-    pub(super) fn new(bytes: T, connection: Arc<Connection>) -> Self {
-        Self { bytes, connection, stall_timer: None, is_stalled: false }
+    pub(super) fn new(stream: T, connection: Arc<Connection>) -> Self {
+        Self { stream, connection, stall_timer: None, is_stalled: false }
     }
 
-    /// Passes on the result of a write and records whether the peer reads.
+    /// Returns the result of a write unchanged, and records whether the peer reads.
     fn record_write<R>(&mut self, context: &mut Context<'_>, written: Poll<R>) -> Poll<R> {
         if written.is_ready() {
             self.stall_timer = None;
@@ -55,7 +55,7 @@ impl<T: Read + Unpin> Read for AnswerStream<T> {
         context: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.bytes).poll_read(context, buffer)
+        Pin::new(&mut self.stream).poll_read(context, buffer)
     }
 }
 
@@ -65,24 +65,24 @@ impl<T: Write + Unpin> Write for AnswerStream<T> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.bytes).poll_write(context, bytes);
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.record_write(context, written)
     }
 
-    /// Hyper flushes only when its own buffer is empty, so the buffered part of the answer is
-    /// written.
+    /// Hyper flushes only when its own buffer is empty, so after a flush the peer has the buffered
+    /// part of the answer.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(Pin::new(&mut self.bytes).poll_flush(context))?;
+        ready!(Pin::new(&mut self.stream).poll_flush(context))?;
         self.connection.mark_buffer_written();
         Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.bytes).poll_shutdown(context)
+        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.bytes.is_write_vectored()
+        self.stream.is_write_vectored()
     }
 
     fn poll_write_vectored(
@@ -90,7 +90,7 @@ impl<T: Write + Unpin> Write for AnswerStream<T> {
         context: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.bytes).poll_write_vectored(context, parts);
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
         self.record_write(context, written)
     }
 }

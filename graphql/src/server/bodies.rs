@@ -11,8 +11,8 @@ use hyper::body::{Frame, Incoming, SizeHint};
 
 use super::connections::Connection;
 
-/// The body of a request. Until it has arrived, the server may close its connection to make room
-/// for new connections.
+/// The body of a request. Until it has arrived, the server is allowed to close the connection to
+/// make room for new connections.
 pub(super) struct RequestBody {
     body: Incoming,
     connection: Arc<Connection>,
@@ -53,12 +53,13 @@ impl HttpBody for RequestBody {
 
 impl Drop for RequestBody {
     fn drop(&mut self) {
-        // A handler that drops the body reads no more of it, so the request counts as complete.
+        // A handler that drops the body needs no more of it, so the request counts as complete.
         self.connection.mark_request_complete();
     }
 }
 
-/// The body of a response. The connection drops the body after it has buffered all of it.
+/// The body of a response. Hyper drops the body after it has copied all of it into its buffer, so
+/// the drop marks the response as buffered.
 pub(super) struct AnswerBody {
     body: Body,
     connection: Arc<Connection>,

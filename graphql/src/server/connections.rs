@@ -1,8 +1,8 @@
 //! Decides which connections are served, and which one is closed if there are too many.
 //!
-//! A connection costs a descriptor and memory before its request arrives. Connections that wait for
-//! a whole request are closed to make room for new connections, oldest first. A reserve beyond the
-//! limit serves `/health/` only, so that monitors always get a response.
+//! A connection costs a file descriptor and memory before its request arrives. Connections that
+//! wait for a complete request are closed to make room for new connections, oldest first. A reserve
+//! beyond the limit serves `/health/` only, so that monitors always get a response.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,7 +17,7 @@ use std::{
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Number of connections beyond the limit. They serve health checks only.
+/// Number of reserve connections beyond the limit. They serve health checks only.
 const RESERVED_CONNECTIONS: usize = 64;
 
 /// Timeout for the head of a request on a reserve connection.
@@ -26,13 +26,14 @@ const RESERVE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Timeout for the head of a request when most connections are in use.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A peer may exceed its share of new connections for this time, because a burst of them is normal.
+/// For this time, a peer is allowed to have more new connections than its limit, because a browser
+/// opens several at once.
 const BURST_TIME: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ConnectionLimits {
     pub(super) total: usize,
-    /// Maximum number of connections of one peer that have not sent a whole request.
+    /// Maximum number of connections of one peer that have not yet sent a complete request.
     pub(super) new_per_peer: usize,
     pub(super) header_timeout: Duration,
 }
@@ -42,7 +43,7 @@ pub(super) struct Connections {
     limits: ConnectionLimits,
     connection_table: Mutex<ConnectionTable>,
     closed: AtomicU64,
-    /// Signalled when a connection ends or may be closed.
+    /// Signalled when a connection ends, or starts to wait so that it can be closed.
     pub(super) ended: tokio::sync::Notify,
 }
 
@@ -51,15 +52,15 @@ struct ConnectionTable {
     next_place: u64,
     ordinary: Pool,
     reserve: Pool,
-    /// The ordinary connections of each peer that wait and have not sent a whole request.
+    /// For each peer, its ordinary connections that have not yet sent a complete request.
     unfinished_by_peer: BTreeMap<IpAddr, BTreeSet<u64>>,
 }
 
-/// Connections that share a limit.
+/// Connections that share a limit: the ordinary connections, or the reserve.
 #[derive(Debug, Default)]
 struct Pool {
     open: usize,
-    /// Connections that wait for a whole request, oldest first.
+    /// Connections that wait for a complete request, oldest first.
     waiting: BTreeMap<u64, WaitingConnection>,
 }
 
@@ -77,7 +78,7 @@ pub(super) struct Connection {
     is_reserve: bool,
     header_timeout: Duration,
     close: CancellationToken,
-    /// The key of the connection in [`Pool::waiting`] while it waits for a whole request.
+    /// The key of the connection in [`Pool::waiting`] while it waits for a complete request.
     queue_place: Mutex<Option<u64>>,
     answer: Mutex<Answer>,
 }
@@ -88,7 +89,7 @@ enum Answer {
     None,
     /// The server is still producing the body.
     Made,
-    /// The connection may still buffer the end of the body.
+    /// Hyper has the whole body, but has perhaps not written all of it.
     Buffered,
 }
 
@@ -98,7 +99,8 @@ impl Connections {
         Arc::new(Self { limits, connection_table, closed, ended: tokio::sync::Notify::new() })
     }
 
-    /// Accepts a connection. Returns `None` if even the reserve is full of requests in progress.
+    /// Accepts a connection. Returns `None` if the limit and the reserve are reached, and no
+    /// connection waits and can be closed.
     pub(super) fn accept(self: &Arc<Self>, peer: IpAddr) -> Option<Arc<Connection>> {
         let peer = peer_network(peer);
         let mut connection_table = self.lock_table();
@@ -158,8 +160,7 @@ impl Connections {
         connection_table.ordinary.open + connection_table.reserve.open
     }
 
-    /// Closes the connection of a pool that has waited longest. Returns `false` if no connection
-    /// waits.
+    /// Closes the longest waiting connection of a pool. Returns `false` if no connection waits.
     fn evict_oldest(&self, connection_table: &mut ConnectionTable, is_reserve: bool) -> bool {
         let oldest = connection_table.pool_mut(is_reserve).waiting.keys().next().copied();
         oldest.is_some_and(|queue_place| {
@@ -167,7 +168,8 @@ impl Connections {
         })
     }
 
-    /// Closes the oldest new connections of a peer that has too many.
+    /// Closes the oldest connections of a peer that has too many connections without a complete
+    /// request.
     fn evict_oldest_of_peer(&self, connection_table: &mut ConnectionTable, peer: IpAddr) {
         while let Some(new) = connection_table.unfinished_by_peer.get(&peer)
             && new.len() > self.limits.new_per_peer
@@ -194,8 +196,8 @@ impl Connections {
             tracing::warn!(
                 closed,
                 peer = %evicted.peer,
-                "closed a connection that waited for a request or took none of its answer, to make \
-                 room for others"
+                "closed a connection that had sent no complete request or did not read its answer, \
+                 to make room for other connections"
             );
         }
         true
@@ -264,7 +266,7 @@ impl Connection {
         *self.lock_answer() = Answer::Made;
     }
 
-    /// Records that the connection has buffered the whole body.
+    /// Records that hyper has copied the whole body into its buffer.
     pub(super) fn mark_answer_buffered(&self) {
         let mut answer = self.lock_answer();
         if *answer == Answer::Made {
@@ -272,8 +274,8 @@ impl Connection {
         }
     }
 
-    /// Records that the buffer is written. If it contained the response, the connection waits for
-    /// the next request.
+    /// Records that hyper has written its buffer. If the buffer contained the end of the response,
+    /// the connection waits for the next request.
     pub(super) fn mark_buffer_written(&self) {
         let mut answer = self.lock_answer();
         if *answer == Answer::Buffered {
@@ -282,8 +284,8 @@ impl Connection {
         }
     }
 
-    /// Records that the peer has stopped reading. The connection may be closed to make room for
-    /// other connections until the peer reads again.
+    /// Records that the peer has stopped reading. Until the peer reads again, the connection can be
+    /// closed to make room for other connections.
     pub(super) fn mark_stalled(&self) {
         if *self.lock_answer() != Answer::None {
             self.add_waiting();
@@ -333,8 +335,8 @@ impl Drop for Connection {
     }
 }
 
-/// Returns the network that identifies a peer, because a host with IPv6 has a whole network of
-/// addresses.
+/// Returns the network that identifies a peer. A host with IPv6 can use every address of its
+/// network, so a single address would not identify it.
 fn peer_network(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => {
@@ -371,7 +373,7 @@ mod tests {
         (0..all.len()).filter(|index| all[*index].close.is_cancelled()).collect()
     }
 
-    /// Answers a request completely.
+    /// Marks the answer as started, buffered and written.
     fn answer_request(connection: &Connection) {
         connection.mark_answer_started();
         connection.mark_answer_buffered();

@@ -1,6 +1,6 @@
 //! Identifies the caller of a request by its address and token.
 //!
-//! Later handlers do not see the header or field that contained the token.
+//! Removes the token from the request, so that later handlers do not see it.
 
 use axum::{
     extract::Request,
@@ -14,7 +14,7 @@ use super::{app::Caller, peer::Peer, refusal::Refusal};
 /// Paths of health checks, which need no token.
 const HEALTH_PATH: &str = "/health/";
 
-/// Fields of the payload of `connection_init` that may contain the token.
+/// Fields of the payload of `connection_init` that can contain the token.
 const TOKEN_FIELDS: [&str; 3] = ["Authorization", "authorization", "token"];
 
 impl From<Denied> for Refusal {
@@ -34,7 +34,7 @@ pub(super) fn check_peer(access: &Access, request: &Request) -> Result<(), Refus
         return Ok(());
     }
     Err(Refusal::forbidden(
-        "this server has no access tokens, so only clients on the same machine may connect; add \
+        "this server has no access tokens, so only clients on the same machine can connect; add \
          `access.tokens` to its configuration",
     ))
 }
@@ -52,7 +52,7 @@ pub(super) fn identify_caller(access: &Access, parts: &Parts) -> Result<Caller, 
     Ok(Caller { headers: remove_token(&parts.headers), init: None, grant })
 }
 
-/// The origin, address and token of the caller, from the handshake of a WebSocket.
+/// The caller of a WebSocket as its handshake identifies it.
 #[derive(Debug)]
 pub(super) struct HandshakeCaller {
     headers: HeaderMap,
@@ -60,8 +60,8 @@ pub(super) struct HandshakeCaller {
     grant: Option<Grant>,
 }
 
-/// Reads the handshake of a WebSocket. Browsers cannot add headers to the handshake, so the token
-/// may follow later. A wrong token is rejected.
+/// Reads the handshake of a WebSocket. Fails if it has a wrong token. Accepts a missing token,
+/// because browsers cannot add headers to the handshake and send the token in `connection_init`.
 pub(super) fn read_handshake(access: &Access, parts: &Parts) -> Result<HandshakeCaller, Refusal> {
     let peer = find_peer(parts)?;
     let grant = match access.authenticate(bearer_token(&parts.headers), peer.0) {
@@ -96,7 +96,7 @@ fn find_peer(parts: &Parts) -> Result<Peer, Refusal> {
     peer.ok_or_else(|| Refusal::forbidden("the origin of this request is unknown"))
 }
 
-/// Returns the bearer token, and nothing for other schemes, which may belong to a proxy.
+/// Returns the bearer token. Ignores other schemes, because a proxy can use them.
 fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     values.find_map(|value| split_scheme(value.to_str().ok()?))
@@ -107,7 +107,7 @@ fn split_scheme(text: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Strips the scheme, because clients write the token in the payload with or without it.
+/// Removes the scheme `Bearer`, because clients write the token in the payload with or without it.
 fn strip_scheme(text: &str) -> &str {
     split_scheme(text).unwrap_or(text.trim())
 }

@@ -1,5 +1,4 @@
-//! Executors of operations with a hidden type. The server does not depend on the type, so it is
-//! compiled once.
+//! Hides the type of the executor behind a trait object, so that the server is compiled only once.
 
 use async_graphql::{Executor, Request, Response};
 use futures::{FutureExt as _, future::BoxFuture, stream::BoxStream};

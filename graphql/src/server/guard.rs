@@ -1,4 +1,4 @@
-//! Rejects foreign hosts and origins before every route, WebSockets included.
+//! Rejects requests with foreign hosts and origins, for all routes and for WebSockets.
 
 use std::sync::Arc;
 
@@ -50,7 +50,8 @@ pub(super) async fn check_hosts_and_origins(
     response
 }
 
-/// Returns the origin of an allowed request, if it has one.
+/// Rejects a request with a foreign host or origin. Returns the origin of an allowed request, or
+/// `None` if it has none.
 fn check_origin(policy: &HostPolicy, request: &Request) -> Result<Option<HeaderValue>, Refusal> {
     let name = requested_host(request)?;
     let host =
@@ -84,12 +85,15 @@ fn requested_host(request: &Request) -> Result<&str, Refusal> {
     }
 }
 
-/// Rejects requests without `Origin` that a foreign page triggers, such as for an image. Links to
-/// this server are allowed, because the browser leaves the foreign page.
+/// Rejects requests without `Origin` that a foreign page causes, such as for an image. Links to
+/// this server are allowed, because the foreign page cannot read the page that the browser opens.
 fn check_sent_by_program(headers: &HeaderMap) -> Result<(), Refusal> {
     let is = |name: &str, value: &str| headers.get(name).is_some_and(|found| found == value);
     if is("sec-fetch-site", "cross-site") && !is("sec-fetch-mode", "navigate") {
-        return Err(Refusal::forbidden("other sites may not load anything from this server"));
+        return Err(Refusal::forbidden(
+            "other sites are not allowed to load anything from this \
+            server",
+        ));
     }
     Ok(())
 }
@@ -122,7 +126,8 @@ fn answer_preflight(request: &Request) -> Option<Response> {
     Some(response)
 }
 
-/// Adds the headers that allow the origin and forbid frames.
+/// Adds the headers that allow the origin to read the response, and that forbid other pages to show
+/// it in a frame.
 fn add_headers(headers: &mut HeaderMap, origin: Option<HeaderValue>) {
     if let Some(origin) = origin {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);

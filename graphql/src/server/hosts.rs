@@ -1,8 +1,8 @@
 //! Checks the `Host` and `Origin` headers.
 //!
 //! Every web page that a user opens can send requests to a server on this machine: directly, and by
-//! a name that points to 127.0.0.1 (DNS rebinding). The browser sets these headers, and pages
-//! cannot change them.
+//! a name that points to 127.0.0.1 (DNS rebinding). The headers show this, because the browser sets
+//! them and pages cannot change them.
 
 use std::{
     net::{IpAddr, Ipv6Addr},
@@ -13,15 +13,15 @@ use axum::http::uri::Authority;
 
 /// An allowed host or origin: `name`, `name:port` or `scheme://name[:port]`.
 ///
-/// A bare name allows all its ports, as host and as origin. With a scheme, the entry allows exactly
-/// this origin.
+/// A name without a port allows all ports of the name, as host and as origin. With a scheme, the
+/// entry allows exactly this origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowedHost {
     scheme: Option<String>,
     host: HostAndPort,
 }
 
-/// An entry without a host.
+/// The entry contains no valid host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` names no host; write `name`, `name:port` or `https://name`")]
 pub struct InvalidAllowedHost(String);
@@ -65,7 +65,7 @@ pub(super) struct HostAndPort {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Name {
     Address(IpAddr),
-    /// In lower case, without the final dot.
+    /// The name in lower case, without the final dot.
     Domain(String),
 }
 
@@ -91,8 +91,8 @@ impl HostAndPort {
         Some(Self { name, port })
     }
 
-    /// Returns whether this is the local machine, by an address or by a name that no name server
-    /// resolves.
+    /// Returns whether the host is a loopback address, `localhost`, or a name that ends with
+    /// `.localhost`.
     fn is_loopback(&self) -> bool {
         match &self.name {
             Name::Address(address) => address.is_loopback(),
@@ -135,10 +135,10 @@ impl HostPolicy {
         Self { listen: listen.to_canonical(), allowed }
     }
 
-    /// Returns whether the server answers to `host`.
+    /// Returns whether the server accepts requests whose `Host` header is `host`.
     ///
-    /// A server that listens on all addresses accepts any address as host, because DNS rebinding
-    /// needs a name.
+    /// A server that listens on all addresses accepts every IP address as host. This is safe,
+    /// because DNS rebinding needs a name.
     pub(super) fn accepts_host(&self, host: &HostAndPort) -> bool {
         let address = match host.name {
             Name::Address(address) => self.listen.is_unspecified() || address == self.listen,
@@ -147,7 +147,8 @@ impl HostPolicy {
         address || host.is_loopback() || self.allowed.iter().any(|entry| entry.covers_host(host))
     }
 
-    /// Returns whether a page from `origin` may use the server as `host`.
+    /// Returns whether a page from `origin` is allowed to send requests to this server under the
+    /// name `host`.
     pub(super) fn accepts_origin(&self, origin: &Origin, host: &HostAndPort) -> bool {
         let is_known_host = origin.host == *host
             || origin.host.is_loopback()

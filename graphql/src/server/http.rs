@@ -26,9 +26,9 @@ use super::{
     ws,
 };
 
-/// The multiple of the limit that the server reads and drops from a body that is too large. Without
-/// this, a client that reads only after it has sent the whole body would see a broken connection
-/// instead of the response.
+/// If a body is too large, the server reads and drops up to this multiple of the limit. Otherwise a
+/// client that reads only after it has sent the whole body would see a broken connection instead of
+/// the response.
 const DRAIN_FACTOR: usize = 8;
 
 /// Maximum size of an ordinary body. Larger bodies are read and executed on their own threads,
@@ -54,12 +54,12 @@ pub(super) async fn handle_request(State(app): State<Arc<App>>, request: HttpReq
     answered.unwrap_or_else(|| Refusal::server_stopping().into_response())
 }
 
-/// Returns whether a body is large or of unknown size.
+/// Returns whether a body is larger than [`LARGE_BODY_BYTES`] or has an unknown size.
 fn is_large(body: &Body) -> bool {
     body.size_hint().upper().is_none_or(|bytes| bytes > LARGE_BODY_BYTES)
 }
 
-/// Answers an HTTP request and counts it.
+/// Answers an HTTP request, and counts it for the metrics.
 async fn answer_counted(app: &Arc<App>, parts: &Parts, body: Body) -> Response {
     let answered = AssertUnwindSafe(answer_request(app, parts, body)).catch_unwind().await;
     let (kind, response) = answered.unwrap_or_else(|panic| {
@@ -82,8 +82,8 @@ pub(super) async fn identify_member(
             parts.extensions.insert(grant);
             let traced = TracedRequest::start(app.hooks.span_sink.as_ref(), &parts);
             if let Some(scope) = traced.scope() {
-                // The request carries the scope, because the handler may answer in another task,
-                // which has no scope.
+                // Also stores the scope in the request, because a handler that answers in another
+                // task does not inherit the scope.
                 parts.extensions.insert(scope);
             }
             let answering = next.run(HttpRequest::from_parts(parts, body));
@@ -155,7 +155,8 @@ async fn run_operation(
     Ok(reply::to_http_response(operation.execute(app, caller).await?, format))
 }
 
-/// Returns the response to a rejected request. Adds the allowed methods to status 405.
+/// Returns the response to a rejected request. A response with status 405 names the allowed
+/// methods.
 fn rejection_response(refusal: Refusal) -> Response {
     let mut response = refusal.into_response();
     if response.status() == StatusCode::METHOD_NOT_ALLOWED {
@@ -187,7 +188,7 @@ async fn discard_body(app: &App, body: Body) {
             }
         }
     };
-    // After the timeout, a slow client sees a broken connection.
+    // Ignores the timeout. A client that is too slow sees a broken connection.
     let _ = tokio::time::timeout(app.options.body_timeout, dropping).await;
 }
 
@@ -220,7 +221,8 @@ async fn read_request(app: &App, parts: &Parts, body: Body) -> Result<Request, R
     }
 }
 
-/// Rejects media types that the form of a foreign page can send.
+/// Accepts only JSON, because a form of a foreign page can send other media types without a
+/// preflight.
 fn check_media_type(headers: &HeaderMap) -> Result<(), Refusal> {
     let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let mut parts = value.unwrap_or_default().split(';').map(str::trim);
@@ -241,7 +243,8 @@ async fn receive_body(app: &App, headers: &HeaderMap, body: Body) -> Result<Vec<
     let limit = app.options.max_body_bytes;
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     let announced: Option<u64> = announced.and_then(|length| length.parse().ok());
-    // The client waits for `100 Continue`, so an early response saves the transfer.
+    // A client that waits for `100 Continue` has not sent the body yet, so an early error saves the
+    // transfer.
     let asks = headers.contains_key(header::EXPECT);
     if asks && announced.is_some_and(|length| length > limit as u64) {
         return Err(body_too_large(limit));

@@ -67,12 +67,12 @@ impl Metrics {
         self.refusals.log(refusal, request);
     }
 
-    /// Counts a WebSocket as open until the result is dropped.
+    /// Counts a WebSocket as open until the returned guard is dropped.
     pub(super) fn count_open_websocket(self: &Arc<Self>) -> GaugeGuard {
         GaugeGuard::new(Arc::clone(self), |metrics| &metrics.websocket_count)
     }
 
-    /// Counts a subscription as running until the result is dropped.
+    /// Counts a subscription as running until the returned guard is dropped.
     pub(super) fn count_running_subscription(self: &Arc<Self>) -> GaugeGuard {
         GaugeGuard::new(Arc::clone(self), |metrics| &metrics.stream_count)
     }

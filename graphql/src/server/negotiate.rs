@@ -6,12 +6,13 @@ pub(super) enum Format {
     Json,
     /// `application/graphql-response+json`: the HTTP status shows whether the operation succeeded.
     GraphqlResponse,
-    /// `text/event-stream`: only for clients that name this type.
+    /// `text/event-stream`. Used only if the client names this type, and not for wildcards.
     EventStream,
 }
 
 impl Format {
-    /// The formats in order of preference, for clients that give them equal weights.
+    /// The formats in order of preference. It decides if a client gives several formats the same
+    /// weight.
     const BY_PREFERENCE: [Self; 3] = [Self::GraphqlResponse, Self::Json, Self::EventStream];
 
     fn media_type(self) -> (&'static str, &'static str) {
@@ -25,8 +26,9 @@ impl Format {
 
 /// Chooses the best format, or `None` if the client accepts none.
 ///
-/// Weights count first, then how precisely the client names the format. Wildcards mean JSON,
-/// because older clients do not know `application/graphql-response+json`.
+/// The format with the highest weight is chosen. Of formats with equal weights, the format that the
+/// client names most precisely is chosen. A wildcard means JSON, because older clients do not know
+/// `application/graphql-response+json`.
 pub(super) fn choose_format(accept: &str) -> Option<Format> {
     let ranges: Vec<Range<'_>> = accept.split(',').filter_map(Range::parse).collect();
     if ranges.is_empty() {
@@ -48,7 +50,7 @@ pub(super) fn accepts_stream(accept: &str) -> bool {
     best_weight(&ranges, Format::EventStream).is_some_and(|(_, weight)| weight > 0)
 }
 
-/// The precision with which a range names a format, ascending.
+/// The precision with which a range names a format. Later values are more precise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Precision {
     /// The range `*/*`, for a format other than JSON.
@@ -58,7 +60,7 @@ enum Precision {
     Exact,
 }
 
-/// Returns the weight of the most precise range that names `format`.
+/// Returns the weight of the range that names `format` most precisely.
 fn best_weight(ranges: &[Range<'_>], format: Format) -> Option<(Precision, u16)> {
     let named = ranges.iter().filter_map(|range| Some((range.precision(format)?, range.weight)));
     named.max()

@@ -1,20 +1,22 @@
-//! Hands tasks to the server's loop. The loop owns all tasks: no task runs detached.
+//! Sends tasks to the server's loop, which owns all tasks. So the server can wait for all of them
+//! at shutdown.
 
 use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
-/// Maximum number of tasks that wait for the loop. The loop takes them without delay, so few wait.
+/// Maximum number of tasks that wait for the loop. It is small, because the loop starts each task
+/// without delay.
 const MAX_WAITING_TASKS: usize = 64;
 
 pub(super) type TaskFuture = BoxFuture<'static, ()>;
 
 /// A task and the threads that run it.
 pub(super) enum Task {
-    /// On the threads that serve ordinary requests.
+    /// Runs on the threads that serve ordinary requests.
     Request(TaskFuture),
-    /// On the threads of large requests, so it delays no other request.
+    /// Runs on the threads of large requests, so that it delays no other request.
     Large(TaskFuture),
-    /// On the threads of subscriptions, so thousands of subscriptions delay no request.
+    /// Runs on the threads of subscriptions, so that thousands of subscriptions delay no request.
     Subscription(TaskFuture),
 }
 
@@ -30,17 +32,17 @@ pub(super) fn task_channel() -> (TaskSender, mpsc::Receiver<Task>) {
 }
 
 impl TaskSender {
-    /// Runs a subscription. After shutdown, the future is dropped.
+    /// Starts a task for a subscription. After shutdown, drops the future instead.
     pub(super) async fn send_subscription(&self, work: TaskFuture) {
         self.send_task(Task::Subscription(work)).await;
     }
 
     async fn send_task(&self, task: Task) {
-        // The send fails only after shutdown.
+        // Ignores a failure, because sending fails only after shutdown.
         let _ = self.tasks.send(task).await;
     }
 
-    /// Runs `future` until it finishes, even if the caller leaves.
+    /// Runs `future` until it finishes, even if the caller drops the returned future.
     ///
     /// Returns `None` if the server shut down first.
     pub(super) async fn finish<T: Send + 'static>(
@@ -50,7 +52,8 @@ impl TaskSender {
     ) -> Option<T> {
         let (answer, result) = oneshot::channel();
         let task = async move {
-            // Sending fails if the client has closed its connection, which is not an error.
+            // Ignores a failure: sending fails if the caller no longer waits, because the client
+            // has closed its connection.
             let _ = answer.send(future.await);
         };
         let task: TaskFuture = Box::pin(task);

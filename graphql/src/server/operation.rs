@@ -21,7 +21,8 @@ use super::{
 };
 use crate::{document, schema::ClientGone};
 
-/// Length of the reference in an internal error. The log entry has the same reference.
+/// Number of characters of the reference in an internal error. The log entry about the error has
+/// the same reference.
 const REFERENCE_LENGTH: usize = 12;
 
 /// The response of an operation. An error means that the server has a defect, such as a panic.
@@ -31,7 +32,7 @@ pub(super) type OperationResult = Result<Response, Refusal>;
 pub(super) struct Operation {
     request: Request,
     kind: OperationType,
-    /// Runs on the threads of large requests.
+    /// `true` if the operation runs on the threads of large requests.
     pub(super) is_large: bool,
 }
 
@@ -45,7 +46,7 @@ pub(super) fn parse_operation(mut request: Request) -> Result<Operation, Box<Res
     let name = request.operation_name.clone();
     let document = request.parsed_query().map_err(|error| refuse(vec![error]))?.clone();
     let Some(operation) = select_operation(&document, name.as_deref()) else {
-        // The executor reports the wrong name and runs nothing.
+        // No operation has the requested name. The executor reports this error and runs nothing.
         return Ok(Operation { request, kind: OperationType::Query, is_large: false });
     };
     let missing = find_missing_variables(operation, &request);
@@ -62,11 +63,11 @@ impl Operation {
 
     /// Executes a query or a mutation.
     ///
-    /// A mutation runs until it finishes, even if the client leaves.
+    /// A mutation runs until it finishes, even if the client disconnects.
     pub(super) async fn execute(self, app: &Arc<App>, caller: &Arc<Caller>) -> OperationResult {
         let schema = Arc::clone(&app.schema);
-        // The token is cancelled when this future is dropped: the client has left, or has its
-        // response.
+        // The token is cancelled when this future is dropped. Then the client has disconnected, or
+        // has its response.
         let client_gone = ClientGone::default();
         let _left = client_gone.0.clone().drop_guard();
         let request = add_caller(self.request, caller).data(client_gone);
@@ -150,7 +151,8 @@ fn select_operation<'a>(
 
 /// Returns an error for each missing variable.
 ///
-/// The executor would report a missing variable only when a field reads it.
+/// Without this check, the executor would report a missing variable only when a field reads it,
+/// perhaps after other fields had effects.
 fn find_missing_variables(operation: &OperationDefinition, request: &Request) -> Vec<ServerError> {
     let mut errors = Vec::new();
     for definition in &operation.variable_definitions {

@@ -1,4 +1,4 @@
-//! Options of a server, and the hooks of its owner.
+//! Options of a server, and the hooks with which the embedding program extends it.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -17,15 +17,16 @@ use super::hosts::AllowedHost;
 pub struct ServerOptions {
     /// `false` serves health checks and metrics only, as a worker does.
     pub has_api: bool,
-    /// Hosts and origins that may use the server besides this machine's own names.
+    /// Hosts and origins that are allowed to use the server, in addition to the names of this
+    /// machine.
     pub allowed_hosts: Vec<AllowedHost>,
     pub access: Access,
     /// The largest request body and WebSocket message, in bytes.
     pub max_body_bytes: usize,
-    /// Maximum number of connections, WebSockets included. A reserve beyond this limit serves
-    /// health checks.
+    /// Maximum number of connections, with WebSockets. A reserve beyond this limit serves health
+    /// checks.
     pub max_connections: usize,
-    /// Maximum number of connections of one peer that have not sent a whole request.
+    /// Maximum number of connections of one peer that have not yet sent a complete request.
     pub max_new_connections: usize,
     pub max_operations: usize,
     /// Timeout for the head of a request and for idle connections.
@@ -35,7 +36,7 @@ pub struct ServerOptions {
     pub keep_alive: Duration,
     /// Time after which a WebSocket client that reads nothing is disconnected.
     pub stall_timeout: Duration,
-    /// Time that a shutdown waits for running work.
+    /// Maximum time that a shutdown waits for running requests.
     pub shutdown_grace: Duration,
 }
 
@@ -70,13 +71,13 @@ pub type UnknownPathHandler = fn(&Uri, &HeaderMap) -> Option<Response>;
 #[derive(Clone)]
 pub struct Hooks {
     pub ready: Readiness,
-    /// Metrics that are printed before the server's own.
+    /// Metrics that are printed before the metrics of the server itself.
     pub first_metrics: MetricsSource,
-    /// Routes that need no token. The host check applies.
+    /// Routes that need no token. The checks of host and origin apply to them, too.
     pub pages: Router,
     pub unknown_path_handler: UnknownPathHandler,
-    /// Routes for callers with a token. Their requests carry a [`Grant`](engine::access::Grant) as
-    /// extension and no token.
+    /// Routes for callers with a token. Each request has the [`Grant`](engine::access::Grant) of
+    /// its caller as an extension, and no longer contains the token.
     pub member_routes: Router,
     /// Exports the spans of requests. `None` if this process exports none.
     pub span_sink: Option<Arc<dyn SpanSink>>,

@@ -32,7 +32,8 @@ use super::{
 
 const READY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Minimum size of a compressed response. A smaller response fits into one packet anyway.
+/// Minimum size of a response that is compressed. A smaller response fits into one packet without
+/// compression.
 const MIN_COMPRESSED_BYTES: u16 = 1_400;
 
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -62,11 +63,11 @@ pub(super) fn build_router(app: Arc<App>, gate: GuardState) -> Router {
         .layer(middleware::from_fn_with_state(Arc::new(gate), check_hosts_and_origins))
 }
 
-/// Compresses responses for clients that accept it. Event streams stay uncompressed, and pages have
-/// compressed copies.
+/// Compresses responses for clients that accept compression. Does not compress event streams, and
+/// files of the page, which already have compressed copies.
 fn build_compression() -> CompressionLayer<impl Predicate> {
     let is_worth_it = SizeAbove::new(MIN_COMPRESSED_BYTES).and(NotForContentType::SSE);
-    // The fastest level saves most of the bytes and little of the CPU time.
+    // The fastest level needs little CPU time, and already saves most of the bytes.
     CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(is_worth_it)
 }
 
@@ -88,7 +89,8 @@ async fn report_readiness(State(app): State<Arc<App>>) -> impl IntoResponse {
     }
 }
 
-/// Metrics reveal activity, so they need a token if tokens are configured.
+/// Returns the metrics. They need a token if tokens are configured, because they show what the
+/// server does.
 async fn report_metrics(
     State(app): State<Arc<App>>,
     Extension(peer): Extension<Peer>,

@@ -2,6 +2,6 @@
 
 use std::net::IpAddr;
 
-/// The address of a connection. Every request carries it as an extension.
+/// The address of a connection. Every request has it as an extension.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Peer(pub(super) IpAddr);

@@ -7,7 +7,7 @@ use axum::{
 };
 use serde_json::json;
 
-/// A rejection: a status, a code of the contract, and a message.
+/// A rejection: an HTTP status, an error code of the API, and a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) status: StatusCode,
@@ -36,7 +36,7 @@ impl Refusal {
         Self { status, code: "LIMIT_EXCEEDED", message: message.into() }
     }
 
-    /// Reports a defect of the server. The log has the entry for `reference`.
+    /// Makes the answer to an internal error. The log entry about the error contains `reference`.
     pub(super) fn internal(reference: &str) -> Self {
         Self {
             status: StatusCode::INTERNAL_SERVER_ERROR,
@@ -55,7 +55,7 @@ impl Refusal {
         }
     }
 
-    /// Converts to a GraphQL error, for transports without a status.
+    /// Converts to a GraphQL error, for transports without an HTTP status.
     pub(super) fn into_server_error(self) -> ServerError {
         let mut error = ServerError::new(self.message, None);
         let mut extensions = ErrorExtensionValues::default();

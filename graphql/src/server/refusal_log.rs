@@ -1,5 +1,6 @@
-//! Logs rejected requests. A client can send very many of them, so the log gets one line a second.
-//! The line contains the number of rejected requests that got no line.
+//! Logs rejected requests. A client can send very many of them, so at most one line per second is
+//! logged. Each line contains the number of rejected requests without a line since the previous
+//! one.
 
 use std::{
     net::IpAddr,
@@ -58,7 +59,7 @@ impl RefusalLog {
     }
 
     /// Returns `None` if it is too early for the next line. Otherwise returns the number of
-    /// refusals that got no line since the last one.
+    /// rejected requests without a line since the last line.
     fn take_turn(&self, now: Instant) -> Option<u64> {
         let mut refused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_early = refused.logged_at.is_some_and(|at| now.duration_since(at) < LINE_INTERVAL);

@@ -10,16 +10,17 @@ use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
 use super::negotiate::Format;
 
-/// The media type of older clients.
+/// The media type that older clients accept.
 pub(super) const JSON: &str = "application/json; charset=utf-8";
 
 /// The media type of the GraphQL over HTTP specification.
 pub(super) const GRAPHQL_RESPONSE: &str = "application/graphql-response+json; charset=utf-8";
 
-/// The code of an error that has no code, which means that the operation itself is wrong.
+/// The code for errors of the GraphQL library, which have no code. They mean that the operation
+/// itself is wrong.
 const DEFAULT_CODE: &str = "INVALID_ARGUMENT";
 
-/// Returns whether the operation of a response never started.
+/// Returns whether a response has only errors because its operation never started.
 fn is_request_error(response: &Response) -> bool {
     response.data == Value::Null
         && !response.errors.is_empty()
@@ -32,7 +33,7 @@ pub(super) fn to_http_response(response: Response, format: Format) -> HttpRespon
         Format::Json | Format::EventStream => (StatusCode::OK, JSON),
     };
     let mut answer = if is_request_error(&response) {
-        // The stock response would contain `data: null`, which means that the operation ran.
+        // The library's response would contain `data: null`, which means that the operation ran.
         let headers = response.http_headers.clone();
         let mut answer = to_json(response).into_response();
         merge_headers(answer.headers_mut(), headers);
@@ -50,7 +51,7 @@ pub(super) fn to_json(response: Response) -> String {
     serde_json::to_string(&Body::from(response)).expect("GraphQL values are always valid JSON")
 }
 
-/// The body of a response, alone or inside another message.
+/// The body of a response. It is an HTTP body, or a part of an event or of a WebSocket message.
 #[derive(Debug)]
 pub(super) struct Body {
     was_executed: bool,

@@ -47,22 +47,23 @@ use super::{
     refusal::Refusal,
 };
 
-/// Maximum size of the head of a request. A longer query belongs into a body.
+/// Maximum size of the head of a request. A client can send a longer query in the body.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 const LARGE_THREADS: usize = 1;
 
-/// Time for which long checks of schemas may run after the shutdown has started. It is limited
-/// because their tasks cannot see that the client has left.
+/// Maximum time that a shutdown waits for long checks of schemas. It is short, because these tasks
+/// do not notice that their client has disconnected.
 const CHECK_GRACE: Duration = Duration::from_millis(500);
 
-/// Pause after a failed accept, for example with too many open files.
+/// Pause after a connection could not be accepted, for example because too many files are open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves `schema` on `listener` until `shutdown` resolves and running work has ended.
 ///
-/// WebSockets are closed with 1001 and streams break off. Requests may finish within
-/// `shutdown_grace`, then they are dropped. No task outlives the call.
+/// At shutdown, WebSockets are closed with 1001, and event streams end. Requests have
+/// `shutdown_grace` to finish, and are then dropped. All tasks have ended when this function
+/// returns.
 pub fn serve<E: Executor>(
     listener: TcpListener,
     schema: E,
@@ -73,7 +74,8 @@ pub fn serve<E: Executor>(
     serve_boxed(listener, Arc::new(schema), options, hooks, shutdown.boxed())
 }
 
-/// Has no type parameters, so it is compiled in this crate.
+/// This function has no type parameters, so the code of the server is compiled in this crate and
+/// not in each crate that calls [`serve`].
 fn serve_boxed(
     listener: TcpListener,
     schema: Arc<dyn OperationExecutor>,
@@ -129,14 +131,14 @@ async fn serve_until(
     Ok(())
 }
 
-/// Owns the tasks of a server, and has the parts that new tasks need.
+/// The tasks of a server, and the parts that new tasks need.
 struct ServerTasks {
     tasks: JoinSet<()>,
-    /// Threads of subscriptions. Separate threads, because an event wakes all its subscribers at
-    /// the same time, and they would delay requests.
+    /// The threads of subscriptions. They are separate, because an event wakes all its subscribers
+    /// at the same time, and these would delay requests.
     subscriptions: ThreadPool,
-    /// The thread of large requests. There is only one, so that one large request computes at a
-    /// time.
+    /// The thread of large requests. There is only one thread, so large requests run one after
+    /// another.
     large_requests: ThreadPool,
     new_tasks: mpsc::Receiver<Task>,
     router: Router,
@@ -221,7 +223,7 @@ impl ServerTasks {
         };
     }
 
-    /// Waits up to `grace` for all tasks, then aborts them.
+    /// Waits at most `grace` for all tasks, and then aborts the remaining tasks.
     async fn close(mut self, grace: Duration) {
         self.stopping.cancel();
         let started_at = Instant::now();
@@ -231,7 +233,7 @@ impl ServerTasks {
         if timeout(grace.saturating_sub(started_at.elapsed()), self.drain()).await.is_err() {
             tracing::warn!(
                 tasks = self.tasks.len(),
-                "the grace period of the shutdown has passed; dropping"
+                "the grace period of the shutdown has passed: dropping the running tasks"
             );
         }
         self.tasks.shutdown().await;
@@ -268,7 +270,8 @@ struct AcceptedConnection {
 impl AcceptedConnection {
     /// Serves HTTP until the connection ends. A WebSocket continues as a separate task.
     async fn serve_http(self, stream: TcpStream, stopping: CancellationToken) {
-        // Each response is one write, so delaying it gains nothing.
+        // Turns off Nagle's algorithm. Each response is one write, so a delay would bring no
+        // advantage.
         let _ = stream.set_nodelay(true);
         let mut builder = http1::Builder::new();
         builder
@@ -286,7 +289,7 @@ impl AcceptedConnection {
                 if !connection.is_answering() {
                     return;
                 }
-                // A request arrived just before the connection had to close, so it still gets its
+                // If a request arrived just before the connection had to close, it still gets its
                 // response.
                 http_connection.as_mut().graceful_shutdown();
                 http_connection.await
@@ -301,7 +304,8 @@ impl AcceptedConnection {
         }
     }
 
-    /// Answers one request and reports its progress to the connection.
+    /// Answers one request. Reports to the connection when the request is complete and when the
+    /// answer is written.
     fn answer_request(
         &self,
         mut request: Request<Incoming>,
@@ -325,7 +329,7 @@ impl AcceptedConnection {
     }
 }
 
-/// Returns the response of a reserve connection for anything but a health check.
+/// Returns the response to a request on a reserve connection that is not a health check.
 fn server_full_response() -> Response {
     let refusal = Refusal::limit_exceeded(
         StatusCode::SERVICE_UNAVAILABLE,

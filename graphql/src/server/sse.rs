@@ -23,7 +23,8 @@ use super::{
 
 const COMPLETE_EVENT: &str = "event: complete\ndata:\n\n";
 
-/// A comment that keeps a quiet connection open. Writing it also detects a closed connection.
+/// A comment that keeps a quiet connection open. If the client has closed the connection, writing
+/// the comment fails.
 const KEEP_ALIVE_COMMENT: &str = ":\n\n";
 
 /// Streams the responses of `operation` on the threads of subscriptions.
@@ -43,7 +44,7 @@ pub(super) async fn stream_operation(
     to_event_stream(stream::poll_fn(move |context| receiver.poll_recv(context)).boxed())
 }
 
-/// Sends events until the stream ends or the client leaves.
+/// Sends events until the stream ends or the client disconnects.
 async fn send_events(mut events: BoxStream<'static, String>, sender: mpsc::Sender<String>) {
     loop {
         let event = tokio::select! {
@@ -69,12 +70,12 @@ fn to_event_stream(events: BoxStream<'static, String>) -> HttpResponse {
     headers
         .insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // Proxies that buffer responses would hold events back.
+    // Tells proxies not to buffer the response, because otherwise events would arrive late.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     answer
 }
 
-/// Formats outcomes as events and ends with `complete`.
+/// Formats each response as an event, and adds the event `complete` at the end.
 fn format_events(
     outcomes: BoxStream<'static, OperationResult>,
 ) -> impl Stream<Item = String> + Send + 'static {

@@ -214,7 +214,9 @@ impl<'a> DetourPlanner<'a> {
                 .collect(),
         };
         if wanted.is_empty() || wanted.len() < paths.len() || paths.is_empty() && wanted.len() > 1 {
-            return Err(format!("no other tool is known to return what `{id}` does"));
+            return Err(format!(
+                "Faber knows no other tool that returns the same values as `{id}`"
+            ));
         }
         self.draft.tools.remove(place);
         let mut position = place;
@@ -225,7 +227,7 @@ impl<'a> DetourPlanner<'a> {
                 route.fit < Fit::Near && !paths.is_empty() || !route.steps.is_empty()
             };
             let route = route.filter(is_new).filter(|route| route.worst_fit() < Fit::Near);
-            let none = || format!("no other tools lead to the `{}` of `{id}`", field.path);
+            let none = || format!("no calls of other tools return the `{}` of `{id}`", field.path);
             let route = route.ok_or_else(none)?;
             let value = self.add_route(&route, &failed, &mut position);
             let source = value.as_str().and_then(step_of).map(str::to_owned);

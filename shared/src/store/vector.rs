@@ -38,7 +38,7 @@ pub fn decode_vector(text: &TextHash, bytes: &[u8]) -> Result<Vec<f32>, StoreErr
     if let (numbers, []) = bytes.as_chunks() {
         Ok(numbers.iter().map(|number| f32::from_le_bytes(*number)).collect())
     } else {
-        let why = format!("its vector has {} bytes, not four a number", bytes.len());
+        let why = format!("its vector has {} bytes, not four for each number", bytes.len());
         Err(StoreError::corrupt(format_args!("text {text:?}"), why))
     }
 }

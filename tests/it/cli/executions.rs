@@ -254,10 +254,10 @@ async fn watch_reports_that_no_worker_drives_the_execution() {
     let id = newest_execution(&workspace).await;
     let mut watching = workspace.spawn(&["watch", &id]);
     watching
-        .wait_for_line(&format!("no worker drives it: run `faber execute {id}` to drive it"))
+        .wait_for_line(&format!("no worker drives this execution: run `faber execute {id}`"))
         .await;
     watching.signal("-INT");
     assert_eq!(watching.wait_for_exit().await.status, 130);
     let output = workspace.run(&["signal", &id, "go", "--no-run"]).await;
-    assert!(output.err.contains("no worker drives it"), "{output:?}");
+    assert!(output.err.contains("no worker drives the execution"), "{output:?}");
 }

@@ -381,7 +381,7 @@ toolsets:
     let confinement = find(&checks, "confinement");
     assert!(confinement["detail"].as_str().unwrap().contains("limits"), "{confinement}");
     let access = find(&checks, "access");
-    let alone = "no tokens: only this machine may connect, and it may do everything";
+    let alone = "no tokens: only this machine can connect, and it has all rights";
     assert_eq!((&access["detail"], &access["ok"]), (&alone.into(), &true.into()));
     let token = "access: { tokens: [{ name: ci, token_env: FABER_TEST_TOKEN, role: admin }] }\n";
     workspace.file("faber.yaml", token);

@@ -44,7 +44,7 @@ pub(crate) enum TraceCommand {
 pub(crate) enum List {
     /// Requests.
     Requests {
-        /// Only objects whose query contains these words.
+        /// Only entries whose query contains these words.
         #[arg(long)]
         search: Option<String>,
         /// Only requests with an execution in this state.
@@ -62,10 +62,10 @@ pub(crate) enum List {
     Saved,
     /// Plans.
     Plans {
-        /// Only objects whose query contains these words.
+        /// Only entries whose query contains these words.
         #[arg(long)]
         search: Option<String>,
-        /// Only objects of this request.
+        /// Only entries of this request.
         #[arg(long, value_name = "REQUEST_ID")]
         request: Option<String>,
         #[command(flatten)]
@@ -76,7 +76,7 @@ pub(crate) enum List {
         /// Only executions in one of these states.
         #[arg(long, value_enum, ignore_case = true, value_delimiter = ',')]
         state: Vec<State>,
-        /// Only objects of this request.
+        /// Only entries of this request.
         #[arg(long, value_name = "REQUEST_ID")]
         request: Option<String>,
         /// Only executions of this plan.
@@ -105,7 +105,7 @@ pub(crate) struct DetailFilters {
     /// Only executions whose first error has this code, such as `tool.timeout`.
     #[arg(long, value_name = "CODE")]
     pub(crate) error: Option<String>,
-    /// Only executions whose first error is that of a step with this tool, as `set.name`.
+    /// Only executions whose first error comes from a step that calls this tool, as `set.name`.
     #[arg(long, value_name = "NAME")]
     pub(crate) failed_tool: Option<String>,
     /// Only executions whose first error has these words in its code or message.
@@ -128,7 +128,7 @@ pub(crate) struct PageArgs {
     /// Maximum number of entries.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) first: i32,
-    /// Continue after this cursor of another page.
+    /// Show the page after this cursor, which the previous page printed.
     #[arg(long, value_name = "CURSOR")]
     pub(crate) after: Option<String>,
 }

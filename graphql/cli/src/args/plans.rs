@@ -17,12 +17,12 @@ pub(crate) struct Planning {
     /// Reuse of plans that a model made before.
     #[arg(long, value_name = "HOW", value_enum, ignore_case = true)]
     pub(crate) cache: Option<Cache>,
-    /// A stricter rule for calls of a model's plan that the query does not order.
+    /// A stricter rule for calls of a model's plan that the query does not ask for.
     #[arg(long, value_name = "HOW", value_enum, ignore_case = true)]
     pub(crate) guard: Option<Guard>,
 }
 
-/// A rule for calls of a model's plan that the query does not order.
+/// A rule for calls of a model's plan that the query does not ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Guard {
     /// Refuse the plan.
@@ -60,7 +60,7 @@ pub(crate) struct PlanArgs {
 pub(crate) enum Format {
     /// Text for people.
     Text,
-    /// The plan as in the API.
+    /// The plan as JSON, in the form of the API.
     Json,
     /// A Mermaid flowchart.
     Mermaid,

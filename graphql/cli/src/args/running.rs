@@ -17,7 +17,7 @@ pub(crate) struct RunArgs {
     /// Execute the plan that was saved under this name.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["query", "plan", "toolsets", "planner", "cache", "guard"])]
     pub(crate) saved: Option<String>,
-    /// Execute a plan with doubts without asking, and approve its steps.
+    /// Execute a plan without asking even if it has doubts, and approve its steps.
     #[arg(long, short, conflicts_with_all = ["plan", "saved"])]
     pub(crate) yes: bool,
     #[command(flatten)]
@@ -61,7 +61,8 @@ pub(crate) struct Options {
     /// Maximum number of steps that run at the same time.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) max_parallel: Option<i32>,
-    /// A key. Another start with the same key returns the same execution.
+    /// A key that makes the start safe to repeat: a second start with the same key returns the
+    /// first execution.
     #[arg(long, value_name = "KEY")]
     pub(crate) idempotency_key: Option<String>,
     /// The deadline in milliseconds after the start.
@@ -97,10 +98,10 @@ pub(crate) struct Options {
     /// it, too. Repeatable.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
     pub(crate) labels: Vec<(String, String)>,
-    /// Maximum number of automatic replans, after a failure or when a step asks for one.
+    /// Maximum number of automatic replans, which follow a failure or a `flow.replan` step.
     #[arg(long, value_name = "N", value_parser = parse_replans())]
     pub(crate) replans: Option<i32>,
-    /// Wait for a tool that this process lacks instead of ending with status 3.
+    /// If this process lacks a tool, wait for the tool instead of ending with status 3.
     #[arg(long)]
     pub(crate) wait: bool,
 }
@@ -116,10 +117,10 @@ impl Options {
 pub(crate) struct RetryArgs {
     /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
     pub(crate) id: String,
-    /// Run the steps that did not succeed, and reuse all outputs (default).
+    /// Run the steps that did not succeed, and reuse the outputs of all other steps (default).
     #[arg(long, conflicts_with_all = ["from_step", "all"])]
     pub(crate) failed: bool,
-    /// Run this step and all later ones; reuse steps that succeeded before it.
+    /// Run this step and all later steps; reuse the steps before it that succeeded.
     #[arg(long, value_name = "STEP", conflicts_with = "all")]
     pub(crate) from_step: Option<String>,
     /// Run every step again.
@@ -128,13 +129,13 @@ pub(crate) struct RetryArgs {
     /// Repeat calls of once tools without asking, even calls whose outcome is unknown.
     #[arg(long, short)]
     pub(crate) yes: bool,
-    /// Wait for a tool that this process lacks instead of ending with status 3.
+    /// If this process lacks a tool, wait for the tool instead of ending with status 3.
     #[arg(long)]
     pub(crate) wait: bool,
 }
 
 impl RetryArgs {
-    /// The scope as `RetryMode` of the API names it.
+    /// Returns the value of `RetryMode` in the API.
     pub(crate) fn scope_name(&self) -> &'static str {
         match (&self.from_step, self.all) {
             (Some(_), _) => "FROM_STEP",
@@ -156,7 +157,7 @@ fn parse_replans() -> clap::builder::RangedI64ValueParser<i32> {
     clap::value_parser!(i32).range(0..=i64::from(limits::REPLANS))
 }
 
-/// Rejects an invalid time before anything is planned.
+/// Checks a time when the arguments are parsed, so that a mistake costs no planning.
 fn parse_time(text: &str) -> Result<String, String> {
     let hint = "write a time such as `2026-01-02T03:04:05Z`";
     text.parse::<Timestamp>().map(|_| text.to_owned()).map_err(|err| format!("{err}; {hint}"))

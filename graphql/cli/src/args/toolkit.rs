@@ -12,7 +12,7 @@ pub(crate) enum ToolkitCommand {
         #[arg(long, value_enum, default_value_t = ToolkitFormat::Text)]
         format: ToolkitFormat,
     },
-    /// Show the actions that may follow some actions, and their tools.
+    /// Show the actions that can follow some actions, and their tools.
     Recommend {
         /// Names of actions.
         #[arg(required = true)]
@@ -20,7 +20,7 @@ pub(crate) enum ToolkitCommand {
         /// The lowest score of the edges to follow.
         #[arg(long, default_value_t = 0.5, allow_negative_numbers = true, value_parser = parse_number)]
         threshold: f64,
-        /// Maximum number of hops from the given actions.
+        /// Maximum number of edges from the given actions to a further action.
         #[arg(long, default_value_t = 0)]
         hops: u16,
         /// The output format.
@@ -38,7 +38,7 @@ pub(crate) enum ToolkitCommand {
 pub(crate) enum ToolkitFormat {
     /// Text for people.
     Text,
-    /// The graph as in the API.
+    /// The graph as JSON, in the form of the API.
     Json,
     /// The format of `toolkit_files`.
     Yaml,

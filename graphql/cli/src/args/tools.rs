@@ -49,7 +49,7 @@ pub(crate) enum Tools {
         #[arg(long)]
         cosine: bool,
     },
-    /// Measure the quality of selection with queries and their expected tools.
+    /// Measure how often selection finds the expected tools of queries.
     Eval {
         /// The queries, one per line: `{"query": "…", "gold": ["tool", …]}`; `-` is standard input.
         #[arg(long, value_name = "FILE")]
@@ -104,7 +104,7 @@ pub(crate) enum RankMethod {
 pub(crate) enum Toolsets {
     /// List all toolsets.
     List,
-    /// Activate toolsets, so that plans may use their tools.
+    /// Activate toolsets, so that plans can use their tools.
     Activate {
         /// The names of the toolsets.
         #[arg(required = true)]

@@ -20,7 +20,7 @@ pub(crate) enum StopCondition {
     Time(Duration),
 }
 
-/// Durations of executions, from the request to the durable end.
+/// Durations of executions, from the request until the last event is durable.
 #[derive(Debug)]
 pub(crate) struct RunTimes {
     pub(crate) wall_time: Duration,

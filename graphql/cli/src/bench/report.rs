@@ -35,7 +35,7 @@ impl Report {
         Self { fields, commit_count: 0 }
     }
 
-    /// Creates a report of the compiler, which uses no store.
+    /// Creates the report of the workload `plan`, which measures the compiler and uses no store.
     pub(crate) fn for_compiler(wall_time: Duration, steps: usize) -> Self {
         let texts = [("workload", "plan"), ("store", "none"), ("effect", "read")];
         let texts = texts.map(|(name, text)| (name.to_owned(), Value::from(text)));

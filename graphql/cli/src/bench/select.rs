@@ -1,7 +1,7 @@
 //! Selection from thousands of tools: queries, loading vectors from the store, and collisions.
 //!
-//! The texts are synthetic, and [`Words`] makes their vectors without a model, so these figures
-//! exclude the time of a model. The report states the time of the built-in encoder separately.
+//! The texts are synthetic, and [`Words`] makes their vectors without a model, so the measured
+//! times do not include a model. The report states the time of the built-in encoder separately.
 
 mod corpus;
 
@@ -134,8 +134,8 @@ impl SelectionBench {
         Ok(self.engine.selection.select_tools(selection_query).await.map_err(to_bench_error)?.len())
     }
 
-    /// Asks each query twice and times the second run, because the engine has the query's vectors
-    /// in its cache by then.
+    /// Runs each query twice and measures the second run, in which the query's vector comes from
+    /// the engine's cache.
     async fn time(
         &self,
         by: Criterion,

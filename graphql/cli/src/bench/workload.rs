@@ -68,7 +68,8 @@ pub(crate) async fn run_fanout(
     let plan = save_plan(bench_node, draft).await?;
     let load = Load { steps: steps + 1, concurrency, runs: 1_000 };
     run_executions(bench_node, args, report, &plan, load).await?;
-    // The result counts the join step, but the option `--steps` does not.
+    // The plan has one step more than `--steps`, because the option does not count the step that
+    // waits for all others.
     report.set("steps", steps);
     Ok(())
 }
@@ -175,7 +176,7 @@ async fn load_makespan(bench_node: &BenchNode, id: ExecutionId) -> Result<f64, B
     Ok(span.unwrap_or_default().as_secs_f64())
 }
 
-/// Returns the seconds of all steps together, and of the longest path.
+/// Returns two sums of durations in seconds: of all steps, and of the steps on the longest path.
 fn compute_path_lengths(plan: &Plan, dag: &Dag) -> (f64, f64) {
     let times: BTreeMap<&str, u64> =
         dag.steps.iter().map(|step| (step.id.as_str(), step.ms)).collect();
@@ -230,7 +231,7 @@ pub(crate) async fn run_subscribers(
     Ok(())
 }
 
-/// Times the compiler: a large plan, and a cycle in a large graph.
+/// Measures how long the compiler needs for a large plan, and for a large graph with a cycle.
 pub(crate) fn measure_compiler(steps: usize) -> Value {
     let drafts = (0..steps.max(1)).map(|n| {
         let before = [n.checked_sub(1), n.checked_sub(7)].into_iter().flatten();

@@ -16,7 +16,8 @@ pub(super) struct IdSource {
 
 impl IdSource {
     pub(super) fn new() -> Self {
-        // The standard library seeds its hashers from the operating system.
+        // Gets random numbers from a hasher, because the standard library seeds hashers from the
+        // operating system.
         let draw = || RandomState::new().build_hasher().finish();
         Self {
             random: draw() & 0xff_ffff_ffff,

@@ -1,4 +1,4 @@
-//! The data of the demo in one JSON file, which several processes may share.
+//! The data of the demo in one JSON file, which several processes can share.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::{CallError, tools::DocumentKind};
 
-/// Attempts to lock the file, and the pause between them.
+/// Number of attempts to lock the file, with a pause of `LOCK_PAUSE` after each.
 const LOCK_TRIES: u32 = 1_000;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
@@ -63,7 +63,8 @@ pub(super) enum StoreError {
     Busy(PathBuf),
 }
 
-/// The file. Each change replaces it as a whole, so readers never see half a change.
+/// The file with the data. Each change replaces the whole file, so a reader never sees half of a
+/// change.
 #[derive(Debug)]
 pub(super) struct Store {
     file: PathBuf,
@@ -74,7 +75,7 @@ impl Store {
         Self { file }
     }
 
-    /// Reads all data. A missing file is empty.
+    /// Reads all data. A missing file counts as empty data.
     pub(super) fn read(&self) -> Result<Data, StoreError> {
         let bytes = match fs::read(&self.file) {
             Ok(bytes) => bytes,
@@ -98,7 +99,8 @@ impl Store {
         Ok(result)
     }
 
-    /// Locks a separate file, because each change replaces the data file.
+    /// Locks a separate file, because a change replaces the data file, and a lock does not move to
+    /// the new file.
     fn lock(&self) -> Result<File, StoreError> {
         let open = || {
             fs::create_dir_all(self.folder())?;

@@ -56,7 +56,7 @@ pub(crate) async fn restore(app: &App, file: &Path) -> Result<ExitStatus, Failur
     let line = ProgressLine::new(&app.screen);
     let show = |progress| line.show(progress);
     let work = async {
-        // An invalid file must not create a store.
+        // Checks the file before the store is opened, so that an invalid file creates no store.
         let mut backup = VerifiedBackup::open(file, &show).await.map_err(to_failure)?;
         let store = open_incomplete_store(app.setup()).await?;
         let counts = backup::restore(&*store, &mut backup, &show).await.map_err(to_failure)?;
@@ -98,8 +98,8 @@ pub(crate) async fn import(app: &App, file: &Path) -> Result<ExitStatus, Failure
     };
     let imported = imported.map_err(to_failure)?;
     record_action(app, &*store, AuditAction::IMPORT, &imported.new).await?;
-    // Does not count requests and plans, because the file may contain the same request or plan
-    // several times.
+    // Leaves out the requests and plans that the store had already, because the file can contain
+    // one request or plan several times.
     let Counts { executions, events, records, blobs, .. } = imported.known;
     let mut text = format!("imported {}", describe_counts(&imported.new));
     if executions + records + blobs > 0 {
@@ -141,7 +141,7 @@ pub(crate) async fn export_history(app: &App, args: ExportArgs) -> Result<ExitSt
     line.clear();
     match exported {
         None => app.detach("stopped; the export is incomplete"),
-        // The program that reads the pipe has closed it, because it needs no more entries.
+        // The program that reads the pipe has closed it, such as `head`. This is not a failure.
         Some(Err(BackupError::File { err, .. }))
             if file.is_none() && err.kind() == io::ErrorKind::BrokenPipe =>
         {
@@ -287,7 +287,7 @@ fn to_failure(err: BackupError) -> Failure {
     }
 }
 
-/// A line on a terminal that shows how far a command is.
+/// A line on a terminal that shows the progress of a command.
 struct ProgressLine {
     terminal: Option<Term>,
     shown_at: Mutex<Option<Instant>>,
@@ -306,7 +306,7 @@ impl ProgressLine {
             return;
         }
         *shown_at = Some(Instant::now());
-        // If the line cannot be cleared, the next one appears below it.
+        // Ignores a failure. If the line cannot be cleared, the next line appears below it.
         let line = describe_progress(progress);
         let _ = terminal.clear_line().and_then(|()| terminal.write_str(&line));
     }

@@ -29,7 +29,8 @@ pub(crate) async fn debug(session: &Session<'_>, args: &DebugArgs) -> Result<Exi
     Ok(ExitStatus::Done)
 }
 
-/// Prints the trace of an execution as JSON, even without `--json`, because collectors read it.
+/// Prints the trace of an execution as JSON, even without `--json`, because OpenTelemetry
+/// collectors read this form.
 pub(crate) async fn export_trace(session: &Session<'_>, id: &str) -> Result<ExitStatus, Failure> {
     let found = find_execution(&session.client, id).await?;
     let id = found.execution_id.to_string();

@@ -85,7 +85,7 @@ struct Check {
     name: String,
     result: Result<String, String>,
     help: &'static str,
-    /// The check found a problem, but everything still works.
+    /// `true` if the check found a problem that does not stop anything from working.
     is_warning: bool,
 }
 
@@ -109,7 +109,8 @@ pub(crate) async fn check_all(app: &App, faults: Faults) -> Result<ExitStatus, F
     } else {
         let sets = &config.toolsets.value;
         checks.push(safety::check_confinement(sets, sandbox::kernel_support()));
-        // A wrong setting is replaced by its default value, which needs no check.
+        // Skips a setting that is wrong: the loader has replaced it by its default, which needs no
+        // check.
         if faults.has_valid("access") {
             let access = &config.access.value;
             checks.push(safety::check_access(access, sets, config.listen.value, variable));
@@ -136,8 +137,8 @@ pub(crate) async fn check_all(app: &App, faults: Faults) -> Result<ExitStatus, F
     finish_checks(app, &checks)
 }
 
-/// Checks the server alone. A health check must not restart a service because a tool source is
-/// unavailable.
+/// Checks only the server. Tool sources are not checked, because a health check would then restart
+/// the server when a tool source is unavailable.
 pub(crate) async fn check_readiness(app: &App) -> Result<ExitStatus, Failure> {
     let Some(server) = &app.config.server else {
         let reason = "`faber doctor --ready` asks a server: name it with `--server`";
@@ -289,7 +290,7 @@ async fn check_local(app: &App, faults: &Faults) -> Result<Vec<Check>, Failure> 
     Ok(checks)
 }
 
-/// Adds the programs that command tools lack to the checks of their toolsets.
+/// Adds missing programs of command tools to the checks of the tools' toolsets.
 async fn report_missing_programs(local: &LocalEngine, checks: &mut [Check]) -> Result<(), Failure> {
     for (set, reasons) in local.engine.tools.inventory.registry().missing_programs().await? {
         let name = format!("toolset {set}");

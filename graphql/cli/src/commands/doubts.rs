@@ -24,10 +24,11 @@ const OFFLINE_DOUBTS: [&str; 3] =
 const GUARD_DOUBTS: [&str; 2] = ["plan.not_asked", "plan.invented_value"];
 
 /// Shows a plan made from a query, and asks the user before a plan with doubts is executed. Returns
-/// the steps that the user approves, or `None` after a no.
+/// the steps that the user approves, or `None` if the user refuses the plan.
 ///
-/// Without a terminal or with `--json`, a plan with doubts fails if it calls a tool with an effect.
-/// In this case, steps that the guard doubts wait for an approval.
+/// Without a terminal or with `--json`, nobody can be asked. Then a plan of the offline planner
+/// with doubts is refused if it calls a tool with an effect, and the steps that the guard doubts
+/// wait for an approval.
 pub(crate) async fn accept_plan(
     session: &Session<'_>,
     plan: &Plan,

@@ -11,7 +11,8 @@ use crate::session::Session;
 
 const STATE_FIELDS: &str = "name status error";
 
-/// The poll interval and the number of polls: a toolset that connects again gets five seconds.
+/// Poll interval while a failed toolset connects again. Together, the polls take at most five
+/// seconds.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const MAX_POLLS: usize = 100;
 
@@ -36,8 +37,9 @@ impl SetState {
     }
 }
 
-/// Returns every toolset. Waits until a failed set that connects again is ready or has failed
-/// again. The caller must have asked for the tools before, because that connects the sets.
+/// Returns every toolset. If a failed toolset is connecting again, waits until it is ready or has
+/// failed again. The caller must have queried the tools before, because this query connects the
+/// toolsets.
 async fn load_states(client: &Client) -> Result<Vec<SetState>, Failure> {
     let mut polls_left = MAX_POLLS;
     loop {
@@ -51,7 +53,7 @@ async fn load_states(client: &Client) -> Result<Vec<SetState>, Failure> {
 }
 
 pub(crate) async fn warn_of_failed_sets(session: &Session<'_>) {
-    // An error of this query is ignored, because the command has its result already. A caller
+    // Ignores an error of this query, because the command already has its result. So a caller
     // without access to toolsets gets no warning.
     let states = load_states(&session.client).await.unwrap_or_default();
     let failed: Vec<&SetState> = states.iter().filter(|set| set.has_failed()).collect();
@@ -68,7 +70,7 @@ pub(crate) async fn warn_of_failed_sets(session: &Session<'_>) {
     session.screen.say(&session.screen.err.yellow(text));
 }
 
-/// Checks a toolset that a command names: it must exist, and must not have failed.
+/// Rejects the name of a toolset that does not exist or has failed.
 pub(crate) async fn check_named_set(client: &Client, name: &str) -> Result<(), Failure> {
     let states = load_states(client).await?;
     match states.iter().find(|set| set.name == name) {
@@ -109,7 +111,7 @@ pub(crate) async fn names_failed_set(client: &Client, tool: &str) -> Result<bool
     Ok(states.iter().any(|set| set.name == prefix && set.has_failed()))
 }
 
-/// Returns the failure for an unknown tool that may be in a failed toolset.
+/// Returns the failure for an unknown tool, if a toolset has failed that could contain the tool.
 pub(crate) async fn failure_of_failed_set(
     client: &Client,
     tool: &str,
@@ -121,7 +123,7 @@ pub(crate) async fn failure_of_failed_set(
     Ok(states.iter().find(may_have).map(|set| {
         let (name, reason) = (&set.name, set.failure_reason());
         let message =
-            format!("there is no tool `{tool}`: perhaps in `{name}`, which failed: {reason}");
+            format!("there is no tool `{tool}` now; perhaps in `{name}`, which failed: {reason}");
         Failure::new("TOOL_UNAVAILABLE", message)
     }))
 }

@@ -1,4 +1,5 @@
-//! Watches an execution until it is finished, shows it, and drives it if the command asks for that.
+//! Shows the events of an execution until it is finished, and drives the execution if the command
+//! needs that.
 
 use std::{
     pin::{Pin, pin},
@@ -31,12 +32,12 @@ use super::standstill::{self, QuietTimer};
 use crate::{ExitStatus, live_view::LiveView, session::Session};
 
 const OWNER_POLL: Duration = Duration::from_secs(1);
-/// Number of polls in a row that find no owner before the command warns. One poll is not enough,
-/// because another worker needs time to claim the execution.
+/// Number of successive polls that must find no owner before the command warns. One poll is not
+/// enough, because another worker needs time to claim the execution.
 const OWNER_POLLS: usize = 3;
 /// Poll interval while a finished execution gets a new plan.
 const REPLAN_POLL: Duration = Duration::from_millis(250);
-/// Number of polls in a row that find no worker for the replan before the command warns.
+/// Number of successive polls that must find no worker for the replan before the command warns.
 const REPLAN_POLLS: usize = 20;
 const QUESTIONS_PER_PAGE: usize = 20;
 
@@ -60,8 +61,8 @@ pub(crate) async fn watch_to_end(
     watch_with_approvals(session, id, purpose, Vec::new()).await
 }
 
-/// Like [`watch_to_end`], and approves each step in `approved` once, when the step waits. The user
-/// approved these steps before the start.
+/// Like [`watch_to_end`], but also approves each step in `approved` once, when the step waits. The
+/// user has approved these steps before the start.
 pub(crate) async fn watch_with_approvals(
     session: &Session<'_>,
     id: ExecutionId,
@@ -81,7 +82,8 @@ pub(crate) async fn watch_with_approvals(
             }
             StopReason::Over => return show_ending(session, id).await,
             StopReason::GivenUp => {
-                // Without the replan, the request failed, even if this execution succeeded.
+                // The execution asked for a replan and got none. So the command fails, even if the
+                // execution succeeded.
                 let status = show_ending(session, id).await?;
                 let is_done = status == ExitStatus::Done;
                 return Ok(if is_done { ExitStatus::Failed } else { status });
@@ -98,7 +100,7 @@ enum StopReason {
     Asking(Vec<(String, String)>),
     Continued(ExecutionId),
     GivenUp,
-    /// No worker finishes the execution, and this process cannot finish it.
+    /// No worker drives the execution, and this process is not allowed or not able to drive it.
     Unattended,
     Detached,
 }
@@ -112,8 +114,8 @@ struct Follower<'a> {
 }
 
 impl Follower<'_> {
-    /// Watches the execution, and drives it if `purpose` requires that. Listens for signals from
-    /// the beginning, because the execution may already run.
+    /// Watches the execution, and drives it if `purpose` requires that. Returns after Ctrl-C at any
+    /// time, because the execution can already be running.
     async fn run_until_stopped(&self) -> Result<StopReason, Failure> {
         tokio::select! {
             stopped = self.run_until_over() => stopped,
@@ -201,7 +203,11 @@ impl Follower<'_> {
             let is_unattended = self.session.lacks_replanner(self.id).await.unwrap_or(false);
             unattended = if is_unattended { unattended + 1 } else { 0 };
             if unattended >= REPLAN_POLLS && self.purpose == Purpose::Watch {
-                say(format!("no worker replans it: run `faber execute {}` to replan it", self.id));
+                say(format!(
+                    "no worker replans this execution: run `faber execute {}` to replan \
+                    it",
+                    self.id
+                ));
                 return Ok(StopReason::Over);
             }
             time::sleep(REPLAN_POLL).await;
@@ -213,7 +219,7 @@ impl Follower<'_> {
         let mut polls = 0;
         while polls < OWNER_POLLS {
             time::sleep(OWNER_POLL).await;
-            // If the store is unavailable, the subscription fails and reports the error.
+            // Ignores an error here, because the subscription reports an unavailable store.
             let is_stalled = self.is_stalled().await.unwrap_or(false);
             polls = if is_stalled { polls + 1 } else { 0 };
         }
@@ -237,8 +243,8 @@ impl Follower<'_> {
         approved.extract_if(.., |step| is_taken(step)).collect()
     }
 
-    /// Approves the waiting steps that the user approved before the start. Returns `false` if no
-    /// such step waits.
+    /// Approves the waiting steps that the user accepted before the start. Returns `false` if none
+    /// of them waits.
     async fn approve_steps(&self) -> Result<bool, Failure> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -332,7 +338,7 @@ impl EventReader<'_> {
                         return Ok(Some(StopReason::Unattended));
                     }
                     let id = &self.follower.id;
-                    let note = format!("no worker drives it: run `faber execute {id}` to drive it");
+                    let note = format!("no worker drives this execution: run `faber execute {id}`");
                     self.show_news(&News::Note(note));
                     *is_user_told = true;
                 }
@@ -447,7 +453,7 @@ struct ExecutionFindings {
     findings: Vec<Finding>,
 }
 
-/// Returns how a command answers a step or one of its items, such as `step[3]`.
+/// Returns the answer that a command in the inbox contains for a step or an item such as `step[3]`.
 fn command_for_answer(command: &Command, task_name: &str) -> Option<&'static str> {
     let Command::Approve { step, item, approved, .. } = command else { return None };
     let is_meant = if let Some(item) = item {
@@ -484,7 +490,7 @@ pub(crate) async fn show_state(
 /// Ends a command after a signal: waits for the calls of this process, then prints the state and
 /// how to continue.
 async fn print_detached(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatus, Failure> {
-    // The state is unknown if the worker did not stop in an orderly way, or if the query fails.
+    // If Ctrl-C interrupted the stop of the worker, or if the query fails, the state is unknown.
     let head: Option<ExecutionHead> = if session.drain().await {
         session.client.query_execution(id, ExecutionHead::FIELDS).await.ok()
     } else {

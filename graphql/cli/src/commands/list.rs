@@ -37,8 +37,8 @@ pub(crate) async fn list(session: &Session<'_>, subcommand: List) -> Result<Exit
             });
             let mut fields = Request::VALUES.to_owned();
             if !is_json {
-                // `parts: false` leaves out child executions. Otherwise `last: 1` could return a
-                // child instead of its parent.
+                // Without `parts: false`, `last: 1` could return a child execution instead of its
+                // parent.
                 let row = Finding::ROW_FIELDS;
                 let _ = write!(
                     fields,
@@ -95,7 +95,7 @@ const REQUEST_HEADINGS: &[&str] = &["REQUEST", "STATE", "CREATED", "TOOK", LABEL
 const PLAN_HEADINGS: &[&str] = &["PLAN", "VERSION", "STEPS", "CREATED", "QUERY"];
 const EXECUTION_HEADINGS: &[&str] =
     &["EXECUTION", "STATE", "STEPS", "CREATED", "TOOK", LABELS, "WHY", "PLAN"];
-/// The fields of an execution that a row shows, beside its finding.
+/// The fields of an execution that a row shows in addition to a finding.
 const EXECUTION_FIELDS: &str =
     "executionId planId state createdAt startedAt finishedAt total successful labels";
 const MAX_REASON_COLUMNS: usize = 72;
@@ -172,7 +172,8 @@ fn request_row(request: &Request, paint: Paint) -> Vec<String> {
     ]
 }
 
-/// Returns the most severe finding about an execution, unless it succeeded.
+/// Returns the message of the most severe finding about an execution. Leaves out notes about a
+/// finished execution.
 fn describe_reason(execution: &ExecutionStatus) -> Option<String> {
     let finding = execution.findings.first()?;
     let is_minor = finding.severity == Severity::Info && execution.state.is_finished();

@@ -101,16 +101,16 @@ async fn bind_callback(
     let wanted = logins.preferred_port(set, server).map_err(|err| login_failure(&err))?;
     let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, wanted.unwrap_or(0))).await;
     match bound {
-        Err(_) if !has_port(server) => {
-            // The configuration sets no port. The wanted port is only the port of the previous
-            // login.
+        Err(_) if !has_callback_port(server) => {
+            // The configuration sets no port, so any port is good. `wanted` was only the port of
+            // the previous login.
             TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|err| listen_failure(&err))
         }
         bound => bound.map_err(|err| listen_failure(&err)),
     }
 }
 
-fn has_port(server: &McpServer) -> bool {
+fn has_callback_port(server: &McpServer) -> bool {
     let McpServer::Http(server) = server else { return false };
     server.oauth().is_some_and(mcp::oauth::OAuth::has_port)
 }

@@ -1,5 +1,5 @@
-//! Rejects work for which this process lacks a tool. Otherwise the execution would wait for the
-//! tool.
+//! Rejects commands that need a tool which this process lacks. Otherwise the execution would wait
+//! for the tool.
 
 use std::{path::Path, sync::Arc};
 
@@ -26,7 +26,7 @@ pub(crate) async fn check_plan(session: &Session<'_>, plan: &Text) -> Result<(),
     let (Some(engine), Ok(id)) = (session.engine(), plan.parse::<PlanId>()) else {
         return Ok(());
     };
-    // An unknown id is no concern of this check, because the command rejects it later.
+    // Ignores an unknown id, because the command rejects it later.
     let Some(plan) = engine.plans.library.load(id).await? else { return Ok(()) };
     check_compiled(session, engine, &plan).await
 }
@@ -48,8 +48,8 @@ pub(crate) async fn check_undo(session: &Session<'_>, calls: &[UndoCall]) -> Res
     refuse_missing(session, &engine.tools.inventory.missing_tools(tools).await)
 }
 
-/// Checks the tools of a draft that compiles. For a draft with errors, checks only tools of failed
-/// toolsets, because the compiler reports everything else.
+/// Checks that the tools of a draft exist. If the draft has errors, checks only tools of failed
+/// toolsets, because the compiler reports all other errors.
 pub(crate) async fn check_draft(session: &Session<'_>, draft: &Value) -> Result<(), Failure> {
     let (Some(engine), Ok(draft)) = (session.engine(), parse_value(draft.clone())) else {
         return Ok(());
@@ -62,8 +62,8 @@ pub(crate) async fn check_draft(session: &Session<'_>, draft: &Value) -> Result<
         step.name.as_deref().or(step.tool_name.as_deref())?.parse::<ToolName>().ok()
     });
     let mut missing = engine.tools.inventory.missing_tools(named.collect()).await;
-    // A name without a toolset may belong to another toolset. Such a name counts only if the draft
-    // has no other error, and no tool has a similar name.
+    // A name without a toolset does not tell whether the tool belongs to a failed toolset. Such a
+    // name counts only if the draft has no other error, and no tool has a similar name.
     let mut errors = verdict.diagnostics.iter().filter(|found| found.is_error());
     let lacks_only_tools = errors.all(|found| {
         let is_misspelt =
@@ -76,7 +76,8 @@ pub(crate) async fn check_draft(session: &Session<'_>, draft: &Value) -> Result<
     refuse_missing(session, &missing)
 }
 
-/// Checks the tools that an execution may still call, if no live worker owns it.
+/// Checks that the tools exist which an execution can still call. Does nothing if a live worker
+/// owns the execution.
 pub(crate) async fn check_execution(session: &Session<'_>, id: ExecutionId) -> Result<(), Failure> {
     let Some(engine) = session.engine() else { return Ok(()) };
     if !session.is_unowned(id).await? {

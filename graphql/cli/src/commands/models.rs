@@ -76,7 +76,7 @@ async fn pull_model(app: &App, request: Request<'_>) -> Result<ExitStatus, Failu
     Ok(ExitStatus::Done)
 }
 
-/// Shows the size and the licence, and downloads the planning model after a yes.
+/// Shows the size and the licence of the planning model, and downloads it if the user agrees.
 async fn pull_planner(
     app: &App,
     url: Option<&str>,
@@ -89,13 +89,14 @@ async fn pull_planner(
     let Offer { url, bytes, licence, sha256, .. } = &offer;
     let size = bytes.map_or_else(|| "unknown".to_owned(), format_megabytes);
     let licence = licence.unwrap_or("unknown: read it at the address");
-    let checksum = sha256.as_deref().unwrap_or("unknown: `--sha256` checks the file");
+    let checksum = sha256.as_deref().unwrap_or("unknown: pass `--sha256 HEX` to check the file");
     screen.say(&plain::safe_block(&format!(
         "model    {url}\nsize     {size}\nlicence  {licence}\nSHA-256  {checksum}"
     )));
     if !is_confirmed {
         if screen.json || !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
-            let message = "nothing was downloaded, because the question needs a yes: add `--yes`";
+            let message = "nothing was downloaded, because nobody confirmed the download: add \
+                `--yes`";
             return Err(Failure::usage(message));
         }
         if !ask_person("Download it? [y/N] ").await? {
@@ -127,7 +128,7 @@ fn show_progress(app: &App, progress: Progress) {
     let line = format!("{file}: {}{whole}", format_megabytes(bytes));
     if app.screen.is_live {
         let terminal = Term::stderr();
-        // If the line cannot be cleared, the next progress line appears below it.
+        // Ignores a failure. If the line cannot be cleared, the next line appears below it.
         let _ = terminal.clear_line().and_then(|()| terminal.write_str(&plain::safe_line(&line)));
     } else if of == Some(bytes) {
         app.screen.say(&line);

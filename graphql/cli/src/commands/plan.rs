@@ -93,7 +93,8 @@ pub(crate) async fn revise(app: &App, id: &str, file: &Path) -> Result<ExitStatu
 /// Reads a plan from a file and shows its warnings.
 pub(crate) async fn read_plan_file(app: &App, file: &Path) -> Result<WrittenPlan, Failure> {
     let plan = plan_file::read_plan(file).await?;
-    // `check` reports errors together with the errors of the compiler.
+    // If the file has errors, `WrittenPlan::check` reports the warnings together with the errors of
+    // the compiler.
     if !plan.has_errors() && !plan.notices.is_empty() {
         let file = file.display().to_string();
         app.screen.say(&draw_diagnostics(&plan.notices, &file, app.screen.err));
@@ -258,7 +259,7 @@ pub(crate) async fn export(session: &Session<'_>, args: ExportArgs) -> Result<Ex
 }
 
 pub(crate) async fn export_draft(client: &Client, id: &str) -> Result<Value, Failure> {
-    // A saved plan may have a name such as `plan_x`, so only a valid id counts as an id.
+    // A saved plan can have a name such as `plan_x`, so only a valid id counts as an id.
     let plan = if id.parse::<PlanId>().is_ok() {
         id.into()
     } else if id.parse::<RequestId>().is_ok() {

@@ -112,8 +112,8 @@ async fn start_execution(
         show_plan(session, &plan);
         return Ok(Some(execute_plan(client, &plan.plan_id, options).await?.into()));
     }
-    // With a key, one operation plans and executes the query, because the engine must make no new
-    // plan if the key was used before.
+    // With an idempotency key, one operation plans and executes the query. If the key was used
+    // before, the engine then returns the earlier execution and makes no plan.
     if args.options.idempotency_key.is_some() {
         let started = run_query(client, query, planning, options).await?;
         let plan = show_stored(session, &started.plan_id).await?;
@@ -165,8 +165,8 @@ async fn start_again(
         if !how.wait {
             missing_tools::check_plan(session, plan).await?;
         }
-        // With a key, the user is not asked, because a key that was used before starts no new
-        // execution.
+        // With an idempotency key, does not ask the user: if the key was used before, no new
+        // execution starts.
         let is_free = how.idempotency_key.is_none();
         if is_free && !may_execute_again(session, plan, args.yes).await? {
             return Ok(None);
@@ -198,7 +198,7 @@ async fn execution_options(how: &Options) -> Result<Value, Failure> {
         "replans": how.replans,
         "labels": label_object(&how.labels),
     }));
-    // `null` is a valid input, so it is kept.
+    // An input of `null` is valid, so it is not left out like other null options.
     if let Some(text) = &how.input {
         options["input"] = read_json("--input", text).await?;
     }

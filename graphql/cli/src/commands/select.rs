@@ -25,7 +25,7 @@ use crate::{
 };
 
 const MAX_TOOLS: i32 = 5;
-/// The lowest rank that the measurement of quality examines.
+/// Number of best tools among which `eval` looks for the expected tools.
 const MAX_RANK: i32 = 100;
 const MAX_WRONG_NAMES: usize = 5;
 
@@ -84,7 +84,7 @@ fn show_matches(session: &Session<'_>, found: &Value) -> Result<ExitStatus, Fail
     })
 }
 
-/// Reads queries from standard input until the user ends.
+/// Reads queries from standard input until the input ends or the user enters `q`.
 async fn ask_for_queries(session: &Session<'_>, args: &SelectArgs) -> Result<ExitStatus, Failure> {
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     let unreadable = |err| Failure::usage(format!("standard input cannot be read: {err}"));
@@ -101,7 +101,7 @@ async fn ask_for_queries(session: &Session<'_>, args: &SelectArgs) -> Result<Exi
         }
         match answer_query(session, query, args).await {
             Ok(()) => (),
-            // A failure does not end the loop.
+            // Reports the failure and continues with the next query.
             Err(failure) if screen.json => screen.print_json(&failure.to_json())?,
             Err(failure) => screen.say(&screen.err.red(plain::safe_line(&failure.message))),
         }
@@ -207,7 +207,8 @@ pub(crate) async fn measure_quality(
                 recall_at_5: figures.recall_at_5(),
                 mrr: figures.reciprocal_rank(),
             }),
-            // Without an embedder, the other criteria still work.
+            // Skips a criterion that needs an embedder if there is none. The other criteria still
+            // work.
             Err(failure) if by.is_none() && failure.code == "PLANNER_UNAVAILABLE" => {
                 session.screen.hint(&plain::safe_line(&failure.message));
             }
@@ -246,7 +247,7 @@ async fn read_gold_queries(file: &Path) -> Result<Vec<GoldQuery>, Failure> {
     Ok(gold_queries)
 }
 
-/// Rejects names of unknown tools, because each of them would count as a miss without a message.
+/// Rejects unknown tools among the expected tools, because selection could never find them.
 async fn check_gold_names(
     client: &Client,
     gold_queries: &[GoldQuery],

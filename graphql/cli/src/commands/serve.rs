@@ -38,7 +38,7 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
     app.screen.say(&format!("listening on http://{address}"));
     let (retention, mut tasks) = start_retention(app, &local);
     warn_of_idle_patterns(app, &local, &mut tasks);
-    warn_of_idle_effects(app, &local, &mut tasks);
+    warn_of_unmatched_effects(app, &local, &mut tasks);
     let options = ServerOptions {
         max_body_bytes: config.limits.request_bytes(),
         max_connections: max_connections(app),
@@ -138,7 +138,7 @@ pub(crate) async fn serve_mcp(app: &App) -> Result<ExitStatus, Failure> {
 /// Returns the limit on connections. Warns if the system allows fewer.
 fn max_connections(app: &App) -> usize {
     let wanted = app.config.limits.connections();
-    // The store, tools and logs need the rest of the file descriptors.
+    // A quarter of the file descriptors remains for the store, tools and logs.
     let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft);
     let max_wanted = usize::try_from(descriptors / 4 * 3).unwrap_or(usize::MAX);
     if wanted > max_wanted {
@@ -161,7 +161,8 @@ fn warn_of_free_commands(app: &App) {
     )));
 }
 
-/// Warns of tool patterns that match no tool, once the tools are known.
+/// Warns of tool patterns of access tokens that match no tool, after the toolsets have connected or
+/// their timeout has passed.
 fn warn_of_idle_patterns(app: &App, local: &LocalEngine, tasks: &mut JoinSet<()>) {
     if app.config.access.value.is_empty() {
         return;
@@ -184,8 +185,9 @@ fn warn_of_idle_patterns(app: &App, local: &LocalEngine, tasks: &mut JoinSet<()>
     });
 }
 
-/// Warns of effects that are set for no tool, once the tools are known.
-fn warn_of_idle_effects(app: &App, local: &LocalEngine, tasks: &mut JoinSet<()>) {
+/// Warns of entries of `source.effects` that match no tool, after the toolsets have connected or
+/// their timeout has passed.
+fn warn_of_unmatched_effects(app: &App, local: &LocalEngine, tasks: &mut JoinSet<()>) {
     let (screen, engine) = (app.screen.clone(), local.engine.clone());
     let connect_timeout = app.config.limits.options().connect;
     tasks.spawn(async move {

@@ -39,8 +39,8 @@ pub(crate) async fn settle(app: &App, args: SettleArgs) -> Result<ExitStatus, Fa
         ("output: JSON", output.clone().unwrap_or_default()),
         ("comment: String", json!(args.comment)),
     ];
-    // The check of a given output needs the tools, because only a tool knows the schema of its
-    // output.
+    // If the user passes an output, the tools are needed, because the output is checked against the
+    // tool's schema.
     let need = if output.is_some() { Need::Tools } else { Need::Store };
     let session = Session::open_existing(app, need).await?;
     let is_settled = session.close_after(async |session| {
@@ -61,7 +61,8 @@ pub(crate) async fn settle(app: &App, args: SettleArgs) -> Result<ExitStatus, Fa
     answer_and_drive(app, &args.id, "settleStep", &arguments, !args.no_run).await
 }
 
-/// Records a decision about a finished execution, and prints the commands that may follow.
+/// Records the outcome of a call of a finished execution, and prints the commands that the user can
+/// run next.
 async fn settle_finished(
     session: &Session<'_>,
     id: ExecutionId,
@@ -90,7 +91,8 @@ async fn settle_finished(
     Ok(())
 }
 
-/// Returns the topmost parent of the execution, because only a parent can repeat its child.
+/// Returns the topmost parent of the execution, because a child execution cannot be retried on its
+/// own.
 async fn find_root(session: &Session<'_>, id: ExecutionId) -> Result<ExecutionId, Failure> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

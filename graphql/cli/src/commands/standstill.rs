@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use super::missing_tools;
 use crate::session::Session;
 
-/// Time without an event after which a command asks for the reason, and the longest pause until it
-/// asks again.
+/// Time without an event after which a command looks for the reason why the execution does not
+/// continue. The command looks again after pauses of at most `MAX_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const MAX_PAUSE: Duration = Duration::from_mins(1);
 
@@ -31,8 +31,8 @@ impl QuietTimer {
         Self { is_user_told: true, ..self }
     }
 
-    /// Doubles the pause until the next question, because each question reads the log of the
-    /// execution, and a long log is slow to read.
+    /// Doubles the pause until the command looks for the reason again. Each time, it reads the
+    /// whole log of the execution, and a long log is slow to read.
     pub(super) fn after_pause(self) -> Self {
         let pause = (self.pause * 2).min(MAX_PAUSE);
         Self { asks_at: Instant::now() + pause, pause, is_user_told: false }

@@ -87,7 +87,7 @@ pub(crate) async fn cancel(
     let session = Session::open_existing(app, Need::Store).await?;
     let found = session.close_after(async |session| find_cancellable(session, id).await);
     let Some((id, calls)) = found.await? else { return Ok(ExitStatus::Done) };
-    // Cancelling alone needs no tool, and connecting toolsets takes time.
+    // Opens the toolsets only if the cancellation undoes steps, because connecting them takes time.
     let need = if calls.is_empty() { Need::Stopping } else { Need::Driving };
     let session = Session::open_existing(app, need).await?;
     session.close_after(async |session| cancel_and_undo(session, id, reason, &calls).await).await
@@ -180,8 +180,8 @@ pub(crate) async fn approve(app: &App, args: ApproveArgs) -> Result<ExitStatus, 
     answer_and_drive(app, &args.id, "approveStep", &arguments, !args.no_run).await
 }
 
-/// Asks the user before an approval that would call a *once* tool again although its last call may
-/// have taken effect. Without a terminal, and with `--json`, refuses.
+/// Asks the user before an approval that repeats a call of a `ONCE` tool although the last call may
+/// have taken effect. Without a terminal or with `--json`, fails.
 async fn may_call_again(session: &Session<'_>, args: &ApproveArgs) -> Result<bool, Failure> {
     #[derive(Deserialize)]
     struct ExecutionFindings {
@@ -204,7 +204,7 @@ async fn may_call_again(session: &Session<'_>, args: &ApproveArgs) -> Result<boo
     let screen = session.screen;
     screen.say(&plain::safe_line(&finding.message));
     if io::stdin().is_terminal() && io::stderr().is_terminal() && !screen.json {
-        return ask_person("call it again, although it may have happened? (y/N) ").await;
+        return ask_person("repeat the call, although it may have taken effect? (y/N) ").await;
     }
     let settle = |remedy: &&Remedy| {
         remedy.command.as_deref().is_some_and(|command| command.starts_with("faber settle"))
@@ -225,9 +225,9 @@ pub(crate) async fn send_signal(app: &App, args: SignalArgs) -> Result<ExitStatu
     answer_and_drive(app, &args.id, "signalExecution", &arguments, !args.no_run).await
 }
 
-/// Sends a command and drives the execution while it waits for the response. The response arrives
-/// after a worker has applied the command. If the command `stops` the execution, this process
-/// begins to drive it when the command is in the inbox. Otherwise another step could start first.
+/// Sends a command to an execution, and drives the execution until the response arrives, because a
+/// worker must apply the command. If the command `stops` the execution, first waits until the
+/// command is in the inbox. Otherwise this process could start another step before it.
 async fn send_and_drive(
     session: &Session<'_>,
     id: ExecutionId,
@@ -247,7 +247,7 @@ async fn send_and_drive(
     }
 }
 
-/// Does `work`, and tells the user why it takes long.
+/// Does `work`. If this takes long, tells the user that a worker must apply the command.
 async fn hint_if_slow<T>(screen: &Screen, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     tokio::select! {
@@ -271,7 +271,8 @@ pub(super) async fn send_command(
     client.mutate(mutation, &arguments, ExecutionHead::FIELDS).await
 }
 
-/// Answers a waiting execution. Then drives it if `drives` is set and no other worker does.
+/// Sends an answer to a waiting execution. Then drives the execution if `drives` is set and no
+/// other worker drives it.
 pub(super) async fn answer_and_drive(
     app: &App,
     id: &str,
@@ -288,7 +289,8 @@ pub(super) async fn answer_and_drive(
         };
         if let Some(root) = hint_if_slow(session.screen, sending).await? {
             if !session.screen.json {
-                // Tells the user before the toolsets are opened, because this may take seconds.
+                // Tells the user before the toolsets are opened, because opening them can take
+                // seconds.
                 session.screen.hint(&format!("recorded; continuing {root} (Ctrl-C detaches)"));
             }
             return Ok(Err(root));
@@ -342,7 +344,10 @@ async fn find_root_to_drive(
 /// Shows an execution after a command. Tells the user if no worker applies the command.
 async fn show_recorded(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatus, Failure> {
     if session.is_unowned(id).await? {
-        let hint = format!("recorded; no worker drives it: run `faber execute {id}` to drive it");
+        let hint = format!(
+            "recorded, but no worker drives the execution: run `faber execute {id}` \
+            to drive it"
+        );
         session.screen.say(&hint);
     }
     show_state(session, id).await
@@ -354,16 +359,17 @@ struct RepeatedCalls {
     repeated_calls: Vec<RepeatedCall>,
 }
 
-/// Calls of *once* tools that a command would repeat.
+/// Calls of `ONCE` tools that a command would repeat, with the heading of their list.
 pub(crate) struct Repetition<'a> {
     pub(crate) heading: &'a str,
     pub(crate) calls: &'a [RepeatedCall],
-    /// The user gave `--yes`.
+    /// `true` if the user passed `--yes`, so that no question is needed.
     pub(crate) is_confirmed: bool,
 }
 
-/// Lists calls that a command would repeat, and asks the user on a terminal. Returns `false` after
-/// a no. Without a terminal, and with `--json`, refuses if one of the calls has an unknown outcome.
+/// Lists calls that a command would repeat, and asks the user on a terminal. Returns `false` if the
+/// user says no. Without a terminal or with `--json`, fails if one of the calls has an unknown
+/// outcome.
 pub(crate) async fn may_repeat_calls(
     session: &Session<'_>,
     repetition: Repetition<'_>,
@@ -426,8 +432,8 @@ async fn may_retry(
     may_repeat_calls(session, repetition).await
 }
 
-/// Asks the user before a new execution repeats the *once* calls of the plan's last execution,
-/// unless that was a dry run.
+/// Asks the user before a new execution repeats calls of `ONCE` tools that the plan's last
+/// execution made. A dry run is ignored, because it made no calls.
 pub(crate) async fn may_execute_again(
     session: &Session<'_>,
     plan: &Text,
@@ -468,9 +474,9 @@ fn draw_calls(calls: &[RepeatedCall]) -> String {
     align_rows(&rows.collect::<Vec<_>>())
 }
 
-/// Asks the user. Any answer but yes is a no.
+/// Asks the user. Returns `false` for any answer except yes.
 pub(super) async fn ask_person(question: &str) -> Result<bool, Failure> {
-    // If writing fails, reading the answer fails, too.
+    // Ignores a failure, because reading the answer then fails, too.
     let _ = write!(io::stderr(), "{question}");
     let read = tokio::task::spawn_blocking(|| {
         let mut line = String::new();

@@ -52,7 +52,7 @@ pub(crate) async fn use_toolkit(
     }
 }
 
-/// Warns of names that the toolkit lacks. Fails if it lacks all of them.
+/// Warns of names that the toolkit does not contain. Fails if it contains none of the names.
 async fn check_names(
     session: &Session<'_>,
     names: &[String],
@@ -121,7 +121,7 @@ async fn show_graph(
     Ok(ExitStatus::Done)
 }
 
-/// Draws every action with its tools and the actions that may follow.
+/// Draws every action with its tools and the actions that can follow it.
 fn draw_toolkit(toolkit: &Toolkit, paint: Paint) -> String {
     let mut text = String::new();
     for action in &toolkit.actions {

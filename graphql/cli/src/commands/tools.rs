@@ -163,7 +163,7 @@ async fn set_active(
 }
 
 async fn list_toolsets(session: &Session<'_>) -> Result<ExitStatus, Failure> {
-    // A query for tools waits until the toolsets are connected.
+    // Queries the tools first, because this query waits until the toolsets are connected.
     session.client.query::<Value>("tools", &[], "name").await?;
     let found = session.client.query("toolSets", &[], &ToolSet::fields()).await?;
     let headings = ["SET", "SOURCE", "STATUS", "TOOLS", "ACTIVE", "DESCRIPTION"];
@@ -193,7 +193,8 @@ async fn call_tool(
     let called: ToolResult = read_answer(found.clone())?;
     let is_done = called.status == "success";
     let error = called.error.unwrap_or_default();
-    // This message means that no tool has the name. A tool that fails has another message.
+    // The API returns this message if no tool has the name. An error of the tool itself has another
+    // message.
     if !is_done && *error == format!("Tool not found: {name}") {
         return Err(unknown_tool_failure(&session.client, name).await?);
     }

@@ -19,7 +19,7 @@ const MAX_TOKENS: usize = 1_000;
 /// Maximum number of patterns of a token. It is limited because each call is matched with each
 /// pattern.
 const MAX_PATTERNS: usize = 1_000;
-/// Maximum number of environment variables that added toolsets may use.
+/// Maximum number of environment variables that added toolsets are allowed to use.
 const MAX_SECRETS: usize = 1_000;
 /// Minimum length of a token's secret. A shorter secret can be guessed.
 const MIN_SECRET_BYTES: usize = 16;
@@ -41,14 +41,15 @@ struct TokenConfig {
 }
 
 impl AccessConfig {
-    /// Returns whether there are no tokens, which means that only this machine may connect.
+    /// Returns `true` if there are no tokens. The server then accepts connections from this machine
+    /// only.
     pub fn is_empty(&self) -> bool {
         self.tokens.is_empty()
     }
 
-    /// Returns the environment variables that added toolsets may use. Returns `None`, which means
-    /// all variables, if the setting has neither tokens nor names. Then only this machine can add
-    /// toolsets.
+    /// Returns the environment variables that added toolsets are allowed to use. Returns `None` if
+    /// the setting has neither tokens nor names. Then all variables are allowed, because only this
+    /// machine can add toolsets.
     pub fn secrets(&self) -> Option<BTreeSet<String>> {
         let named = self.secrets.clone();
         if self.is_empty() { named } else { Some(named.unwrap_or_default()) }
@@ -63,7 +64,8 @@ impl AccessConfig {
         read(Some(written))
     }
 
-    /// Reads the tokens from the environment, and adapts their patterns to these toolsets.
+    /// Reads the tokens from the environment, and adds the equivalent patterns for renamed built-in
+    /// toolsets.
     ///
     /// Called only by a server, because other commands need no tokens.
     pub fn open(
@@ -171,7 +173,7 @@ pub(super) fn read(value: Option<Value>) -> Result<AccessConfig, String> {
     Ok(AccessConfig { tokens, secrets })
 }
 
-/// Reads the names of environment variables that added toolsets may use.
+/// Reads the names of environment variables that added toolsets are allowed to use.
 fn read_secret_names(value: Option<&Value>) -> Result<Option<BTreeSet<String>>, String> {
     let wrong = || {
         format!(
@@ -310,7 +312,8 @@ mod tests {
         let config = read(Some(json!({ "secrets": ["PET_KEY", "A", "A"] }))).unwrap();
         assert_eq!(config.secrets().unwrap().iter().collect::<Vec<_>>(), ["A", "PET_KEY"]);
         assert!(config.is_empty());
-        // Without tokens, all variables are allowed. With tokens, none is.
+        // Without tokens, all variables are allowed. With tokens, no variable is allowed unless the
+        // setting names it.
         assert_eq!(read(Some(json!({}))).unwrap().secrets(), None);
         let token = json!({ "name": "ci", "token_env": "CI_TOKEN", "role": "admin" });
         let config = read(Some(json!({ "tokens": [token] }))).unwrap();

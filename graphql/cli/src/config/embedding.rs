@@ -16,15 +16,15 @@ pub enum EmbeddingConfig {
     Builtin,
     /// Selection compares words, because there are no embeddings.
     Off,
-    /// A model in a folder, or the name of a downloaded model.
+    /// A model: the path of its folder, or the name of a downloaded model.
     Model {
         written: String,
-        /// The folder, if the value is a path.
+        /// The folder of the model, if `written` is a path.
         path: PathBuf,
     },
     /// A server with the API of `OpenAI`.
     Server {
-        /// The address before `/embeddings`.
+        /// The address to which `/embeddings` is appended.
         base_url: String,
         model: String,
         api_key_env: Option<String>,

@@ -30,11 +30,12 @@ pub struct Environment {
     pub user: Option<String>,
     /// `BROWSER`: the program that opens addresses.
     pub browser: Option<String>,
-    /// `DISPLAY` or `WAYLAND_DISPLAY` is set, so programs can open windows.
+    /// `true` if `DISPLAY` or `WAYLAND_DISPLAY` is set, so that programs can open windows.
     pub has_display: bool,
-    /// `TERM` is unset or `dumb`, so lines cannot be redrawn.
+    /// `true` if `TERM` is unset or `dumb`, so that lines cannot be redrawn.
     pub cannot_redraw: bool,
-    /// `NO_COLOR` is set but empty, so it has no effect, and `CLICOLOR` allows colors.
+    /// `true` if `NO_COLOR` is set but empty, so that it has no effect, and `CLICOLOR` allows
+    /// colors.
     pub has_empty_no_color: bool,
 }
 

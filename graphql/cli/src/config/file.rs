@@ -37,7 +37,7 @@ const KEYS: [&str; 13] = [
     "access",
     "log_format",
 ];
-/// The name of the toolset that the setting `tools_files` makes.
+/// The name of the toolset that contains the tools of the setting `tools_files`.
 const TOOLS_FILES_SET: &str = "tools";
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -223,7 +223,7 @@ fn read_contexts(value: Option<Value>) -> Result<BTreeMap<String, Value>, String
     Ok(contexts.into_iter().collect())
 }
 
-/// Reads the files of tools into one toolset.
+/// Reads the setting `tools_files`. The tools of all files become one toolset.
 fn read_tools_files(
     files: Option<Value>,
     base: &Path,
@@ -262,7 +262,7 @@ fn read_tools_files(
     Ok((Some(SetConfig { effects, ..set.rooted(base) }), files))
 }
 
-/// Reads the files of the toolkit into one graph.
+/// Reads the setting `toolkit_files`. All files become one graph.
 fn read_toolkit(files: Option<Value>, base: &Path) -> Result<Option<ToolkitFiles>, String> {
     let files: Vec<PathBuf> = match files {
         None | Some(Value::Null) => return Ok(None),
@@ -316,7 +316,8 @@ fn check_keys(fields: &Map<String, Value>) -> Result<(), String> {
     Ok(())
 }
 
-/// Finds a value that ends with a colon. YAML reads it as a key, which causes a confusing error.
+/// Finds a value that ends with a colon. YAML reads such a value as a key, so its own error message
+/// would be confusing.
 fn find_unquoted_text(text: &str) -> Option<String> {
     text.lines().enumerate().find_map(|(index, line)| {
         let (key, value) = line.split_once(": ")?;
@@ -358,7 +359,7 @@ fn resolve_store(url: &str, base: &Path) -> String {
     }
 }
 
-/// Resolves a path without a leading `.`.
+/// Joins a path to its base, and removes each `.` in it.
 fn join_path(base: &Path, path: impl AsRef<Path>) -> PathBuf {
     base.join(path).components().collect()
 }
@@ -376,7 +377,7 @@ fn read_rule<T: Copy>(
     if fields.is_empty() {
         *planner = Value::Null;
     }
-    // YAML 1.1 reads `off` as false.
+    // Also accepts `false` for `off`, because YAML 1.1 reads `off` as false.
     let word = if written == false { Some("off") } else { written.as_str() };
     let found = words.iter().find(|(known, _)| Some(*known) == word);
     let wrong_settings = || {

@@ -52,7 +52,8 @@ const LIMITS: [Limit; 12] = [
         key: "executions",
         default: || limits::EXECUTIONS as u64,
         minimum: 1,
-        // More drivers would need more memory than machines have.
+        // The maximum is high, but more drivers than that would need more memory than machines
+        // have.
         maximum: 10_000_000,
     },
     Limit {
@@ -86,7 +87,7 @@ const LIMITS: [Limit; 12] = [
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
     numbers: Vec<(&'static str, Setting<u64>)>,
-    /// The limits on calls, and the setting as the file contains it.
+    /// The limits on calls, and the setting `limits.calls` as the file contains it.
     calls: (Arc<CallLimits>, Value),
 }
 
@@ -166,7 +167,8 @@ impl Limits {
         self.size_of("connections")
     }
 
-    /// Returns the most connections of one address that have not sent a whole request.
+    /// Returns the maximum number of connections of one address that have not yet sent a complete
+    /// request.
     pub fn new_connections_per_address(&self) -> usize {
         self.size_of("new_connections_per_address")
     }
@@ -175,7 +177,7 @@ impl Limits {
         self.duration_of("connect_timeout_ms")
     }
 
-    /// Returns the time that running steps have to finish at shutdown.
+    /// Returns how long running steps are allowed to continue at shutdown.
     pub fn drain(&self) -> Duration {
         self.duration_of("drain_ms")
     }

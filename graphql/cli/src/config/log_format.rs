@@ -26,9 +26,10 @@ impl LogFormat {
         }
     }
 
-    /// Chooses the format before the configuration is read, because reading it may already log.
+    /// Chooses the format before the configuration is read, because reading the configuration can
+    /// already log.
     ///
-    /// A wrong setting of the file counts as missing here. Reading the configuration reports it.
+    /// Ignores a wrong setting of the file, because loading the configuration reports it later.
     pub fn choose(flags: &Flags, environment: &Environment) -> Result<Self, ConfigError> {
         let file = || {
             let path = find_file(flags, environment)?;
@@ -42,7 +43,7 @@ impl LogFormat {
     }
 }
 
-/// Returns the format, and where it comes from. `None` means the default.
+/// Returns the format and its origin. `None` means the default format.
 pub(super) fn read_setting(
     flags: &Flags,
     environment: &Environment,
@@ -59,7 +60,7 @@ pub(super) fn read_setting(
     Ok(file.map(|value| Setting { value, origin: Origin::File }))
 }
 
-/// Reads the setting of the file.
+/// Reads the setting `log_format` of the file.
 pub(super) fn read(written: Option<Value>) -> Result<Option<LogFormat>, String> {
     match written {
         None | Some(Value::Null) => Ok(None),

@@ -12,8 +12,8 @@ use serde_json::{Map, Value, json};
 
 use super::{Config, DEFAULT_PLANNER, environment::variable, show::mask_url};
 
-/// Maximum number of tokens of an answer of a local model. Small models may repeat themselves
-/// without end.
+/// Maximum number of tokens of an answer of a local model. Without a limit, a small model can
+/// repeat the same text forever.
 const MAX_LOCAL_TOKENS: u32 = 1_500;
 /// Number of repairs of a local model. Each repair takes long, and a second one seldom helps a
 /// small model.
@@ -121,7 +121,7 @@ pub(super) fn read(value: Option<Value>) -> Result<Option<PlannerConfig>, String
     }
 }
 
-/// Describes a key of `planner` that the offline planner does not read.
+/// Explains that the offline planner does not read a key of `planner`.
 fn describe_idle_key(key: &str) -> String {
     let known_keys = MODEL_KEYS.iter().chain(&RULE_KEYS).copied();
     match did_you_mean(key, known_keys.clone()) {
@@ -136,7 +136,8 @@ fn describe_idle_key(key: &str) -> String {
     }
 }
 
-/// Reports a misspelt key of [`RULE_KEYS`], which the caller has read already.
+/// Reports a key that looks like a misspelt key of [`RULE_KEYS`]. The correct keys were removed
+/// before.
 fn check_rule_keys(fields: &Map<String, Value>) -> Result<(), String> {
     let known_keys = || MODEL_KEYS.iter().chain(&RULE_KEYS).copied();
     let unknown = fields.keys().filter(|key| !known_keys().any(|known| known == key.as_str()));
@@ -160,7 +161,7 @@ impl WrittenModel {
             check_url(place, url)?;
         }
         if let Some(name) = self.api_key_env.as_deref().filter(|name| !is_variable(name)) {
-            // The value may be the secret key itself, so the message does not repeat it.
+            // The value is perhaps the secret key itself, so the message shows only its beginning.
             let prefix = if name.len() < 3 { name } else { &name[..name.floor_char_boundary(3)] };
             return Err(format!(
                 "`{place}.api_key_env` is `{prefix}…`, which is not the name of a variable: put \

@@ -15,8 +15,8 @@ const STORE_SUFFIXES: [&str; 5] = ["", "-wal", "-shm", "-journal", WORKERS_SUFFI
 const WORKERS_SUFFIX: &str = "-workers";
 
 impl Config {
-    /// Returns the configuration file, the files that it reads, and the files with data. They need
-    /// not exist.
+    /// Returns Faber's own files: the configuration file, the files that it names, and the files of
+    /// the store. A returned file need not exist.
     pub fn own_files(&self, base: &Path) -> Vec<PathBuf> {
         let mut files = vec![base.join(DEFAULT_FILE), to_absolute(&self.data)];
         files.extend(self.file.as_deref().map(to_absolute));
@@ -30,7 +30,7 @@ impl Config {
         files
     }
 
-    /// Returns the protected folders. They need not exist.
+    /// Returns the folders with Faber's own data. A returned folder need not exist.
     pub fn own_folders(&self) -> Vec<PathBuf> {
         [to_absolute(&self.data)].into_iter().chain(self.store_file_path(WORKERS_SUFFIX)).collect()
     }
@@ -53,7 +53,7 @@ impl Config {
         Logins::new(self.data.join("logins"))
     }
 
-    /// Returns the programs that toolsets run by a path.
+    /// Returns the programs of the toolsets that are given as paths.
     pub fn own_programs(&self) -> Vec<PathBuf> {
         self.toolsets.value.iter().flat_map(SetConfig::programs).collect()
     }

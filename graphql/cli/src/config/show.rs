@@ -53,7 +53,8 @@ impl Config {
         })
     }
 
-    /// Returns the data of each context, with counts in place of documents.
+    /// Returns the data of each context. Each list of documents is replaced by the number of
+    /// documents.
     fn contexts_without_documents(&self) -> Value {
         let masked_contexts = self.contexts.iter().map(|(name, data)| {
             let mut data = data.clone();

@@ -260,7 +260,7 @@ fn the_guard_is_strict_approve_or_off() {
     assert_eq!(config.guard.value, Guard::Approve);
 }
 
-/// Regression: the check rejected sources that work.
+/// Regression: the check rejected sources that are valid.
 #[test]
 fn a_toolset_accepts_each_kind_of_source() {
     for source in [

@@ -1,4 +1,4 @@
-//! Whole screens, drawn from events with fixed times.
+//! Tests whole screens, which are drawn from events with fixed times.
 
 use client::{types::Event, view::news::ExecutionView};
 use expect_test::{Expect, expect};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Formats the time of an event from its second.
+/// Formats the time of an event, given in seconds after the start.
 fn format_event_time(second: f64) -> String {
     #[expect(clippy::cast_possible_truncation, reason = "a few seconds")]
     let since = chrono::TimeDelta::milliseconds((second * 1_000.0) as i64);
@@ -17,7 +17,8 @@ fn parse_time(text: &str) -> Timestamp {
     text.parse().expect("the text is a valid time")
 }
 
-/// Draws the screen at a second, after events with their second, type, step and data.
+/// Draws the screen at the time `second`, after the events. Each event has its second, type, step
+/// and data.
 fn draw(plan: &Value, size: Size, events: &[(f64, &str, &str, Value)], second: f64) -> String {
     let plan = serde_json::from_value(plan.clone()).unwrap();
     let (mut drawing, mut board) = (Drawing::new(&plan), ExecutionView::new("exec_1_aaaaaaaaa"));
@@ -65,7 +66,7 @@ fn events() -> Vec<(f64, &'static str, &'static str, Value)> {
 
 #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
 fn check(drawn: String, expected: Expect) {
-    // `expect!` removes common indentation.
+    // Removes the common indentation, because `expect!` removes it from the expected text.
     let indentation =
         drawn.lines().map(|line| line.len() - line.trim_start().len()).min().unwrap_or(0);
     let lines: Vec<&str> = drawn.lines().map(|line| &line[indentation..]).collect();
@@ -228,7 +229,7 @@ fn layers_of_a_long_plan_are_folded() {
         4–100 · 1940 steps  l3s0, l3s1, l3s2, …
         ░░░░░░░░░░░░░░░░░░░░░░░░ 46/2000 steps  2.0 s"]],
     );
-    // Failed steps stay visible in the smallest window.
+    // A failed step must stay visible even in a window with five lines.
     let drawn = draw(&plan, Size { lines: 5, columns: 60 }, &log, 2.0);
     assert!(drawn.contains("✗ l2s5"), "{drawn}");
     for lines in [1, 2, 5, 10] {

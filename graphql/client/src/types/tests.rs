@@ -13,7 +13,8 @@ use serde::{de, forward_to_deserialize_any};
 
 use super::*;
 
-/// Reads only the names of the fields of a struct, and then fails.
+/// A deserializer that stores the names of a struct's fields and then fails, because it needs no
+/// values.
 struct FieldNames<'a>(&'a mut &'static [&'static str]);
 
 impl<'de> de::Deserializer<'de> for FieldNames<'_> {

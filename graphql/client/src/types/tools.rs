@@ -23,7 +23,8 @@ impl Tool {
     pub const FIELDS: &str = "name qualifiedName shadowedBy description toolSet source active \
         callable effect inputSchema outputSchema examples";
 
-    /// Returns the plain name if it identifies this tool. Otherwise returns the qualified name.
+    /// Returns the name without the toolset if it identifies this tool. Otherwise returns the
+    /// qualified name.
     pub fn shortest_name(&self) -> &Text {
         if self.shadowed_by.is_none() { &self.name } else { &self.qualified_name }
     }

@@ -1,7 +1,7 @@
 //! Turns the events of an execution into news for the user.
 //!
-//! News reports what happened, with the codes and words of the log. The reason is a finding of the
-//! engine, which a command prints when the execution ends or waits.
+//! News contains what happened, with the codes and words of the log. It does not explain why:
+//! findings of the engine do, and a command prints them when the execution ends or waits.
 
 #[cfg(test)]
 mod tests;
@@ -122,8 +122,8 @@ impl ExecutionView {
     /// answers the same question for a child execution.
     pub fn waits_for_person(&self, child_waits: impl Fn(&str) -> bool) -> bool {
         let only_waits = |step: &String| {
-            // A step with a list does no work itself, and the items of the list are in `running`,
-            // too.
+            // A step with a list does no work itself. The items of its list do, and they are in
+            // `running`, too.
             self.lists.contains_key(step)
                 || self.children.get(step).is_some_and(|child| child_waits(child))
         };
@@ -175,7 +175,7 @@ impl ExecutionView {
                 (ShownState::CompensationFailed, read_error_code(data))
             }
             _ => {
-                // The event is an approval, or its type is known only to newer servers.
+                // The event is an approval, or has a type that only newer servers know.
                 return self.waiting_for_person.remove(&name).then_some(News::Allowed { name });
             }
         };
@@ -204,7 +204,7 @@ impl ExecutionView {
         let is_whole = name == step;
         let news = self.run_part(name.clone(), event);
         self.children.extend(child.map(|child| (name, child)));
-        // The start of an item is not news, because a list may have thousands of items. They are
+        // The start of an item is not news, because a list can have thousands of items. Items are
         // counted when they finish.
         is_whole.then_some(news)
     }
@@ -227,7 +227,7 @@ impl ExecutionView {
         detail: Option<String>,
         event: &Event,
     ) -> StepView {
-        // Clocks of machines differ, so the end is never earlier than the start.
+        // Clocks of machines differ, so an end before the start counts as the time of the start.
         let since = self.running.get(name).and_then(|part| part.since);
         let duration_ms = since.and_then(|from| ms_between(from, event.at?.max(from)));
         self.clear_part(name);
@@ -250,8 +250,8 @@ impl ExecutionView {
         StepView { state, duration_ms, detail, next, ..StepView::default() }
     }
 
-    /// Records the worker that claimed the execution. The time between the last event of a lost
-    /// worker and the takeover by another worker does not count as work.
+    /// Records the worker that claimed the execution. If another worker was lost, the time between
+    /// its last event and this claim does not count as work.
     fn change_worker(&mut self, event: &Event) {
         let is_same = self.worker.is_empty() || *self.worker == *event.data.worker;
         self.worker = event.data.worker.to_string();
@@ -259,13 +259,13 @@ impl ExecutionView {
         for (name, part) in self.running.iter_mut().filter(|(_, part)| !part.is_detached) {
             let worked = part.since.zip(self.last_at).filter(|(from, last)| last > from);
             let since = worked.map(|(from, last)| claimed_at - (last - from));
-            // If the start of a loop is unknown, its time counts from the claim. A call of the lost
-            // worker gets no start, because the log does not contain how long it ran.
+            // If the start of a loop is unknown, its duration counts from the claim. A call of the
+            // lost worker gets no start, because the log does not contain how long the call ran.
             part.since = since.or_else(|| self.lists.contains_key(name).then_some(claimed_at));
         }
     }
 
-    /// Counts an item. Only the first failures and waits of a list have their own news.
+    /// Counts an item. Returns news only for the first `MAX_ITEM_NEWS` items that fail or wait.
     fn count_item(&mut self, step: &str, name: String, view: StepView) -> Option<News> {
         let list = self.lists.entry(step.to_owned()).or_default();
         let is_failed = view.state == ShownState::Failed;
@@ -337,7 +337,7 @@ fn compensation_name(step: &str) -> String {
     format!("{step} (undo)")
 }
 
-/// Returns the code of an error. The summary prints its message.
+/// Returns only the code of an error, because the summary prints the error's message.
 fn read_error_code(data: &EventData) -> Option<String> {
     Some((*data.error.as_ref()?.code.as_ref()?).to_string())
 }

@@ -108,8 +108,8 @@ impl<'a> Outcome<'a> {
         part.resolved_parameters.as_ref()
     }
 
-    /// Returns `true` for the finding that an agent needed fewer turns than its plan has. Every
-    /// agent has such a finding.
+    /// Returns `true` for a finding about a skipped turn of an agent. The plan of an agent has the
+    /// maximum number of turns, so an agent that needs fewer turns skips the rest.
     fn is_unused_turn(&self, finding: &Finding) -> bool {
         let planned = finding.step_id.as_deref().and_then(|step| self.find_planned_step(step));
         finding.kind == FindingKind::Skip

@@ -79,7 +79,8 @@ pub fn push_escaped(escaped: &mut String, before: char, letter: char, after: cha
     match letter {
         letter if !should_escape(before, letter, after) => escaped.push(letter),
         '\u{7f}' => escaped.push('␡'),
-        // Unicode has a visible picture of each control character, in the same order.
+        // Replaces a control character by its visible picture. Unicode has these pictures in the
+        // same order as the control characters.
         '\0'..='\u{1f}' => escaped.push(char::from_u32(0x2400 + u32::from(letter)).unwrap_or('�')),
         letter => escaped.extend(letter.escape_unicode()),
     }
@@ -93,7 +94,8 @@ pub fn with_neighbours(text: &str) -> impl Iterator<Item = (char, char, char)> {
     before.zip(text.chars()).zip(after).map(|((before, letter), after)| (before, letter, after))
 }
 
-/// Returns whether a character is escaped. Joiners stay in words and pictures that need them.
+/// Returns whether a character is escaped. Joiners are kept between letters and emojis that need
+/// them.
 fn should_escape(before: char, letter: char, after: char) -> bool {
     match letter {
         '\u{200c}' | '\u{200d}' => {

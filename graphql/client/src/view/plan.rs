@@ -74,8 +74,8 @@ fn draw_head(plan: &Plan, paint: Paint) -> String {
     format!("{}  {about}", paint.bold(plan.plan_id.to_string()))
 }
 
-/// Describes a step: its tool unless the step has the same name, its parameters, and its
-/// conditions.
+/// Describes a step with its parameters and conditions. Names its tool if the step has another name
+/// than the tool.
 fn describe_step(step: &PlannedStep, paint: Paint) -> String {
     let (id, tool) = (&*step.step_id, &*step.tool_name);
     let mut parts = Vec::new();
@@ -113,7 +113,8 @@ pub fn draw_marked_query(plan: &Plan, paint: Paint) -> Option<String> {
     let unused = plan.diagnostics.iter().filter(|found| found.code == "plan.unplaced_words");
     let mut places: Vec<(usize, usize)> = Vec::new();
     for words in unused.filter_map(|found| found.message.split('`').nth(1)) {
-        // The query may contain the same words twice.
+        // Searches after the last marked words first, because the query can contain the same words
+        // twice.
         let start = places.last().map_or(0, |(_, end)| *end);
         let found = plan.query.get(start..).and_then(|rest| rest.find(words));
         let found = found.map(|offset| start + offset).or_else(|| plan.query.find(words));

@@ -43,7 +43,7 @@ pub enum Next {
 pub struct StepLine {
     pub mark: String,
     pub rest: String,
-    /// The columns of `rest` that must stay visible: times and codes.
+    /// Number of columns of `rest` that must stay visible, because they contain a time or a code.
     pub essential: usize,
 }
 
@@ -53,7 +53,8 @@ impl StepView {
         !matches!(self.state, Pending | Running | Retrying | Waiting)
     }
 
-    /// Returns whether a folded layer hides the step.
+    /// Returns `true` if the step does not need a line of its own when its layer is drawn as one
+    /// line.
     pub fn can_fold(&self) -> bool {
         matches!(self.state, ShownState::Succeeded | ShownState::Skipped | ShownState::Cancelled)
     }
@@ -113,7 +114,8 @@ impl StepView {
         let name = plain::safe_line(name);
         let took = self.duration_ms.filter(|_| self.state != ShownState::Waiting);
         let detail = self.detail.as_deref().map(plain::safe_line).map(|detail| match &self.next {
-            // Commands that answer a person's question are printed when the whole execution waits.
+            // Of the commands, shows only `faber signal`. Commands that answer a question are
+            // printed later, when the whole execution waits.
             Some(Next::Command(command)) if command.starts_with("faber signal ") => {
                 format!("{detail}: {command}")
             }

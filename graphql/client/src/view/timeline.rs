@@ -36,7 +36,7 @@ pub struct Timeline<'a> {
 impl<'a> Timeline<'a> {
     pub fn new(execution: &'a ExecutionStatus, paint: Paint) -> Self {
         let mut steps: Vec<&StepStatus> = execution.steps.iter().collect();
-        // Steps that never started follow in the order of the plan.
+        // Steps that never started come last, in the order of the plan.
         steps.sort_by_key(|step| (step.started_at.is_none(), step.started_at));
         let names = steps.iter().map(|step| paint::text_width(&step.step_id));
         Self {
@@ -254,13 +254,15 @@ pub fn describe_tally(tally: &ItemTally) -> String {
     text
 }
 
-/// Returns the critical path: the step that finished last, its last dependency, and so on.
+/// Returns the critical path: the step that finished last, the dependency of this step that
+/// finished last, and so on.
 fn find_critical_path<'a>(outcome: &Outcome<'a>, steps: &[&'a StepStatus]) -> BTreeSet<&'a str> {
     let ended = steps.iter().filter(|step| step.started_at.is_some());
     let ended = ended.filter_map(|step| Some((&*step.step_id, step.finished_at?)));
     let ends: BTreeMap<&str, Timestamp> = ended.collect();
     let mut path = BTreeSet::new();
-    // Of steps that finished at the same time, the path takes the one that started last.
+    // If several steps finished last at the same time, the path ends with the step that started
+    // last.
     let last = steps.iter().rev().filter_map(|step| ends.get_key_value(&*step.step_id));
     let mut next = last.reduce(|a, b| if b.1 > a.1 { b } else { a }).map(|(id, _)| *id);
     while let Some(id) = next.filter(|id| path.insert(*id)) {

@@ -17,12 +17,12 @@ use super::{
 };
 use crate::types::Text;
 
-/// Maximum number of listed candidates that the selection kept, and also of candidates that it
-/// dropped.
+/// Maximum number of candidates in each list: the candidates that the selection kept, and the
+/// candidates that it dropped.
 const MAX_CANDIDATES: usize = 10;
 const MAX_LINES: usize = 40;
 const MAX_COLUMNS: usize = 400;
-/// The fields of a prompt or reply that the first line of its drawing shows.
+/// The short fields of a prompt or reply. They are drawn together in the first line.
 const MEASURE_FIELDS: [&str; 7] = ["round", "provider", "model", "attempt", "tokens", "cost", "ms"];
 
 #[derive(Deserialize)]

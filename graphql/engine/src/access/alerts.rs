@@ -10,20 +10,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Number of unknown tokens from one peer within [`ATTEMPT_WINDOW`] that raises an alert.
+/// An alert is raised when one peer has sent this number of unknown tokens within
+/// [`ATTEMPT_WINDOW`].
 const ALARMING_BAD_TOKENS: u32 = 5;
 /// Time after which the count of a peer starts again.
 const ATTEMPT_WINDOW: Duration = Duration::from_mins(1);
-/// Time during which the log has at most one line for each kind and caller.
+/// Minimum time between two log lines about the same kind of alert and the same caller.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
-/// Maximum number of peers, and of callers for each kind, that are remembered. The limit bounds
-/// memory only.
+/// Maximum number of remembered peers, and of remembered callers for each kind of alert. It only
+/// limits the memory.
 const MAX_CALLERS: usize = 1_024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum AlertKind {
     BadTokens,
-    /// A token was used for a tool that its patterns exclude.
+    /// A caller used a tool that the patterns of its token exclude.
     ForbiddenTool,
     Limit,
 }
@@ -49,8 +50,8 @@ pub(super) struct Alerts {
 #[derive(Debug, Default)]
 struct Callers {
     attempts: BTreeMap<IpAddr, (Instant, u32)>,
-    /// Times of the last log lines. One map for each kind, so that many alerts of one kind do not
-    /// silence another.
+    /// Times of the last log lines by caller. Each kind of alert has a map of its own, so that many
+    /// alerts of one kind do not suppress log lines about another kind.
     last_logged_at: [BTreeMap<String, Instant>; AlertKind::ALL.len()],
 }
 
@@ -59,7 +60,7 @@ impl Alerts {
         self.counts[kind as usize].load(Ordering::Relaxed)
     }
 
-    /// Counts an unknown token. The fifth in a minute raises an alert.
+    /// Counts an unknown token. Raises an alert if the peer has sent five of them within a minute.
     pub(super) fn report_bad_token(&self, peer: IpAddr, now: Instant) {
         if self.count_attempt(peer, now) >= ALARMING_BAD_TOKENS {
             let details = "one peer sends unknown access tokens";
@@ -67,7 +68,8 @@ impl Alerts {
         }
     }
 
-    /// Counts an alert and logs it, unless the log has a recent line about it.
+    /// Counts an alert. Logs it unless there was a log line about this kind and caller within
+    /// [`LOG_INTERVAL`].
     pub(super) fn raise(&self, kind: AlertKind, caller: &str, details: &str, now: Instant) {
         self.counts[kind as usize].fetch_add(1, Ordering::Relaxed);
         if self.should_log(kind, caller, now) {

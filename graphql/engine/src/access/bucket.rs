@@ -1,10 +1,10 @@
-//! A rate limiter that counts as a token bucket.
+//! A rate limiter, which works as a token bucket.
 
 use std::time::{Duration, Instant};
 
 use shared::store::Rate;
 
-/// A token bucket. It starts full and refills continuously.
+/// A token bucket. It is full at the start and refills continuously.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bucket {
     rate: Rate,
@@ -31,7 +31,7 @@ impl Bucket {
     /// Returns the time until the next use, or `None` if a use is possible now.
     pub(super) fn time_until_use(&mut self, now: Instant) -> Option<Duration> {
         self.refill(now);
-        // A thousandth of a call is a rounding error.
+        // Less than a thousandth of a use can be missing because of rounding.
         let missing = 1.0 - self.uses_left;
         if missing < 1e-3 {
             return None;
@@ -44,7 +44,8 @@ impl Bucket {
         self.uses_left = (self.uses_left - 1.0).max(0.0);
     }
 
-    /// Returns whether the limiter is in its initial state, so that it can be dropped.
+    /// Returns whether all uses are available again. Such a limiter can be dropped, because a new
+    /// one has the same state.
     pub(super) fn is_full(&mut self, now: Instant) -> bool {
         self.refill(now);
         self.uses_left >= f64::from(self.rate.calls)

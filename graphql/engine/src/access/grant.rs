@@ -16,19 +16,20 @@ use super::{
     required_role,
 };
 
-/// Maximum number of rate limiters for single tools that a token has. Full limiters are dropped
-/// first.
+/// Number of rate limiters for single tools above which a token drops the limiters without recent
+/// uses.
 const MAX_BUCKETS: usize = 10_000;
 
 /// The tools of the built-in toolset `ToolSet` that activate and deactivate toolsets.
 const ACTIVATION_TOOLS: [&str; 2] = ["activate_toolset", "deactivate_toolset"];
 
-/// Limits of a token. Each process counts the uses in this process only.
+/// Limits of a token. Each process counts only its own uses, so two servers together allow twice as
+/// many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Limit on the sum of tool calls and starts of executions.
     pub calls: Option<Rate>,
-    /// Limit for each tool. A start counts once for each tool of the plan.
+    /// Limit for each tool. The start of an execution counts once for each tool of its plan.
     pub per_tool: Option<Rate>,
 }
 
@@ -57,16 +58,17 @@ impl AccessError {
     }
 }
 
-/// The permissions and the identity of a caller. The default has no restrictions and no identity.
+/// The permissions and the identity of a caller. The default value has no restrictions and no
+/// identity.
 #[derive(Clone, Debug, Default)]
 pub struct Grant {
     rights: Option<Arc<Rights>>,
     actor: Option<Arc<Actor>>,
-    /// The name of the MCP client through which the caller calls.
+    /// The name of the MCP client that the caller uses.
     client: Option<Arc<str>>,
 }
 
-/// A token, and the uses so far that count for its limits.
+/// A token, and the uses that count toward its limits.
 #[derive(Debug)]
 pub(super) struct Rights {
     token: Token,
@@ -85,8 +87,8 @@ impl Rights {
         Self { token, usage: Mutex::default(), alerts }
     }
 
-    /// Only an admin may activate and deactivate toolsets, even through tools, unless the patterns
-    /// of the token name the toolset `ToolSet`.
+    /// Returns whether the token allows a tool. The tools that activate and deactivate toolsets
+    /// need an admin, unless a pattern of the token names their toolset `ToolSet`.
     fn allows(&self, tool: &str) -> bool {
         let Token { role, tools, .. } = &self.token;
         let matching = || tools.iter().flatten().filter(|pattern| pattern.matches(tool));
@@ -120,7 +122,8 @@ impl Rights {
                 }
             }
         }
-        // All limits are checked before a use is counted.
+        // Counts the uses only now, because a call that exceeds one limit must not count toward
+        // another.
         usage.calls.iter_mut().for_each(Bucket::take_use);
         for tool in tools {
             usage.tools.get_mut(*tool).into_iter().for_each(Bucket::take_use);
@@ -157,7 +160,7 @@ impl Grant {
         Self { actor: Some(Arc::new(actor)), ..Self::default() }
     }
 
-    /// Returns this grant for calls through an MCP client.
+    /// Returns this grant with the name of the MCP client that the caller uses.
     #[must_use]
     pub fn through_client(&self, client: &str) -> Self {
         Self { client: Some(client.into()), ..self.clone() }
@@ -186,7 +189,7 @@ impl Grant {
         Err(AccessError::Role { field, needed, token, role })
     }
 
-    /// Returns whether the caller may use a tool. Expects the qualified name.
+    /// Returns whether the caller is allowed to use the tool with this qualified name.
     pub fn allows(&self, tool: &ToolName) -> bool {
         self.rights.as_ref().is_none_or(|rights| rights.allows(tool.as_str()))
     }
@@ -197,7 +200,7 @@ impl Grant {
             .is_none_or(|rights| rights.token.tools.is_none() && rights.token.role == Role::Admin)
     }
 
-    /// Returns the tools that the caller's agents may use.
+    /// Returns the tools that the caller's agents are allowed to use.
     pub fn agent_reach(&self) -> ToolReach {
         let Some(rights) = &self.rights else { return ToolReach::default() };
         let switches = ACTIVATION_TOOLS.iter().map(|name| format!("{TOOL_SET}.{name}"));
@@ -219,8 +222,8 @@ impl Grant {
         Some(ReplanPermissions { token, tools: tools.clone(), switches })
     }
 
-    /// Returns the grant for an automatic replan. This grant has no limits, because `replans`
-    /// bounds the number of replans.
+    /// Returns the grant for an automatic replan. This grant has no rate limits, because the option
+    /// `replans` limits the number of replans.
     pub fn for_replan(within: &ReplanPermissions) -> Self {
         let role = if within.switches { Role::Admin } else { Role::Operator };
         let token = Token { tools: within.tools.clone(), ..Token::new(&*within.token, "", role) };
@@ -228,7 +231,7 @@ impl Grant {
         Self { actor: Some(Arc::new(Actor::faber())), ..grant }
     }
 
-    /// Rejects an agent whose tools differ from the tools of the caller.
+    /// Rejects an agent that is allowed other tools than the caller.
     pub fn check_reach(&self, reach: &ToolReach) -> Result<(), AccessError> {
         let own_reach = self.agent_reach();
         let is_within = own_reach.tools == reach.tools
@@ -240,7 +243,8 @@ impl Grant {
         Err(AccessError::Tool { token, tool: "faber_agent.*".to_owned() })
     }
 
-    /// Rejects an agent that would use the limits of another token, if this token has limits.
+    /// Rejects an agent whose calls would count toward the limits of another token, if the token of
+    /// this caller has limits.
     pub fn check_payer(&self, reach: &ToolReach) -> Result<(), AccessError> {
         if !self.has_limits() || reach.token.as_deref() == self.name() {
             return Ok(());
@@ -276,7 +280,8 @@ impl Grant {
         rights.check_limits(now).inspect_err(|err| rights.raise_alert(AlertKind::Limit, err, now))
     }
 
-    /// Counts one use of each tool. If one limit is exceeded, nothing is counted.
+    /// Counts one use of each tool. If this would exceed a limit, counts nothing and returns an
+    /// error.
     pub fn count_uses<'a>(
         &self,
         tools: impl IntoIterator<Item = &'a ToolName>,

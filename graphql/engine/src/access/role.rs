@@ -5,11 +5,11 @@ use std::{fmt, str::FromStr};
 /// The role of a caller. Each role includes the roles before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// May query and subscribe.
+    /// Is allowed to query and subscribe.
     Viewer,
-    /// May also plan, execute, control executions, and call tools.
+    /// Is also allowed to plan, execute, control executions, and call tools.
     Operator,
-    /// May also change tools, toolsets, the toolkit and stored data, and read the audit log.
+    /// Is also allowed to change tools, toolsets, the toolkit and stored data, and read the audit log.
     Admin,
 }
 
@@ -40,7 +40,8 @@ impl FromStr for Role {
     }
 }
 
-/// Mutations for operators. Every other mutation needs an admin, including a new one.
+/// Mutations for operators. Every mutation that is missing here needs an admin, so a new mutation
+/// needs one by default.
 pub(super) const OPERATOR_MUTATIONS: [&str; 17] = [
     "createPlanWithRequestId",
     "createPlan",
@@ -61,7 +62,7 @@ pub(super) const OPERATOR_MUTATIONS: [&str; 17] = [
     "runAgent",
 ];
 
-/// Queries that need an operator, because their result is used to call tools.
+/// Queries that need an operator, because programs use the result to call tools.
 const OPERATOR_QUERIES: [&str; 1] = ["parseToolCalls"];
 
 /// Queries that need an admin.

@@ -180,7 +180,7 @@ fn limits_count_all_calls_and_calls_of_each_tool() {
         expect!["the token `ci` has used up its limit `per_tool` of `s.a`; try again in 3600 s"],
     );
     assert_eq!(grant.count_uses([&c]), Ok(()), "a refused call does not count");
-    // Connections with the same token share its limits.
+    // A second connection with the same token shares the limits of this token.
     let second_grant = access.authenticate(Some(SECRET), peer_address()).unwrap();
     assert_eq!(second_grant.count_uses([]), Ok(()));
     let err = second_grant.count_uses([]).unwrap_err();

@@ -32,7 +32,7 @@ impl std::fmt::Debug for Digest {
 pub struct Token {
     pub name: String,
     pub role: Role,
-    /// The tools that the token may use. `None` means all.
+    /// Patterns of the tools that the token allows. `None` means all tools.
     pub tools: Option<Vec<ToolPattern>>,
     pub limits: Limits,
     pub(super) digest: Digest,

@@ -1,5 +1,5 @@
-//! Earlier turns of an agent, as templates pass them to the next turn and as messages show them to
-//! a model.
+//! Earlier turns of an agent. Templates pass them to the next turn, and messages show them to the
+//! model.
 
 use planner::{
     calls::prompt::format_tool_result,
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use shared::{id::ToolName, json};
 
 /// Maximum number of bytes of results in the messages to a model. If the results exceed it, the
-/// oldest are left out.
+/// oldest results are left out.
 const MAX_RESULT_BYTES: usize = 256 << 10;
 const OMITTED_RESULT: &str = "(left out because it is old: call the tool again if you need it)";
 
@@ -34,7 +34,7 @@ pub(super) struct Turn {
     pub(super) tokens: Tokens,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) cost: Option<f64>,
-    /// Failures of earlier requests for this turn, to this model or to another one.
+    /// Failures of earlier requests to a model for this turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) missed: Vec<String>,
     /// Tools that searches of the turn found. Later turns offer them.
@@ -51,17 +51,17 @@ pub(super) struct TurnCall {
     /// Maximum number of bytes of the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) most: Option<usize>,
-    /// Id of a call in the provider's format. A call that the model wrote as text has no id.
+    /// Id that the provider gave the call. A call that the model wrote as text has no id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,
-    /// Data that the provider expects back with the result.
+    /// Data that Faber must send back to the provider with the result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) signatures: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Refused {
-    /// The call that the model requested. Faber did not make it.
+    /// The call that the model requested and that Faber did not make.
     #[serde(flatten)]
     pub(super) wanted: TurnCall,
     pub(super) error: String,
@@ -95,8 +95,8 @@ impl Turn {
     }
 }
 
-/// Adds all turns to the messages, with the display names of tools. Omits results of old turns when
-/// newer results fill the limit.
+/// Adds all turns to the messages, with the display names of tools. Leaves out the oldest results
+/// if all results together exceed [`MAX_RESULT_BYTES`].
 pub(super) fn add_messages(
     history: &[PastTurn],
     messages: &mut Vec<Message>,

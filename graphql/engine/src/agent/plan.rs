@@ -7,7 +7,8 @@ use toolbox::dispatch::{self, ToolReach};
 
 use super::{ANSWER_TOOL, TURN_TOOL};
 
-/// For each effect, the field of a turn's output and the prefix of the step that makes the calls.
+/// For each effect, a name: the field of a turn's output that contains the calls with this effect,
+/// and the prefix of the step that makes them.
 pub(super) const EFFECTS: [(&str, Effect); 3] =
     [("read", Effect::Read), ("repeat", Effect::Idempotent), ("call", Effect::Once)];
 /// Timeout of a turn, long enough for retries of the model and its fallback.
@@ -34,7 +35,7 @@ pub(crate) fn draft_agent(query: &str, turns: u32, reach: &ToolReach) -> Draft {
         id: Some("answer".to_owned()),
         name: Some(ANSWER_TOOL.to_owned()),
         parameters: Some(Value::Object(model_parameters(query, turns, turns))),
-        // The condition `true` lets the answer run after skipped turns.
+        // Without a condition, the answer would be skipped if a turn was skipped.
         when: (turns > 0).then(|| "true".to_owned()),
         timeout_ms: Some(TURN_TIMEOUT_MS),
         ..DraftStep::default()
@@ -52,8 +53,8 @@ fn make_call_step(turn: u32, name: &str, effect: Effect, reach: &Value) -> Draft
         })),
         for_each: Some(format!("{{{{turn_{turn}.{name}}}}}")),
         when: Some(format!("turn_{turn} != null && size(turn_{turn}.{name}) > 0")),
-        // A failure does not end the agent, because the model gets lost calls and unknown outcomes
-        // as results.
+        // A failure does not end the agent. The model sees a failed call, or a call with an unknown
+        // outcome, as a result.
         on_error: Some("ignore".to_owned()),
         ..DraftStep::default()
     }

@@ -1,8 +1,8 @@
-//! Detects calls that a model only quotes.
+//! Detects calls in a model's text that only quote the result of a tool.
 //!
-//! A model with native calls may also mention calls in its text, and some of these models still
-//! write their calls there. Such calls count only if the reply contains nothing else and no tool
-//! returned them. Otherwise the author of a file or a page could make the agent call tools.
+//! Some models with native calls still write calls in their text, and others only mention calls
+//! there. Faber makes a call in a text only if the reply contains nothing else and no tool has
+//! returned the call. Otherwise the author of a file or a page could make the agent call tools.
 
 use planner::calls::{CatalogNames, ToolCall, parse_tool_calls};
 use serde_json::Value;
@@ -25,7 +25,7 @@ pub(super) fn has_only_calls(text: &str, calls: &[ToolCall]) -> bool {
     });
     let after = text.get(end..).unwrap_or_default().trim_start();
     let after = after.strip_prefix("```").unwrap_or(after);
-    // Text that wraps calls starts with the same characters.
+    // The text around the calls is allowed if it is a list, an object or tags that enclose them.
     let is_wrapping =
         |text: &str, with: [char; 3]| text.trim().is_empty() || text.trim().starts_with(with);
     is_wrapping(before, ['{', '[', '<']) && is_wrapping(after, ['}', ']', '<'])
@@ -42,8 +42,8 @@ impl QuotedCalls {
     pub(super) fn find(history: &[PastTurn], names: &CatalogNames<'_>) -> Self {
         let mut texts = Vec::new();
         history.iter().flat_map(PastTurn::results).for_each(|value| add_texts(value, &mut texts));
-        // A text with too many calls for the parser adds no calls. `letters` contains the text in
-        // any case.
+        // Ignores a text with too many calls for the parser. `contains_literally` still finds the
+        // calls of this text.
         let read =
             |text: &String| parse_tool_calls(text, &|text| names.find(text)).unwrap_or_default();
         let calls = texts.iter().flat_map(read).collect();
@@ -63,7 +63,7 @@ impl QuotedCalls {
     }
 }
 
-/// Adds every text in a value, and every object that may be a call.
+/// Adds every text in a value, and every object that has the form of a call.
 fn add_texts(value: &Value, texts: &mut Vec<String>) {
     let mut left = vec![value];
     while let Some(value) = left.pop() {
@@ -79,7 +79,7 @@ fn add_texts(value: &Value, texts: &mut Vec<String>) {
     }
 }
 
-/// Removes the model's thoughts from the start of a text.
+/// Removes the model's thoughts, such as `<think>…</think>`, from the start of a text.
 fn remove_thoughts(text: &str) -> &str {
     let text = text.trim();
     let Some((tag, rest)) = text.strip_prefix('<').and_then(|rest| rest.split_once('>')) else {
@@ -113,8 +113,8 @@ mod tests {
         let simple = r#"TOOL: blog.make ARGS: {"id": "5"}"#;
         let other = r#"{"tool": "blog.make", "args": {"id": "6"}}"#;
         for (result, text, expected) in [
-            // The result is a file, a parsed document, a list of calls, a nested text, and a call
-            // in another format.
+            // The results in turn: a file, a parsed document, a list of calls, a nested text, and a
+            // call in another format.
             (json!(format!("a\n{json}\nb")), json, true),
             (json!({ "tool": "blog.make", "args": { "id": "5" } }), json, true),
             (json!({ "calls": [{ "tool": "blog.make", "args": { "id": "5" } }] }), json, true),

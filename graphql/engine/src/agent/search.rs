@@ -1,9 +1,8 @@
-//! Searches within a turn. A model that is offered only some of the tools searches for further
-//! tools.
+//! Searches for tools within a turn. If there are too many tools to offer all of them, the model
+//! can search for further tools.
 //!
-//! A search is not a step of the plan, because it reads only the catalog. Each search costs one
-//! more question to the model. The turn records the found tools, because later turns offer them
-//! again.
+//! A search is not a step of the plan, because it reads only the catalog. After a search, the model
+//! is asked again. The turn records the found tools, because later turns offer them again.
 
 use std::sync::{Arc, LazyLock};
 
@@ -18,7 +17,7 @@ use shared::tool::{Effect, ToolDefinition};
 use toolbox::Toolbox;
 
 pub(super) const SEARCH_TOOL: &str = "search_tools";
-/// Maximum number of searches in one turn, because each of them costs a question to the model.
+/// Maximum number of searches in one turn, because Faber asks the model again after each search.
 pub(super) const MAX_SEARCHES: usize = 3;
 const MAX_FOUND: usize = 8;
 const MAX_QUERY_BYTES: usize = 1 << 10;
@@ -85,7 +84,7 @@ pub(super) fn read_queries(reply: &Reply, has_native_tools: bool) -> Vec<String>
     queries
 }
 
-/// Finds the tools that fit a query best, besides the offered ones.
+/// Finds the tools that fit a query best, without the tools that are offered already.
 pub(super) async fn find_tools(
     selector: &Selector,
     all: &Tools,
@@ -117,7 +116,8 @@ pub(super) fn describe_found(found: &[Arc<ToolDefinition>], toolbox: &Toolbox) -
     json!({ "available now": lines }).to_string()
 }
 
-/// Returns the messages that show searches and their results, one result for each query.
+/// Returns the messages that show the model its searches and the results. `results` has one text
+/// for each query.
 pub(super) fn show_searches(reply: &Reply, results: Vec<String>) -> Vec<Message> {
     let said = Message::Assistant { text: reply.text.clone(), calls: reply.calls.clone() };
     if reply.calls.is_empty() {

@@ -1,4 +1,4 @@
-//! A model with scripted answers, and real tools.
+//! Tests of agents, with scripted answers of the model and real tools.
 
 use std::{
     collections::VecDeque,
@@ -87,7 +87,8 @@ pub(super) fn make_toolbox() -> Toolbox {
     Toolbox::new([flow::flow(), blog, ToolSet { is_active: false, ..off }, switches])
 }
 
-/// Returns a context with its toolbox, which the caller must keep, and its model.
+/// Returns a context, its toolbox and its model. The caller must keep the toolbox, because the
+/// context has only a weak reference to it.
 pub(super) fn make_agent_context(
     answers: Vec<Reply>,
 ) -> (Arc<AgentContext>, Toolbox, Arc<ScriptedModel>) {

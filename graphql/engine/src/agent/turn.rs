@@ -34,12 +34,12 @@ const MAX_CALLS: usize = 32;
 const MAX_TEXT_BYTES: usize = 64 << 10;
 const MAX_ARGS_BYTES: usize = 16 << 10;
 const MAX_NAME_CHARS: usize = 128;
-/// Maximum number of bytes of all turns together, because templates pass at most one megabyte and
-/// each turn gets all earlier ones.
+/// Maximum number of bytes of all turns together. Each turn gets all earlier turns through a
+/// template, and a template passes at most one megabyte.
 const MAX_HISTORY_BYTES: usize = 512 << 10;
 const MAX_REFUSED_BYTES: usize = 1 << 10;
-/// Lower bound for the size limits of a text, of arguments and of a result, which shrink as the
-/// history fills up.
+/// Minimum of the size limits for a text, for arguments and for a result. These limits become
+/// smaller as the history grows.
 const MIN_PART_BYTES: usize = 256;
 /// The toolset that an agent is always offered, because it makes other tools available.
 const ACTIVATION_SET: &str = toolbox::tool_names::TOOL_SET;
@@ -86,7 +86,8 @@ pub(super) fn model_steps(agent_context: &Arc<AgentContext>) -> Vec<Arc<dyn Tool
             description: description.to_owned(),
             input_schema: schema.clone(),
             output_schema: None,
-            // A request costs money but changes nothing.
+            // The step only reads, because a second request to the model costs money but changes
+            // nothing.
             effect: Effect::Read,
             examples: Vec::new(),
             is_callable: true,
@@ -105,7 +106,8 @@ pub(super) fn model_steps(agent_context: &Arc<AgentContext>) -> Vec<Arc<dyn Tool
     ]
 }
 
-/// The parts of a question that are not in the history: the tools, and the searches for tools.
+/// The parts of a question to the model that are not in the history: the offered tools and the
+/// searches for tools.
 struct Offer<'a> {
     turns_left: &'a str,
     tools: &'a [Arc<ToolDefinition>],
@@ -169,8 +171,8 @@ impl Tool for AnswerStep {
         let (answer, is_stopped) = match turns.last() {
             Some(last) if !last.more => (last.text.clone(), false),
             last => {
-                // Sends the definitions of the tools that were called before, because some
-                // providers require them. Ignores new calls in the reply.
+                // Offers only the tools that were called before, because some providers require the
+                // definitions of these tools. Ignores new calls in the reply.
                 let is_stopped = last.is_some();
                 let catalog =
                     active_catalog(&self.agent_context.upgrade_toolbox()?, &ToolReach::default());
@@ -213,8 +215,8 @@ impl TurnParameters {
 }
 
 impl AskStep {
-    /// Asks the model, and again after each reply that only searches for tools. Returns the last
-    /// reply with the tokens of all replies, and the found tools.
+    /// Asks the model. If the reply only searches for tools, asks again with the results. Returns
+    /// the last reply with the tokens of all replies, and the found tools.
     async fn ask_and_search(
         &self,
         parameters: &TurnParameters,
@@ -372,10 +374,10 @@ pub(super) fn active_catalog(toolbox: &Toolbox, reach: &ToolReach) -> Catalog {
 struct RequestedCall {
     tool: String,
     args: Value,
-    /// Id of a call in the provider's format.
+    /// Id that the provider gave the call.
     id: Option<String>,
     signatures: Vec<String>,
-    /// A tool result contains the call, so the model may only be repeating it.
+    /// `true` if the result of a tool contains the call, so that the model perhaps only repeats it.
     is_quoted: bool,
 }
 
@@ -402,7 +404,7 @@ struct ReplyReader<'a> {
     catalog: &'a Catalog,
     parameters: &'a TurnParameters,
     is_native: bool,
-    /// The grant whose limits apply, if this process knows the token.
+    /// The grant whose limits apply, if this process knows the token of the caller.
     grant: Option<Grant>,
     /// Bytes left for this turn and all later turns.
     bytes_left: usize,
@@ -451,14 +453,14 @@ impl ReplyReader<'_> {
         turn
     }
 
-    /// Returns the calls in a text. Texts that look like calls count only for a model without
-    /// native calls, because other models only mention calls in their text.
+    /// Returns the calls in a text. Texts that only look like calls are reported for a model
+    /// without native calls, because other models mention calls without the wish to make them.
     fn find_calls(&self, text: &str, names: &CatalogNames<'_>) -> Result<TextCalls, LimitExceeded> {
         let read = read_tool_calls(text, &|name| names.find(name))?;
         let (mut found, mut missed) = (read.calls, read.missed);
         if self.is_native {
             missed.clear();
-            // A model with native calls uses these formats only to talk about tools.
+            // If a model with native calls uses these formats, it only explains tools.
             let is_spoken = |format: CallFormat| {
                 matches!(format, CallFormat::FunctionCall | CallFormat::NaturalLanguage)
             };
@@ -496,7 +498,7 @@ impl Turn {
         self.more = true;
         let n = self.read.len() + self.repeat.len() + self.call.len() + self.refused.len();
         if n >= 2 * MAX_CALLS {
-            // Reports only one error about too many calls.
+            // A reply with too many calls gets only one error.
             return;
         }
         let RequestedCall { tool, args, id, signatures, is_quoted } = requested;
@@ -524,7 +526,8 @@ impl Turn {
         let name = || tool.chars().take(MAX_NAME_CHARS).collect();
         let tool = found.map_or_else(name, |tool| tool.qualified_name().to_string());
         let args = match (args, &error) {
-            // Each later turn repeats a rejected call, so its arguments must be short.
+            // Leaves out long arguments of a rejected call, because every later turn contains the
+            // call again.
             (args, Some(_)) if json::json_size(&args) > MAX_REFUSED_BYTES => Map::new(),
             (Value::Object(args), _) => args,
             _ => Map::new(),
@@ -555,7 +558,7 @@ impl Turn {
         self.refused.push(Refused { wanted: TurnCall { n, tool, ..TurnCall::default() }, error });
     }
 
-    /// Adds one error for a text that cannot be parsed.
+    /// Adds one error for a reply in whose text the calls cannot be read.
     fn refuse_unreadable_text(&mut self, error: String) {
         self.more = true;
         let wanted = TurnCall { tool: "?".to_owned(), ..TurnCall::default() };
@@ -581,21 +584,22 @@ impl Turn {
 }
 
 impl ReplyReader<'_> {
-    /// Counts a call for the limits of the access token. Returns an error if a limit is exceeded.
+    /// Counts a call toward the limits of the access token. Returns an error if the call would
+    /// exceed a limit.
     fn spend_call(&self, tool: &ToolDefinition) -> Option<String> {
         self.grant.as_ref()?.count_uses([&tool.qualified_name()]).err().map(|err| err.to_string())
     }
 
-    /// Raises an alert if the model requests an existing tool that the token may not use.
+    /// Raises an alert if the model requests an existing tool that the token does not allow.
     fn alert_if_forbidden(&self, tool: &str) {
         let named = tool.parse().ok().and_then(|name| self.toolbox.find_own(&name));
         if let (Some(grant), Some(tool)) = (&self.grant, named) {
-            // The model gets the same message as for an unknown tool.
+            // Ignores the error, because the model gets the message about an unknown tool.
             let _ = grant.check_tools([&tool.definition().qualified_name()]);
         }
     }
 
-    /// Returns an error if arguments are too long, because each later turn repeats them.
+    /// Returns an error if arguments are too long, because every later turn contains them again.
     fn check_args_size(&self, args: &Value, so_far: usize) -> Option<String> {
         let maximum =
             MAX_ARGS_BYTES.min((self.bytes_left / 4).saturating_sub(so_far)).max(MIN_PART_BYTES);

@@ -15,15 +15,16 @@ use crate::{
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AgentOptions {
-    /// The model: `model`, the name of its provider, or its own name.
+    /// The configured model: `model`, the name of its provider, or the name of the model.
     pub planner: Option<String>,
     pub max_tool_turns: Option<i64>,
-    /// The toolsets. Empty means all.
+    /// The toolsets that the agent is allowed to use. An empty list means all active toolsets.
     pub tool_sets: Vec<String>,
 }
 
 impl Executions {
-    /// Starts an agent: a model that answers a query with the tools that the caller may use.
+    /// Starts an agent: a model that answers a query with the tools that the caller is allowed to
+    /// use.
     pub async fn start_agent(
         &self,
         query: &str,
@@ -34,14 +35,15 @@ impl Executions {
         let model = self.plans.planners.find_model(options.planner.as_deref())?.name().to_owned();
         let (grant, inventory) = (&self.tools.grant, &self.tools.inventory);
         grant.check_limits()?;
-        // The agent is not offered tools of sets that are still connecting, so wait for these sets.
+        // Waits for toolsets that are still connecting, because their tools would not be offered to
+        // the agent.
         inventory.wait_until_connected().await;
         let sets = self.tools.check_sets(&options.tool_sets).await?;
         let request = self.plans.new_request(query, &Labels::new()).await?;
         let mut reach = grant.agent_reach();
-        // An agent may activate other toolsets, except those that act on this machine, because a
-        // text that the agent reads could tell it to activate them. A person must activate such a
-        // toolset, or name it for the agent.
+        // An agent is not allowed to activate toolsets that act on this machine, because a text
+        // that the agent reads could tell it to do so. Such a toolset must be activated by a
+        // person, or be named in `tool_sets`.
         let inactive = inventory.inactive_machine_sets(&sets).into_iter();
         reach.except.extend(inactive.filter_map(|set| format!("{set}.*").parse().ok()));
         reach.sets = sets;

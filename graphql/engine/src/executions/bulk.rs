@@ -20,7 +20,7 @@ use crate::error::EngineError;
 
 const PAGE_SIZE: usize = 256;
 const MAX_BULK_EXECUTIONS: usize = 1_000_000;
-/// The lowest rate: one execution a day.
+/// The lowest allowed rate per second. It means one execution a day.
 const MIN_RATE: f64 = 1.0 / 86_400.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +97,8 @@ impl Executions {
     async fn would_repeat_unknown_call(&self, id: ExecutionId) -> Result<bool, EngineError> {
         let calls = match self.reader.load(id).await {
             Ok(Some(finished)) => self.reader.repeated_calls(&finished, RetryScope::Failed).await,
-            // The retry itself handles an execution that was removed or is damaged.
+            // Returns `false` for an execution that was removed or is damaged, because the retry
+            // itself handles it.
             Ok(None) | Err(EngineError::Store(StoreError::Corrupt { .. })) => return Ok(false),
             Err(err) => Err(err),
         };
@@ -113,7 +114,7 @@ impl Executions {
         filter: &ExecutionFilter,
         action: BulkAction,
     ) -> Result<Vec<ExecutionId>, EngineError> {
-        // Ignores executions created after this moment, such as the retries that this bulk action
+        // Leaves out executions that are created from now on, such as the retries that this action
         // starts.
         let now = self.clock.now();
         let to = Some(filter.to.map_or(now, |to| to.min(now)));
@@ -181,7 +182,7 @@ impl Executions {
         };
         match sent {
             Ok(()) => Ok(true),
-            // The execution has finished, or was pruned, since it was listed.
+            // The execution has finished or was pruned after it was listed.
             Err(ControlError::Conflict(_) | ControlError::NotFound(_)) => Ok(false),
             Err(err) => Err(err.into()),
         }
@@ -230,6 +231,6 @@ fn to_interval(per_second: f64) -> Result<Duration, EngineError> {
 fn add_to_time(now: Timestamp, wait: Duration) -> Timestamp {
     let wait = TimeDelta::from_std(wait).unwrap_or(TimeDelta::MAX);
     let at = now.checked_add_signed(wait).unwrap_or(Timestamp::MAX_UTC);
-    // Logs store microseconds.
+    // Logs store times in microseconds, so nanoseconds are cut off.
     Timestamp::from_timestamp_micros(at.timestamp_micros()).unwrap_or(at)
 }

@@ -24,7 +24,7 @@ use super::Executions;
 use crate::error::EngineError;
 
 impl Executions {
-    /// Records the outcome that each step would have before any call. Calls no tool.
+    /// Records for each step whether the plan and the input already make it fail. Calls no tool.
     pub(super) async fn dry_run(&self, start: Start) -> Result<ExecutionId, EngineError> {
         let plan = &start.plan;
         let tools: Vec<ToolName> = self.plans.library.list_tools(plan).await?.into_iter().collect();
@@ -79,7 +79,8 @@ fn describe_missing_tool(tool: &str, catalog: &Catalog) -> Option<ToolError> {
     }
 }
 
-/// The input of a plan. References to outputs have no value in it, because no step has run.
+/// Looks up values in the input of a plan only. References to outputs have no value, because no
+/// step has run.
 struct InputOnly<'a>(&'a Value);
 
 impl LookUpValues for InputOnly<'_> {
@@ -190,8 +191,8 @@ fn check_list(step: &ToolExecution, input: &InputOnly<'_>) -> Option<ToolError> 
     }
 }
 
-/// Returns the error of a `flow.compute` step that needs nothing but the input. With a condition,
-/// the step may be skipped.
+/// Evaluates a `flow.compute` step that needs nothing but the input, and returns its error. Leaves
+/// out a step with a condition, because it could be skipped.
 fn check_computation(
     step: &ToolExecution,
     parameters: &Value,
@@ -218,7 +219,8 @@ fn json_kind(value: &Value) -> &'static str {
     }
 }
 
-/// Replaces the references to the input in a template. Braces in values stay literal.
+/// Replaces the references to the input in a template by their values. Braces in the values are
+/// escaped, so that they are not read as templates.
 fn fill_input(template: &Template, input: &InputOnly<'_>) -> Value {
     match template {
         Template::Literal(value) => escape_value(value),
@@ -290,7 +292,7 @@ fn message_with_help(found: Diagnostic) -> String {
     }
 }
 
-/// Returns the error of the step that a diagnostic is about, unless it is a warning.
+/// Converts a diagnostic about a step into the error of the step. Returns `None` for a warning.
 fn step_error(found: &Diagnostic, is_strict: bool) -> Option<ToolError> {
     let code = match &*found.code {
         "plan.path_not_in_output" if is_strict => ErrorCode::UNRESOLVED,
@@ -303,7 +305,8 @@ fn step_error(found: &Diagnostic, is_strict: bool) -> Option<ToolError> {
         _ => ErrorCode::INVALID_PARAMETERS,
     };
     let help = found.help.as_ref().map(|help| format!(": {help}")).unwrap_or_default();
-    // Undoes the escaping of references without a value.
+    // References without a value were escaped before, so the message shows them with single braces
+    // again.
     Some(ToolError::new(code, format!("{}{help}", found.message).replace("{{{{", "{{")))
 }
 
@@ -342,8 +345,8 @@ mod tests {
             let direct = template.render(&input, 1_000).unwrap().value;
             let filled_template =
                 Template::parse(&fill_input(&template, &input), &OneStep).unwrap();
-            // Filling in the input first and rendering later gives the same result as rendering
-            // once.
+            // A template whose input is filled in first and that is rendered later has the same
+            // result as a template that is rendered once.
             assert_eq!(filled_template.render(&input, 1_000).unwrap().value, direct, "{written}");
         }
     }

@@ -1,8 +1,9 @@
-//! One account of an execution: what happened, why, and what helps.
+//! Explains an execution: what happened, why, and what helps.
 //!
 //! [`find_findings`] is the only code that explains an execution. The API, the command line, the
 //! MCP server and the page show its sentences and write none of their own. Causes come from the
-//! folded log. Waits also depend on what this node knows beside the log: see [`NodeFacts`].
+//! folded log. The reasons of waits also depend on facts that are not in the log: see
+//! [`NodeFacts`].
 
 mod cause_line;
 mod compensations;
@@ -35,7 +36,7 @@ use self::{finding::Candidates, view::View};
 
 /// Returns the findings about an execution: the most severe first, then by time.
 ///
-/// `node_facts` has the facts of this node. Without it, findings come from the log alone.
+/// Without `node_facts`, the findings come from the log alone.
 pub(super) fn find_findings(
     execution: &Execution,
     node_facts: Option<&NodeFacts<'_>>,

@@ -10,7 +10,7 @@ use shared::{
 
 use crate::selection::learning::forget_queries;
 
-/// Number of executions in a batch. A larger batch would delay other writes.
+/// Number of executions in a batch. A larger batch would delay other writes to the store.
 const BATCH_LEN: usize = 100;
 /// Maximum number of batches that one request prunes.
 const MAX_BATCHES: usize = 10;
@@ -36,7 +36,8 @@ pub async fn prune(
     Ok(all)
 }
 
-/// Prunes a batch. The last batch includes blobs without an execution, and lessons of old queries.
+/// Prunes a batch. The last batch also removes blobs without an execution, and lessons from old
+/// queries.
 pub async fn prune_batch(store: &dyn Store, before: Timestamp) -> Result<Pruned, StoreError> {
     let batch = store.prune(before, BATCH_LEN).await?;
     if !batch.more {

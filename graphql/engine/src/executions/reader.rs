@@ -42,8 +42,8 @@ impl EventBudget {
         self.event_count == 0 || self.bytes == 0
     }
 
-    /// Takes an event out of the budget. Returns `false` if the budget was spent before. The last
-    /// event may exceed the limit on bytes.
+    /// Subtracts an event from the budget. Returns `false` if nothing was left. The last event is
+    /// allowed to exceed the limit on bytes.
     fn spend_event(&mut self, event: &RecordedEvent) -> bool {
         if self.is_spent() {
             return false;
@@ -75,8 +75,8 @@ pub(crate) async fn load_execution(
     }
 }
 
-/// Returns the execution as its log described it at a position. A position after the end means the
-/// end. Returns `None` if the execution does not exist.
+/// Returns the execution as its log describes it up to a position, or as it is now if the log is
+/// shorter. Returns `None` if the execution does not exist.
 pub(super) async fn load_execution_until(
     store: &dyn Store,
     id: ExecutionId,
@@ -148,7 +148,7 @@ impl ExecutionReader {
     }
 
     /// Yields an execution immediately, and again after each change of its state or of a step's
-    /// state. Several reports of progress may be combined.
+    /// state. Combines progress reports that arrive at almost the same time.
     pub fn watch(
         &self,
         execution: Execution,
@@ -174,8 +174,8 @@ impl ExecutionReader {
         self.newest_heads(&filter, max_executions, |_| true).await
     }
 
-    /// Returns the newest heads that match, oldest first. Stops after a page on which `is_new` is
-    /// false for every head.
+    /// Returns the newest heads that match the filter and for which `is_new` is true, oldest first.
+    /// Stops after a page on which `is_new` is false for every head.
     pub async fn newest_heads(
         &self,
         filter: &ExecutionFilter,
@@ -233,8 +233,9 @@ impl ExecutionReader {
         Ok(retries.into_iter().map(|(_, id)| id).collect())
     }
 
-    /// Returns the execution that another execution retries, from the first event of its log. Reads
-    /// one log at a time, because the fields of a query often need the same logs.
+    /// Returns the execution that another execution retries, from the first event of its log.
+    /// Concurrent calls wait for each other, because the fields of a query often need the same log,
+    /// which is then in the cache.
     async fn load_retry_of(&self, id: ExecutionId) -> Result<Option<ExecutionId>, EngineError> {
         let mut cached = self.retry_of.lock().await;
         if let Some(retry_of) = cached.get(&id) {

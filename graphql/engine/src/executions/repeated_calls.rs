@@ -17,7 +17,8 @@ const MAX_READ_EXECUTIONS: usize = 1_000;
 /// Calls of a tool with the effect `ONCE` that a retry would repeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepeatedCall {
-    /// The step of the execution. Calls of a sub-plan are listed under the step that executes it.
+    /// The step of the retried execution. Calls of a sub-plan are listed under the step that
+    /// executes the sub-plan.
     pub step: StepId,
     pub tool: ToolName,
     /// The number of calls: one for each item of a `forEach`.
@@ -31,7 +32,8 @@ pub struct RepeatedCall {
 #[derive(Debug, Default)]
 struct CallCount {
     repeated_calls: Vec<RepeatedCall>,
-    /// The retry reuses the output of a call that a person settled as succeeded.
+    /// `true` if the retry reuses the output of a call that a person settled as `SUCCEEDED`, so
+    /// that this call is not repeated.
     reuses_settled: bool,
     children: Vec<Child>,
 }
@@ -39,7 +41,8 @@ struct CallCount {
 #[derive(Debug)]
 struct Child {
     step: StepId,
-    /// The tool that counts as called if the child execution was pruned.
+    /// The tool that is counted once if the child execution was pruned, so that its calls are
+    /// unknown.
     tool: ToolName,
     execution: ExecutionId,
 }
@@ -67,8 +70,8 @@ impl CallCount {
         }
     }
 
-    /// Counts the calls of `step` under `parent_step`, the step of the retried execution to which
-    /// they belong. A compensated call does not count.
+    /// Counts the calls of `step` as calls of `parent_step`, which is a step of the retried
+    /// execution. A compensated call does not count.
     fn add_step(&mut self, parent_step: &StepId, planned: &ToolExecution, step: &Step) {
         for task in step.parts().filter(|task| !task.is_compensated()) {
             if self.reuses_settled && task.settled() == Some(Settled::Succeeded) {
@@ -86,9 +89,9 @@ impl CallCount {
         }
     }
 
-    /// Counts the calls of some steps whose outcome is unknown, including calls of earlier
-    /// executions. `parent_step` is the step of the retried execution if the calls belong to a
-    /// child.
+    /// Counts those calls of some steps whose outcome is unknown, including calls of earlier
+    /// executions. If the steps belong to a child, `parent_step` is the step of the retried
+    /// execution that started this child.
     fn add_unknown_calls(
         &mut self,
         execution: &Execution,
@@ -118,7 +121,8 @@ impl CallCount {
         }
     }
 
-    /// Counts a reused step whose earlier execution was pruned.
+    /// Counts the calls of a reused step from its output, because the execution that made the calls
+    /// was pruned.
     fn add_lost_step(&mut self, planned: &ToolExecution, step: &Step) {
         if planned.policy.effect != Effect::Once {
             return;
@@ -132,8 +136,8 @@ impl CallCount {
 }
 
 impl ExecutionReader {
-    /// Returns the calls with the effect `ONCE` that an execution made, or may have made, and that
-    /// a retry would repeat. Calls of reused steps count, too.
+    /// Returns the calls with the effect `ONCE` that a retry would repeat: calls that the execution
+    /// made, and calls with an unknown outcome. Calls of reused steps count, too.
     pub async fn repeated_calls(
         &self,
         finished: &Execution,
@@ -176,7 +180,8 @@ impl ExecutionReader {
         Ok(count.repeated_calls)
     }
 
-    /// Counts the calls of some steps. The calls of a reused step are in an earlier execution.
+    /// Counts the calls of some steps. For a reused step, reads the earlier execution that made the
+    /// calls.
     async fn count_steps(
         &self,
         count: &mut CallCount,

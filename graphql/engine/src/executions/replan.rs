@@ -1,8 +1,8 @@
 //! Replans: on request, and automatically when an execution with `replans` has finished.
 //!
-//! The log of an execution determines whether it needs an automatic replan. The next execution,
-//! whose id is derived from that of the finished one, shows that the replan is done. If the replan
-//! was given up, a transcript entry has the reason.
+//! The log of an execution determines whether it needs an automatic replan. The id of the next
+//! execution is derived from the id of the finished execution, so its existence shows that the
+//! replan is done. If the replan was given up, a transcript entry has the reason.
 
 #[cfg(test)]
 mod tests;
@@ -57,9 +57,9 @@ pub enum Stage {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trigger {
-    /// A caller of the API.
+    /// A caller of the API requested the replan.
     Request,
-    /// The options of the execution, or a step with `flow.replan`.
+    /// The option `replans` of the execution, or a step with `flow.replan`, requested the replan.
     Automatic,
 }
 
@@ -108,7 +108,7 @@ impl ExecutionReader {
         while let Some(id) = earlier.filter(|_| left > 0) {
             left -= 1;
             let found = self.load(id).await?;
-            // `found` is `None` if the earlier execution was pruned. The chain ends there.
+            // The chain ends at an earlier execution that was pruned (`found` is `None`).
             earlier = found.as_ref().and_then(Execution::retry_of);
             if let Some(found) = found {
                 guard.add_earlier(&found, last.as_ref().unwrap_or(finished));
@@ -156,7 +156,7 @@ impl Replanner for AutoReplanner {
         if let Some(passing) = temporary_store_failure(&err) {
             return Err(passing.clone());
         }
-        // A concurrent replan may have won.
+        // Returns if another worker has started the next execution in the meantime.
         if self.has_next_execution(finished).await? {
             return Ok(());
         }
@@ -195,14 +195,14 @@ impl AutoReplanner {
         }
         if started >= limits::REPLAN_ATTEMPTS {
             let reason = format!(
-                "{started} replans of it were lost with their processes: `faber replan {}` tries \
-                 again",
+                "the processes of {started} replans of this execution ended: `faber replan {}` \
+                 tries again",
                 finished.id()
             );
             return Err(EngineError::LimitExceeded(reason));
         }
         let planners = &self.0.plans.planners;
-        // Without a model, the planner of a plan from words looks for a detour.
+        // Without a model, the offline planner can still find a detour for a plan that it made.
         let has_detours = planners.made_offline(finished.plan());
         if !planners.has_model() && !has_detours {
             let message = NO_MODEL_MESSAGE.to_owned();
@@ -218,8 +218,8 @@ impl AutoReplanner {
 }
 
 impl Executions {
-    /// Replans a finished execution on request and starts the next version of its plan, unless that
-    /// was done before.
+    /// Replans a finished execution on request, and starts the next version of its plan. Fails if
+    /// the execution was replanned before.
     pub async fn replan(
         &self,
         id: ExecutionId,
@@ -255,8 +255,8 @@ impl Executions {
             json!({ "executionId": id, "planId": plan.id(), "why": reason(finished) });
         let mut transcript = Transcript::new(&self.clock);
         if trigger == Trigger::Automatic {
-            // Stored before the model is asked, so that an attempt that crashes the process counts,
-            // too.
+            // The attempt is stored before the model is asked, so that an attempt that crashes the
+            // process is counted, too.
             content["automatic"] = json!(true);
             let entry = self.plans.new_entry(ATTEMPT, content);
             self.store.add_transcript(request, &[entry]).await?;
@@ -268,7 +268,7 @@ impl Executions {
         let plans = &self.plans;
         let proposed =
             plans.propose_replan(finished, earlier, scope, &guard, &mut transcript).await?;
-        // Another replan may have started while the model was asked.
+        // Fails if another replan has started while the model was asked.
         self.check_not_replanned(id, next).await?;
         let version = self.plans.library.next_version(request).await?;
         let plan = self.plans.store_proposed(request, version, proposed, transcript).await?;
@@ -294,9 +294,9 @@ impl Executions {
         if self.control.exists(next).await? { Err(already_replanned(id, next)) } else { Ok(()) }
     }
 
-    /// Refuses automatic replans if they are impossible, and records the tools that they may use.
-    /// Returns whether the execution may be replanned. For a query, this is called before and after
-    /// planning.
+    /// Rejects options that ask for automatic replans which are impossible, and records the tools
+    /// that a replan may use. Returns whether the execution can be replanned. For a query, the
+    /// caller calls this before planning without a plan, and again with the plan.
     pub(super) fn check_replans(
         &self,
         plan: Option<&Plan>,
@@ -324,7 +324,7 @@ impl Executions {
         if order.compensates == Some(true) {
             let reason = format!(
                 "{wanted}, but `compensateOnFailure` undoes the steps that a replan keeps: leave \
-                 one out"
+                 out one of the two options"
             );
             return Err(EngineError::InvalidArgument(reason));
         }

@@ -1,7 +1,8 @@
 //! Decisions of people about calls whose outcome is unknown.
 //!
-//! A step that waits continues with the decision, which is an event. No event follows `finished`,
-//! so the decision about a step that failed is a record beside the log, and a retry takes it over.
+//! If the step waits, the decision is an event, and the step continues. If the step has failed, its
+//! execution may have ended, and no event follows `finished`. The decision is then a record outside
+//! the log, and a retry reuses it.
 
 use std::sync::Arc;
 
@@ -56,7 +57,8 @@ impl SettledTask {
 }
 
 impl Executions {
-    /// Records how a call with an unknown outcome ended. The same answer twice changes nothing.
+    /// Records the outcome of a call that ended with an unknown outcome. A second call with the
+    /// same decision changes nothing.
     pub async fn settle(
         &self,
         id: ExecutionId,
@@ -90,8 +92,8 @@ impl Executions {
             if let StepState::Waiting(_) = step.state {
                 return Ok(updated);
             }
-            // The execution may have ended, or another person may have decided, before the command
-            // arrived.
+            // The command changed nothing, so the execution ended or another person decided before
+            // the command arrived.
             check_unknown_outcome(&settled, &updated, step)?;
         }
         self.record_settlement(&settled, &decision).await?;
@@ -99,8 +101,8 @@ impl Executions {
     }
 
     /// Checks the output of a decision against the schema of the step's tool, and records nothing.
-    /// A process calls this while its tools are open, because it may record the decision without
-    /// them.
+    /// A command calls this while its toolsets are open, because it records the decision in a later
+    /// session without toolsets.
     pub async fn check_settlement(
         &self,
         id: ExecutionId,
@@ -151,7 +153,7 @@ impl Executions {
         .await
     }
 
-    /// Stores the decision about a step that failed.
+    /// Stores the decision about a failed step as a record.
     async fn record_settlement(
         &self,
         settled: &SettledTask,
@@ -226,7 +228,7 @@ impl Executions {
             return Ok(());
         };
         let Some(schema) = &found.definition().output_schema else { return Ok(()) };
-        // A schema that does not compile checks nothing.
+        // Accepts any output if the schema is invalid.
         let Ok(schema) = Schema::new(schema) else { return Ok(()) };
         match schema.complaint(output) {
             None => Ok(()),
@@ -245,14 +247,17 @@ fn read_step(id: ExecutionId, order: &SettleOrder) -> Result<(StepId, Option<u32
     let name = name.parse().map_err(|_| missing())?;
     match (item, order.item) {
         (Some(one), Some(other)) if one != other => {
-            let reason = format!("`stepId` names item {one}, and `item` is {other}: leave one out");
+            let reason = format!(
+                "`stepId` names item {one}, and `item` is {other}: leave out one \
+                of them"
+            );
             Err(EngineError::InvalidArgument(reason))
         }
         (item, other) => Ok((name, item.or(other))),
     }
 }
 
-/// Requires an item for a loop, and rejects an item for any other step.
+/// Fails if the step has a loop and no item is given, or if an item is given for any other step.
 fn check_item(
     execution: &Execution,
     number: StepNumber,
@@ -304,7 +309,7 @@ fn has_unknown_outcome(step: &Step) -> bool {
     is_waiting || step.is_outcome_unknown()
 }
 
-/// Refuses a step whose outcome is known, and a step whose call is in another execution.
+/// Rejects a step whose outcome is known, and a step whose call was made in another execution.
 fn check_unknown_outcome(
     settled: &SettledTask,
     execution: &Execution,
@@ -315,9 +320,10 @@ fn check_unknown_outcome(
     if !is_open && step.settlement.is_none() {
         let state = step.state.name();
         let mut reason = format!(
-            "the outcome of step `{name}` is not unknown (`tool.outcome_unknown`): it is {state}"
+            "the outcome of step `{name}` is known: it is {state}, and not failed with \
+             `tool.outcome_unknown`"
         );
-        // An idempotency key begins with the id of the execution that made the call.
+        // The idempotency key of a call begins with the id of the execution that made the call.
         let earlier = execution.open_earlier_key(settled.task);
         if let Some((earlier, _)) = earlier.and_then(|call| call.key.split_once('/')) {
             let quoted_name = quote_for_shell(&name);

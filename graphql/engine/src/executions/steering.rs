@@ -1,7 +1,7 @@
 //! Sends commands to executions and waits until they are recorded.
 //!
-//! A command is durable before the wait begins. The wait is short, because no event is recorded
-//! until a worker owns the execution.
+//! A command is durable before the wait begins. The wait has a short limit, because the command is
+//! recorded only when a worker owns the execution.
 
 use std::{
     pin::pin,
@@ -23,24 +23,24 @@ use tokio::time;
 use super::{Executions, reader::apply};
 use crate::error::EngineError;
 
-/// The longest wait of a caller for the event of its command.
+/// Maximum time that a caller waits until its command is recorded.
 const MAX_EVENT_WAIT: Duration = Duration::from_secs(5);
-/// The longest wait in a process without a worker. It is short, because a live worker of another
-/// process may be unable to take the execution.
+/// Maximum wait in a process without a worker. It is short, because perhaps no live worker of
+/// another process can claim the execution.
 const MAX_WAIT_WITHOUT_WORKER: Duration = Duration::from_millis(200);
 
 impl Executions {
     /// Cancels an execution. Does not change a finished execution.
     ///
-    /// Returns when the command is recorded. Running tools may need more time.
+    /// Returns when the command is recorded. Running tools can need more time to stop.
     pub async fn cancel(
         &self,
         id: ExecutionId,
         reason: Option<String>,
     ) -> Result<Execution, EngineError> {
         let execution = self.reader.expect(id).await?;
-        // The request has no effect on an execution that compensates, because a compensation cannot
-        // be cancelled.
+        // Does not change an execution that compensates, because a compensation cannot be
+        // cancelled.
         if execution.state().is_finished() || execution.state() == ExecutionState::Compensating {
             return Ok(execution);
         }
@@ -78,8 +78,8 @@ impl Executions {
             .await
     }
 
-    /// Approves or refuses a step that waits for a person. `step` means all its waiting items, and
-    /// `step[3]` means one of them.
+    /// Approves or rejects a step that waits for a person. For a step with a list, `step` means all
+    /// its waiting items, and `step[3]` means the item with index 3.
     pub async fn approve(
         &self,
         id: ExecutionId,
@@ -128,7 +128,7 @@ impl Executions {
         .await
     }
 
-    /// Sends a signal for which a step waits, or may wait later.
+    /// Sends a signal for which a step waits now or will wait later.
     pub async fn signal(
         &self,
         id: ExecutionId,
@@ -151,8 +151,8 @@ impl Executions {
         if is_refused.load(Ordering::Relaxed) {
             let limit = limits::KEPT_SIGNALS;
             let reason = format!(
-                "`{id}` already keeps {limit} signals for later steps, the maximum: send `{name}` \
-                 again when a step waits for it"
+                "`{id}` already stores {limit} signals for later steps; the limit is reached: send \
+                 `{name}` again when a step waits for it"
             );
             return Err(EngineError::LimitExceeded(reason));
         }
@@ -170,8 +170,8 @@ impl Executions {
     }
 
     /// Follows the log until `is_expected` is true, the execution has finished, or a timeout
-    /// passes. Also applies the events that follow in the same append. Does not wait if no live
-    /// worker could record the command.
+    /// passes. Also applies further events that are already in the log. Does not wait if no live
+    /// worker exists that could record the command.
     pub(super) async fn await_event(
         &self,
         mut execution: Execution,
@@ -203,7 +203,7 @@ impl Executions {
     }
 }
 
-/// Returns whether a command changed nothing, because another command was recorded first.
+/// Returns whether the event says that a command changed nothing.
 pub(super) fn is_ignored(event: &Event) -> bool {
     matches!(event, Event::CommandIgnored { .. })
 }

@@ -13,7 +13,8 @@ const MAX_READ_EXECUTIONS: usize = 1_000;
 /// A call that undoes a step, or an item of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UndoCall {
-    /// The execution of the step: this one, or one of its sub-plans.
+    /// The execution that has the step: the given execution, or the execution of one of its
+    /// sub-plans.
     pub execution: ExecutionId,
     pub step: StepId,
     /// The item of the step's `forEach`, from 0.
@@ -22,13 +23,14 @@ pub struct UndoCall {
 }
 
 impl ExecutionReader {
-    /// Returns the calls that undo what an unfinished execution and its sub-plans have done so far,
-    /// in the order of each execution. Returns no calls if the execution does not compensate.
+    /// Returns the calls that undo the finished steps of an unfinished execution and of its
+    /// sub-plans. The calls of each execution are in the order in which Faber makes them. Returns
+    /// no calls if the execution does not compensate.
     pub async fn undo_calls(&self, execution: &Execution) -> Result<Vec<UndoCall>, EngineError> {
         let (mut calls, mut children) = (own_undo_calls(execution), open_children(execution));
         for _ in 0..MAX_READ_EXECUTIONS {
             let Some(id) = children.pop() else { break };
-            // A child that has not started yet has done nothing.
+            // Skips a child that does not exist yet, because it has done nothing.
             let Some(child) = self.load(id).await? else { continue };
             children.append(&mut open_children(&child));
             calls.append(&mut own_undo_calls(&child));

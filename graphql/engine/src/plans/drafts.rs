@@ -41,8 +41,8 @@ impl Plans {
         if matches!(compiled, Err(EngineError::InvalidPlan { .. }))
             && !self.tools.grant.allows_every_tool()
         {
-            // A tool that the caller may not use is reported as forbidden, not as unknown, even if
-            // it is inactive or the draft has other errors.
+            // Reports a tool that the caller is not allowed to use as forbidden and not as unknown,
+            // even if the tool is inactive or the draft has other errors.
             let inventory = &self.tools.inventory;
             let all = inventory.build_catalog(&inventory.toolbox().sets());
             let found = names.iter().filter_map(|name| all.find(name.as_str()));
@@ -139,7 +139,7 @@ fn to_verdict(compiled: Result<Arc<Plan>, EngineError>) -> Result<Verdict, Engin
     }
 }
 
-/// Returns the query of a draft. A draft without a query gets one from the names of its tools.
+/// Returns the query of a draft. If the draft has none, makes a query from the names of its tools.
 fn find_or_derive_query(draft: &Draft) -> String {
     if let Some(query) = draft.query.as_deref().filter(|query| !query.trim().is_empty()) {
         return query.to_owned();

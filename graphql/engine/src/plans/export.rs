@@ -14,8 +14,8 @@ use shared::{
 
 use crate::error::EngineError;
 
-/// Maximum number of steps of a plan and its sub-plans. A sub-plan that two steps execute counts
-/// twice.
+/// Maximum number of steps of an exported plan with its sub-plans. A sub-plan that two steps
+/// execute counts twice.
 pub(super) const MAX_STEPS: usize = 100_000;
 
 /// Returns the draft of a plan. The plans that its steps execute are embedded in the draft.
@@ -58,7 +58,7 @@ pub fn to_api_form(draft: &mut Value) {
     rename_sub_plans(draft, "plan", "inlinePlan", to_api_form);
 }
 
-/// Converts a draft to the form of files and models.
+/// Converts a draft to the form of files and models, in which a plan inside a plan is `plan`.
 pub fn to_file_form(draft: &mut Value) {
     rename_sub_plans(draft, "inlinePlan", "plan", to_file_form);
 }

@@ -1,8 +1,9 @@
-//! The guard of plans made from queries: a query must order each call with an effect, and contain
-//! its values.
+//! The guard of plans that a model made from a query: the query must ask for each call with an
+//! effect, and must contain its values.
 //!
-//! The offline planner plans only those clauses that are orders. The guard classifies the clauses
-//! in the same way for plans of models. It does not check plans that a person or a program wrote.
+//! The offline planner plans only those clauses of a query that ask for something to be done. The
+//! guard classifies the clauses in the same way. It does not check plans that a person or a program
+//! wrote.
 
 #[cfg(test)]
 mod tests;
@@ -24,15 +25,16 @@ use shared::{
 
 use self::values::{add_texts, plain_words, says_value, shorten, to_lowercase_words};
 
-/// The rule for calls of a model's plan that the query does not order. The strictest comes last.
+/// The rule for calls of a model's plan that the query does not ask for. The strictest rule is the
+/// last value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Guard {
-    /// The plan has warnings.
+    /// The plan only gets a warning for each such call.
     Off,
-    /// The steps wait for an approval.
+    /// The steps of such calls wait for an approval.
     #[default]
     Approve,
-    /// The plan is refused.
+    /// The plan is refused if it has such a call.
     Strict,
 }
 
@@ -48,16 +50,17 @@ impl Guard {
     }
 }
 
-/// A query, and the calls that its plans may make.
+/// A query with the rule and the words that decide which calls of its plans are allowed.
 pub(super) struct GuardedQuery<'a> {
     guard: Guard,
     /// The query in lower case.
     lowercase_query: String,
     wording: Wording<'a>,
     catalog: &'a Catalog,
-    /// Tools of the earlier plan that needed no approval.
+    /// Tools of the earlier plan whose steps needed no approval.
     accepted_tools: BTreeSet<ToolName>,
-    /// Values of the earlier plan and of its outputs.
+    /// Values of the earlier plan and of its outputs. A replan may use them although the query does
+    /// not contain them.
     known_values: BTreeSet<String>,
 }
 
@@ -66,12 +69,12 @@ struct Call<'a> {
     path: String,
     tool: &'a ToolName,
     parameters: &'a Value,
-    /// The step has a condition or a loop, or the call undoes another call.
+    /// `true` if the step has a condition or a loop, or if the call undoes another call.
     is_conditional: bool,
 }
 
 impl<'a> GuardedQuery<'a> {
-    /// Reads a query. The planner saw the tools in `shown_tools`, and the plan may use those in
+    /// Reads a query. The planner saw the tools in `shown_tools`. The plan may use all tools in
     /// `catalog`.
     pub(super) fn new(
         guard: Guard,
@@ -85,8 +88,8 @@ impl<'a> GuardedQuery<'a> {
         Self { guard, lowercase_query, wording, catalog, accepted_tools, known_values }
     }
 
-    /// Accepts the calls of an earlier plan, because a person wrote it or the guard checked it. A
-    /// replan may also use the values that its steps returned.
+    /// Accepts the tools and values of an earlier plan, because a person wrote this plan or the
+    /// guard checked it. Also accepts the values that its steps returned.
     pub(super) fn accept_earlier_calls(mut self, earlier: &EarlierPlan) -> Self {
         for step in earlier.draft.tools.iter().filter(|step| step.requires_approval != Some(true)) {
             let undo = step.compensate.as_ref().and_then(|undo| undo["name"].as_str());
@@ -104,7 +107,8 @@ impl<'a> GuardedQuery<'a> {
         self
     }
 
-    /// Refuses a plan or makes its steps wait for an approval, according to the rule of the guard.
+    /// Applies the rule of the guard to a plan: adds warnings, makes steps wait for an approval, or
+    /// refuses the plan.
     pub(super) async fn check(
         &self,
         proposed: ProposedPlan,
@@ -136,7 +140,7 @@ impl<'a> GuardedQuery<'a> {
         proposal.compile(planner, compiler).await
     }
 
-    /// Returns the problems of calls, with the places of their steps in the draft.
+    /// Returns the problems of calls. The number is the index of the step in the draft.
     fn find_problems(&self, plan: &Plan) -> Vec<(usize, Diagnostic)> {
         let mut found = Vec::new();
         for (step_index, number) in plan.draft_order().iter().enumerate() {
@@ -185,9 +189,12 @@ impl<'a> GuardedQuery<'a> {
             Standing::Supposed => format!("`{clause}` only supposes a call of `{tool}`"),
             Standing::Reported => format!("`{clause}` only reports a call of `{tool}`"),
             Standing::Conditional => {
-                format!("`{clause}` orders `{tool}` under a condition, and the step has no `when`")
+                format!(
+                    "`{clause}` asks for `{tool}` under a condition, and the step has no \
+                    `when`"
+                )
             }
-            Standing::Unsaid => format!("no part of `{clause}` orders a call of `{tool}`"),
+            Standing::Unsaid => format!("no part of `{clause}` asks for a call of `{tool}`"),
         };
         let found = Diagnostic::error("plan.not_asked", call.path.clone(), message);
         let found = found.with_help("say it as an order in English, or write the plan as JSON");

@@ -13,7 +13,8 @@ const MAX_INPUTS_DEPTH: usize = 64;
 /// Returns the JSON Schema of a plan's input, or an error.
 ///
 /// The short form names each input: `{"name": {"type": "string"}, "n": "integer"}`. An input
-/// without `default` is required, unless it has `required: false`. Other inputs are not allowed.
+/// without `default` is required, unless it has `required: false`. Inputs that are not named are
+/// not allowed.
 pub(super) fn to_schema(written: &Value) -> Result<Value, String> {
     let Value::Object(fields) = written else {
         return Err("write a JSON Schema, or `{\"name\": {\"type\": \"string\"}}`".to_owned());
@@ -27,7 +28,8 @@ pub(super) fn to_schema(written: &Value) -> Result<Value, String> {
     let schema = if is_schema(fields) { written.clone() } else { expand_short_form(fields)? };
     check_cost(&schema).map_err(|error| format!("they are refused: {error}"))?;
     Schema::new(&schema).map_err(|err| format!("this is not a JSON Schema: {err}"))?;
-    // This check finds an invalid default now, not when the plan runs.
+    // Checks the defaults already when the plan is saved, because otherwise each execution would
+    // fail.
     check_defaults(&schema)?;
     Ok(schema)
 }
@@ -79,7 +81,8 @@ fn expand_short_form(fields: &Map<String, Value>) -> Result<Value, String> {
 fn check_defaults(schema: &Value) -> Result<(), String> {
     for (name, property) in schema_properties(schema) {
         let Some(default) = property.get("default") else { continue };
-        // A property may refer to another part of the schema.
+        // Skips a property that does not compile alone, because it refers to another part of the
+        // schema.
         let Ok(property_schema) = Schema::new(property) else { continue };
         if let Some(reason) = property_schema.complaint(default) {
             return Err(format!("the default of `{name}` does not fit: {reason}"));
@@ -92,8 +95,8 @@ fn schema_properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> 
     schema["properties"].as_object().into_iter().flatten()
 }
 
-/// Adds defaults to the input of a plan and checks it. The error lists everything that does not
-/// fit.
+/// Adds defaults to the input of a plan, and checks the input against the schema. The error lists
+/// all fields that do not fit.
 pub(crate) fn fit_input(schema: &Value, input: Value) -> Result<Value, String> {
     let mut input = if input.is_null() { json!({}) } else { input };
     fill_defaults(schema, &mut input);

@@ -71,7 +71,8 @@ impl PlanLibrary {
     }
 
     pub(crate) async fn next_version(&self, request: RequestId) -> Result<u32, StoreError> {
-        // Older versions may have been pruned, so versions are not counted.
+        // Uses the number of the newest version and not the number of versions, because older
+        // versions may have been pruned.
         for id in self.store.plan_versions(request).await?.into_iter().rev() {
             if let Some(newest) = self.load(id).await? {
                 return Ok(newest.info().version.saturating_add(1));
@@ -88,7 +89,8 @@ impl PlanLibrary {
         export::to_draft(&*self.store, plan, 0, &mut steps_left).await.map(Some)
     }
 
-    /// Returns the plans that a plan executes, then the plans that these execute, and so on.
+    /// Returns the plans that a plan executes as the first level, the plans that these plans
+    /// execute as the second level, and so on.
     pub(crate) async fn list_sub_plan_levels(
         &self,
         plan: &Arc<Plan>,
@@ -136,8 +138,8 @@ impl PlanLibrary {
         Ok(plans.iter().flat_map(|plan| plan.called_tools()).cloned().collect())
     }
 
-    /// Returns the tools that a retry may call: the tools of the steps that run again, of the plans
-    /// that these execute, and of compensations.
+    /// Returns the tools that a retry can call: the tools of the steps that run again, of the plans
+    /// that these steps execute, and of compensations.
     pub async fn list_retry_tools(
         &self,
         finished: &Execution,
@@ -193,8 +195,8 @@ impl PlanLibrary {
         Ok(Some(SubPlan { id, depth: u32::try_from(depth).unwrap_or(u32::MAX), inputs }))
     }
 
-    /// Saves a plan under a name. A plan that had the name before loses it. `inputs` describes the
-    /// input.
+    /// Saves a plan under a name. If another plan has the name, the name then means the new plan.
+    /// `inputs` describes the input of the plan.
     pub async fn save_plan(
         &self,
         name: &str,
@@ -232,7 +234,8 @@ impl PlanLibrary {
         self.store.find_saved_plan(name).await
     }
 
-    /// Returns the plan that is saved under a name, or an error with a similar name.
+    /// Returns the plan that is saved under a name. If there is none, the error suggests a similar
+    /// name.
     pub(crate) async fn find_saved_plan_or_suggest(
         &self,
         name: &str,
@@ -270,7 +273,8 @@ fn check_name(name: &str) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Converts the error of a retry or a replan. An unknown step gets a suggestion.
+/// Converts the error of a retry or a replan. For an unknown step, the message suggests a similar
+/// name.
 pub(crate) fn reuse_error(finished: &Execution, err: ReuseError) -> EngineError {
     match err {
         ReuseError::Open(_) => EngineError::Conflict(err.to_string()),

@@ -1,4 +1,4 @@
-//! Plans queries, and reports each planning as a metric and a span.
+//! Plans queries, and records a metric and a span for each of them.
 
 use std::{sync::Arc, time::Instant};
 

@@ -1,4 +1,5 @@
-//! The offline draft of a query that a model plans: a hint, and the result if the model fails.
+//! The draft of the offline planner for a query that a model plans. The model gets it as a hint. If
+//! the model's plan is invalid, it becomes the plan.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -7,9 +8,9 @@ use shared::{diagnostic::Diagnostic, execution::REPLAN, id::ToolName, plan::Plan
 
 use super::{PlanningScope, Plans};
 
-/// Number of tools that a model sees, unless the caller asks for another number.
+/// Number of tools that a model sees, unless the caller sets `max_tools`.
 const MODEL_TOOLS: usize = 8;
-/// The warning that the plan is the offline draft, not a model's plan.
+/// Code of the warning that the plan is the draft of the offline planner and not a model's plan.
 const MODEL_FAILED: &str = "plan.model_failed";
 
 impl Plans {
@@ -21,7 +22,7 @@ impl Plans {
         compiler: &dyn PlanCompiler,
         scope: &PlanningScope<'_>,
     ) -> (Candidates, Option<ProposedPlan>) {
-        // Without a draft, the model plans without a hint.
+        // Ignores an error of the offline planner. The model then gets no hint.
         let draft = self.planners.offline().plan(query, &all_tools.catalog, compiler).await.ok();
         let plan = draft.as_ref().map(|draft| &draft.compiled.plan);
         (self.keep_best_candidates(query, all_tools, plan, scope).await, draft)
@@ -54,8 +55,9 @@ impl Plans {
     }
 }
 
-/// Returns the offline draft in place of a plan of a model that stays invalid. If the model does
-/// not answer, returns an error that only mentions the draft, because the caller asked for a model.
+/// Returns the draft of the offline planner if the model's plan is still invalid after all repairs.
+/// If the model does not answer, returns an error that only mentions the draft, because the caller
+/// asked for a model.
 pub(super) fn replace_failed_plan(
     err: PlanningError,
     draft: ProposedPlan,

@@ -26,8 +26,8 @@ pub(crate) const NO_MODEL_MESSAGE: &str = "no model is configured: write `planne
 pub(crate) struct Planners {
     offline: Arc<dyn Planner>,
     model: Option<ConfiguredModel>,
-    /// The access tokens, once they are known, because calls of agents count for the limits of
-    /// callers.
+    /// The access tokens, because the calls of agents count toward the limits of their callers. Set
+    /// later, by `set_access`.
     access: Arc<OnceLock<Access>>,
 }
 
@@ -91,12 +91,12 @@ impl Planners {
         &self.offline
     }
 
-    /// Returns whether the planner of a name, or the default one, needs no model.
+    /// Returns whether a name means the offline planner. `None` means the default planner.
     pub(crate) fn is_offline_choice(&self, wanted: Option<&str>) -> bool {
         self.find_planner(wanted).is_ok_and(|planner| self.is_offline(&*planner))
     }
 
-    /// Returns whether the planner without a model made a plan, so that it knows what the plan does.
+    /// Returns whether the offline planner made a plan. It can find detours only for such a plan.
     pub(crate) fn made_offline(&self, plan: &Plan) -> bool {
         plan.info().planner == self.offline.name()
     }
@@ -105,12 +105,13 @@ impl Planners {
         self.offline.name()
     }
 
-    /// Returns whether a planner determines itself which clauses of a query are orders.
+    /// Returns whether a planner is the offline planner.
     pub(super) fn is_offline(&self, planner: &dyn Planner) -> bool {
         planner.name() == self.offline.name()
     }
 
-    /// Returns the planner of a name. The default is a model, if one is configured.
+    /// Returns the planner with a name. `None` means the configured model if there is one, and
+    /// otherwise the offline planner.
     pub(super) fn find_planner(
         &self,
         requested: Option<&str>,

@@ -39,7 +39,7 @@ impl PlanCompiler for ReplanCompiler<'_> {
 }
 
 impl ReplanCompiler<'_> {
-    /// Uses the tools that the draft was compiled with, because the planner may have seen fewer.
+    /// Uses all tools of the compiler, because the planner may have seen fewer.
     fn carry_over(&self, draft: &mut Draft) {
         carry_over(draft, &self.earlier.draft, self.compiler.catalog);
     }
@@ -63,7 +63,7 @@ impl Plans {
         let is_last = finished.options().replans.after_replan().left == 0;
         let PlannerInput { catalog, candidates, .. } =
             self.collect_planner_input(query, &scope, is_last).await?;
-        // A detour may need tools that no word of the query names.
+        // A detour can need tools that match no word of the query, so all tools are offered.
         let offered = if is_offline {
             catalog.clone()
         } else {
@@ -87,7 +87,8 @@ impl Plans {
             None => query.to_owned(),
         };
         Ok(match proposed {
-            // A detour calls no tool with an effect unless the earlier plan called it.
+            // A detour needs no guard, because it calls tools with an effect only if the earlier
+            // plan called them.
             Ok(proposed) if is_offline => Ok(proposed),
             Ok(proposed) => {
                 GuardedQuery::new(scope.guard, &full_query, &offered, &catalog)
@@ -100,7 +101,8 @@ impl Plans {
     }
 }
 
-/// Returns the refusal to replan a plan that was not made from a query.
+/// Returns the error for a replan without a model if the offline planner did not make the plan from
+/// a query.
 fn no_model() -> PlanningError {
     let message = "without a model, Faber can replan only a plan that was made from a query, and \
                    only around failed calls of `READ` tools: configure a model, or write the next \
@@ -108,8 +110,8 @@ fn no_model() -> PlanningError {
     PlanningError::Unavailable { message: message.to_owned(), notes: Vec::new() }
 }
 
-/// Returns the goal of a `flow.replan` step if a person wrote the plan. A goal that a model wrote
-/// does not count as an order.
+/// Returns the goal of a `flow.replan` step if a person wrote the plan. Ignores a goal that a model
+/// wrote, because only a person can ask for calls with an effect.
 fn find_written_goal<'a>(plan: &Plan, earlier: &'a EarlierPlan) -> Option<&'a str> {
     let is_written = plan.info().planner == EXPLICIT_PLANNER && earlier.is_requested;
     let mut steps = earlier.draft.tools.iter().filter(|_| is_written);

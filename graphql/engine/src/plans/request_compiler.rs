@@ -24,7 +24,7 @@ impl PlanCompiler for RequestCompiler<'_> {
                 Err(Rejection::Invalid(diagnostics))
             }
             Err(EngineError::Store(err)) => Err(Rejection::Store(err)),
-            // The draft names more sub-plans than are allowed.
+            // Any other error means that the draft names more sub-plans than are allowed.
             Err(err) => {
                 let found = Diagnostic::error("plan.too_large", "tools", err.to_string());
                 Err(Rejection::Invalid(vec![found]))

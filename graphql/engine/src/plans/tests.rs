@@ -1,4 +1,5 @@
-//! Queries that a model plans, with the offline draft as a hint and as the last resort.
+//! Tests queries that a model plans. The draft of the offline planner is a hint, and the plan if
+//! the model fails.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The transcript of a plan while it is made.
+//! The transcript of a request while it is being planned.
 
 use std::sync::Arc;
 
@@ -28,8 +28,8 @@ impl Transcript {
         self.add_at(self.clock.now(), kind, content);
     }
 
-    /// Records the start of the request to the planner. The times of its notes are relative to this
-    /// start.
+    /// Records the time at which the planner starts. The times of the planner's notes are relative
+    /// to it.
     pub(crate) fn start_planner_request(&mut self) {
         self.asked_at = self.clock.now();
     }

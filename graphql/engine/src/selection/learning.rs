@@ -1,7 +1,7 @@
-//! Learning from executions: which tool follows which, and which tools do well for which queries.
+//! Learns from executions which tools follow each other, and which tools succeed for which queries.
 //!
 //! One record holds all lessons and the time until which executions are included. A node replaces
-//! the record only if no other node has replaced it in the meantime, so every execution is included
+//! the record only if no other node has replaced it since it was read, so every execution counts
 //! once even if several nodes learn.
 
 use std::{
@@ -34,25 +34,28 @@ use super::selectors::Selectors;
 use crate::{agent, error::EngineError, executions::reader::load_execution, tools::Tools};
 
 const RECORD_NAME: &str = "transitions";
-/// Interval between two rounds. Lessons of other nodes count after this time.
+/// Interval between two rounds of learning. It is also the time after which a node uses the lessons
+/// of other nodes.
 const LEARN_INTERVAL: Duration = Duration::from_secs(30);
-/// Maximum number of heads of one round. If more executions have finished, the next round follows
-/// without a pause.
+/// Maximum number of finished executions that one round reads. If more have finished, the next
+/// round follows without a pause.
 const MAX_HEADS_PER_ROUND: usize = 2_000;
 const PAGE_SIZE: usize = 200;
-/// Maximum number of events of a log that is read. A longer log repeats the same lesson.
+/// Executions with more events than this are left out, because a long log mostly repeats the same
+/// calls.
 const MAX_LOG_EVENTS: u64 = 5_000;
-/// Minimum age of executions that are read, because slower nodes may still write younger
-/// executions.
+/// An execution is read when it has been finished for this time. Before that, a slow node could
+/// still store an execution that finished earlier, and it would be missed.
 const SETTLE_TIME: TimeDelta = TimeDelta::seconds(5);
-/// Executions are found again by their creation time, so one that took longer than this time may be
-/// missed.
+/// Executions whose queries wait for the embedder are found by their creation time. The search
+/// begins this much earlier, so an execution that took longer can be missed.
 const MAX_DURATION: TimeDelta = TimeDelta::days(1);
 
-/// Maximum number of queries of one round, because a model embeds each of them. The newest queries
-/// are taken.
+/// Maximum number of queries of one round, because a model embeds each of them. If there are more,
+/// only the newest queries count.
 const MAX_QUERIES_PER_ROUND: usize = 100;
-/// The longest time that queries wait for a model that does not answer.
+/// Maximum time for which queries wait for an embedder that does not answer. Then their lessons are
+/// dropped.
 const MAX_OUTAGE: TimeDelta = TimeDelta::hours(1);
 /// Maximum number of attempts to remove queries while other nodes learn.
 const MAX_FORGET_ATTEMPTS: usize = 8;
@@ -62,9 +65,9 @@ pub struct Learning {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     selectors: Arc<Selectors>,
-    /// The lessons that were read last, and the time of the read.
+    /// The lessons that were read last, and the time at which they were read.
     cached: Mutex<Option<(Instant, Arc<Lessons>)>>,
-    /// A warning that queries wait for an embedder was logged.
+    /// `true` if the log has the warning that queries wait for an embedder.
     has_warned: AtomicBool,
 }
 
@@ -77,7 +80,7 @@ struct RoundResult {
 /// Finished executions, oldest first, each with the time when it finished.
 struct FinishedExecutions {
     heads: Vec<(ExecutionHead, Timestamp)>,
-    /// All executions that finished until this time are included.
+    /// The list includes all executions that finished until this time.
     until: Timestamp,
     has_more: bool,
 }
@@ -101,10 +104,11 @@ impl Learning {
         *self.lock_cache() = lessons.map(|lessons| (Instant::now(), lessons));
     }
 
-    /// Learns from finished executions, until `stop`.
+    /// Learns from finished executions at each interval, until `stop` is cancelled.
     pub async fn keep_learning(self: Arc<Self>, stop: CancellationToken) {
         loop {
-            // A round writes only at its end, so an interrupted round has no effect.
+            // A round can be interrupted at any time, because it writes to the store only at its
+            // end.
             let learned = tokio::select! {
                 () = stop.cancelled() => return,
                 learned = async {
@@ -140,8 +144,8 @@ impl Learning {
         let told_since = lessons.told_until.unwrap_or(since);
         let mut waiting_for_embedder = Vec::new();
         if told_since < since {
-            // The lessons include the tools of these executions already, but not their queries,
-            // which waited for the embedder. Only the newest queries are read.
+            // An earlier round has learned the tools of these executions, but not their queries,
+            // because the embedder did not work. Only the newest queries are read.
             waiting_for_embedder = self.list_finished(told_since, since).await?;
             waiting_for_embedder = waiting_for_embedder
                 .split_off(waiting_for_embedder.len().saturating_sub(MAX_QUERIES_PER_ROUND));
@@ -177,13 +181,14 @@ impl Learning {
         lessons.told_until = (!is_told).then_some(waits_until);
         lessons.until = Some(until);
         let is_stored = store_lessons(&*self.store, record.as_ref(), &lessons, now).await?;
-        // If another node replaced the record first, it has learned from the same executions.
+        // If another node replaced the record first, this round has no effect, because the other
+        // node has learned from these executions.
         self.cache_lessons(is_stored.then(|| Arc::new(lessons)));
         Ok(if is_stored { RoundResult { count, has_more } } else { RoundResult::default() })
     }
 
-    /// Adds all outcomes or none. Returns `false` if they must wait for the embedder. Drops the
-    /// outcomes if no embedder is configured.
+    /// Adds all outcomes or none. Returns `false` if the embedder fails, so that a later round must
+    /// try again. Drops the outcomes if no embedder is configured.
     async fn learn_outcomes(&self, outcomes: &mut Outcomes, mut new: Vec<QueryOutcome>) -> bool {
         let new = new.split_off(new.len().saturating_sub(MAX_QUERIES_PER_ROUND));
         let err = match self.add_outcomes(outcomes.clone(), new).await {
@@ -253,8 +258,8 @@ impl Learning {
                 self.store.find_heads(HeadQuery::Finished { after: since, until }, maximum).await?;
             let has_more = heads.len() == maximum;
             let last = heads.last().and_then(|head| head.finished_at).filter(|_| has_more);
-            // More executions may have finished in the same microsecond as the last execution. All
-            // executions of this microsecond belong to the next round.
+            // Further executions can have finished in the same microsecond as the last execution,
+            // so all executions of this microsecond are left for the next round.
             let is_complete = |at: &Timestamp| last.is_none_or(|last| *at < last);
             let times = heads.iter().filter_map(|head| head.finished_at);
             let Some(reached) = times.filter(is_complete).max().or((!has_more).then_some(until))
@@ -327,7 +332,8 @@ async fn store_lessons(
     store.put_record(&record, unless).await
 }
 
-/// Removes queries that were last used before `before`. Queries are pruned like their requests.
+/// Removes the lessons of queries that were last used before `before`, because their requests are
+/// pruned at the same age.
 pub(crate) async fn forget_queries(store: &dyn Store, before: Timestamp) -> Result<(), StoreError> {
     for _ in 0..MAX_FORGET_ATTEMPTS {
         let (record, mut lessons) = read_lessons(store).await?;
@@ -338,6 +344,6 @@ pub(crate) async fn forget_queries(store: &dyn Store, before: Timestamp) -> Resu
             return Ok(());
         }
     }
-    // Other nodes replaced the record each time. The next round of pruning tries again.
+    // Other nodes replaced the record in every attempt. The next pruning tries again.
     Ok(())
 }

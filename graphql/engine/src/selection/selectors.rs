@@ -13,11 +13,12 @@ use planner::{
 #[derive(Debug)]
 pub(super) struct Selectors {
     embedder: ConfiguredEmbedder,
-    /// Compares words only, so that it never waits for an embedder.
+    /// Compares only words, so it never waits for an embedder.
     lexical: SelectorPair,
     /// Uses the embedder and keeps the vectors of the tools.
     embedded: OnceLock<SelectorPair>,
-    /// The last reason for comparing only words, so that it is logged once.
+    /// The last logged reason why only words are compared, so that the same reason is not logged
+    /// again.
     fallback: LastLoggedError,
 }
 
@@ -69,8 +70,8 @@ impl Selectors {
         Ok(selectors.selector_for(scope))
     }
 
-    /// Selects tools for which `is_allowed` is true. Without an embedder that works, `HYBRID`
-    /// compares words alone.
+    /// Selects tools for which `is_allowed` is true. If no embedder works, `HYBRID` compares words
+    /// alone.
     pub(super) async fn select(
         &self,
         scope: ToolScope,
@@ -112,7 +113,7 @@ impl Selectors {
         self.log_new_failure(self.selector_with_embedder(scope).await?.centroids(tools).await)
     }
 
-    /// Returns the kind of a query: the group of similar queries in the learned outcomes.
+    /// Returns the kind of a query: the group of similar queries in `outcomes` to which it belongs.
     pub(super) async fn query_kind(
         &self,
         outcomes: &Outcomes,

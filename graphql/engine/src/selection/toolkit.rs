@@ -1,6 +1,6 @@
 //! The toolkit as one caller sees and changes it.
 //!
-//! A tool may have several names. The graph uses one of them, and callers may use any.
+//! A tool can have several names. The graph uses one of them, and callers can use any of them.
 
 use std::{
     cell::OnceCell,
@@ -23,19 +23,20 @@ use toolbox::{ReadyTool, ToolLookup};
 use super::Selection;
 use crate::{error::EngineError, tools::inventory::to_tool_name};
 
-/// Planning uses the tools of the actions of a query, and of actions at this distance from them.
+/// Planning uses the tools of the named actions, and of all actions that are at most this number of
+/// `next` edges away.
 const PLANNING_HOPS: usize = 1;
 
-/// The other end of a new edge, and the score of the edge.
+/// The action or tool to which a new edge leads or from which it comes, and the score of the edge.
 pub type WeightedEdge = (NodeName, f64);
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewAction {
     pub name: NodeName,
     pub description: String,
-    /// The actions that may follow the new action.
+    /// The actions that can follow the new action.
     pub next: Vec<WeightedEdge>,
-    /// The actions that the new action may follow.
+    /// The actions that the new action can follow.
     pub before: Vec<WeightedEdge>,
     pub tools: Vec<WeightedEdge>,
 }
@@ -43,7 +44,7 @@ pub struct NewAction {
 #[derive(Clone, Debug)]
 pub struct ToolkitChange {
     pub toolkit: Arc<Toolkit>,
-    /// Parts that were left out, and names that are probably misspelt.
+    /// Messages about parts that were left out, and about names that are probably misspelt.
     pub warnings: Vec<String>,
 }
 
@@ -54,7 +55,7 @@ impl ToolkitChange {
 }
 
 impl Selection {
-    /// Returns the current toolkit with the tools that the caller may use.
+    /// Returns the current toolkit with the tools that the caller is allowed to use.
     pub async fn toolkit(&self) -> Result<Arc<Toolkit>, EngineError> {
         Ok(self.visible_part(self.tools.toolkit.load().await?))
     }
@@ -70,7 +71,8 @@ impl Selection {
             if toolkit.get(name.as_str()).is_some() {
                 return name.to_string();
             }
-            // The names are computed once, because both lists may be long.
+            // The names of the graph are computed once and not for each given name, because both
+            // lists can be long.
             let names_in_graph = graph_names_cell.get_or_init(|| self.names_in_graph(&toolkit));
             names_in_graph
                 .get(&self.tools.inventory.qualify_name(&name))
@@ -172,7 +174,7 @@ impl Selection {
         let qualified = |name: &NodeName| self.tools.inventory.qualify_name(name);
         let changed = self.change_toolkit(|graph| {
             let mut known_names = self.names_in_graph(graph);
-            // A tool may have two names within the file, too.
+            // The file can name one tool in two ways. The first name is used for both.
             for name in tools() {
                 known_names.entry(qualified(name)).or_insert_with(|| name.clone());
             }
@@ -187,8 +189,8 @@ impl Selection {
         Ok(self.add_suggestions(change, tools()).await)
     }
 
-    /// Removes an action, with the tools that only it calls, or a tool from the toolkit. Returns
-    /// whether it existed. Tools stay registered.
+    /// Removes a tool, or an action with the tools that only this action calls, from the toolkit.
+    /// Returns whether the name existed. Tools stay registered.
     pub async fn remove_from_toolkit(
         &self,
         name: &str,
@@ -226,8 +228,9 @@ impl Selection {
         Ok(changed.await?.0)
     }
 
-    /// Stores a change, unless the result is too large, an action has the name of a tool, or the
-    /// caller may not use a new tool. `change` may be called several times.
+    /// Stores a change. Fails if the result is too large, if an action has the name of a tool, or
+    /// if the caller is not allowed to use a new tool. Calls `change` again if another node has
+    /// changed the toolkit.
     async fn change_toolkit<T>(
         &self,
         change: impl Fn(&mut Toolkit) -> Result<T, ToolkitError>,
@@ -253,7 +256,7 @@ impl Selection {
         Ok((returned, self.visible_part(toolkit)))
     }
 
-    /// Returns a graph without the tools that the caller may not use.
+    /// Returns a graph without the tools that the caller is not allowed to use.
     fn visible_part(&self, toolkit: Arc<Toolkit>) -> Arc<Toolkit> {
         let Selection { tools, .. } = self;
         if tools.grant.allows_every_tool() {
@@ -266,7 +269,8 @@ impl Selection {
         Arc::new(toolkit.subgraph(visible))
     }
 
-    /// Returns the name that the graph has for a tool. A new tool keeps the given name.
+    /// Returns the name that the graph uses for a tool, or the given name if the graph does not
+    /// have the tool.
     fn name_in_graph(&self, graph: &Toolkit, name: &NodeName) -> NodeName {
         let inventory = &self.tools.inventory;
         if graph.get(name.as_str()).is_some() || inventory.find_tool(name).is_none() {
@@ -277,7 +281,8 @@ impl Selection {
             .unwrap_or_else(|| name.clone())
     }
 
-    /// Returns the names that the graph has for registered tools, by qualified name.
+    /// Returns the names that the graph uses for registered tools, by the qualified names of the
+    /// tools.
     fn names_in_graph(&self, graph: &Toolkit) -> BTreeMap<ToolName, NodeName> {
         let mut known_names = BTreeMap::new();
         for (name, _) in graph.nodes().filter(|(_, node)| node.kind == NodeKind::Tool) {
@@ -288,7 +293,8 @@ impl Selection {
         known_names
     }
 
-    /// Waits for connecting toolsets, unless the graph has all of these names itself.
+    /// Waits for connecting toolsets, unless the graph contains all of these names, so that no tool
+    /// must be looked up.
     async fn wait_for_tools_unless_in<'a>(
         &self,
         graph: &Toolkit,
@@ -300,7 +306,7 @@ impl Selection {
     }
 
     /// Adds a warning for each unregistered tool whose name is similar to that of a registered
-    /// tool. Other unregistered tools may be registered later.
+    /// tool. Other unregistered tools get no warning, because they can be registered later.
     async fn add_suggestions<'a>(
         &self,
         mut change: ToolkitChange,

@@ -25,20 +25,20 @@ use super::{
 use crate::error::EngineError;
 
 const MAX_PERMIT_WAIT: Duration = Duration::from_secs(30);
-/// Maximum number of calls in this process that wait for permits, calls of steps included.
+/// Maximum number of calls in this process that wait for permits. Includes calls of steps.
 const MAX_WAITING_CALLS: usize = 10_000;
 const USAGE_WRITE_INTERVAL: Duration = Duration::from_secs(1);
 
 enum Callee {
     Tool(ReadyTool),
-    /// A tool that cannot be called now, and why.
+    /// A tool that cannot be called now, and the reason.
     NotCallable(ToolName, ToolError),
     Unknown,
 }
 
 enum RecordedName {
     Exact(String),
-    /// The name of a tool in a set whose name is unknown.
+    /// The name of a tool without its toolset, which is unknown.
     InAnySet(String),
 }
 
@@ -64,8 +64,11 @@ impl Tools {
     ) -> Result<DirectCall, EngineError> {
         if name.len() > limits::NAME_BYTES {
             let limit = limits::NAME_BYTES;
-            let reason =
-                format!("the name of a tool has at most {limit} bytes, this one {}", name.len());
+            let reason = format!(
+                "the name of a tool has at most {limit} bytes, but this name has \
+                    {}",
+                name.len()
+            );
             return Err(EngineError::InvalidArgument(reason));
         }
         let at = self.clock.now();
@@ -121,7 +124,7 @@ impl Tools {
         DirectCall { tool: shown_name.unwrap_or_else(|_| call.tool.clone()), ..call }
     }
 
-    /// Waits for a permit if the call has a limit that all nodes share.
+    /// Waits for a permit if a limit of the configuration applies to the call.
     async fn acquire_permit(
         &self,
         call: &DirectCall,
@@ -155,7 +158,7 @@ impl Tools {
         permit.ok_or_else(late).map(Some)
     }
 
-    /// Finds the tool of a name, after the sets that may have it have connected.
+    /// Finds the tool with a name. First waits for the toolsets that could contain the tool.
     async fn find_callee(&self, name: &str) -> Callee {
         let Ok(name) = name.parse::<ToolName>() else { return Callee::Unknown };
         self.inventory.wait_for_tools(std::slice::from_ref(&name)).await;
@@ -187,8 +190,8 @@ impl Tools {
         let is_wanted = |tool: &str| {
             let is_named =
                 names.as_ref().is_none_or(|names| names.iter().any(|name| name.matches(tool)));
-            // A caller with tool patterns does not see calls under an invalid name, because no
-            // pattern can match it.
+            // A caller with tool patterns does not see calls that are recorded under an invalid
+            // tool name, because no pattern can match such a name.
             let is_visible = self.grant.allows_every_tool()
                 || tool.parse().is_ok_and(|tool| self.grant.allows(&tool));
             is_named && is_visible
@@ -197,8 +200,8 @@ impl Tools {
         Ok(calls.into_iter().map(|call| self.with_short_name(call)).collect())
     }
 
-    /// Returns the names under which calls of a tool are recorded. If the tool was removed, the
-    /// name of its set is unknown.
+    /// Returns the names under which calls of a tool are recorded. If no tool has the name, it was
+    /// perhaps removed, so its calls in any toolset count.
     fn recorded_names(&self, name: &str) -> Vec<RecordedName> {
         let mut names = vec![RecordedName::Exact(name.to_owned())];
         match name.parse().map(|name| self.toolbox().find(&name)) {
@@ -211,12 +214,12 @@ impl Tools {
         names
     }
 
-    /// Returns the usage of each tool on all nodes, in plans and outside. Usage under former names
-    /// of a toolset counts for the tool's current name.
+    /// Returns the usage of each tool on all nodes, in plans and outside plans. If a toolset was
+    /// renamed, the usage under its former name is added to that under the current name.
     pub async fn load_usage(&self) -> Result<Vec<Usage>, EngineError> {
         self.flush_usage().await?;
         let mut usages: BTreeMap<ToolName, Usage> = BTreeMap::new();
-        // Tools that only agents have cannot be looked up.
+        // The tools that only agents use are left out, because callers cannot look them up.
         let is_internal = |usage: &Usage| set_prefix(usage.tool.as_str()) == Some(dispatch::SET);
         for usage in self.store.list_usage().await? {
             if !self.grant.allows(&usage.tool) || is_internal(&usage) {
@@ -231,8 +234,8 @@ impl Tools {
         Ok(usages.into_values().collect())
     }
 
-    /// Adds the counted calls to the store. If the caller leaves, the write still completes, so
-    /// nothing is lost or counted twice.
+    /// Adds the counted calls to the store. The write completes even if the caller disconnects, so
+    /// no call is lost or counted twice.
     #[expect(clippy::disallowed_methods, reason = "awaited, and ends soon if the caller leaves")]
     async fn flush_usage(&self) -> Result<(), StoreError> {
         let (toolbox, store) = (self.toolbox().clone(), Arc::clone(&self.store));

@@ -15,14 +15,14 @@ use shared::{
 /// read of the store.
 const MAX_CALLS: usize = 1_000;
 
-/// Maximum number of bytes that are stored of a call's parameters, and of its output.
+/// Maximum number of stored bytes of a call's parameters, and of its output.
 const MAX_VALUE_BYTES: usize = 64 << 10;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct DirectCall {
     pub id: String,
-    /// The tool. The history stores its qualified name. Callers see the shorter name if the tool
-    /// has one, or the name from the request if no tool has it.
+    /// The name of the tool. The history stores the qualified name. Callers see the shorter name if
+    /// the tool has one. If no tool has the name, it is the name from the request.
     pub tool: String,
     pub parameters: Value,
     pub result: Result<Value, String>,
@@ -34,7 +34,8 @@ pub(super) async fn store_call(store: &dyn Store, call: &DirectCall) -> Result<(
     let result = call.result.as_ref().map(shorten_value);
     match put_call(store, call, &shorten_value(&call.parameters), result).await {
         Err(StoreError::TooLarge { .. } | StoreError::Unfit { .. }) => {
-            // The call was made, so the caller gets its result although it is not stored.
+            // If parameters or result cannot be stored, stores an error instead. The caller still
+            // gets the result, because the call was made.
             let reason = "cannot store a call's parameters or result".to_owned();
             let reason = call.result.as_ref().err().unwrap_or(&reason);
             put_call(store, call, &Value::Null, Err(reason)).await
@@ -60,8 +61,8 @@ async fn put_call(
         "error": error,
         "durationMs": call.duration_ms,
     });
-    // The names of records order them by time. They end with the tool, so that a list for one tool
-    // reads no other records.
+    // The names of records begin with the time, which sorts them. They end with the tool, so that a
+    // list for one tool reads no other records.
     let tool = call.tool.parse::<ToolName>().map(|tool| format!(" {tool}")).unwrap_or_default();
     let record = Record {
         kind: RecordKind::Call,
@@ -90,7 +91,7 @@ pub(super) async fn list_calls(
             if calls.len() >= maximum || bytes >= limits::ANSWER_BYTES {
                 return Ok(calls);
             }
-            // The record may have been removed since.
+            // Skips a record that was removed after its name was listed.
             let found = store.find_record(RecordKind::Call, name).await?.and_then(read_call);
             if let Some(call) = found.filter(|call| is_wanted(&call.tool)) {
                 let result = call.result.as_ref().map_or_else(String::len, json_size);

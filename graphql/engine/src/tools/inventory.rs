@@ -16,7 +16,7 @@ use crate::error::EngineError;
 #[derive(Debug)]
 pub struct Inventory {
     registry: Registry,
-    /// The longest wait for a toolset that connects.
+    /// Maximum time to wait for a toolset that is connecting.
     connect_timeout: Duration,
 }
 
@@ -55,8 +55,8 @@ impl Inventory {
         self.toolbox().wait_for_sets(self.connect_timeout).await;
     }
 
-    /// Waits until the sets that may have tools of these names are known, or until the timeout.
-    /// Failed sets among these connect again.
+    /// Waits until the toolsets that could have tools with these names are connected, or until the
+    /// timeout. Those of them that failed connect again.
     pub async fn wait_for_tools(&self, names: &[ToolName]) {
         self.read_changes().await;
         for name in names {
@@ -100,7 +100,8 @@ impl Inventory {
             }
             _ => None,
         });
-        // Names of sets count even if the sets are not connected, or hidden from the caller.
+        // The catalog also gets the names of toolsets that are not connected or that are hidden
+        // from the caller.
         Catalog::of(tools, self.toolbox().set_names()).with_failed_sets(failed.collect())
     }
 
@@ -117,7 +118,7 @@ impl Inventory {
         Ok(self.registry.switch(names, is_active).await?)
     }
 
-    /// Returns the deactivated sets that act on this machine, without the sets in `except`.
+    /// Returns the deactivated toolsets that act on this machine, without the toolsets in `except`.
     pub(crate) fn inactive_machine_sets(&self, except: &[ToolSetName]) -> Vec<ToolSetName> {
         let is_off = |set: &ToolSet| {
             set.acts_on_this_machine && !set.is_active && !except.contains(&set.name)

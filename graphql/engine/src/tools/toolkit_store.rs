@@ -2,7 +2,7 @@
 //!
 //! The graph starts as the configuration describes it. One record in the store holds all changes
 //! since then, [apart](Changes) from the configuration. A change reads the record and replaces it
-//! only if no other node has replaced it since. Otherwise the change starts again with the new
+//! only if no other node has replaced it in between. Otherwise the change starts again with the new
 //! record.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,8 +26,8 @@ pub(crate) struct ToolkitStore {
     clock: Arc<dyn Clock>,
     configured: Toolkit,
     cached: Mutex<CachedToolkit>,
-    /// Held during a change, because concurrent changes of one process would only cause further
-    /// attempts.
+    /// Locked during a change. Without this lock, concurrent changes of this process would only
+    /// cause further attempts.
     change_lock: AsyncMutex<()>,
 }
 
@@ -45,8 +45,8 @@ impl ToolkitStore {
     }
 
     pub(crate) async fn load(&self) -> Result<Arc<Toolkit>, EngineError> {
-        // The revision is read before the record. If the record changes in between, it is only read
-        // once more.
+        // The revision is read before the record. If the record changes in between, the revision is
+        // already out of date, and the next call reads the record again.
         let revision = self.store.records_revision().await?;
         let cached = {
             let cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
@@ -59,8 +59,8 @@ impl ToolkitStore {
         Ok(self.cache_toolkit(revision, record.as_ref())?)
     }
 
-    /// Stores `change`, unless `check` refuses the graph before or after it. Both functions may be
-    /// called several times, each time with the newest graph.
+    /// Stores the result of `change`, unless `check` rejects the graph before or after the change.
+    /// If other nodes change the toolkit, both functions are called again with the newest graph.
     pub(crate) async fn change<T>(
         &self,
         change: impl Fn(&mut Toolkit) -> Result<T, ToolkitError>,

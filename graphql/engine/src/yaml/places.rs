@@ -1,4 +1,5 @@
-//! The lines of a document's keys and items, for messages about values that YAML accepts.
+//! The lines of a document's keys and items, for messages about values that are valid YAML but
+//! wrong.
 
 use std::fmt;
 
@@ -8,15 +9,15 @@ use serde::{
 };
 use serde_saphyr::Spanned;
 
-/// The maximum depth of a document whose lines are found, because each level needs much of the
+/// Maximum depth of a document whose lines are found. It is small, because each level needs much
 /// stack.
 const MAX_DEPTH: usize = 64;
 
 /// Returns the line of the value at a path such as `toolsets[0].source`. If `key` is given, returns
 /// the line of the first key with that name inside the value.
 ///
-/// Parses the document again, so it is for messages only. A document with more than 64 levels has
-/// no lines.
+/// Parses the document again, so call this only for a message. Returns `None` if the document has
+/// more than 64 levels.
 pub fn find_line(text: &str, path: &str, key: Option<&str>) -> Option<u64> {
     let options = serde_saphyr::options! { budget: serde_saphyr::budget! { max_depth: MAX_DEPTH } };
     let document: Node = serde_saphyr::from_str_with_options(text, options).ok()?;
@@ -39,8 +40,8 @@ enum Node {
 }
 
 impl Node {
-    /// Follows the first part of a path. Returns the line, the child and the rest of the path. The
-    /// longest key that fits wins, because keys may have dots.
+    /// Follows the first part of a path. Returns the line, the child and the rest of the path. If
+    /// several keys fit, takes the longest key, because keys can contain dots.
     fn follow_path<'p>(&self, path: &'p str) -> Option<(u64, &Self, &'p str)> {
         match self {
             Self::Map(fields) => {

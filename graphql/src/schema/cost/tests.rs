@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::{super::schema_text, *};
 
-/// Fields that cost one, besides their selection, by type. They read what the object above them has
-/// already loaded, or little more. All other fields are in [`EXPENSIVE_FIELDS`].
+/// Fields that themselves cost one, by type. They read values that their parent object has already
+/// loaded, or little more. All other fields are in [`EXPENSIVE_FIELDS`].
 const CHEAP_FIELDS: &[(&str, &str)] = &[
     ("Action", "description name"),
     ("Actor", "client kind name"),

@@ -1,4 +1,4 @@
-//! Answers with errors, for each kind of field.
+//! Tests answers with errors for nullable fields, non-null fields and lists.
 
 use std::sync::Arc;
 
@@ -17,7 +17,8 @@ use super::*;
 
 struct Root;
 
-/// A type with a field of each kind, each of which can fail.
+/// A type with fields of every kind: nullable, non-null, objects and lists, with and without an
+/// error.
 #[derive(Clone)]
 struct Thing;
 
@@ -38,7 +39,7 @@ impl Root {
 
 #[Object]
 impl Thing {
-    /// Returns later than all other fields.
+    /// Resolves later than all other fields.
     async fn late(&self) -> i32 {
         for _ in 0..8 {
             task::yield_now().await;
@@ -148,7 +149,7 @@ fn data_and_error_paths(answer: &Response) -> (String, Vec<Json>) {
 
 /// Operations, with the data and the error paths of their answers.
 const CASES: &[(&str, &str, &str)] = &[
-    // No error. Fields have the order of the operation.
+    // Without an error, the fields of the answer have the order of the operation.
     ("{ thing { late soon } }", r#"{"thing":{"late":1,"soon":2}}"#, "[]"),
     (
         "{ thing { ...F soon b: late ... { a: soon } } } fragment F on Thing { late b: late nothing }",
@@ -194,7 +195,7 @@ const CASES: &[(&str, &str, &str)] = &[
         r#"{"thing":{"maybe":{"maybe":null,"soon":2}}}"#,
         r#"[["thing","maybe","maybe","wrong"]]"#,
     ),
-    // Errors of items of lists.
+    // An error in an item of a list contains the index of the item and the field.
     (
         "{ thing { things { perhaps soon } } }",
         r#"{"thing":{"things":[{"perhaps":null,"soon":2},{"perhaps":null,"soon":2}]}}"#,
@@ -211,7 +212,7 @@ const CASES: &[(&str, &str, &str)] = &[
         r#"{"thing":{"perhapsThings":[null,null]}}"#,
         r#"[["thing","perhapsThings",0,"wrong"]]"#,
     ),
-    // One object that is requested twice and fails once.
+    // An object that is requested twice is null if one of the two results failed.
     (
         "{ maybe { soon } maybe { wrong } thing { soon } }",
         r#"{"maybe":null,"thing":{"soon":2}}"#,
@@ -222,7 +223,7 @@ const CASES: &[(&str, &str, &str)] = &[
         r#"{"maybe":null}"#,
         r#"[["maybe","thing","wrong"]]"#,
     ),
-    // Introspection.
+    // Introspection fields are handled like other fields.
     (
         r#"{ __typename __type(name: "Thing") { kind name } none: __type(name: "None") { name } }"#,
         r#"{"__typename":"Root","__type":{"kind":"OBJECT","name":"Thing"},"none":null}"#,

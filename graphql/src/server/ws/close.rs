@@ -8,8 +8,8 @@ use axum::{
 };
 use futures::{Sink, SinkExt as _, Stream, StreamExt as _};
 
-/// Maximum bytes of a reason. A control frame has at most 125 bytes, and the close code takes two
-/// of them.
+/// Maximum number of bytes of a close reason. A control frame has at most 125 bytes, and the close
+/// code needs two of them.
 const MAX_REASON_BYTES: usize = 123;
 
 /// Timeout for the client's answer to a close.
@@ -83,7 +83,8 @@ where
     close_halves(sink, stream, Some(closing)).await;
 }
 
-/// Closes the halves of a WebSocket. Without `closing`, answers the close of the client.
+/// Closes a WebSocket that is split into sink and stream. Without `closing`, answers the close of
+/// the client.
 pub(super) async fn close_halves(
     mut sink: impl Sink<Message, Error = Error> + Unpin,
     mut stream: impl Stream<Item = Result<Message, Error>> + Unpin,
@@ -98,7 +99,7 @@ pub(super) async fn close_halves(
             while let Some(Ok(_)) = stream.next().await {}
         }
     };
-    // After the timeout, the connection ends without the client's close.
+    // Ignores the timeout. The connection then ends although the client has not answered the close.
     let _ = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await;
 }
 

@@ -1,6 +1,6 @@
 //! The loop of one WebSocket.
 //!
-//! The loop polls operations only while the outbox has space. A slow client slows down only its own
+//! The loop polls operations only while the outbox has space. So a slow client delays only its own
 //! operations, and misses no message.
 
 use std::{
@@ -35,11 +35,10 @@ use super::{
     session::{Output, Session, SessionEffect},
 };
 
-/// Maximum number of messages in the outbox. Messages that are ready together are sent in one
-/// write.
+/// Maximum number of messages in the outbox. All messages of the outbox are sent in one write.
 const MAX_OUTBOX_MESSAGES: usize = 32;
 
-/// Number of keep-alive intervals after which a silent client is disconnected.
+/// A client that sends nothing for this number of keep-alive intervals is disconnected.
 const MAX_SILENT_INTERVALS: u32 = 3;
 
 /// Timeout of a close, including the messages before it.
@@ -51,7 +50,7 @@ type TaggedOutput = (Arc<str>, Output);
 pub(super) struct Connection {
     app: Arc<App>,
     handshake: HandshakeCaller,
-    /// Set after `connection_init`.
+    /// The caller. `connection_init` replaces it if it contains a token.
     caller: Arc<Caller>,
     session: Session,
     operations: SelectAll<BoxStream<'static, TaggedOutput>>,
@@ -71,8 +70,7 @@ enum ConnectionEvent {
     Stop,
 }
 
-/// The way in which the loop ends: with a close by the server, or with `None` if the client is
-/// gone.
+/// The end of the loop: a close by the server, or `None` if the client has disconnected.
 type ConnectionEnd = Option<Closing>;
 
 impl Connection {
@@ -97,7 +95,7 @@ impl Connection {
         }
     }
 
-    /// Runs until either side closes.
+    /// Runs until the server or the client closes the WebSocket.
     pub(super) async fn run(mut self) {
         let end = loop {
             let input = self.next_event().await;
@@ -160,7 +158,7 @@ impl Connection {
                 ControlFlow::Break(Some(Closing::invalid_message("messages must be text")))
             }
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => {
-                // The pong is queued already, but it is sent only with a write.
+                // The library has queued the pong, but it sends the pong only with the next write.
                 self.outbox.has_unsent = true;
                 ControlFlow::Continue(())
             }
@@ -206,7 +204,8 @@ impl Connection {
         ControlFlow::Break(Some(Closing::forbidden(refusal.message)))
     }
 
-    /// Sends keep-alive messages and detects a dead client.
+    /// Sends keep-alive messages, and closes the connection of a client that is silent or reads
+    /// nothing.
     fn handle_tick(&mut self) -> ControlFlow<ConnectionEnd> {
         let options = &self.app.options;
         if self.outbox.has_unsent {
@@ -228,7 +227,7 @@ impl Connection {
 
     fn send(&mut self, message: Message) {
         if !self.outbox.has_unsent {
-            // The stall timeout is measured from this time.
+            // The stall timeout starts when the outbox gets its first message.
             self.clock.last_written_at = Instant::now();
         }
         self.outbox.push(message);
@@ -239,7 +238,8 @@ struct Clock {
     init_until: Instant,
     ticks: Interval,
     last_received_at: Instant,
-    /// The time when the outbox was last empty, or got its first message.
+    /// The time at which the outbox was last empty or got its first message. The stall timeout
+    /// starts at this time.
     last_written_at: Instant,
 }
 
@@ -255,7 +255,7 @@ impl Clock {
 struct Outbox {
     sink: SplitSink<WebSocket, Message>,
     queued: VecDeque<Message>,
-    /// The sink may hold unsent bytes.
+    /// `true` if the sink could contain bytes that are not sent yet.
     has_unsent: bool,
 }
 
@@ -290,7 +290,8 @@ impl Outbox {
         let Self { mut sink, queued, .. } = self;
         let mut rest = stream::iter(queued.into_iter().map(Ok));
         let closing = async {
-            // A client that is gone reads no further messages.
+            // Sends the remaining messages only if the server closes, because a disconnected client
+            // reads no more messages.
             if end.is_some() {
                 let _ = sink.send_all(&mut rest).await;
             }

@@ -43,7 +43,7 @@ pub(super) enum ClientMessage {
     Terminate,
 }
 
-/// Parses a message. The error describes the problem.
+/// Parses a message. The error describes the problem, and becomes the reason of the close.
 pub(super) fn parse_message(protocol: Subprotocol, text: &str) -> Result<ClientMessage, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
     let Value::Object(mut fields) = value else { return Err("not an object".to_owned()) };
@@ -103,7 +103,7 @@ impl Subprotocol {
         json!({ "type": "connection_ack" }).to_string()
     }
 
-    /// The older protocol's message for a rejected client.
+    /// Formats the message of the older protocol that tells a client why it is rejected.
     pub(super) fn connection_error_message(reason: &str) -> String {
         json!({ "type": "connection_error", "payload": { "message": reason } }).to_string()
     }
@@ -130,7 +130,7 @@ impl Subprotocol {
     pub(super) fn error(self, id: &str, errors: &[ServerError]) -> String {
         let payload = match self {
             Self::TransportWs => json!(errors),
-            // The older protocol allows only one error per message.
+            // Sends only the first error, because the older protocol allows one error per message.
             Self::Legacy => json!(errors.first()),
         };
         json!({ "id": id, "type": "error", "payload": payload }).to_string()

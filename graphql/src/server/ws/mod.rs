@@ -21,8 +21,8 @@ use close::Closing;
 use connection::Connection;
 use message::Subprotocol;
 
-/// A message may exceed the limit by this factor and still gets a proper close code. A larger
-/// message breaks the connection.
+/// The WebSocket library accepts messages up to this multiple of the limit, so that the server can
+/// answer them with a close code. A larger message ends the connection without a code.
 const OVERSIZE_FACTOR: usize = 4;
 
 pub(super) fn wants_upgrade(parts: &Parts) -> bool {
@@ -30,7 +30,7 @@ pub(super) fn wants_upgrade(parts: &Parts) -> bool {
     upgrade.is_some_and(|protocol| protocol.eq_ignore_ascii_case("websocket"))
 }
 
-/// Upgrades a request to a WebSocket, which becomes a task of the server's loop.
+/// Upgrades a request to a WebSocket, and starts a task of the server's loop for it.
 pub(super) async fn upgrade_request(app: &Arc<App>, mut parts: Parts) -> Response {
     let caller = match entry::read_handshake(&app.options.access, &parts) {
         Ok(caller) => caller,
@@ -53,8 +53,8 @@ pub(super) async fn upgrade_request(app: &Arc<App>, mut parts: Parts) -> Respons
         .protocols(Subprotocol::BY_PREFERENCE.map(Subprotocol::name));
     let chosen = upgrade.selected_protocol().and_then(Subprotocol::from_header);
     if chosen.is_none() {
-        // Clients report their own error instead of the close code unless the server accepts one of
-        // their protocols.
+        // If the client offers no known protocol, accepts its first protocol anyway. Otherwise the
+        // client would report an error of its own and not the close code.
         let offered_protocol = upgrade.requested_protocols().next().cloned();
         if let Some(offered_protocol) =
             offered_protocol.filter(|offered_protocol| !offered_protocol.is_empty())
@@ -63,7 +63,8 @@ pub(super) async fn upgrade_request(app: &Arc<App>, mut parts: Parts) -> Respons
         }
     }
     let app = Arc::clone(app);
-    // The WebSocket counts as one connection for the limits.
+    // Keeps the guard of the HTTP connection, so that the WebSocket counts as one connection for
+    // the limits.
     let connection_guard = parts.extensions.get::<Arc<super::connections::Connection>>().cloned();
     upgrade.on_upgrade(move |socket| async move {
         let nursery = app.nursery.clone();

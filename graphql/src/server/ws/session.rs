@@ -1,4 +1,5 @@
-//! The state of a WebSocket. Decides how to react to messages, and does no input or output.
+//! The state of a WebSocket. It decides how to react to messages, and does no input or output
+//! itself.
 
 use std::collections::BTreeMap;
 
@@ -67,7 +68,8 @@ impl Session {
         self.protocol == Subprotocol::Legacy && self.acknowledged
     }
 
-    /// Returns the message to a rejected client. The current protocol has only a close code.
+    /// Returns the message to a rejected client, if the protocol has such a message. The current
+    /// protocol only has a close code.
     pub(super) fn refusal_message(&self, reason: &str) -> Option<String> {
         (self.protocol == Subprotocol::Legacy)
             .then(|| Subprotocol::connection_error_message(reason))
@@ -179,7 +181,7 @@ impl Session {
         SessionEffect::Send(self.protocol.error(id, errors))
     }
 
-    /// Stops an operation without a message.
+    /// Stops an operation, and sends no message about it.
     fn stop_operation(&mut self, id: &str) {
         if let Some(running) = self.running.remove(id) {
             running.abort();

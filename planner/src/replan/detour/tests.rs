@@ -184,7 +184,7 @@ fn no_detour_uses_tools_that_act_or_are_forbidden_or_off() {
     let is_other = |tool: &CatalogTool| tool.definition.name.as_str() != "read_email";
     let allowed: Vec<CatalogTool> = tools().into_iter().filter(is_other).collect();
     let reason = why_not(&without_email(gone()), allowed);
-    assert_eq!(reason, "no other tools lead to the `customer_email` of `email`");
+    assert_eq!(reason, "no calls of other tools return the `customer_email` of `email`");
     let off = tools().into_iter().map(|tool| CatalogTool { is_active: is_other(&tool), ..tool });
     assert_eq!(why_not(&without_email(gone()), off.collect()), reason);
 }
@@ -194,7 +194,7 @@ fn tools_that_failed_in_earlier_versions_are_avoided() {
     let mut earlier = without_email(gone());
     earlier.failures.push(failure("read_email", &["find_order"]));
     let reason = why_not(&earlier, tools());
-    assert_eq!(reason, "no other tools lead to the `customer_email` of `email`");
+    assert_eq!(reason, "no calls of other tools return the `customer_email` of `email`");
 }
 
 /// Two tools reject the value of `get_order`, so it may be wrong.

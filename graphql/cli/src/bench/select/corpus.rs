@@ -7,7 +7,7 @@ use planner::embed::{EmbedError, Embedder};
 use serde_json::{Value, json};
 
 pub(crate) const EXAMPLES_PER_TOOL: usize = 6;
-/// Dimensions of a vector, as in the built-in encoder.
+/// Number of dimensions of a vector, equal to that of the built-in encoder.
 const DIMENSIONS: usize = 384;
 /// Number of words for descriptions. The most frequent words come first.
 const VOCABULARY_WORDS: u64 = 4_096;
@@ -36,7 +36,8 @@ pub(crate) struct Corpus {
 }
 
 impl Corpus {
-    /// Chooses the number of topics so that each verb occurs with each topic.
+    /// Makes a corpus of `tools` tools. Each tool is a pair of a verb and a topic, so the number of
+    /// topics follows from the number of verbs.
     pub(crate) fn new(tools: usize) -> Self {
         Self { topics: (tools as u64).div_ceil(VERBS.len() as u64).max(1) }
     }
@@ -116,7 +117,7 @@ fn make_vector(text: &str) -> Vec<f32> {
         });
         let mut dice = SeededRandom(seed);
         for sums in sums.as_chunks_mut::<8>().0 {
-            // A random number has eight bytes, and each byte fills one dimension.
+            // A random number has eight bytes, and each byte is the value of one dimension.
             for (sum, byte) in sums.iter_mut().zip(dice.next().to_le_bytes()) {
                 *sum += f32::from(byte.cast_signed()) + 0.5;
             }
@@ -149,7 +150,7 @@ impl SeededRandom {
     }
 }
 
-/// Returns the word of a number, made of syllables.
+/// Makes a word of syllables from a number. Different numbers give different words.
 fn name_of_number(mut number: u64) -> String {
     const SYLLABLES: [&str; 16] = [
         "ba", "ce", "di", "fo", "gu", "ka", "le", "mi", "no", "pu", "ra", "se", "ti", "vo", "zu",

@@ -5,7 +5,7 @@ use planner::model::{Message, Model, ModelError, Provider, Question, Settings, l
 use super::Check;
 use crate::{config::Config, local_engine::model_settings};
 
-/// Sent to a model whose provider lists no models.
+/// The test message for a model that is not in its provider's list of models.
 const TEST_MESSAGE: &str = "Answer with the word OK.";
 
 /// Checks the planner. The offline planner always works.
@@ -38,8 +38,8 @@ async fn ask_model(settings: &Settings) -> Result<String, ModelError> {
     match provider.is_listed().await {
         Ok(true) => return Ok(format!("`{name}` is available")),
         Err(err @ ModelError::Unavailable { .. }) => return Err(err),
-        // Some providers list only some of their models, or refuse to list any. The test message
-        // then shows whether the model answers.
+        // Some providers list only some of their models, or refuse to list any. So the test message
+        // below shows whether the model answers.
         Ok(false) | Err(ModelError::Refused { .. }) => (),
     }
     let messages = vec![Message::User(TEST_MESSAGE.to_owned())];

@@ -30,7 +30,8 @@ pub(crate) fn check_confinement(sets: &[SetConfig], support: sandbox::Support) -
     Check::new("confinement", result, help)
 }
 
-/// Checks that a server which listens at this address cannot be used without a token.
+/// Checks that a server at the address `listen` needs a token, unless only this machine can reach
+/// the address.
 pub(crate) fn check_access(
     access: &AccessConfig,
     sets: &[SetConfig],
@@ -39,11 +40,11 @@ pub(crate) fn check_access(
 ) -> Check {
     let result = match access.len() {
         0 if listen.ip().is_loopback() => {
-            Ok("no tokens: only this machine may connect, and it may do everything".to_owned())
+            Ok("no tokens: only this machine can connect, and it has all rights".to_owned())
         }
         0 => Err(format!(
             "no tokens, so `{listen}` refuses connections from other machines with 403; this \
-             machine may do everything"
+             machine has all rights"
         )),
         n => {
             let detail =
@@ -119,14 +120,14 @@ mod tests {
         check(
             json!([]),
             "127.0.0.1:80",
-            expect!["no tokens: only this machine may connect, and it may do everything"],
+            expect!["no tokens: only this machine can connect, and it has all rights"],
         );
         check(
             json!([]),
             "0.0.0.0:80",
             expect![
                 "✗ no tokens, so `0.0.0.0:80` refuses connections from other machines with 403; \
-                 this machine may do everything"
+                 this machine has all rights"
             ],
         );
         let token = |name: &str| json!({ "name": name, "token_env": name, "role": "admin" });

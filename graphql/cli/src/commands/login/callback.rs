@@ -21,7 +21,8 @@ const CALLBACK_PATH: &str = "/callback";
 /// Maximum number of browsers that wait for a page.
 const MAX_WAITING_BROWSERS: usize = 8;
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Headers that prevent the page from being cached, loading anything, and sending a referrer.
+/// Headers that stop the browser from caching the page, from loading anything for it, and from
+/// sending a referrer.
 const PAGE_HEADERS: [(HeaderName, &str); 3] = [
     (header::CACHE_CONTROL, "no-store"),
     (header::REFERRER_POLICY, "no-referrer"),
@@ -35,7 +36,7 @@ pub(crate) struct Callback {
     tasks: JoinSet<()>,
 }
 
-/// The address with which a browser returned, and the reply to it.
+/// The address that a browser requested after the login, and the reply for the browser.
 type BrowserReturn = (String, Reply);
 
 pub(crate) struct Reply(oneshot::Sender<String>);
@@ -50,7 +51,8 @@ pub(crate) enum Page<'a> {
 impl Page<'_> {
     fn to_html(self) -> String {
         let text = match self {
-            // Names of toolsets need no escaping in HTML.
+            // Inserts the name without escaping, because names of toolsets contain no characters
+            // that are special in HTML.
             Self::Done(set) => {
                 format!("You are logged in to <b>{set}</b>. You may close this page.")
             }
@@ -68,7 +70,7 @@ impl Page<'_> {
 
 impl Reply {
     pub(crate) fn send_page(self, page: Page<'_>) {
-        // The browser may have closed the connection.
+        // Fails if the browser has closed the connection. Then nobody needs the page.
         let _ = self.0.send(page.to_html());
     }
 }

@@ -7,8 +7,8 @@ use toolsets::sources::{self, SetConfig};
 use super::{AccessConfig, TokenConfig};
 
 impl AccessConfig {
-    /// Returns the patterns that match no tool, with their tokens. Omits patterns that may match a
-    /// toolset whose tools are unknown.
+    /// Returns the patterns that match no tool, with their tokens. Omits patterns that could match
+    /// a tool of a toolset whose tools are unknown.
     pub fn find_unmatched(&self, sets: &[SetConfig], toolsets: &[ToolSet]) -> Vec<String> {
         let is_idle = |pattern: &ToolPattern| {
             let mut meant = with_equivalents(pattern, sets);
@@ -41,7 +41,7 @@ fn has_tool(pattern: &ToolPattern, toolsets: &[ToolSet]) -> bool {
     tools.any(|tool| pattern.matches(tool.definition().qualified_name().as_str()))
 }
 
-/// Returns whether a pattern may match a toolset that is missing or not ready.
+/// Returns whether a pattern could match a tool of a toolset that is missing or not ready.
 fn may_have(pattern: &ToolPattern, sets: &[SetConfig], toolsets: &[ToolSet]) -> bool {
     let is_known_tool = |name: &str| {
         let found = toolsets.iter().find(|set| set.name.as_str() == name);
@@ -93,14 +93,14 @@ mod tests {
             (json!(["f*_tools.g?ob"]), "files.file_tools.glob", true),
             (json!(["files.*"]), "files.file_tools.glob", true),
             (json!(["web_tools.*"]), "files.file_tools.glob", false),
-            // A toolset may give its tools any name.
+            // The toolset `blog` is not built in, so its tool `file_tools.glob` is another tool.
             (json!(["file_tools.*"]), "blog.file_tools.glob", false),
         ] {
             for sets in [&files, &with_blog] {
                 assert_eq!(may(tools.clone(), sets, tool), expected, "{tools} {tool}");
             }
         }
-        // A toolset of that name takes precedence.
+        // If a toolset is called `file_tools`, the pattern means this toolset only.
         let other = json!({ "name": "file_tools", "source": { "tools": [{ "name": "x" }] } });
         let named = parse_sets(json!([self::files_toolset(), other]));
         assert!(!may(json!(["file_tools.*"]), &named, "files.file_tools.glob"));

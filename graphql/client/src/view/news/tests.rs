@@ -112,8 +112,8 @@ fn a_wait_for_a_signal_asks_no_person() {
     assert!(!board.waits_for_person(|_| false));
 }
 
-/// The first worker was lost after its last event, 1 ms after the start. The second one claimed the
-/// execution 4 ms later.
+/// The first worker was lost after its last event, 1 ms after the start. The second worker claimed
+/// the execution 4 ms after this event.
 #[test]
 fn time_without_a_worker_is_not_part_of_a_duration() {
     let claim = |seq, worker: &str| {

@@ -89,7 +89,7 @@ async fn calls_in_words_are_accepted() {
     let turn = call_tool("faber_agent.turn", native, turn_parameters(json!({}))).await.unwrap();
     assert_eq!(turn["read"][0]["tool"], "blog.look");
     assert_eq!(turn["read"][0].get("id"), None);
-    // A model with native calls uses this format only to talk about tools.
+    // If a model with native calls uses this format, it only explains a tool.
     let text_reply = || reply_with("I would use blog.look() for that.", &[]);
     let (native, _kept, _) = make_agent_context(vec![text_reply()]);
     let turn = call_tool("faber_agent.turn", native, turn_parameters(json!({}))).await.unwrap();
@@ -110,14 +110,16 @@ async fn calls_in_words_are_accepted() {
     assert!(rules.contains("- blog.look") && rules.contains("TOOL: tool_name ARGS:"), "{rules}");
 }
 
-/// Returns a toolset `files` whose tool has a name from the toolset `file_tools`.
+/// Returns a toolset `files` that contains a tool named `file_tools.glob`, as a renamed built-in
+/// toolset does.
 fn files_toolset() -> ToolSet {
     let look = |_: serde_json::Map<String, Value>, _: ToolContext| async { Ok::<_, ToolError>(1) };
     let tool = function("files", "file_tools.glob", "Finds files.", Effect::Read, look);
     ToolSet::ready("files".parse().unwrap(), "builtin", "", [tool])
 }
 
-/// Regression: the model was offered one name and later read another.
+/// Regression: the model was offered a tool under one name and saw another name of the tool in the
+/// results.
 #[tokio::test]
 async fn a_model_always_sees_the_same_name_of_a_tool() {
     for is_native in [true, false] {
@@ -183,14 +185,14 @@ async fn an_unreadable_call_in_words_is_rejected_with_its_reason() {
         assert_eq!((&turn["more"], &refused["tool"]), (&json!(true), &json!(tool)), "{text}");
         let message = refused["error"].as_str().unwrap();
         assert!(message.starts_with(error), "{message}");
-        // A model with native calls only talks about the call.
+        // For a model with native calls, this text only mentions the call.
         let (native, _toolbox, _) = make_agent_context(vec![reply_with(text, &[])]);
         let turn = call_tool("faber_agent.turn", native, turn_parameters(json!({}))).await.unwrap();
         assert_eq!(turn["more"], false, "{text}");
     }
 }
 
-/// Returns the calls after a tool returned `returned` and the model answered `said`.
+/// Returns the calls that Faber reads from the reply `output` after a tool returned `returned`.
 async fn read_calls(output: &str, returned: Value, is_native: bool) -> (Vec<String>, Value) {
     let (kept, _toolbox, _) = make_agent_context(vec![reply_with(output, &[])]);
     let agent_context = AgentContext {
@@ -222,7 +224,7 @@ async fn a_quoted_call_is_not_made() {
         (format!("<tool_call>\n{CALL}\n</tool_call>"), nothing(), true),
         (format!("[{CALL}]"), nothing(), true),
         (format!("TOOL: blog.make ARGS: {}", json!({ "id": "7" })), nothing(), true),
-        // The model only talks about a call.
+        // The model only mentions a call.
         (format!("The file contains: {CALL}"), nothing(), false),
         (format!("{CALL} is the content of the file."), nothing(), false),
         (format!("Write this:\n```json\n{CALL}\n```"), nothing(), false),
@@ -259,7 +261,7 @@ async fn a_turn_leaves_room_for_later_turns() {
     let (agent_context, _toolbox, _) =
         make_agent_context(vec![reply_with(&"w".repeat(MAX_TEXT_BYTES), &calls)]);
     let mut given = turn_parameters(json!({}));
-    // The history leaves few bytes for this turn.
+    // The history is almost full, so few bytes are left for this turn.
     given["history"] =
         json!([{ "turn": null, "read": [{ "result": "y".repeat(MAX_HISTORY_BYTES - 4_000) }] }]);
     let turn = call_tool("faber_agent.turn", agent_context, given).await.unwrap();
@@ -375,7 +377,8 @@ async fn a_truncated_answer_has_a_note() {
     assert_eq!(turn["more"], true);
 }
 
-/// An agent's calls are not part of the plan, so each turn counts them.
+/// The calls of an agent are not known when the execution starts, so each turn counts its own
+/// calls.
 #[tokio::test]
 async fn calls_of_an_agent_count_for_the_limits_of_its_caller() {
     let rate = Rate { calls: 2, per_ms: 3_600_000 };
@@ -410,7 +413,7 @@ async fn calls_of_an_agent_count_for_the_limits_of_its_caller() {
     for kind in ["forbidden_tool", "limit"] {
         assert!(figures.contains(&format!("{{kind=\"{kind}\"}} 1")), "{figures}");
     }
-    // The limit also applies to a direct call.
+    // A direct call counts toward the same limit, so it fails, too.
     let name = "blog.look".parse().unwrap();
     assert!(access.find_grant_by_name("ci").unwrap().count_uses([&name]).is_err());
 }

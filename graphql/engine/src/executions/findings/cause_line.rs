@@ -1,4 +1,4 @@
-//! Finds the line of an error message that names the cause.
+//! Finds the line with the cause in an error message, such as a trace of Python or Java.
 
 const MAX_CAUSE_BYTES: usize = 600;
 
@@ -24,7 +24,8 @@ pub fn find_cause_line(message: &str) -> String {
     clip_cause(found)
 }
 
-/// Returns the innermost cause of a chain. Rust numbers the causes and puts them below the heading.
+/// Returns the last cause of a chain of causes. Rust numbers the causes and prints them below the
+/// heading `Caused by:`.
 fn find_innermost_cause<'a>(lines: &[&'a str]) -> Option<&'a str> {
     let index = lines.iter().rposition(|line| line.trim_start().starts_with("Caused by:"))?;
     let rest = lines[index].trim_start().trim_start_matches("Caused by:").trim();
@@ -36,7 +37,8 @@ fn find_innermost_cause<'a>(lines: &[&'a str]) -> Option<&'a str> {
     below.last().map(|line| strip_line_number(line.trim()))
 }
 
-/// Returns a line that names an error, without a bare `Error:` in front of it.
+/// Returns the line without the prefix `Error:` if it names an error. Returns `None` for any other
+/// line.
 fn strip_error_prefix(line: &str) -> Option<&str> {
     let text = strip_uncaught(strip_quoted_program(line.trim_end()));
     if let Some(rest) = text.strip_prefix("Error:").or_else(|| text.strip_prefix("error:")) {
@@ -80,7 +82,7 @@ fn is_indented(line: &str) -> bool {
     line.starts_with([' ', '\t'])
 }
 
-/// Returns whether a line belongs to the stack or to the source that a trace quotes.
+/// Returns whether a line of a trace is a stack frame or a quoted line of source code.
 fn is_frame(line: &str) -> bool {
     is_indented(line) || is_frame_word(line)
 }

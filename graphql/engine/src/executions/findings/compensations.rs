@@ -178,7 +178,7 @@ fn reason_not_undone(view: &View<'_>, call: &Step) -> String {
     "the execution ended before".to_owned()
 }
 
-/// Returns the call that undoes a task, with its parameters.
+/// Returns the call that a person can make to undo a task, with its parameters.
 fn manual_undo_remedy(view: &View<'_>, task: Task) -> Option<Remedy> {
     let callee = view.planned_step(task).call_of_part(task.part.compensation());
     let scope = view.execution.template_scope(task.compensation());
@@ -186,9 +186,9 @@ fn manual_undo_remedy(view: &View<'_>, task: Task) -> Option<Remedy> {
     Some(Remedy::call_tool(callee.tool, &rendered.value))
 }
 
-/// Adds a step that stays done because its plan does not define how to undo it. Such a step is
-/// reported only if the execution undoes other steps, because people may then expect it to be
-/// undone.
+/// Adds a step that is not undone, because the plan has no `compensate` for it. Such a step is
+/// reported only if the execution undoes other steps, because people may then expect that this step
+/// is undone, too.
 fn add_not_undoable<'a>(
     view: &'a View<'a>,
     task: Task,

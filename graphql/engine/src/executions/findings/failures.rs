@@ -18,7 +18,7 @@ use super::{
     view::{View, describe_worker, list_names},
 };
 
-/// Adds what failed, was cancelled, or was taken over from a lost worker.
+/// Adds findings about failures, cancellations, and takeovers from lost workers.
 pub(super) fn add_failures<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
     for (task, step) in view.list_steps() {
         if let StepState::Failed(error) = &step.state {
@@ -64,7 +64,7 @@ fn add_items<'a>(view: &'a View<'a>, task: Task, candidates: &mut Candidates<'a>
     }
 }
 
-/// Adds the deadline, if no step failed because of it.
+/// Adds a finding about the missed deadline if no step failed because of the deadline.
 fn add_deadline<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
     let execution = view.execution;
     let has_code = |step: &Step| matches!(&step.state, StepState::Failed(error) if error.code == ErrorCode::DEADLINE);
@@ -129,8 +129,8 @@ fn describe_failure(view: &View<'_>, task: Task, step: &Step, error: &ToolError)
     };
     let mut message = format!("{} failed{attempts}", view.step_name(shown_task));
     let cause = match find_unknown_child_call(view, failed_step, error) {
-        // Quotes the finding about the call, because the error of this step does not show whether a
-        // person settled the call.
+        // Uses the message of the finding about the child's call, because the error of this step
+        // does not show whether a person has settled the call.
         Some(call) => call.message.clone(),
         None => find_cause_line(&error.message),
     };
@@ -219,12 +219,13 @@ fn deadline_remedies(view: &View<'_>) -> Vec<Remedy> {
     if !can_be_retried(view) {
         return Vec::new();
     }
-    // A new deadline comes first, because a retry has the same deadline and may fail again.
+    // The remedy with a new deadline comes first, because a retry has the old deadline and could
+    // fail again.
     vec![Remedy::with_deadline(view.execution), Remedy::retry(view.execution)]
 }
 
-/// Returns what helps after a failure, best first. Returns nothing while the execution still runs,
-/// because only a finished one can be retried.
+/// Returns the remedies for a failure, best first. Returns none while the execution still runs,
+/// because only a finished execution can be retried.
 fn failure_remedies(view: &View<'_>, task: Task, step: &Step, error: &ToolError) -> Vec<Remedy> {
     let (execution, planned) = (view.execution, view.planned_step(task));
     if execution.options().dry_run {
@@ -241,7 +242,7 @@ fn failure_remedies(view: &View<'_>, task: Task, step: &Step, error: &ToolError)
         if error.is_outcome_unknown() {
             let see =
                 Remedy::show_execution(child).with_label("settle the call in the child execution");
-            let again = retry().with_label("call it again, although it may have happened");
+            let again = retry().with_label("repeat the call, although it may have taken effect");
             return vec![see, again.mark_dangerous()];
         }
         return vec![Remedy::show_execution(child), retry()];
@@ -253,7 +254,7 @@ fn failure_remedies(view: &View<'_>, task: Task, step: &Step, error: &ToolError)
         return settle_remedies(view, task)
             .into_iter()
             .chain([retry()
-                .with_label("call it again, although it may have happened")
+                .with_label("repeat the call, although it may have taken effect")
                 .mark_dangerous()])
             .collect();
     }
@@ -285,7 +286,8 @@ fn failure_remedies(view: &View<'_>, task: Task, step: &Step, error: &ToolError)
     }
 }
 
-/// Returns the finding about the call in a child execution because of which a step failed.
+/// Returns the finding about the call with an unknown outcome in a child execution, if a step
+/// failed because of this call.
 fn find_unknown_child_call<'a>(
     view: &View<'a>,
     step: &Step,
@@ -302,7 +304,7 @@ fn unknown_call_remedies(call: &Finding, show_remedy: Remedy, retry: Remedy) -> 
     if remedies.is_empty() {
         return vec![retry, show_remedy];
     }
-    let again = retry.with_label("call it again, although it may have happened");
+    let again = retry.with_label("repeat the call, although it may have taken effect");
     remedies.extend([again.mark_dangerous(), show_remedy]);
     remedies
 }
@@ -375,7 +377,7 @@ fn find_toolset(view: &View<'_>, task: Task) -> Option<ToolSetName> {
     set_prefix(tool.as_str())?.parse().ok()
 }
 
-/// Returns whether this node lacks the tool, or its toolset failed here.
+/// Returns whether this node has no such tool, or its toolset failed on this node.
 fn lacks_tool(view: &View<'_>, task: Task) -> bool {
     let tool = view.planned_step(task).call_of_part(task.part).tool;
     let candidates = view.toolbox().map(|toolbox| toolbox.find(tool));

@@ -1,4 +1,4 @@
-//! A finding, and the list of candidates that may be rendered.
+//! A finding, and the list of candidates of which the most important are rendered.
 
 use std::borrow::Cow;
 
@@ -16,19 +16,19 @@ pub const MAX_FINDINGS: usize = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FindingKind {
     Failure,
-    /// The execution waits for an action, or for a later time.
+    /// The execution waits for an action or until a later time.
     Wait,
     /// A step did not run.
     Skip,
-    /// The execution continued, but a person should know.
+    /// The execution continued, but a person should know about the event.
     Warning,
-    /// Another worker continued after a worker was lost.
+    /// A worker was lost, and another worker continued the execution.
     Takeover,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// A stable code. A failure has the code of its error.
+    /// A code that never changes. A failure has the code of its error.
     pub code: Cow<'static, str>,
     pub severity: Severity,
     pub kind: FindingKind,
@@ -91,8 +91,8 @@ impl Finding {
     }
 }
 
-/// Findings that are not rendered yet. Only the first ones are rendered, because an execution may
-/// have thousands of failed items, but a list shows one finding for each execution.
+/// Findings whose messages are not written yet. Only the first findings are rendered, because an
+/// execution can have thousands of failed items, but a list shows one finding for each execution.
 #[derive(Default)]
 pub(super) struct Candidates<'a> {
     all: Vec<Candidate<'a>>,

@@ -11,8 +11,8 @@ use super::{
     remedy::{Remedy, quote_for_shell},
 };
 
-/// Returns the reason why the planning of a request failed, or nothing while a planner still works.
-/// `transcript` is the transcript of a request without a plan.
+/// Returns the reason why the planning of a request failed. Returns no finding while a planner is
+/// still working. `transcript` is the transcript of a request without a plan.
 pub fn find_planning_findings(
     request: &Request,
     transcript: &[TranscriptEntry],

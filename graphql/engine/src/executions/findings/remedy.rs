@@ -13,7 +13,7 @@ pub struct Remedy {
     pub command: Option<String>,
     pub mutation: Option<&'static str>,
     pub variables: Option<Value>,
-    /// The action may repeat an effect, or cause an effect that cannot be undone.
+    /// `true` if the action can repeat an effect, or can cause an effect that cannot be undone.
     pub is_dangerous: bool,
 }
 
@@ -41,7 +41,7 @@ impl Remedy {
         Self { label: label.into(), ..self }
     }
 
-    /// Retries what failed. A child is retried through its parent.
+    /// Retries the failed steps. A child execution is retried through its parent.
     pub(super) fn retry(execution: &Execution) -> Self {
         let id = execution.parent().map_or(execution.id(), |parent| parent.execution);
         Self::new("retry what failed, and keep the rest", format!("faber retry {id}"))
@@ -156,7 +156,7 @@ impl Remedy {
         Self::new("see what happened there", format!("faber debug {id}"))
     }
 
-    /// Calls a tool by hand, because its compensation did not run.
+    /// Calls a tool outside plans, to undo a step whose compensation did not run.
     pub(super) fn call_tool(tool: &ToolName, parameters: &Value) -> Self {
         let written = quote_for_shell(&parameters.to_string());
         Self::new("undo it by hand", format!("faber tools call {tool} {written}"))
@@ -177,7 +177,8 @@ pub(super) fn format_part_name(step: &StepId, item: Option<u32>) -> String {
     }
 }
 
-/// Quotes a word for a shell, if it needs that. Shells take brackets for a pattern.
+/// Quotes a word for a shell if it contains special characters. Brackets are special, too, because
+/// a shell reads them as a pattern.
 pub fn quote_for_shell(word: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./:@=".contains(letter);
     if !word.is_empty() && !word.starts_with('-') && word.chars().all(is_plain) {

@@ -14,7 +14,7 @@ use super::{
     view::View,
 };
 
-/// Maximum length of a value that a condition read, and maximum number of such values.
+/// Maximum number of characters of a value that a condition read.
 const MAX_VALUE_CHARS: usize = 60;
 const MAX_VALUES: usize = 5;
 
@@ -78,7 +78,8 @@ fn describe_value(place: &str, value: Option<&Value>) -> String {
     format!("`{place}` is {text}")
 }
 
-/// Describes the first step in the chain of dependencies that did not succeed.
+/// Follows the dependencies of a skipped step, and describes the first step of this chain that did
+/// not succeed.
 fn describe_dependency(view: &View<'_>, task: Task) -> (String, Option<Occurrence>) {
     let mut current = task;
     let mut reason = None;
@@ -90,7 +91,7 @@ fn describe_dependency(view: &View<'_>, task: Task) -> (String, Option<Occurrenc
             _ => "was skipped",
         };
         reason =
-            Some((format!("{} {outcome}, which it needs", view.step_name(needed)), step.changed));
+            Some((format!("{}, which it needs, {outcome}", view.step_name(needed)), step.changed));
         let is_chain = matches!(step.state, StepState::Skipped(SkipReason::Dependency));
         if !is_chain {
             break;

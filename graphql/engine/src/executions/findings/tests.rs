@@ -101,7 +101,7 @@ fn every_finding_has_its_message_and_remedies() {
         on_error continue
           WARNING FAILURE tool.failed @4: `a` failed: no; its plan allows one attempt (`retry.maxAttempts`)
             -> retry E
-          INFO SKIP skip.dependency @4: `b` did not run, because `a` failed, which it needs
+          INFO SKIP skip.dependency @4: `b` did not run, because `a`, which it needs, failed
         item, fail
           ERROR FAILURE tool.failed @12: `a[1]` failed: item 1: no; of 3 items, 1 failed and 2 succeeded; its plan allows one attempt (`retry.maxAttempts`)
             -> retry E
@@ -179,8 +179,8 @@ fn every_finding_has_its_message_and_remedies() {
         skip by dependency
           WARNING FAILURE tool.failed @4: `a` failed: no; it was not tried again because it would fail again
             -> revise P FILE | replan E | retry E
-          INFO SKIP skip.dependency @4: `b` did not run, because `a` failed, which it needs
-          INFO SKIP skip.dependency @4: `c` did not run, because `a` failed, which it needs
+          INFO SKIP skip.dependency @4: `b` did not run, because `a`, which it needs, failed
+          INFO SKIP skip.dependency @4: `c` did not run, because `a`, which it needs, failed
         template left standing
           WARNING WARNING warning.template @6: `b`: `{{a.foo}}` has no value and was passed on as written
             -> revise P FILE
@@ -189,7 +189,7 @@ fn every_finding_has_its_message_and_remedies() {
         retried
           INFO WARNING retried @6: `a` succeeded at attempt 2; before, tool.failed: 503
         a clock was ahead
-          WARNING WARNING waits_shortened @5: a clock was 2 h ahead, so waits and the deadline were shortened to their own length
+          WARNING WARNING waits_shortened @5: a clock was 2 h ahead, so the waits that it recorded and the deadline were started again with their full length
           INFO WAIT wait.sleep @3: `a` sleeps for another 5 s
         takeover
           ERROR FAILURE tool.outcome_unknown @7: `a` failed: the worker was lost while the tool was called; it is unknown whether the call took effect, and it may still do so: check before you retry; a second call could repeat its effect, so a person must decide
@@ -254,7 +254,7 @@ fn every_documented_code_has_a_test_case() {
     let table: String = all.map(|(_, lines)| lines).collect();
     for (code, _) in codes {
         let is_tested = table.contains(&format!(" {code} "));
-        // A cancelled call makes its step `CANCELLED`, so no step fails with this code.
+        // A step whose call was cancelled is `CANCELLED`, so no step fails with `tool.cancelled`.
         assert!(is_tested || code == "tool.cancelled", "{code} is missing:\n{table}");
     }
 }

@@ -15,7 +15,7 @@ use toolbox::Toolbox;
 
 use super::{finding::Finding, remedy::format_part_name};
 
-/// Facts about an execution that only this node knows, beside the log.
+/// Facts about an execution that are not in its log. They differ between nodes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NodeFacts<'a> {
     /// The head, which names the owner. `None` if it was not read.
@@ -23,10 +23,10 @@ pub(crate) struct NodeFacts<'a> {
     pub inbox: &'a [SentCommand],
     pub workers: &'a [WorkerId],
     pub limits: &'a CallLimits,
-    /// For each child, why it waits, or the call with an unknown outcome because of which it
-    /// failed. Only the first children are read.
+    /// For each child that was read, the finding about why it waits, or about the call with an
+    /// unknown outcome that made it fail. Only the first children are read.
     pub children: &'a BTreeMap<ExecutionId, Finding>,
-    /// The tools of this process. `None` if it opened no toolsets.
+    /// The tools of this process. `None` if this process opened no toolsets.
     pub toolbox: Option<&'a Toolbox>,
 }
 
@@ -84,7 +84,8 @@ impl<'a> View<'a> {
         (0_u32..).map(move |index| task.for_item(index)).zip(items)
     }
 
-    /// Returns the steps without a list, and the items of the other steps.
+    /// Returns all parts that make calls: the steps without a list, and the items of the steps with
+    /// a list.
     pub(super) fn list_calls(&self) -> impl Iterator<Item = (Task, &'a Step)> {
         self.list_steps().flat_map(|(task, step)| {
             let whole = step.items.is_none().then_some((task, step));
@@ -113,7 +114,7 @@ impl<'a> View<'a> {
             Some(owner) if workers.contains(&owner) => Ownership::Owned,
             Some(_) => Ownership::Orphaned,
             None if head.due.is_some_and(|due| due <= self.now) => Ownership::Free,
-            // The execution is due later, and no live worker would claim it then.
+            // The execution is due later, but no live worker exists that could claim it then.
             None if head.due.is_some() && workers.is_empty() => Ownership::Free,
             None => Ownership::Parked,
         }

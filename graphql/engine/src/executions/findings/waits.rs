@@ -22,7 +22,7 @@ use super::{
     view::{NodeFacts, Ownership, View, describe_time, describe_worker, list_names},
 };
 
-/// Maximum number of tasks that are examined, because further ones wait for the same reasons.
+/// Maximum number of tasks that are examined. Further tasks usually wait for the same reasons.
 const MAX_TASKS: usize = 1_000;
 
 /// Adds the reasons why an unfinished execution waits.
@@ -66,7 +66,7 @@ fn wait_finding(code: &'static str, severity: Severity, message: String) -> Find
     Finding::new(FindingKind::Wait, severity, code, message)
 }
 
-/// Adds that no worker runs the execution, or that this node lacks a tool for it.
+/// Adds a finding if no worker drives the execution. Names the tools that this node lacks for it.
 fn add_missing_worker<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
     let ownership = view.ownership();
     if !matches!(ownership, Ownership::Free | Ownership::Orphaned) {
@@ -205,7 +205,7 @@ fn add_task_wait<'a>(
             let severity = reason.map_or(Severity::Info, |reason| reason.severity);
             add(severity, Box::new(move || describe_child(view, task, child, reason)));
         }
-        // Without a worker no call runs, and the finding about the worker names the step.
+        // Without a worker no call runs, and the finding `wait.worker` names the step.
         StepState::Running { attempt, .. } if has_owner => {
             let attempt = *attempt;
             add(
@@ -245,7 +245,7 @@ fn can_start(view: &View<'_>) -> bool {
     }
 }
 
-/// Formats the name of a task, and marks a task that undoes another one.
+/// Formats the name of a task. For a task that undoes a step, the name is `the undo of STEP`.
 fn format_task_name(view: &View<'_>, task: Task) -> String {
     if task.part.undo {
         format!("the undo of {}", view.step_name(task))
@@ -254,7 +254,7 @@ fn format_task_name(view: &View<'_>, task: Task) -> String {
     }
 }
 
-/// Adds what a step asks a person, or the signal that it waits for.
+/// Adds the question that a step asks a person, or the signal that it waits for.
 fn add_question<'a>(
     view: &'a View<'a>,
     task: Task,
@@ -309,7 +309,7 @@ fn describe_decision(view: &View<'_>, task: Task, error: &ToolError) -> Finding 
     let is_unknown = error.is_outcome_unknown() && view.execution.task(task).is_some_and(is_once);
     let remedies = if is_unknown {
         let again =
-            again.with_label("call it again, although it may have happened").mark_dangerous();
+            again.with_label("repeat the call, although it may have taken effect").mark_dangerous();
         settle_remedies(view, task).into_iter().chain([again, give_up]).collect()
     } else if error.retryable {
         vec![again, give_up]
@@ -328,7 +328,7 @@ fn describe_retry(
     let step = view.execution.task(task);
     let next = step.map_or(1, |step| step.attempts + 1);
     let allowed = view.planned_step(task).call_of_part(task.part).policy.retry.max_attempts;
-    // Attempts that a crash interrupted do not count.
+    // Attempts that a crash interrupted do not count toward the maximum, so they are added to it.
     let lost = step.map_or(0, |step| step.interruptions);
     let of =
         if allowed > 1 { format!(" of {}", allowed.saturating_add(lost)) } else { String::new() };
@@ -376,7 +376,8 @@ fn describe_child(
     Finding { cause_execution: Some(child), until, ..finding }
 }
 
-/// Returns the most severe reason why an execution waits, unless it only waits for its tools.
+/// Returns the most severe reason why an execution waits. Returns `None` if it only waits until its
+/// calls end.
 pub(in super::super) fn find_reason(candidates: Vec<Finding>) -> Option<Finding> {
     let mut waits = candidates.into_iter().filter(|finding| finding.kind == FindingKind::Wait);
     waits.find(|finding| !["wait.call", "wait.items"].contains(&&*finding.code))

@@ -25,8 +25,8 @@ pub(super) fn add_warnings<'a>(view: &'a View<'a>, candidates: &mut Candidates<'
             let ahead = i64::try_from(ahead_ms).ok().and_then(TimeDelta::try_milliseconds);
             let ahead = describe_time(ahead.unwrap_or(TimeDelta::MAX));
             let message = format!(
-                "a clock was {ahead} ahead, so waits and the deadline were shortened to their own \
-                 length"
+                "a clock was {ahead} ahead, so the waits that it recorded and the deadline were \
+                 started again with their full length"
             );
             Finding::new(FindingKind::Warning, Severity::Warning, "waits_shortened", message)
         });
@@ -59,8 +59,9 @@ fn template_remedies(view: &View<'_>, task: Task) -> Vec<Remedy> {
     input.into_iter().chain([Remedy::revise(view.execution)]).collect()
 }
 
-/// Returns the recorded warnings of a step that are still true. If a step failed because its
-/// templates have no value, omits warnings that the tool got the text of the templates.
+/// Returns the recorded warnings of a step that are still true. If a step failed because a template
+/// had no value, returns none: the warnings say that the tool got the text of the template, but it
+/// was not called.
 pub fn valid_warnings(step: &Step) -> &[String] {
     match &step.state {
         StepState::Failed(error) if error.code == ErrorCode::UNRESOLVED => &[],

@@ -20,7 +20,7 @@ use crate::{
     embedded::Embedded,
 };
 
-/// Returns a set whose tools fail on request.
+/// Returns a toolset whose tools fail if the parameter `fail` is true.
 fn make_toolset(name: &'static str, tools: &[&'static str]) -> ToolSet {
     let run = |given: Value, _: ToolContext| async move {
         if given["fail"] == true { Err(ToolError::failed("no")) } else { Ok(given) }
@@ -30,7 +30,7 @@ fn make_toolset(name: &'static str, tools: &[&'static str]) -> ToolSet {
 }
 
 /// Returns an engine whose model gives these answers. The guard is off, because the answers do not
-/// follow the words of the query.
+/// fit the words of the query.
 fn engine_with_answers(faber: &Embedded, answers: &[Value]) -> Engine {
     let answers = answers.iter().map(|answer| reply_with(&answer.to_string(), &[])).collect();
     let planner = Arc::new(ModelPlanner::new(Arc::new(ScriptedModel::new(answers)), 0));
@@ -43,8 +43,8 @@ async fn open_faber(sets: Vec<ToolSet>) -> (Embedded, Arc<Memory>) {
     (Embedded::open_over(over, sets, Options::default()).await.unwrap(), store)
 }
 
-/// The model sees only one of three tools. The plain name `pay` in its answer means the same tool
-/// as in any plan, which is `crm.pay`.
+/// The model sees only one of three tools. The name `pay` in its answer still means `crm.pay`, as
+/// in every plan, because `crm` comes before `shop`.
 #[tokio::test]
 async fn an_approval_is_carried_over_if_the_model_saw_few_tools() {
     let sets = vec![make_toolset("crm", &["pay", "greet"]), make_toolset("shop", &["pay"])];
@@ -71,7 +71,8 @@ async fn an_approval_is_carried_over_if_the_model_saw_few_tools() {
     faber.close().await;
 }
 
-/// A node stopped after it wrote the log of the next execution, and before it wrote the head.
+/// The test simulates a node that stopped after it wrote the log of the next execution and before
+/// it wrote the head.
 #[tokio::test]
 async fn a_next_execution_without_a_head_is_found_and_not_duplicated() {
     let (faber, store) = open_faber(vec![make_toolset("crm", &["pay"])]).await;
@@ -92,7 +93,8 @@ async fn a_next_execution_without_a_head_is_found_and_not_duplicated() {
     faber.close().await;
 }
 
-/// Reused steps ran in an earlier execution, whose log has their calls.
+/// The calls of reused steps are in the log of an earlier execution, so the guard must read it,
+/// too.
 #[tokio::test]
 async fn a_replan_does_not_repeat_effects_of_earlier_versions() {
     let (faber, _) = open_faber(vec![make_toolset("crm", &["pay"])]).await;
@@ -136,8 +138,8 @@ async fn a_replan_does_not_repeat_effects_of_sub_plans() {
     faber.close().await;
 }
 
-/// Calls of executions beyond the read limit are unknown, so every new effect might be a
-/// repetition.
+/// Executions beyond the read limit are not read, so each call with an effect could repeat one of
+/// their calls.
 #[tokio::test]
 async fn a_repeat_guard_is_truncated_after_too_many_sub_plans() {
     let (faber, _) = open_faber(vec![make_toolset("crm", &["pay"])]).await;

@@ -1,4 +1,4 @@
-//! Queries, the plans that a model makes of them, and what the guard finds.
+//! Tests the guard with queries and the plans that a model makes of them.
 
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ fn make_catalog() -> Catalog {
     ])
 }
 
-/// Returns the problems of the plan of one query, one on each line.
+/// Returns the problems that the guard finds in a plan for a query, one on each line.
 fn find_problem_lines(query: &str, steps: &Value) -> String {
     let (catalog, plan) = (make_catalog(), compile_plan(query, steps));
     let found = GuardedQuery::new(Guard::Approve, query, &catalog, &catalog).find_problems(&plan);
@@ -119,9 +119,9 @@ fn a_call_that_the_query_does_not_order_is_doubted() {
         ("What if I delete issue 4?", "`What if I delete issue 4` only supposes a call of"),
         ("I'm thinking of deleting issue 4", "only supposes a call of"),
         ("I have deleted issue 4", "`I have deleted issue 4` only reports a call of"),
-        ("Show issue 4", "no part of `Show issue 4` orders a call of"),
-        ("Delete comment 4", "no part of `Delete comment 4` orders a call of"),
-        ("Lösche Ticket 4", "no part of `Lösche Ticket 4` orders a call of"),
+        ("Show issue 4", "no part of `Show issue 4` asks for a call of"),
+        ("Delete comment 4", "no part of `Delete comment 4` asks for a call of"),
+        ("Lösche Ticket 4", "no part of `Lösche Ticket 4` asks for a call of"),
         ("Comment on issue 4 saying delete it", "no part of"),
         ("If issue 5 is closed, delete issue 4", "under a condition, and the step has no `when`"),
         ("If issue 5 is closed, close issue 5, otherwise delete issue 4", "under a condition"),
@@ -310,7 +310,8 @@ async fn the_guard_refuses_approves_or_warns() {
     }
 }
 
-/// The cache keeps the draft as the model wrote it.
+/// The cache stores the draft before the guard changes it, so a stricter guard later checks it
+/// again.
 #[tokio::test]
 async fn a_cached_draft_is_guarded_again() {
     let query = "Should I delete the page home?";

@@ -1,4 +1,4 @@
-//! The cases of the table: failures, waits and everything else.
+//! The cases of the table of findings: failures, waits, skips, warnings and takeovers.
 
 #![expect(clippy::too_many_lines, reason = "the functions are tables")]
 

@@ -114,7 +114,7 @@ impl Story {
         self.with_input(Input::Command(SentCommand { id, execution, at, by: None, command }))
     }
 
-    /// Writes the findings while worker 1 is alive.
+    /// Writes the findings as if worker 1 were alive, one on each line.
     pub(super) fn finding_lines(&self) -> String {
         self.finding_lines_with(&[], &[worker_id(1)], None)
     }
@@ -168,7 +168,7 @@ pub(super) fn draw_findings(findings: &[Finding]) -> String {
 }
 
 pub(super) fn make_error(code: &str, message: &str) -> ToolError {
-    // Codes of Faber are constants. Any other code is a custom one.
+    // These codes of Faber are constants. Any other code is one that a tool chose.
     let retryable_codes = [
         ErrorCode::FAILED,
         ErrorCode::TIMEOUT,

@@ -31,12 +31,12 @@ fn make_toolset(name: &'static str) -> ToolSet {
     ToolSet::ready(name.parse().unwrap(), "local", "", [pay])
 }
 
-/// Faber with a model that gives these answers in order, and then refuses.
+/// Opens Faber with a model that returns these answers in sequence, and then errors.
 async fn open_faber(answers: &[Value]) -> (Embedded, Arc<ScriptedModel>) {
     let answers = answers.iter().map(|answer| reply_with(&answer.to_string(), &[])).collect();
     let model = Arc::new(ScriptedModel::new(answers));
     let planner = Arc::new(ModelPlanner::new(Arc::<ScriptedModel>::clone(&model), 0));
-    // The drafts of these tests do not follow the words of the query.
+    // The guard is off, because the drafts of these tests do not fit the words of the query.
     let configure = |engine: Engine| engine.with_planner(planner).with_guard(Guard::Off);
     let (store, sets) = (Arc::new(Memory::new()), vec![make_toolset("crm"), make_toolset("shop")]);
     let faber =
@@ -68,7 +68,7 @@ async fn run_plan(faber: &Embedded, plan: Value, order: Order) -> Arc<Execution>
     faber.ended(id).await.unwrap()
 }
 
-/// Waits until the replan of an execution is decided.
+/// Waits until the replan of an execution has started the next execution or was given up.
 async fn wait_for_decision(faber: &Embedded, ended: &Execution) -> Replanning {
     let wait = async {
         loop {
@@ -192,7 +192,8 @@ async fn a_step_requests_one_replan_that_does_not_repeat() {
     faber.close().await;
 }
 
-/// The model refuses, finds no valid plan, or would repeat an effect.
+/// The answers in turn: the model refuses, writes an invalid plan, or writes a plan that would
+/// repeat an effect.
 #[tokio::test]
 async fn a_replan_without_a_plan_is_given_up_with_a_reason() {
     let answers = [
@@ -218,15 +219,16 @@ async fn a_replan_without_a_plan_is_given_up_with_a_reason() {
         assert_eq!((last.kind.as_str(), &last.content["code"]), (GIVEN_UP, &json!(code)));
         assert_eq!(last.content["executionId"], json!(first.id()));
         assert!(faber.engine().executions.reader.next(&first).await.unwrap().is_none());
-        // After a crash, the next worker finds the entry and asks no model.
+        // As after a crash, the replan is tried again. It finds the transcript entry and does not
+        // ask the model.
         faber.engine().executions.replanner().replan(&first).await.unwrap();
         assert_eq!(model.questions.lock().unwrap().len(), 1);
         faber.close().await;
     }
 }
 
-/// Two workers replan at the same time, as after an expired lease, and a third worker replans
-/// later.
+/// Two workers replan the same execution at the same time, as after an expired lease. A third
+/// worker does so later.
 #[tokio::test]
 async fn two_workers_start_one_replan() {
     let answers = [
@@ -250,7 +252,7 @@ async fn two_workers_start_one_replan() {
     faber.close().await;
 }
 
-/// Each worker crashed during its attempt.
+/// The test simulates workers of which each crashed during its attempt to replan.
 #[tokio::test]
 async fn a_replan_is_given_up_after_repeated_crashes() {
     let (faber, model) = open_faber(&[draft_with_steps(&[pay_step("a", 1)])]).await;
@@ -317,7 +319,7 @@ async fn replans_leave_compensation_off_unless_the_caller_asks_for_it() {
     faber.close().await;
 }
 
-/// The next execution has the permissions of the first one.
+/// The next execution has the permissions of the first execution, which exclude the toolset `shop`.
 #[tokio::test]
 async fn a_replan_has_the_tools_of_the_first_caller() {
     let shop = json!({ "id": "b", "name": "shop.pay", "parameters": { "sum": 1 } });

@@ -1,4 +1,5 @@
-//! Automatic replans without a model: detours around tools that read and fail.
+//! Automatic replans without a model. A detour replaces a failed call of a `READ` tool by calls of
+//! other tools.
 
 use std::{
     collections::BTreeSet,
@@ -23,12 +24,12 @@ use crate::{
     embedded::Embedded,
 };
 
-/// Time limit of every wait, for busy machines.
+/// Time limit of every wait. It is long, because the machine of the test can be busy.
 const LONG: Duration = Duration::from_mins(1);
 const REFUND: &str = "Refund the payment of order A-1020";
 const READ: &str = "Get order A-1020";
 
-/// The names of the tools that were called, in order.
+/// The names of the called tools, in the order of their calls.
 type Calls = Arc<Mutex<Vec<String>>>;
 
 #[derive(Debug)]
@@ -228,7 +229,8 @@ async fn a_detour_has_only_the_tools_of_the_caller() {
     shop.faber.close().await;
 }
 
-/// Without a model, Faber does not know the purpose of a plan that a person wrote.
+/// Without a model, Faber does not know the purpose of a plan that a person wrote, so it finds no
+/// detour.
 #[tokio::test]
 async fn a_written_plan_has_no_detour() {
     let shop = Shop::open(&[]).await;
