@@ -118,7 +118,7 @@ fn warn_of_missing_tokens(app: &App, address: SocketAddr, access: &Access) {
     if !address.ip().is_loopback() && !access.requires_token() {
         app.screen.say(&app.screen.err.yellow(format!(
             "warning: `{address}` can be reached from other machines, but there are no access \
-             tokens, so only this machine may connect: add `access.tokens` to the configuration, \
+             tokens, so only this machine can connect: add `access.tokens` to the configuration, \
              or listen on 127.0.0.1"
         )));
     }
