@@ -4,6 +4,7 @@ mod access;
 mod actors;
 mod backups;
 mod doubts;
+mod encryption;
 mod executions;
 mod expensive_schemas;
 mod features;

@@ -84,7 +84,9 @@
 #![warn(missing_docs, reason = "programs that embed Faber import these items")]
 
 pub use engine::{
-    Engine, EngineError, Order, PlanningOptions, embedded::Embedded, store::open_store,
+    Engine, EngineError, Order, PlanningOptions,
+    embedded::Embedded,
+    store::{Key, KeyError, Keyring, open_encrypted_store, open_store},
 };
 pub use executor::options::Options;
 pub use shared::{

@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 use shared::{
-    sealed::{SealedText, locked_value, shows_locked_values},
+    sealed::{SealedText, is_sealed, locked_value},
     store::StoreError,
 };
 
@@ -17,17 +17,14 @@ use crate::keyring::{Keyring, OpenError, Place};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
     Seal,
+    /// Encrypt, but keep what is encrypted already, because it comes from a store.
+    SealRest,
+    /// Leave encrypted values as they are.
+    Keep,
     /// Decrypt, or fail if a key is missing.
     Open,
     /// Decrypt, and show [`locked_value`] if a key is missing.
     Show,
-}
-
-impl Task {
-    /// Returns how the current operation reads.
-    pub(crate) fn of_read() -> Self {
-        if shows_locked_values() { Self::Show } else { Self::Open }
-    }
 }
 
 /// The change of one document. The functions of [`leaves`](crate::leaves) call it for each value.
@@ -57,8 +54,18 @@ impl<'a> Edit<'a> {
         Self { ring, task, collection, document, is_changed, has_locked }
     }
 
-    pub(crate) fn task(&self) -> Task {
-        self.task
+    pub(crate) fn is_sealing(&self) -> bool {
+        matches!(self.task, Task::Seal | Task::SealRest)
+    }
+
+    /// Returns `true` if queries stay as they are.
+    pub(crate) fn skips_queries(&self) -> bool {
+        self.is_sealing() && !self.ring.encrypts_queries()
+    }
+
+    /// Returns `true` if this text is encrypted and stays as it is.
+    pub(crate) fn keeps(&self, text: &str) -> bool {
+        self.task == Task::SealRest && is_sealed(text)
     }
 
     pub(crate) fn ring(&self) -> &Keyring {
@@ -132,9 +139,9 @@ impl<'a> Edit<'a> {
 
     /// Returns the new text. `None` keeps the old one.
     fn convert_text(&self, field: &str, text: &str) -> Result<Option<String>, StoreError> {
-        if self.task == Task::Seal {
+        if self.is_sealing() {
             // Whether a text is empty is no secret.
-            if text.is_empty() {
+            if text.is_empty() || self.keeps(text) {
                 return Ok(None);
             }
             return self.seal(field, text.as_bytes()).map(Some);
@@ -150,8 +157,8 @@ impl<'a> Edit<'a> {
 
     /// Returns the new value. `None` keeps the old one.
     fn convert_value(&self, field: &str, value: &Value) -> Result<Option<Value>, StoreError> {
-        if self.task == Task::Seal {
-            if is_empty(value) {
+        if self.is_sealing() {
+            if is_empty(value) || value.as_str().is_some_and(|text| self.keeps(text)) {
                 return Ok(None);
             }
             return self.seal(field, value.to_string().as_bytes()).map(Value::String).map(Some);
@@ -175,7 +182,8 @@ impl<'a> Edit<'a> {
 
     /// Returns `None` if the text is not encrypted, because it is older than the encryption.
     fn open(&self, field: &str, text: &str) -> Result<Option<Opened>, StoreError> {
-        let Some(sealed) = SealedText::parse(text) else { return Ok(None) };
+        let sealed = SealedText::parse(text).filter(|_| self.task != Task::Keep);
+        let Some(sealed) = sealed else { return Ok(None) };
         let document = self.document.to_string();
         let place = Place { collection: self.collection, document: &document, field };
         self.is_changed.set(true);

@@ -92,25 +92,32 @@ impl fmt::Debug for Keyring {
 impl Keyring {
     /// Joins keys with their ids. New values are encrypted with the key `active`. Queries are
     /// encrypted only if `encrypts_queries` is set, because lists search them.
+    ///
+    /// A key may be `None` because it is not available. Its values stay hidden. If it is the active
+    /// one, nothing is written.
     pub fn new(
-        keys: Vec<(String, Key)>,
+        keys: Vec<(String, Option<Key>)>,
         active: &str,
         encrypts_queries: bool,
     ) -> Result<Self, KeyError> {
-        let mut ring = Self { keys: BTreeMap::new(), active: None, encrypts_queries };
+        let mut all = BTreeMap::new();
         for (id, key) in keys {
             if !sealed::is_key_id(&id) {
                 return Err(KeyError::Id(id));
             }
-            if ring.keys.insert(id.clone(), key).is_some() {
+            if all.insert(id.clone(), key).is_some() {
                 return Err(KeyError::Repeated(id));
             }
         }
-        if !ring.keys.contains_key(active) {
-            return Err(KeyError::NotActive(active.to_owned()));
-        }
-        ring.active = Some(active.to_owned());
-        Ok(ring)
+        let is_there = all.get(active).ok_or_else(|| KeyError::NotActive(active.to_owned()))?;
+        let active = is_there.as_ref().map(|_| active.to_owned());
+        let keys = all.into_iter().filter_map(|(id, key)| Some((id, key?))).collect();
+        Ok(Self { keys, active, encrypts_queries })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn encrypting_queries(self) -> Self {
+        Self { encrypts_queries: true, ..self }
     }
 
     pub(crate) fn active(&self) -> Option<&str> {

@@ -18,7 +18,7 @@ use shared::{
     tool::{Progress, ToolError},
 };
 
-use crate::edit::{Edit, Task};
+use crate::edit::Edit;
 
 type Edited = Result<(), StoreError>;
 
@@ -44,8 +44,9 @@ pub(crate) fn edit_event(edit: &Edit<'_>, event: &mut Event) -> Edited {
         Event::StepInterrupted { step: _, part: _, attempt: _, error } => {
             error.as_mut().map_or(Ok(()), |error| edit_error(edit, error))
         }
-        Event::StepWaiting { step: _, part: _, reason, parameters } => {
+        Event::StepWaiting { step: _, part: _, reason, parameters, warnings } => {
             edit.shared_value("parameters", parameters)?;
+            edit.texts("warnings", warnings)?;
             match reason {
                 WaitReason::Decision { error } => edit_error(edit, error),
                 WaitReason::Approval | WaitReason::Signal { name: _, until: _ } => Ok(()),
@@ -172,18 +173,18 @@ pub(crate) fn edit_head(edit: &Edit<'_>, head: &mut ExecutionHead) {
     if let Some(HeadError { code: _, tool: _, message }) = &mut head.error {
         edit_head_text(edit, "error", message);
     }
-    if edit.task() != Task::Seal || edit.ring().encrypts_queries() {
+    if !edit.skips_queries() {
         edit_head_text(edit, "query", &mut head.query);
     }
 }
 
 fn edit_head_text(edit: &Edit<'_>, field: &str, text: &mut Arc<str>) {
-    if edit.task() == Task::Seal && is_sealed(text) {
+    if edit.is_sealing() && is_sealed(text) {
         return;
     }
-    match (edit.shared_text(field, text), edit.task()) {
-        (Ok(()), _) | (Err(StoreError::Locked { .. }), _) => (),
-        (Err(_), _) => *text = "".into(),
+    match edit.shared_text(field, text) {
+        Ok(()) | Err(StoreError::Locked { .. }) => (),
+        Err(_) => *text = "".into(),
     }
 }
 
@@ -212,7 +213,7 @@ pub(crate) fn edit_plan(edit: &Edit<'_>, plan: &mut UncheckedPlan) -> Edited {
 
 /// Changes a query, if queries are encrypted.
 pub(crate) fn edit_query(edit: &Edit<'_>, query: &mut String) -> Edited {
-    if edit.task() == Task::Seal && !edit.ring().encrypts_queries() {
+    if edit.skips_queries() {
         return Ok(());
     }
     edit.text("query", query)
@@ -240,7 +241,10 @@ fn edit_step(edit: &Edit<'_>, field: &str, step: &mut UncheckedStep) -> Edited {
         let UncheckedCompensation { tool: _, parameters, policy: _ } = &mut **undo;
         parameters
     });
-    if edit.task() == Task::Seal {
+    if edit.is_sealing() {
+        if parameters.as_str().is_some_and(|text| edit.keeps(text)) {
+            return Ok(());
+        }
         let secrets = StepSecrets {
             parameters: Value::clone(parameters),
             when: json!(when),
@@ -319,9 +323,7 @@ impl StepSecrets {
 pub(crate) fn edit_record(edit: &Edit<'_>, record: &mut Record) -> Edited {
     match record.kind.secret_parts() {
         SecretParts::None => Ok(()),
-        SecretParts::Queries if edit.task() == Task::Seal && !edit.ring().encrypts_queries() => {
-            Ok(())
-        }
+        SecretParts::Queries if edit.skips_queries() => Ok(()),
         SecretParts::Whole | SecretParts::Queries => edit.shared_value("value", &mut record.value),
         SecretParts::Fields(fields) => {
             let mut value = Value::clone(&record.value);

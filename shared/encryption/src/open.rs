@@ -55,6 +55,26 @@ pub async fn protect(
     Ok(Arc::new(EncryptedStore::new(store, ring, known.encrypts_queries)))
 }
 
+/// Returns a store for copies of values between stores. Encrypted values are read and written as they
+/// are. If there are keys or the store is encrypted, all others are encrypted.
+///
+/// # Errors
+///
+/// If the store fails.
+pub async fn protect_copies(
+    store: Arc<dyn Store>,
+    keys: Option<Keyring>,
+) -> Result<Arc<dyn Store>, StoreError> {
+    let known = KnownKeys::read(&*store).await?;
+    if keys.is_none() && known.checks.is_empty() {
+        return Ok(store);
+    }
+    let mut ring = keys.unwrap_or_default();
+    known.remove_other_keys(&mut ring);
+    let store = EncryptedStore::new(store, ring, known.encrypts_queries);
+    Ok(Arc::new(store.for_copies()))
+}
+
 /// The keys of a store, each with its encrypted text.
 struct KnownKeys {
     checks: BTreeMap<String, String>,

@@ -9,6 +9,7 @@ use std::{fmt, sync::Arc};
 use async_trait::async_trait;
 use shared::{
     clock::Timestamp,
+    sealed::shows_locked_values,
     store::{
         ExecutionFilter, Hints, Permission, Permit, PermitAsk, Permits, Pruned,
         Removable, Store, StoreError, TextHash, Vectors, backend::PlanCache, search_words,
@@ -30,6 +31,8 @@ pub struct EncryptedStore {
     ring: Keyring,
     /// Lists cannot search queries, because some process encrypts them.
     has_secret_queries: bool,
+    /// Set to copy values between stores.
+    is_copy: bool,
     /// Decrypted plans.
     plans: PlanCache,
 }
@@ -44,7 +47,25 @@ impl fmt::Debug for EncryptedStore {
 impl EncryptedStore {
     pub(crate) fn new(inner: Arc<dyn Store>, ring: Keyring, has_secret_queries: bool) -> Self {
         let has_secret_queries = has_secret_queries || ring.encrypts_queries();
-        Self { inner, ring, has_secret_queries, plans: PlanCache::default() }
+        Self { inner, ring, has_secret_queries, is_copy: false, plans: PlanCache::default() }
+    }
+
+    /// Makes the store show encrypted values as they are, and keep those that it is given. It still
+    /// encrypts all others.
+    pub(crate) fn for_copies(self) -> Self {
+        Self { is_copy: true, ..self }
+    }
+
+    fn read_task(&self) -> Task {
+        match (self.is_copy, shows_locked_values()) {
+            (true, _) => Task::Keep,
+            (false, true) => Task::Show,
+            (false, false) => Task::Open,
+        }
+    }
+
+    fn write_task(&self) -> Task {
+        if self.is_copy { Task::SealRest } else { Task::Seal }
     }
 
     fn edit<'a>(
@@ -56,8 +77,14 @@ impl EncryptedStore {
         Edit::new(&self.ring, task, collection, document)
     }
 
-    fn can_write(&self) -> bool {
-        self.ring.active().is_some()
+    /// Returns `true` if workers may use the store.
+    fn can_work(&self) -> bool {
+        self.is_copy || self.ring.active().is_some()
+    }
+
+    /// Refuses a new document that other nodes could not continue, even if it has no secret value.
+    fn check_writable(&self) -> Result<(), StoreError> {
+        if self.can_work() { Ok(()) } else { Err(StoreError::KeyMissing) }
     }
 
     fn check_search(&self, query: Option<&str>) -> Result<(), StoreError> {

@@ -60,7 +60,7 @@ impl EncryptedStore {
     fn open_plan(&self, sealed: Arc<Plan>) -> Result<Arc<Plan>, StoreError> {
         let id = sealed.id();
         let mut plan = sealed.to_unchecked();
-        let edit = self.edit(Task::of_read(), PLANS, &id);
+        let edit = self.edit(self.read_task(), PLANS, &id);
         edit_plan(&edit, &mut plan)?;
         if !edit.is_changed() {
             return Ok(sealed);
@@ -93,13 +93,14 @@ fn map_items<T>(
 #[async_trait]
 impl Documents for EncryptedStore {
     async fn put_request(&self, request: &Request) -> Result<(), StoreError> {
-        let sealed = self.edited_request(Task::Seal, request.clone())?;
+        self.check_writable()?;
+        let sealed = self.edited_request(self.write_task(), request.clone())?;
         self.inner.put_request(&sealed).await
     }
 
     async fn request(&self, id: RequestId) -> Result<Option<Request>, StoreError> {
         let found = self.inner.request(id).await?;
-        found.map(|request| self.edited_request(Task::of_read(), request)).transpose()
+        found.map(|request| self.edited_request(self.read_task(), request)).transpose()
     }
 
     async fn list_requests(
@@ -109,7 +110,7 @@ impl Documents for EncryptedStore {
     ) -> Result<Listing<Request>, StoreError> {
         self.check_search(filter.search.as_deref())?;
         let listing = self.inner.list_requests(filter, page).await?;
-        map_items(listing, |request| self.edited_request(Task::of_read(), request))
+        map_items(listing, |request| self.edited_request(self.read_task(), request))
     }
 
     async fn add_transcript(
@@ -117,7 +118,7 @@ impl Documents for EncryptedStore {
         id: RequestId,
         entries: &[TranscriptEntry],
     ) -> Result<(), StoreError> {
-        let sealed = entries.iter().map(|entry| self.edited_entry(Task::Seal, id, entry));
+        let sealed = entries.iter().map(|entry| self.edited_entry(self.write_task(), id, entry));
         let sealed = sealed.collect::<Result<Vec<_>, _>>()?;
         self.inner.add_transcript(id, &sealed).await
     }
@@ -128,28 +129,26 @@ impl Documents for EncryptedStore {
         known: usize,
     ) -> Result<Vec<TranscriptEntry>, StoreError> {
         let entries = self.inner.transcript_after(id, known).await?;
-        entries.iter().map(|entry| self.edited_entry(Task::of_read(), id, entry)).collect()
+        entries.iter().map(|entry| self.edited_entry(self.read_task(), id, entry)).collect()
     }
 
     async fn put_plan(&self, plan: &Plan) -> Result<(), StoreError> {
+        self.check_writable()?;
         let id = plan.id();
         let mut unchecked = plan.to_unchecked();
-        edit_plan(&self.edit(Task::Seal, PLANS, &id), &mut unchecked)?;
+        edit_plan(&self.edit(self.write_task(), PLANS, &id), &mut unchecked)?;
         let sealed = Plan::try_from(unchecked).map_err(|err| StoreError::corrupt(id, err))?;
         self.inner.put_plan(&sealed).await
     }
 
     async fn plan(&self, id: PlanId) -> Result<Option<Arc<Plan>>, StoreError> {
-        let known = match self.plans.get(id) {
-            Cached::Fresh(plan) => return Ok(Some(plan)),
-            Cached::Old(plan) => Some(plan),
-            Cached::Unknown => None,
-        };
         let found = self.inner.plan(id).await?;
-        if let Some(plan) = known {
-            return Ok(self.plans.confirm(plan, found.is_some()));
+        match (self.plans.get(id), found) {
+            (Cached::Fresh(plan) | Cached::Old(plan), found) => {
+                Ok(self.plans.confirm(plan, found.is_some()))
+            }
+            (Cached::Unknown, found) => found.map(|sealed| self.open_plan(sealed)).transpose(),
         }
-        found.map(|sealed| self.open_plan(sealed)).transpose()
     }
 
     async fn list_plans(
@@ -163,7 +162,7 @@ impl Documents for EncryptedStore {
 
     async fn head(&self, id: ExecutionId) -> Result<Option<ExecutionHead>, StoreError> {
         let found = self.inner.head(id).await?;
-        Ok(found.map(|head| self.edited_head(Task::of_read(), head)))
+        Ok(found.map(|head| self.edited_head(self.read_task(), head)))
     }
 
     async fn list_heads(
@@ -173,7 +172,7 @@ impl Documents for EncryptedStore {
     ) -> Result<Listing<ExecutionHead>, StoreError> {
         Self::check_filter(filter)?;
         let listing = self.inner.list_heads(filter, page).await?;
-        map_items(listing, |head| Ok(self.edited_head(Task::of_read(), head)))
+        map_items(listing, |head| Ok(self.edited_head(self.read_task(), head)))
     }
 
     async fn count_executions(

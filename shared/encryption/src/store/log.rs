@@ -31,9 +31,9 @@ impl EncryptedStore {
             events.extend(document.decode(execution)?);
         }
         for recorded in &mut events {
-            self.edit_recorded(Task::Seal, execution, recorded)?;
+            self.edit_recorded(self.write_task(), execution, recorded)?;
         }
-        let head = head.map(|head| self.edited_head(Task::Seal, head));
+        let head = head.map(|head| self.edited_head(self.write_task(), head));
         Ok(Append { head, heard, ..Append::new(execution, after, &events) })
     }
 
@@ -90,15 +90,13 @@ impl std::fmt::Display for CommandPlace {
 #[async_trait]
 impl Log for EncryptedStore {
     async fn append(&self, append: Append) -> Result<(), AppendError> {
-        if !self.can_write() {
-            return Err(StoreError::KeyMissing.into());
-        }
+        self.check_writable()?;
         self.inner.append(self.seal_append(append)?).await
     }
 
     async fn read(&self, id: ExecutionId, after: Seq) -> Result<Vec<RecordedEvent>, StoreError> {
         let mut events = self.inner.read(id, after).await?;
-        let task = Task::of_read();
+        let task = self.read_task();
         for recorded in &mut events {
             self.edit_recorded(task, id, recorded)?;
         }
@@ -106,7 +104,7 @@ impl Log for EncryptedStore {
     }
 
     async fn put_head(&self, head: ExecutionHead) -> Result<(), StoreError> {
-        self.inner.put_head(self.edited_head(Task::Seal, head)).await
+        self.inner.put_head(self.edited_head(self.write_task(), head)).await
     }
 
     async fn find_heads(
@@ -121,12 +119,12 @@ impl Log for EncryptedStore {
             | HeadQuery::OwnedBy(_) => true,
             HeadQuery::Finished { .. } => false,
         };
-        if is_for_work && !self.can_write() {
+        if is_for_work && !self.can_work() {
             // A worker could not continue these executions.
             return Ok(Vec::new());
         }
         let heads = self.inner.find_heads(query, most).await?;
-        let task = Task::of_read();
+        let task = self.read_task();
         Ok(heads.into_iter().map(|head| self.edited_head(task, head)).collect())
     }
 
@@ -147,17 +145,17 @@ impl Log for EncryptedStore {
 #[async_trait]
 impl Inbox for EncryptedStore {
     async fn send_command(&self, command: SentCommand) -> Result<(), StoreError> {
-        self.inner.send_command(self.edited_command(Task::Seal, command)?).await
+        self.inner.send_command(self.edited_command(self.write_task(), command)?).await
     }
 
     async fn list_commands(&self, of: Option<ExecutionId>) -> Result<Vec<SentCommand>, StoreError> {
         let commands = self.inner.list_commands(of).await?;
-        let task = Task::of_read();
+        let task = self.read_task();
         let opened = commands.into_iter().map(|command| self.edited_command(task, command));
         if of.is_some() {
             return opened.collect();
         }
-        if !self.can_write() {
+        if !self.can_work() {
             return Ok(Vec::new());
         }
         // One command that only other nodes can read must not hide those of other executions.

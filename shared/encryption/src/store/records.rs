@@ -40,7 +40,7 @@ impl EncryptedStore {
     /// Decrypts a record. A cached output without its key counts as missing, so that it is made
     /// again.
     fn open_record(&self, record: &Record) -> Result<Option<Record>, StoreError> {
-        match self.edited_record(Task::of_read(), record) {
+        match self.edited_record(self.read_task(), record) {
             Err(StoreError::Locked { .. }) if record.kind == RecordKind::Output => Ok(None),
             opened => opened.map(Some),
         }
@@ -68,7 +68,7 @@ impl KeyValue for EncryptedStore {
         }
         // The limits of a value are those of its clear form.
         record.encode()?;
-        let sealed = self.edited_record(Task::Seal, record)?;
+        let sealed = self.edited_record(self.write_task(), record)?;
         self.inner.put_record(&sealed, unless).await
     }
 
