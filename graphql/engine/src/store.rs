@@ -29,10 +29,7 @@ pub async fn open_store(url: &str) -> Result<Arc<dyn Store>, StoreError> {
 /// # Errors
 ///
 /// As [`open_store`]. Also if encryption begins while workers use the store.
-pub async fn open_encrypted_store(
-    url: &str,
-    keys: Keyring,
-) -> Result<Arc<dyn Store>, StoreError> {
+pub async fn open_encrypted_store(url: &str, keys: Keyring) -> Result<Arc<dyn Store>, StoreError> {
     protect(open_restored_store(url).await?, Some(keys)).await
 }
 

@@ -63,6 +63,9 @@
 //! | `sqlite:PATH` | a file, which several processes of one machine may share |
 //! | `mongodb://…` | a MongoDB replica set, which many machines may share |
 //!
+//! [`open_encrypted_store`] encrypts parameters, outputs and texts with your keys. Give its store to
+//! [`Embedded::open_over`].
+//!
 //! # Effects
 //!
 //! A crash can hit between a call and the record of its result. The [`Effect`] of a tool declares

@@ -8,9 +8,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use shared::{
     diagnostic::Diagnostic,
-    event::{
-        CallKey, Created, Event, SettledCall, Settlement, StepStarted, WaitReason,
-    },
+    event::{CallKey, Created, Event, SettledCall, Settlement, StepStarted, WaitReason},
     execution::ExecutionOptions,
     plan::{PlanInfo, UncheckedCompensation, UncheckedPlan, UncheckedStep},
     sealed::{LOCKED_FIELD, is_sealed},

@@ -11,8 +11,8 @@ use shared::{
     clock::Timestamp,
     sealed::shows_locked_values,
     store::{
-        ExecutionFilter, Hints, Permission, Permit, PermitAsk, Permits, Pruned,
-        Removable, Store, StoreError, TextHash, Vectors, backend::PlanCache, search_words,
+        ExecutionFilter, Hints, Permission, Permit, PermitAsk, Permits, Pruned, Removable, Store,
+        StoreError, TextHash, Vectors, backend::PlanCache, search_words,
     },
 };
 

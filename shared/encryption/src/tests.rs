@@ -222,8 +222,7 @@ async fn a_copy_needs_no_key_and_is_read_with_it() {
         assert_eq!(found.to_unchecked(), plan().to_unchecked());
     }
     let target = Arc::new(Memory::new());
-    let to =
-        protect_copies(Arc::clone(&target) as _, Some(keyring(&["k2"], "k2"))).await.unwrap();
+    let to = protect_copies(Arc::clone(&target) as _, Some(keyring(&["k2"], "k2"))).await.unwrap();
     to.append(Append::new(execution(), Seq(0), &all_events())).await.unwrap();
     let stored = target.read(execution(), Seq(0)).await.unwrap();
     assert!(!format!("{stored:?}").contains(SECRET));

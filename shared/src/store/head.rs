@@ -8,8 +8,7 @@ use crate::{
     execution::{Execution, ExecutionState},
     id::{Epoch, ExecutionId, PlanId, RequestId, Seq, ToolName, WorkerId},
     labels::Labels,
-    limits,
-    sealed,
+    limits, sealed,
     tool::ErrorCode,
 };
 

@@ -140,9 +140,9 @@ impl RecordKind {
         match self {
             Self::Memory | Self::BlobPart | Self::Output => SecretParts::Whole,
             Self::Learned => SecretParts::Queries,
-            Self::Call => {
-                SecretParts::Fields(const { &[value("parameters"), value("result"), text("error")] })
-            }
+            Self::Call => SecretParts::Fields(
+                const { &[value("parameters"), value("result"), text("error")] },
+            ),
             Self::Settlement => SecretParts::Fields(const { &[value("output"), text("comment")] }),
             // The fingerprint contains the input of the execution.
             Self::Key => SecretParts::Fields(const { &[text("fingerprint")] }),

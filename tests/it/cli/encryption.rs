@@ -18,10 +18,12 @@ const KEYS: [(&str, &str); 2] = [
     ("k1", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="),
     ("k2", "/////////////////////////////////////////wA="),
 ];
-/// The configurations with keys, and the one without.
+/// The configurations with the first key, with both, with a wrong one, with the second, and with
+/// none.
 const FIRST: &str = "first.json";
 const BOTH: &str = "both.json";
 const WRONG: &str = "wrong.json";
+const OTHER: &str = "other.json";
 const KEYLESS: &str = "keyless.json";
 
 struct Case {
@@ -33,11 +35,11 @@ struct Case {
 impl Case {
     fn new(store: String, copy: String) -> Self {
         let case = Self { workspace: Workspace::new(), store, copy };
-        let [first, second] =
-            KEYS.map(|(id, key)| json!({ "id": id, "command": ["printf", key] }));
+        let [first, second] = KEYS.map(|(id, key)| json!({ "id": id, "command": ["printf", key] }));
         let wrong = json!({ "id": "k1", "command": ["printf", KEYS[1].1] });
         case.configure(FIRST, json!({ "keys": [first] }));
         case.configure(BOTH, json!({ "keys": [first, second], "active": "k2" }));
+        case.configure(OTHER, json!({ "keys": [second] }));
         case.configure(WRONG, json!({ "keys": [wrong] }));
         case.configure(KEYLESS, Value::Null);
         case.workspace.file("plan.json", &plan().to_string());
@@ -79,10 +81,10 @@ impl Case {
         let run = ["run", "--plan", "plan.json", "--input", input, "--label", "team=blue"];
         let waiting = self.json(config, &run, 4).await;
         let id = waiting["executionId"].as_str().unwrap();
+        let signal = ["signal", id, "go", r#"{"word":"xyzzy-signal"}"#, "--no-run"];
+        self.json(config, &signal, 0).await;
         let approve = ["approve", id, "ask", "--comment", "xyzzy-comment"];
-        self.json(config, &approve, 4).await;
-        let signal = ["signal", id, "go", r#"{"word":"xyzzy-signal"}"#];
-        let done = self.json(config, &signal, 0).await;
+        let done = self.json(config, &approve, 0).await;
         assert_eq!(done["state"], "COMPLETED", "{done:#}");
         done
     }
@@ -125,7 +127,7 @@ fn plan() -> Value {
           "parameters": {} },
         { "id": "ask", "name": "flow.echo", "dependsOn": ["greet"], "requiresApproval": true,
           "parameters": { "text": "{{greet.text}}" } },
-        { "id": "keep", "name": "memory.save_memory", "dependsOn": ["ask"],
+        { "id": "keep", "name": "memory.save_context", "dependsOn": ["ask"],
           "parameters": { "key": "k", "value": "xyzzy-memory" } },
         { "id": "wait", "name": "flow.wait", "dependsOn": ["keep"], "parameters": { "name": "go" } },
         { "id": "fail", "name": "local.fail", "dependsOn": ["wait"], "onError": "continue",
@@ -224,18 +226,13 @@ async fn check_that_only_a_worker_with_the_key_claims(case: Case) {
     let all = case.json(FIRST, &["list", "executions"], 0).await;
     let id = all[0]["executionId"].as_str().unwrap();
     let mut workers = Vec::new();
-    for config in [KEYLESS, WRONG] {
+    for config in [KEYLESS, WRONG, OTHER] {
         let mut worker = case.workspace.spawn(&["worker", "--config", config]);
         worker.wait_for_line("working on").await;
         workers.push(worker);
     }
-    let mut server = case.workspace.spawn(&[
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        "--config",
-        KEYLESS,
-    ]);
+    let mut server =
+        case.workspace.spawn(&["serve", "--listen", "127.0.0.1:0", "--config", KEYLESS]);
     server.wait_for_line("listening on http://").await;
     workers.push(server);
     case.json(FIRST, &["signal", id, "go", r#""xyzzy""#, "--no-run"], 0).await;

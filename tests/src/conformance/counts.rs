@@ -176,8 +176,7 @@ pub async fn counts_follow_the_executions(pair: StorePair) {
 
 async fn compare_with(pair: &StorePair, copy: &StorePair) {
     let is_encrypted = pair.is_encrypted().await;
-    let can_answer =
-        |query: &CountQuery| !is_encrypted || query.filter.error_text.is_none();
+    let can_answer = |query: &CountQuery| !is_encrypted || query.filter.error_text.is_none();
     for query in queries().into_iter().filter(can_answer) {
         let found = pair.other.count_executions(&query).await.unwrap();
         let expected = copy.other.count_executions(&query).await.unwrap();

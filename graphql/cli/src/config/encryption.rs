@@ -94,8 +94,10 @@ impl KeyConfig {
         let source = match (written.env, written.file, written.command) {
             (Some(name), None, None) if is_variable_name(&name) => KeySource::Variable(name),
             (Some(_), None, None) => {
-                return Err("`env` is not the name of a variable: the file must not contain the key"
-                    .to_owned());
+                return Err(
+                    "`env` is not the name of a variable: the file must not contain the key"
+                        .to_owned(),
+                );
             }
             (None, Some(written), None) => {
                 let path = base.join(&written);
@@ -108,7 +110,10 @@ impl KeyConfig {
     }
 
     /// Returns the text of the key, or the reason why it is not available.
-    async fn find(&self, variable: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
+    async fn find(
+        &self,
+        variable: &(dyn Fn(&str) -> Option<String> + Sync),
+    ) -> Result<String, String> {
         match &self.source {
             KeySource::Variable(name) => {
                 variable(name).ok_or_else(|| format!("the variable `{name}` is not set"))
@@ -157,7 +162,7 @@ impl EncryptionConfig {
     /// Returns the keys, and the reasons why others are missing.
     pub(crate) async fn open_keys_with(
         &self,
-        variable: &dyn Fn(&str) -> Option<String>,
+        variable: &(dyn Fn(&str) -> Option<String> + Sync),
     ) -> Result<(Keyring, Vec<String>), ConfigError> {
         let (mut keys, mut missing) = (Vec::new(), Vec::new());
         for key in &self.keys {
@@ -217,7 +222,7 @@ mod tests {
     fn a_wrong_setting_is_refused_with_the_place_and_the_remedy() {
         let key = |id: &str| json!({ "id": id, "env": "K" });
         for (value, why) in [
-            (json!([]), "`encryption`: invalid type"),
+            (json!([]), "`encryption`: invalid"),
             (json!({ "keys": [] }), "`encryption.keys` is empty"),
             (json!({ "keys": [key("a"), key("b")] }), "`encryption.active` is missing"),
             (json!({ "keys": [key("a"), key("a")], "active": "a" }), "two keys have the id `a`"),
@@ -254,7 +259,8 @@ mod tests {
         let set = |name: &str| (name == "K").then(|| KEY.to_owned());
         let (ring, missing) = config.open_keys_with(&set).await.unwrap();
         assert!(missing.is_empty(), "{missing:?}");
-        let expected = r#"Keyring { keys: ["a", "b", "c"], active: Some("c"), encrypts_queries: true }"#;
+        let expected =
+            r#"Keyring { keys: ["a", "b", "c"], active: Some("c"), encrypts_queries: true }"#;
         assert_eq!(format!("{ring:?}"), expected);
     }
 

@@ -9,8 +9,7 @@ use shared::{
     request::{Request, TranscriptEntry},
     store::{
         CountQuery, Cursor, Documents, ExecutionCount, ExecutionFilter, ExecutionHead, Listing,
-        Page, PlanFilter, PlanVersion, RequestFilter, StoreError,
-        backend::Cached,
+        Page, PlanFilter, PlanVersion, RequestFilter, StoreError, backend::Cached,
     },
 };
 

@@ -7,13 +7,11 @@ use serde_json::{Value, json};
 use shared::{
     clock::Timestamp,
     event::{
-        CallKey, CallPlace, Claimed, Created, Event, Outcome, RecordedEvent, SettledCall, Settled,
+        CallKey, CallPlace, Claimed, Created, Event, Outcome, RecordedEvent, Settled, SettledCall,
         Settlement, SkipReason, StepStarted, WaitReason,
     },
     execution::{ExecutionOptions, ExecutionState},
-    id::{
-        Attempt, CommandId, Epoch, ExecutionId, Part, RequestId, Seq, StepId, WorkerId,
-    },
+    id::{Attempt, CommandId, Epoch, ExecutionId, Part, RequestId, Seq, StepId, WorkerId},
     plan::Plan,
     request::{Request, TranscriptEntry},
     store::{
@@ -54,7 +52,7 @@ pub(super) fn request_id() -> RequestId {
 }
 
 pub(super) fn worker() -> WorkerId {
-    "worker_1_aaaaaaaaa".parse().unwrap()
+    "work_1_aaaaaaaaa".parse().unwrap()
 }
 
 fn command_id() -> CommandId {
@@ -209,7 +207,13 @@ pub(super) fn all_events() -> Vec<RecordedEvent> {
             parameters: value(),
             warnings: vec![SECRET.to_owned()],
         },
-        Event::StepRetryScheduled { step: step.clone(), part, attempt, error: error(), until: at(9) },
+        Event::StepRetryScheduled {
+            step: step.clone(),
+            part,
+            attempt,
+            error: error(),
+            until: at(9),
+        },
         Event::StepInterrupted { step: step.clone(), part, attempt, error: Some(error()) },
         Event::StepFailed { step: step.clone(), part, attempt, error: error(), command: None },
         Event::StepSkipped { step: step.clone(), part, reason: SkipReason::Condition },
@@ -277,10 +281,7 @@ pub(super) fn records() -> Vec<Record> {
             json!({ "outcome": "succeeded", "output": [SECRET], "comment": SECRET }),
         ),
         (RecordKind::Key, json!({ "executionId": execution(), "fingerprint": SECRET })),
-        (
-            RecordKind::SavedPlan,
-            json!({ "planId": plan().id(), "inputs": { "default": SECRET } }),
-        ),
+        (RecordKind::SavedPlan, json!({ "planId": plan().id(), "inputs": { "default": SECRET } })),
     ];
     let record = |(kind, value): (RecordKind, Value)| Record {
         kind,

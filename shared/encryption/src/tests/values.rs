@@ -14,14 +14,12 @@ use crate::{
     keyring::{OpenError, Place},
 };
 
-const PLACE: Place<'_> = Place {
-    collection: "events",
-    document: "exec_1763712000_abc123def/7",
-    field: "output",
-};
+const PLACE: Place<'_> =
+    Place { collection: "events", document: "exec_1763712000_abc123def/7", field: "output" };
 
 /// Made by an independent program, in Python, from the specification of XChaCha20-Poly1305.
-const GOLDEN: &str = "$encrypted:k1:ZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXp7B1GN1Ydaq7ilQ-lNx6wirHnGLBDECIfyXn6OD40-U14rag";
+const GOLDEN: &str =
+    "$encrypted:k1:ZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXp7B1GN1Ydaq7ilQ-lNx6wirHnGLBDECIfyXn6OD40-U14rag";
 
 #[test]
 fn an_encrypted_value_has_the_documented_form() {
