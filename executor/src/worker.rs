@@ -235,6 +235,10 @@ impl Worker {
                 info!(execution = %id, "another worker owns the execution");
                 self.backlog.give_up(id);
             }
+            Err(DriveError::Store(err)) if err.is_locked() => {
+                warn!(execution = %id, %err, "left to nodes with the key");
+                self.note_locked(id);
+            }
             Err(err) if err.is_damage() => {
                 error!(execution = %id, %err, "this execution cannot be driven; other executions are not affected");
                 self.note_damage(id);

@@ -41,9 +41,12 @@ mod waits;
 
 use std::sync::Arc;
 
-use async_graphql::{Data, Executor, Response, SDLExportOptions, SchemaBuilder};
+use async_graphql::{
+    Data, Executor, Name, Response, SDLExportOptions, SchemaBuilder, parser::types::OperationType,
+};
 use engine::Engine;
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::BoxStream};
+use shared::sealed::{LockedView, show_locked_values};
 use tokio_util::sync::CancellationToken;
 
 use self::{
@@ -70,17 +73,36 @@ impl Schema {
         self.stream_request(request.into(), None)
     }
 
-    fn execute_request(&self, request: async_graphql::Request) -> BoxFuture<'_, Response> {
-        self.0.execute(request).boxed()
+    fn execute_request(&self, mut request: async_graphql::Request) -> BoxFuture<'_, Response> {
+        if is_mutation(&mut request) {
+            return self.0.execute(request).boxed();
+        }
+        show_locked_values(self.0.execute(request)).boxed()
     }
 
     fn stream_request(
         &self,
-        request: async_graphql::Request,
+        mut request: async_graphql::Request,
         session: Option<Arc<Data>>,
     ) -> BoxStream<'static, Response> {
-        Executor::execute_stream(&self.0, request, session).boxed()
+        let is_mutation = is_mutation(&mut request);
+        let answers = Executor::execute_stream(&self.0, request, session).boxed();
+        if is_mutation { answers } else { LockedView(answers).boxed() }
     }
+}
+
+/// Returns `true` if the request may change something. A mutation must not work with what a reader
+/// sees in place of an encrypted value.
+fn is_mutation(request: &mut async_graphql::Request) -> bool {
+    let name = request.operation_name.clone();
+    // An invalid document is refused when it is executed.
+    let Ok(document) = request.parsed_query() else { return false };
+    let is_called = |operation: Option<&Name>| match (&name, operation) {
+        (Some(name), Some(operation)) => name == operation.as_str(),
+        _ => true,
+    };
+    let mut called = document.operations.iter().filter(|(name, _)| is_called(*name));
+    called.any(|(_, operation)| operation.node.ty == OperationType::Mutation)
 }
 
 #[async_trait::async_trait]

@@ -27,6 +27,8 @@ pub mod request;
 #[expect(missing_docs, reason = "only other crates of Faber import it")]
 pub mod schema;
 #[expect(missing_docs, reason = "only other crates of Faber import it")]
+pub mod sealed;
+#[expect(missing_docs, reason = "only other crates of Faber import it")]
 pub mod store;
 #[expect(missing_docs, reason = "only other crates of Faber import it")]
 pub mod template;

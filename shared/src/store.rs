@@ -101,7 +101,7 @@ pub use self::{
     },
     load::load_execution,
     permit::{CallLimit, Permission, Permit, PermitAsk, Rate},
-    record::{Record, RecordKind, RecordPage, WriteCondition},
+    record::{Record, RecordKind, RecordPage, SecretField, SecretParts, WriteCondition},
     restore_marker::RestoreMarker,
     retention::{Pruned, Removable, sub_plans},
     search::search_words,

@@ -5,6 +5,7 @@ mod actors;
 mod audit;
 mod backups;
 mod doubts;
+mod encryption;
 mod executions;
 mod expensive_schemas;
 mod features;

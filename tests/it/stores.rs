@@ -8,6 +8,7 @@ mod sqlite;
 
 use std::{sync::Arc, time::Duration};
 
+use encryption::{Key, Keyring, protect};
 use shared::{
     execution::ExecutionState,
     id::Seq,
@@ -131,6 +132,8 @@ stores! {
     on_a_slow_memory_store: crate::stores::slow_memory_store,
     on_the_memory_store: crate::stores::memory_store,
     on_sqlite: crate::stores::sqlite::open_once,
+    on_an_encrypted_memory_store: crate::stores::encrypted_memory_store,
+    on_an_encrypted_sqlite_store: crate::stores::sqlite::open_encrypted,
     on_sqlite_opened_twice: crate::stores::sqlite::open_twice,
     on_mongodb: crate::stores::mongo::open_once,
     on_mongodb_opened_twice: crate::stores::mongo::open_twice,
@@ -158,6 +161,17 @@ async fn slow_memory_store() -> StorePair {
         FaultRates { fails_before: 0, fails_after: 0, fails_before_inbox: 0, stalls: 100, stall };
     let store = FaultyStore::new(Arc::new(Memory::new()), Dice::new(1), rates);
     StorePair::new(Arc::new(store), ())
+}
+
+/// Returns the keys of encrypted stores.
+fn keyring() -> Keyring {
+    let key = Key::parse(&format!("{}=", "A".repeat(43))).unwrap();
+    Keyring::new(vec![("k1".to_owned(), Some(key))], "k1", false).unwrap()
+}
+
+async fn encrypted_memory_store() -> StorePair {
+    let store: Arc<dyn Store> = Arc::new(Memory::new());
+    StorePair::new(protect(store, Some(keyring())).await.unwrap(), ())
 }
 
 async fn memory_store() -> StorePair {

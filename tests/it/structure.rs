@@ -61,6 +61,7 @@ fn crates_depend_in_one_direction() {
     expect![[r"
         shared:
         backup: shared
+        encryption: shared
         mongo: shared
         sqlite: shared
         planner: shared
@@ -74,7 +75,7 @@ fn crates_depend_in_one_direction() {
         toolbox: shared
         toolsets: builtin http_client mcp sandbox secrets shared toolbox
         graphql: engine executor planner shared toolbox toolsets
-        engine: executor mongo offline planner shared sqlite toolbox toolsets
+        engine: encryption executor mongo offline planner shared sqlite toolbox toolsets
         faber: engine executor shared toolbox
         client: engine executor graphql planner shared toolbox
         mcp_server: client engine shared

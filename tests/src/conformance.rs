@@ -30,7 +30,9 @@ use shared::{
     labels::Labels,
     plan::Plan,
     request::Request,
-    store::{Append, Command, ExecutionHead, Page, SentCommand, Store},
+    store::{
+        Append, Command, ExecutionFilter, ExecutionHead, Page, SentCommand, Store, StoreError,
+    },
 };
 
 pub use self::{
@@ -62,6 +64,14 @@ impl StorePair {
         guard: impl std::any::Any + Send + Sync,
     ) -> Self {
         Self { one, other, _guard: Arc::new(guard) }
+    }
+
+    /// Returns `true` if the store encrypts values. It then cannot search errors, and takes smaller
+    /// events.
+    async fn is_encrypted(&self) -> bool {
+        let error_text = Some("x".to_owned());
+        let filter = ExecutionFilter { error_text, ..ExecutionFilter::default() };
+        matches!(self.one.count_heads(&filter).await, Err(StoreError::NotSearchable { .. }))
     }
 
     async fn append(&self, id: ExecutionId, after: u64, events: usize) {

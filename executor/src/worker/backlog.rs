@@ -11,9 +11,9 @@ use tokio::time::Instant;
 use super::pending_heads::PendingHeads;
 use crate::required_tools::RequiredTools;
 
-/// Maximum number of damaged executions that a worker remembers. It tries all other damaged
-/// executions again at each scan.
-const MAX_DAMAGED: usize = 4_096;
+/// Maximum number of damaged executions that a worker remembers, and of locked ones. It tries all
+/// others again at each scan.
+const MAX_POSTPONED: usize = 4_096;
 
 #[derive(Debug)]
 pub(super) struct Backlog {
@@ -28,8 +28,10 @@ pub(super) struct Backlog {
     pub(super) cursor: Option<QueuePosition>,
     /// Orphans that another worker should claim, and the time at which this worker found each.
     pub(super) orphans: BTreeMap<ExecutionId, Instant>,
-    /// Executions that cannot be driven, and the time of the next attempt.
-    pub(super) damaged: BTreeMap<ExecutionId, Instant>,
+    /// Executions that cannot be driven.
+    pub(super) damaged: Postponed,
+    /// Executions with values whose key this process lacks.
+    pub(super) locked: Postponed,
     pub(super) pending_heads: PendingHeads,
     /// Time at which the worker last looked for executions that it owns and does not drive.
     pub(super) swept_at: Instant,
@@ -43,7 +45,8 @@ impl Backlog {
             required_tools: BTreeMap::new(),
             cursor: None,
             orphans: BTreeMap::new(),
-            damaged: BTreeMap::new(),
+            damaged: Postponed::default(),
+            locked: Postponed::default(),
             pending_heads: PendingHeads::default(),
             swept_at: Instant::now(),
         }
@@ -62,15 +65,26 @@ impl Backlog {
         self.given_up.entry(id).or_default();
     }
 
-    pub(super) fn note_damage(&mut self, id: ExecutionId, pause: Duration) {
+    /// Returns `true` if this worker must not claim an execution for a command.
+    pub(super) fn is_avoided(&self, id: ExecutionId) -> bool {
+        self.damaged.contains(id) || self.locked.contains(id)
+    }
+}
+
+/// Executions with the times of their next attempts.
+#[derive(Debug, Default)]
+pub(super) struct Postponed(BTreeMap<ExecutionId, Instant>);
+
+impl Postponed {
+    pub(super) fn insert(&mut self, id: ExecutionId, pause: Duration) {
         let now = Instant::now();
-        self.damaged.retain(|_, until| *until > now);
-        if self.damaged.len() < MAX_DAMAGED {
-            self.damaged.insert(id, now + pause);
+        self.0.retain(|_, until| *until > now);
+        if self.0.len() < MAX_POSTPONED {
+            self.0.insert(id, now + pause);
         }
     }
 
-    pub(super) fn is_damaged(&self, id: ExecutionId) -> bool {
-        self.damaged.get(&id).is_some_and(|until| *until > Instant::now())
+    pub(super) fn contains(&self, id: ExecutionId) -> bool {
+        self.0.get(&id).is_some_and(|until| *until > Instant::now())
     }
 }

@@ -140,7 +140,10 @@ impl Worker {
             if is_known || self.is_left_to_others(&head) {
                 continue;
             }
-            if self.backlog.is_damaged(id) {
+            if self.backlog.locked.contains(id) {
+                continue;
+            }
+            if self.backlog.damaged.contains(id) {
                 // Postpones the damaged execution again, because another claim would only lengthen
                 // its log.
                 if let Err(err) = postpone_damaged(&self.context, id).await {
@@ -218,7 +221,10 @@ impl Worker {
             // Checks no tools for a finished execution, because it only notifies its parent or is
             // replanned.
             let needs_tools = !head.state.is_finished() && !self.local.contains(head.execution);
-            if needs_tools && !self.has_tools(&head).await? {
+            if self.backlog.locked.contains(head.execution) {
+                // A finished one stays an orphan, so that a node with the key finds it.
+                lacking.extend(Some(head).filter(|head| !head.state.is_finished()));
+            } else if needs_tools && !self.has_tools(&head).await? {
                 lacking.push(head);
             } else if self.should_claim(&head, &workers) {
                 let is_new = !self.local.contains(head.execution);
@@ -268,6 +274,11 @@ impl Worker {
                 postpone_damaged(&self.context, head.execution).await?;
                 Ok(false)
             }
+            Err(err) if err.is_locked() => {
+                warn!(execution = %head.execution, %err, "left to nodes with the key");
+                self.note_locked(head.execution);
+                Ok(false)
+            }
             Err(err) => Err(err),
         }
     }
@@ -289,6 +300,10 @@ impl Worker {
                 Err(err) if err.is_permanent() => {
                     error!(execution = %id, %err, "its log cannot be read");
                     postpone_damaged(&self.context, id).await?;
+                    return Ok(false);
+                }
+                Err(err) if err.is_locked() => {
+                    self.note_locked(id);
                     return Ok(false);
                 }
                 Err(err) => return Err(err),
@@ -329,7 +344,7 @@ impl Worker {
                 Some(head) if head.state.is_finished() => settled.push(envelope.id),
                 // Claims the execution even without its tools, because recording a command needs no
                 // tools, and commands that stay would fill the inbox.
-                Some(head) if self.is_claimable(head) && !self.backlog.is_damaged(id) => {
+                Some(head) if self.is_claimable(head) && !self.backlog.is_avoided(id) => {
                     self.claim_execution(id, head.epoch);
                 }
                 Some(_) => (),
@@ -349,7 +364,13 @@ impl Worker {
     /// Postpones a damaged execution in memory, so that a command does not make this worker claim
     /// it again.
     pub(super) fn note_damage(&mut self, id: ExecutionId) {
-        self.backlog.note_damage(id, DAMAGE_PAUSE.to_std().unwrap_or_default());
+        self.backlog.damaged.insert(id, DAMAGE_PAUSE.to_std().unwrap_or_default());
+    }
+
+    /// Postpones an execution whose key this process lacks. Other nodes may have the key, so its
+    /// head does not change.
+    pub(super) fn note_locked(&mut self, id: ExecutionId) {
+        self.backlog.locked.insert(id, DAMAGE_PAUSE.to_std().unwrap_or_default());
     }
 }
 

@@ -4,6 +4,7 @@
 mod access;
 mod calls;
 mod embedding;
+mod encryption;
 mod environment;
 mod file;
 mod limits;
@@ -32,6 +33,7 @@ use serde_json::Value;
 pub use self::{
     access::AccessConfig,
     embedding::EmbeddingConfig,
+    encryption::EncryptionConfig,
     environment::{Environment, variable},
     limits::Limits,
     log_format::LogFormat,
@@ -85,6 +87,9 @@ pub struct Config {
     pub toolsets: Setting<Vec<SetConfig>>,
     pub limits: Limits,
     pub embedding: Setting<EmbeddingConfig>,
+    /// 
+The keys of the store. `None` stores values as they are.
+    pub encryption: Setting<Option<EncryptionConfig>>,
     /// Ages after which finished executions are removed. `None` means that they are kept forever.
     pub retention: Setting<Option<RetentionPolicy>>,
     /// Audit entries are removed after this time. `None` keeps them forever.
@@ -219,6 +224,10 @@ impl Config {
             toolsets,
             limits: file.limits,
             embedding: or_default(file.embedding, EmbeddingConfig::default),
+            encryption: match file.encryption {
+                Some(keys) => Setting { value: Some(keys), origin: Origin::File },
+                None => Setting { value: None, origin: Origin::Default },
+            },
             retention: match file.retention {
                 Some(kept) => Setting { value: Some(kept), origin: Origin::File },
                 None => Setting { value: None, origin: Origin::Default },

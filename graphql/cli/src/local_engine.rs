@@ -7,7 +7,10 @@ use std::{
 };
 
 use client::failure::Failure;
-use engine::{Engine, store::sqlite_path};
+use engine::{
+    Engine,
+    store::{Keyring, sqlite_path},
+};
 use executor::{
     control::Control,
     worker::{Worker, WorkerHandle, WorkerParts, WorkerScope},
@@ -270,13 +273,27 @@ pub(crate) fn missing_store(setup: Setup<'_>) -> Option<PathBuf> {
 /// Opens the configured store. Creates the folder of the default store.
 pub(crate) async fn open_store(setup: Setup<'_>) -> Result<Arc<dyn Store>, Failure> {
     create_default_folder(setup).await?;
-    Ok(engine::store::open_store(&setup.config.store.value).await?)
+    let url = &setup.config.store.value;
+    Ok(match open_keys(setup).await? {
+        Some(keys) => engine::store::open_encrypted_store(url, keys).await?,
+        None => engine::store::open_store(url).await?,
+    })
 }
 
-/// Opens the configured store, even if a restore into this store has not ended.
-pub(crate) async fn open_incomplete_store(setup: Setup<'_>) -> Result<Arc<dyn Store>, Failure> {
+/// Opens the configured store 
+to copy values from it or into 
+it. A restore may be incomplete.
+pub(crate) async fn open_store_for_copies(setup: Setup<'_>) -> Result<Arc<dyn Store>, Failure> {
     create_default_folder(setup).await?;
-    Ok(engine::store::open_incomplete_store(&setup.config.store.value).await?)
+    let keys = open_keys(setup).await?;
+    Ok(engine::store::open_store_for_copies(&setup.config.store.value, keys).await?)
+}
+
+async fn open_keys(setup: Setup<'_>) -> Result<Option<Keyring>, Failure> {
+    match &setup.config.encryption.value {
+        Some(encryption) => Ok(Some(encryption.open_keys().await?)),
+        None => Ok(None),
+    }
 }
 
 async fn create_default_folder(setup: Setup<'_>) -> Result<(), Failure> {

@@ -49,7 +49,10 @@ impl EngineError {
         match self {
             Self::NotFound(_) => "NOT_FOUND",
             Self::InvalidPlan { .. } => "INVALID_PLAN",
-            Self::InvalidArgument(_) | Self::Store(StoreError::Unfit { .. }) => "INVALID_ARGUMENT",
+            Self::InvalidArgument(_)
+            | Self::Store(StoreError::Unfit { .. } | StoreError::NotSearchable { .. }) => {
+                "INVALID_ARGUMENT"
+            }
             Self::Conflict(_) | Self::Store(StoreError::Taken) => "CONFLICT",
             Self::Forbidden(_) => "FORBIDDEN",
             Self::PlannerUnavailable { .. } => "PLANNER_UNAVAILABLE",

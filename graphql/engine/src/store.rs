@@ -2,28 +2,59 @@
 
 use std::{path::Path, sync::Arc};
 
+use encryption::{protect, protect_copies};
 use mongo::Mongo;
 use shared::store::{Store, StoreError, memory::Memory};
 use sqlite::Sqlite;
 
+pub use encryption::{Key, KeyError, Keyring};
+
 /// Opens a store: `sqlite:PATH`, `mongodb://…`, `mongodb+srv://…` or `memory:`.
+///
+/// An encrypted store shows lists, states and counts only, and takes no new executions. Use
+/// [`open_encrypted_store`] for it.
 ///
 /// # Errors
 ///
 /// If the address is invalid, the store is unreachable, a newer version wrote it, or a restore of a
 /// backup into it has not ended.
 pub async fn open_store(url: &str) -> Result<Arc<dyn Store>, StoreError> {
-    let store = open_incomplete_store(url).await?;
-    store.check_restored().await?;
-    Ok(store)
+    protect(open_restored_store(url).await?, None).await
 }
 
-/// Opens a store as [`open_store`] does, even if a restore into the store has not ended.
+/// Opens a store as [`open_store`] does, 
+and encrypts and decrypts its values.
+///
+/// A store that was not encrypted keeps its old values as they are.
+///
+/// # Errors
+///
+/// As [`open_store`]. Also if encryption begins while workers use the store.
+pub async fn open_encrypted_store(url: &str, keys: Keyring) -> Result<Arc<dyn Store>, StoreError> {
+    protect(open_restored_store(url).await?, Some(keys)).await
+}
+
+/// Opens a store to copy values from it or into 
+it. Encrypted values stay as they are, and others
+/// are encrypted if there are keys. A restore into the store may be incomplete.
 ///
 /// # Errors
 ///
 /// If the address is invalid, the store is unreachable, or a newer version wrote it.
-pub async fn open_incomplete_store(url: &str) -> Result<Arc<dyn Store>, StoreError> {
+pub async fn open_store_for_copies(
+    url: &str,
+    keys: Option<Keyring>,
+) -> Result<Arc<dyn Store>, StoreError> {
+    protect_copies(open_any_store(url).await?, keys).await
+}
+
+async fn open_restored_store(url: &str) -> Result<Arc<dyn Store>, StoreError> {
+    let store = open_any_store(url).await?;
+    store.check_restored().await?;
+    Ok(store)
+}
+
+async fn open_any_store(url: &str) -> Result<Arc<dyn Store>, StoreError> {
     let refuse = |reason: &str| StoreError::Address { url: url.to_owned(), why: reason.to_owned() };
     let (scheme, rest) = url.split_once(':').ok_or_else(|| refuse("it has no scheme"))?;
     match scheme {

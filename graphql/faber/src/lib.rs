@@ -63,6 +63,9 @@
 //! | `sqlite:PATH` | a file, which several processes of one machine can share |
 //! | `mongodb://…` | a MongoDB replica set, which many machines can share |
 //!
+//! [`open_encrypted_store`] encrypts parameters, outputs and texts with your keys. Give its store to
+//! [`Embedded::open_over`].
+//!
 //! # Effects
 //!
 //! A crash can happen after a call and before Faber has recorded the result. The [`Effect`] of a
@@ -84,7 +87,9 @@
 #![warn(missing_docs, reason = "programs that embed Faber import these items")]
 
 pub use engine::{
-    Engine, EngineError, Order, PlanningOptions, embedded::Embedded, store::open_store,
+    Engine, EngineError, Order, PlanningOptions,
+    embedded::Embedded,
+    store::{Key, KeyError, Keyring, open_encrypted_store, open_store},
 };
 pub use executor::options::Options;
 pub use shared::{

@@ -16,6 +16,7 @@ use shared::{
     limits,
     plan::Plan,
     request::Request,
+    sealed::inherit_locked_view,
     store::{StoreError, Usage},
 };
 use tokio::{sync::OnceCell, task::JoinSet};
@@ -45,7 +46,7 @@ impl Loaders {
         let spawn = move |task: BoxFuture<'static, ()>| {
             let mut tasks = tasks.lock().unwrap_or_else(PoisonError::into_inner);
             while tasks.try_join_next().is_some() {}
-            tasks.spawn(task);
+            tasks.spawn(inherit_locked_view(task));
         };
         let source = DataLoader::new(LoaderSource(engine.clone()), spawn).delay(Duration::ZERO);
         Self { source, engine, usage: OnceCell::new(), workers: OnceCell::new() }

@@ -493,3 +493,23 @@ fn every_mutation_has_a_role() {
     expect!["savePlan removeSavedPlan bulkControl registerTool removeTool addToolSet removeToolSet activateToolSets deactivateToolSets setContext addAction connectTool updateToolkit removeAction disconnectTool setScore prune"]
     .assert_eq(&admins.join(" "));
 }
+
+#[test]
+fn only_a_mutation_never_shows_what_takes_the_place_of_a_locked_value() {
+    let two = "query A { a } mutation B { b }";
+    for (text, name, expected) in [
+        ("{ a }", None, false),
+        ("subscription { a }", None, false),
+        ("mutation { b }", None, true),
+        ("mutation B { b }", Some("B"), true),
+        (two, Some("A"), false),
+        (two, Some("B"), true),
+        // The request is refused, because it does not say which operation it means.
+        (two, None, true),
+        ("{ a", None, false),
+    ] {
+        let mut request = async_graphql::Request::new(text);
+        request.operation_name = name.map(str::to_owned);
+        assert_eq!(is_mutation(&mut request), expected, "{text} {name:?}");
+    }
+}

@@ -196,7 +196,13 @@ fn read_record(line: Line<'_>) -> Result<Record, String> {
 
 /// The kinds of records that entries can have.
 pub(crate) fn known_kinds() -> impl Iterator<Item = RecordKind> {
-    let others = [RecordKind::Key, RecordKind::SavedPlan, RecordKind::Output, RecordKind::Usage];
+    let others = [
+        RecordKind::EncryptionKey,
+        RecordKind::Key,
+        RecordKind::SavedPlan,
+        RecordKind::Output,
+        RecordKind::Usage,
+    ];
     RecordKind::DOCUMENTS.into_iter().chain(others)
 }
 

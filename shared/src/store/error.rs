@@ -38,6 +38,24 @@ pub enum StoreError {
          run `faber restore` with this file again, or use another store"
     )]
     Incomplete { file: String },
+    /// The value is encrypted, and this process has no key for it.
+    #[error(
+        "{what} is encrypted with the key `{key}`, which this process does not have: add the key to \
+         `encryption.keys`"
+    )]
+    Locked { what: String, key: String },
+    /// The store is encrypted, and this process cannot encrypt.
+    #[error(
+        "the store is encrypted, and this process has no key for new values: configure \
+         `encryption` as on the other nodes"
+    )]
+    KeyMissing,
+    /// Encrypted texts cannot be searched.
+    #[error(
+        "{what} cannot be searched, because the store is encrypted: filter by state, error code, \
+         tool, label or time"
+    )]
+    NotSearchable { what: &'static str },
     #[error("`{url}` is not a store: {why}; use `sqlite:PATH`, `mongodb://…` or `memory:`")]
     Address { url: String, why: String },
 }
@@ -47,6 +65,12 @@ impl StoreError {
     /// cannot be written.
     pub fn is_permanent(&self) -> bool {
         matches!(self, Self::Corrupt { .. } | Self::TooLarge { .. } | Self::Unfit { .. })
+    }
+
+    /// Returns `true` if this process lacks the key that the operation needs. Another process may
+    /// have it.
+    pub fn is_locked(&self) -> bool {
+        matches!(self, Self::Locked { .. } | Self::KeyMissing)
     }
 
     pub fn corrupt(what: impl fmt::Display, why: impl fmt::Display) -> Self {

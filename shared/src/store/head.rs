@@ -8,7 +8,7 @@ use crate::{
     execution::{Execution, ExecutionState},
     id::{Epoch, ExecutionId, PlanId, RequestId, Seq, ToolName, WorkerId},
     labels::Labels,
-    limits,
+    limits, sealed,
     tool::ErrorCode,
 };
 
@@ -55,7 +55,7 @@ pub struct HeadError {
     pub code: ErrorCode,
     /// The tool of the failed step, as `set.name`. `None` if the execution failed as a whole.
     pub tool: Option<ToolName>,
-    /// The message, clipped to [`limits::HEAD_MESSAGE_BYTES`].
+    /// The message, clipped to [`limits::HEAD_MESSAGE_BYTES`]. Encrypted in an encrypted store.
     pub message: Arc<str>,
 }
 
@@ -125,7 +125,12 @@ impl ExecutionHead {
 
 impl HeadError {
     /// Returns the text in which lists search for words.
+    ///
+    /// An encrypted message is left out.
     pub fn folded_text(&self) -> String {
+        if sealed::is_sealed(&self.message) {
+            return fold_case(self.code.as_str());
+        }
         fold_case(&format!("{}\n{}", self.code, self.message))
     }
 
@@ -139,6 +144,11 @@ impl HeadError {
     }
 }
 
+/// An encrypted text cannot be clipped, so it is left out. A backup of an encrypted store is restored
+/// without the key, and then its heads are made of encrypted logs.
 fn clip_text(text: &str, max_bytes: usize) -> &str {
+    if sealed::is_sealed(text) {
+        return "";
+    }
     &text[..text.floor_char_boundary(max_bytes)]
 }

@@ -67,6 +67,8 @@ pub enum RecordKind {
     Settlement,
     /// The backup that is being restored. It marks an [incomplete](super::RestoreMarker) store.
     Restore,
+    /// A key that encrypts values of the store. The name is the key's id.
+    EncryptionKey,
     /// Random data. Health checks write it to see that the store accepts writes.
     WriteCheck,
 }
@@ -105,6 +107,7 @@ impl RecordKind {
             Self::Usage => "usage",
             Self::Settlement => "settlement",
             Self::Restore => "restore",
+            Self::EncryptionKey => "encryption_key",
             Self::WriteCheck => "write_check",
         }
     }
@@ -128,9 +131,58 @@ impl RecordKind {
         }
     }
 
+    /// Returns the parts of the values that an encrypted store encrypts.
+    pub fn secret_parts(self) -> SecretParts {
+        const fn text(name: &'static str) -> SecretField {
+            SecretField { name, is_text: true }
+        }
+        const fn value(name: &'static str) -> SecretField {
+            SecretField { name, is_text: false }
+        }
+        match self {
+            Self::Memory | Self::BlobPart | Self::Output => SecretParts::Whole,
+            Self::Learned => SecretParts::Queries,
+            Self::Call => SecretParts::Fields(
+                const { &[value("parameters"), value("result"), text("error")] },
+            ),
+            Self::Settlement => SecretParts::Fields(const { &[value("output"), text("comment")] }),
+            // The fingerprint contains the input of the execution.
+            Self::Key => SecretParts::Fields(const { &[text("fingerprint")] }),
+            Self::SavedPlan => SecretParts::Fields(const { &[value("inputs")] }),
+            Self::ToolSet
+            | Self::Tool
+            | Self::Switch
+            | Self::Context
+            | Self::Toolkit
+            | Self::Blob
+            | Self::Usage
+            | Self::Restore
+            | Self::EncryptionKey
+            | Self::WriteCheck => SecretParts::None,
+        }
+    }
+
     fn has_free_names(self) -> bool {
         matches!(self, Self::Key | Self::SavedPlan | Self::Output | Self::Usage)
     }
+}
+
+/// The parts of a record's value that an encrypted store encrypts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SecretParts {
+    None,
+    /// All of it.
+    Whole,
+    /// All of it, if queries are encrypted.
+    Queries,
+    Fields(&'static [SecretField]),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SecretField {
+    pub name: &'static str,
+    /// Readers expect a text.
+    pub is_text: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -3,7 +3,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use engine::store::open_store;
+use engine::store::{open_encrypted_store, open_store};
 use rusqlite::{Connection, params};
 use serde_json::{Value, json};
 use shared::{
@@ -33,6 +33,14 @@ pub(crate) async fn open_once() -> StorePair {
     let folder = TempDir::new().unwrap();
     let url = format!("sqlite:{}", folder.path().join("faber.db").display());
     StorePair::new(open_store(&url).await.unwrap(), folder)
+}
+
+/// Two encrypted stores on one file.
+pub(crate) async fn open_encrypted() -> StorePair {
+    let folder = TempDir::new().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("faber.db").display());
+    let open = async || open_encrypted_store(&url, super::keyring()).await.unwrap();
+    StorePair::shared(open().await, open().await, folder)
 }
 
 /// Two stores on one file, like two processes.

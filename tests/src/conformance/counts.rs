@@ -175,7 +175,9 @@ pub async fn counts_follow_the_executions(pair: StorePair) {
 }
 
 async fn compare_with(pair: &StorePair, copy: &StorePair) {
-    for query in queries() {
+    let is_encrypted = pair.is_encrypted().await;
+    let can_answer = |query: &CountQuery| !is_encrypted || query.filter.error_text.is_none();
+    for query in queries().into_iter().filter(can_answer) {
         let found = pair.other.count_executions(&query).await.unwrap();
         let expected = copy.other.count_executions(&query).await.unwrap();
         assert_same_counts(&query, &found, &expected);

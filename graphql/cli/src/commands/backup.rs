@@ -29,7 +29,7 @@ use super::serve::refuse_server;
 use crate::{
     App, ExitStatus,
     args::ExportArgs,
-    local_engine::{missing_store, open_incomplete_store, open_store},
+    local_engine::{missing_store, open_store_for_copies},
     screen::Screen,
     signals,
 };
@@ -58,7 +58,7 @@ pub(crate) async fn restore(app: &App, file: &Path) -> Result<ExitStatus, Failur
     let work = async {
         // Checks the file before the store is opened, so that an invalid file creates no store.
         let mut backup = VerifiedBackup::open(file, &show).await.map_err(to_failure)?;
-        let store = open_incomplete_store(app.setup()).await?;
+        let store = open_store_for_copies(app.setup()).await?;
         let counts = backup::restore(&*store, &mut backup, &show).await.map_err(to_failure)?;
         record_action(app, &*store, AuditAction::RESTORE, &counts).await?;
         Ok::<_, Failure>((counts, backup.header().clone()))
@@ -85,7 +85,8 @@ pub(crate) async fn restore(app: &App, file: &Path) -> Result<ExitStatus, Failur
 pub(crate) async fn import(app: &App, file: &Path) -> Result<ExitStatus, Failure> {
     refuse_server(app, "import")?;
     refuse_memory(app, "import")?;
-    let store = open_store(app.setup()).await?;
+    let store = open_store_for_copies(app.setup()).await?;
+    store.check_restored().await?;
     let line = ProgressLine::new(&app.screen);
     let show = |progress| line.show(progress);
     let imported = tokio::select! {
@@ -200,7 +201,9 @@ async fn open_existing_store(app: &App, command: &str) -> Result<Arc<dyn Store>,
         let why = format!("there is no store at `{}`", path.display());
         return Err(Failure::new("NOT_FOUND", why));
     }
-    open_store(app.setup()).await
+    let store = open_store_for_copies(app.setup()).await?;
+    store.check_restored().await?;
+    Ok(store)
 }
 
 /// Refuses the store in memory, because its content is lost when the command ends.

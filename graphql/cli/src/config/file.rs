@@ -18,11 +18,12 @@ use serde_json::{Map, Value, json};
 use toolbox::effect_rules::EffectRules;
 
 use super::{
-    AccessConfig, ConfigError, EmbeddingConfig, Limits, LogFormat, MAX_FILE_BYTES, PlannerConfig,
-    ToolkitFiles, access, embedding, log_format, model, retention, toolsets,
+    AccessConfig, ConfigError, EmbeddingConfig, EncryptionConfig, Limits, LogFormat,
+    MAX_FILE_BYTES, PlannerConfig, ToolkitFiles, access, embedding, encryption, log_format, model, retention,
+    toolsets,
 };
 
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     "store",
     "planner",
     "toolsets",
@@ -31,6 +32,7 @@ const KEYS: [&str; 13] = [
     "learning",
     "selection",
     "embedding",
+    "encryption",
     "limits",
     "retention",
     "contexts",
@@ -60,6 +62,7 @@ pub(super) struct File {
     pub(super) learning: Option<bool>,
     pub(super) margin: Option<f64>,
     pub(super) embedding: Option<EmbeddingConfig>,
+    pub(super) encryption: Option<EncryptionConfig>,
     pub(super) log_format: Option<LogFormat>,
 }
 
@@ -207,6 +210,7 @@ fn read_fields(mut fields: Map<String, Value>, base: &Path) -> Result<File, Stri
         },
         margin: read_margin(fields.remove("selection"))?,
         embedding: embedding::read(fields.remove("embedding"), base)?,
+        encryption: encryption::read(fields.remove("encryption"), base)?,
         log_format: log_format::read(fields.remove("log_format"))?,
     })
 }

@@ -8,7 +8,7 @@ use std::{
 use mcp::oauth::Logins;
 use toolsets::sources::SetConfig;
 
-use super::{Config, DEFAULT_FILE};
+use super::{Config, DEFAULT_FILE, EncryptionConfig};
 
 /// Suffixes of the files and folders of a SQLite store.
 const STORE_SUFFIXES: [&str; 5] = ["", "-wal", "-shm", "-journal", WORKERS_SUFFIX];
@@ -21,6 +21,8 @@ impl Config {
         let mut files = vec![base.join(DEFAULT_FILE), to_absolute(&self.data)];
         files.extend(self.file.as_deref().map(to_absolute));
         files.extend(self.described_files.iter().map(|path| to_absolute(path)));
+        let keys = self.encryption.value.iter().flat_map(EncryptionConfig::files);
+        files.extend(keys.map(to_absolute));
         files.extend(self.toolkit.value.files.iter().map(|path| to_absolute(path)));
         // The API document of a toolset decides where calls go, and calls carry the toolset's
         // secrets.
@@ -73,6 +75,7 @@ mod tests {
         let text = "store: sqlite:./x.db
 tools_files: [t.json]
 toolkit_files: [k.yml]
+encryption: { keys: [{ id: a, file: a.key }] }
 toolsets:
   - { name: pets, source: { openapi: { document: ./docs/pets.yaml } } }
   - { name: far, source: { openapi: { document: \"https://example.com/x.yaml\" } } }
@@ -95,6 +98,7 @@ toolsets:
             "home/.local/share/faber",
             "my.yaml",
             "t.json",
+            "a.key",
             "k.yml",
             "docs/pets.yaml",
             "x.db",

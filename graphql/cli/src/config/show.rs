@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Config, Origin, retention};
+use super::{Config, EncryptionConfig, Origin, retention};
 
 const MASK: &str = "***";
 
@@ -41,6 +41,10 @@ impl Config {
             "learning": show_setting(&json!(self.learning.value), self.learning.origin),
             "selection": { "margin": show_setting(&json!(self.margin.value), self.margin.origin) },
             "embedding": show_setting(&self.embedding.value.to_json(), self.embedding.origin),
+            "encryption": show_setting(
+                &json!(self.encryption.value.as_ref().map(EncryptionConfig::to_json)),
+                self.encryption.origin,
+            ),
             "log_format": show_setting(&json!(self.log_format.value.as_str()), self.log_format.origin),
             "limits": limits,
             "access": show_setting(&self.access.value.to_json(), self.access.origin),

@@ -154,8 +154,11 @@ impl Learning {
         let mut count = 0;
         let mut outcomes = Vec::new();
         for (head, at) in waiting_for_embedder.into_iter().chain(new) {
-            let Some(execution) = load_execution(&*self.store, head.execution).await? else {
-                continue;
+            let execution = match load_execution(&*self.store, head.execution).await {
+                Ok(Some(execution)) => execution,
+                // Only a node with the key of the execution could learn from it.
+                Ok(None) | Err(EngineError::Store(StoreError::Locked { .. })) => continue,
+                Err(err) => return Err(err),
             };
             if execution.options().dry_run {
                 continue;
@@ -336,7 +339,11 @@ async fn store_lessons(
 /// pruned at the same age.
 pub(crate) async fn forget_queries(store: &dyn Store, before: Timestamp) -> Result<(), StoreError> {
     for _ in 0..MAX_FORGET_ATTEMPTS {
-        let (record, mut lessons) = read_lessons(store).await?;
+        let (record, mut lessons) = match read_lessons(store).await {
+            // A node with the key forgets them.
+            Err(StoreError::Locked { .. }) => return Ok(()),
+            read => read?,
+        };
         let Some(record) = record.filter(|_| lessons.outcomes.forget(before) > 0) else {
             return Ok(());
         };

@@ -1,0 +1,223 @@
+//! Encrypts or decrypts the values of one document.
+
+use std::{
+    cell::Cell,
+    fmt::{self, Display},
+    sync::Arc,
+};
+
+use serde_json::Value;
+use shared::{
+    sealed::{SealedText, is_sealed, locked_value},
+    store::StoreError,
+};
+
+use crate::keyring::{Keyring, OpenError, Place};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    Seal,
+    /// Encrypt, but keep what is encrypted already, because it comes from a store.
+    SealRest,
+    /// Leave encrypted values as they are.
+    Keep,
+    /// Decrypt, or fail if a key is missing.
+    Open,
+    /// Decrypt, and show [`locked_value`] if a key is missing.
+    Show,
+}
+
+/// The change of one document. The functions of [`leaves`](crate::leaves) call it for each value.
+pub(crate) struct Edit<'a> {
+    ring: &'a Keyring,
+    task: Task,
+    collection: &'static str,
+    document: &'a dyn Display,
+    is_changed: Cell<bool>,
+    has_locked: Cell<bool>,
+}
+
+impl fmt::Debug for Edit<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Edit({:?} {} {})", self.task, self.collection, self.document)
+    }
+}
+
+impl<'a> Edit<'a> {
+    pub(crate) fn new(
+        ring: &'a Keyring,
+        task: Task,
+        collection: &'static str,
+        document: &'a dyn Display,
+    ) -> Self {
+        let (is_changed, has_locked) = (Cell::new(false), Cell::new(false));
+        Self { ring, task, collection, document, is_changed, has_locked }
+    }
+
+    pub(crate) fn is_sealing(&self) -> bool {
+        matches!(self.task, Task::Seal | Task::SealRest)
+    }
+
+    /// Returns `true` if queries stay as they are.
+    pub(crate) fn skips_queries(&self) -> bool {
+        self.is_sealing() && !self.ring.encrypts_queries()
+    }
+
+    /// Returns `true` if this text is encrypted and stays as it is.
+    pub(crate) fn keeps(&self, text: &str) -> bool {
+        self.task == Task::SealRest && is_sealed(text)
+    }
+
+    pub(crate) fn ring(&self) -> &Keyring {
+        self.ring
+    }
+
+    /// Returns `true` if any value was encrypted or decrypted.
+    pub(crate) fn is_changed(&self) -> bool {
+        self.is_changed.get()
+    }
+
+    /// Returns `true` if a key was missing.
+    pub(crate) fn has_locked(&self) -> bool {
+        self.has_locked.get()
+    }
+
+    pub(crate) fn text(&self, field: &str, text: &mut String) -> Result<(), StoreError> {
+        if let Some(new) = self.convert_text(field, text)? {
+            *text = new;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn shared_text(&self, field: &str, text: &mut Arc<str>) -> Result<(), StoreError> {
+        if let Some(new) = self.convert_text(field, text)? {
+            *text = new.into();
+        }
+        Ok(())
+    }
+
+    pub(crate) fn optional_text(
+        &self,
+        field: &str,
+        text: &mut Option<String>,
+    ) -> Result<(), StoreError> {
+        text.as_mut().map_or(Ok(()), |text| self.text(field, text))
+    }
+
+    pub(crate) fn texts(&self, field: &str, texts: &mut [String]) -> Result<(), StoreError> {
+        for (index, text) in texts.iter_mut().enumerate() {
+            self.text(&format!("{field}/{index}"), text)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn value(&self, field: &str, value: &mut Value) -> Result<(), StoreError> {
+        if let Some(new) = self.convert_value(field, value)? {
+            *value = new;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn shared_value(
+        &self,
+        field: &str,
+        value: &mut Arc<Value>,
+    ) -> Result<(), StoreError> {
+        if let Some(new) = self.convert_value(field, value)? {
+            *value = Arc::new(new);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn optional_value(
+        &self,
+        field: &str,
+        value: &mut Option<Arc<Value>>,
+    ) -> Result<(), StoreError> {
+        value.as_mut().map_or(Ok(()), |value| self.shared_value(field, value))
+    }
+
+    /// Returns the new text. `None` keeps the old one.
+    fn convert_text(&self, field: &str, text: &str) -> Result<Option<String>, StoreError> {
+        if self.is_sealing() {
+            // Whether a text is empty is no secret.
+            if text.is_empty() || self.keeps(text) {
+                return Ok(None);
+            }
+            return self.seal(field, text.as_bytes()).map(Some);
+        }
+        match self.open(field, text)? {
+            None => Ok(None),
+            Some(Opened::Content(bytes)) => {
+                String::from_utf8(bytes).map(Some).map_err(|_| self.damaged(field))
+            }
+            Some(Opened::Locked(locked)) => Ok(Some(locked.to_string())),
+        }
+    }
+
+    /// Returns the new value. `None` keeps the old one.
+    fn convert_value(&self, field: &str, value: &Value) -> Result<Option<Value>, StoreError> {
+        if self.is_sealing() {
+            if is_empty(value) || value.as_str().is_some_and(|text| self.keeps(text)) {
+                return Ok(None);
+            }
+            return self.seal(field, value.to_string().as_bytes()).map(Value::String).map(Some);
+        }
+        let Value::String(text) = value else { return Ok(None) };
+        match self.open(field, text)? {
+            None => Ok(None),
+            Some(Opened::Content(bytes)) => {
+                serde_json::from_slice(&bytes).map(Some).map_err(|_| self.damaged(field))
+            }
+            Some(Opened::Locked(locked)) => Ok(Some(locked)),
+        }
+    }
+
+    fn seal(&self, field: &str, content: &[u8]) -> Result<String, StoreError> {
+        let document = self.document.to_string();
+        let place = Place { collection: self.collection, document: &document, field };
+        self.is_changed.set(true);
+        self.ring.seal(place, content).ok_or(StoreError::KeyMissing)
+    }
+
+    /// Returns `None` if the text is not encrypted, because it is older than the encryption.
+    fn open(&self, field: &str, text: &str) -> Result<Option<Opened>, StoreError> {
+        let sealed = SealedText::parse(text).filter(|_| self.task != Task::Keep);
+        let Some(sealed) = sealed else { return Ok(None) };
+        let document = self.document.to_string();
+        let place = Place { collection: self.collection, document: &document, field };
+        self.is_changed.set(true);
+        match self.ring.open(place, sealed) {
+            Ok(content) => Ok(Some(Opened::Content(content))),
+            Err(OpenError::Damaged) => Err(self.damaged(field)),
+            Err(OpenError::KeyMissing(key)) => {
+                self.has_locked.set(true);
+                if self.task == Task::Show {
+                    return Ok(Some(Opened::Locked(locked_value(&key))));
+                }
+                Err(StoreError::Locked { what: format!("`{document}`"), key })
+            }
+        }
+    }
+
+    fn damaged(&self, field: &str) -> StoreError {
+        let why = format!("`{field}` cannot be decrypted: it was changed or moved");
+        StoreError::corrupt(self.document, why)
+    }
+}
+
+enum Opened {
+    Content(Vec<u8>),
+    Locked(Value),
+}
+
+/// Returns `true` for values that have no content, which stay as they are.
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
+}

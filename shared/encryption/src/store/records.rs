@@ -1,0 +1,98 @@
+//! Records, which are the only documents that change.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use shared::store::{
+    KeyValue, Record, RecordKind, RecordPage, SecretParts, StoreError, WriteCondition,
+    backend::skip_damaged,
+};
+
+use super::EncryptedStore;
+use crate::{edit::Task, leaves::edit_record};
+
+const RECORDS: &str = "records";
+
+struct RecordPlace<'a> {
+    kind: RecordKind,
+    name: &'a str,
+}
+
+impl fmt::Display for RecordPlace<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.kind.as_str(), self.name)
+    }
+}
+
+impl EncryptedStore {
+    fn edited_record(&self, task: Task, record: &Record) -> Result<Record, StoreError> {
+        let mut edited = record.clone();
+        let place = RecordPlace { kind: record.kind, name: &record.name };
+        let task = match (task, record.kind.secret_parts()) {
+            // A reader of such a record expects an object or a text of its own form.
+            (Task::Show, SecretParts::Whole | SecretParts::Queries) => Task::Open,
+            (task, _) => task,
+        };
+        edit_record(&self.edit(task, RECORDS, &place), &mut edited)?;
+        Ok(edited)
+    }
+
+    /// Decrypts a record. A cached output without its key counts as missing, so that it is made
+    /// again.
+    fn open_record(&self, record: &Record) -> Result<Option<Record>, StoreError> {
+        match self.edited_record(self.read_task(), record) {
+            Err(StoreError::Locked { .. }) if record.kind == RecordKind::Output => Ok(None),
+            opened => opened.map(Some),
+        }
+    }
+}
+
+#[async_trait]
+impl KeyValue for EncryptedStore {
+    async fn find_record(
+        &self,
+        kind: RecordKind,
+        name: &str,
+    ) -> Result<Option<Record>, StoreError> {
+        let found = self.inner.find_record(kind, name).await?;
+        Ok(found.map(|record| self.open_record(&record)).transpose()?.flatten())
+    }
+
+    async fn put_record(
+        &self,
+        record: &Record,
+        unless: WriteCondition,
+    ) -> Result<bool, StoreError> {
+        if record.kind.secret_parts() == SecretParts::None {
+            return self.inner.put_record(record, unless).await;
+        }
+        // The limits of a value are those of its clear form.
+        record.encode()?;
+        let sealed = self.edited_record(self.write_task(), record)?;
+        self.inner.put_record(&sealed, unless).await
+    }
+
+    async fn list_records(
+        &self,
+        kind: RecordKind,
+        page: RecordPage,
+    ) -> Result<Vec<Record>, StoreError> {
+        let records = self.inner.list_records(kind, page).await?;
+        if kind.secret_parts() == SecretParts::None {
+            return Ok(records);
+        }
+        let mut opened = Vec::with_capacity(records.len());
+        for record in &records {
+            opened.extend(skip_damaged(self.open_record(record))?.flatten());
+        }
+        Ok(opened)
+    }
+
+    async fn remove_record(&self, kind: RecordKind, name: &str) -> Result<bool, StoreError> {
+        self.inner.remove_record(kind, name).await
+    }
+
+    async fn records_revision(&self) -> Result<u64, StoreError> {
+        self.inner.records_revision().await
+    }
+}

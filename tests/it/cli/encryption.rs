@@ -1,0 +1,273 @@
+//! Encryption of a store by the real binary: what the raw store has, and what a process without the
+//! key can do.
+
+use std::fs;
+
+use engine::store::open_store_for_copies;
+use futures::TryStreamExt as _;
+use mongodb::{Client, bson::Document};
+use serde_json::{Value, json};
+use shared::{event::Event, id::Seq};
+
+use super::workspace::Workspace;
+use crate::mongod::Mongod;
+
+/// Begins every value that must not be found.
+const SECRET: &str = "xyzzy";
+const KEYS: [(&str, &str); 2] = [
+    ("k1", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="),
+    ("k2", "/////////////////////////////////////////wA="),
+];
+/// The configurations with the first key, with both, with a wrong one, with the second, and with
+/// none.
+const FIRST: &str = "first.json";
+const BOTH: &str = "both.json";
+const WRONG: &str = "wrong.json";
+const OTHER: &str = "other.json";
+const KEYLESS: &str = "keyless.json";
+
+struct Case {
+    workspace: Workspace,
+    store: String,
+    copy: String,
+}
+
+impl Case {
+    fn new(store: String, copy: String) -> Self {
+        let case = Self { workspace: Workspace::new(), store, copy };
+        let [first, second] = KEYS.map(|(id, key)| json!({ "id": id, "command": ["printf", key] }));
+        let wrong = json!({ "id": "k1", "command": ["printf", KEYS[1].1] });
+        case.configure(FIRST, json!({ "keys": [first] }));
+        case.configure(BOTH, json!({ "keys": [first, second], "active": "k2" }));
+        case.configure(OTHER, json!({ "keys": [second] }));
+        case.configure(WRONG, json!({ "keys": [wrong] }));
+        case.configure(KEYLESS, Value::Null);
+        case.workspace.file("plan.json", &plan().to_string());
+        case
+    }
+
+    /// Returns the address of the store for this process.
+    fn url(&self) -> String {
+        match self.store.strip_prefix("sqlite:") {
+            Some(path) => format!("sqlite:{}", self.workspace.path(path).display()),
+            None => self.store.clone(),
+        }
+    }
+
+    fn configure(&self, file: &str, encryption: Value) {
+        let script = "cat > /dev/null; echo xyzzy-stderr >&2; echo xyzzy-stdout; exit 1";
+        let tool = json!({
+            "name": "fail", "effect": "read", "parameters": { "type": "object" },
+            "run": { "command": ["sh", "-c", script] },
+        });
+        let config = json!({
+            "store": self.store,
+            "toolsets": [
+                { "name": "local", "source": { "tools": [tool] } },
+                { "name": "memory", "source": { "builtin": "memory_tools" } },
+            ],
+            "encryption": encryption,
+        });
+        self.workspace.file(file, &config.to_string());
+    }
+
+    async fn json(&self, config: &str, arguments: &[&str], status: i32) -> Value {
+        self.workspace.json(&[arguments, &["--config", config]].concat(), status).await
+    }
+
+    /// Executes the plan with secrets in every place, and returns the execution.
+    async fn execute_with_secrets(&self, config: &str) -> Value {
+        let input = r#"{"word":"xyzzy-input"}"#;
+        let run = ["run", "--plan", "plan.json", "--input", input, "--label", "team=blue"];
+        let waiting = self.json(config, &run, 4).await;
+        let id = waiting["executionId"].as_str().unwrap();
+        let signal = ["signal", id, "go", r#"{"word":"xyzzy-signal"}"#, "--no-run"];
+        self.json(config, &signal, 0).await;
+        let approve = ["approve", id, "ask", "--comment", "xyzzy-comment"];
+        let done = self.json(config, &approve, 0).await;
+        assert_eq!(done["state"], "COMPLETED", "{done:#}");
+        done
+    }
+
+    async fn debug(&self, config: &str, execution: &Value) -> String {
+        let request = execution["requestId"].as_str().unwrap();
+        self.json(config, &["debug", request], 0).await.to_string()
+    }
+
+    /// Checks that the raw store has encrypted values and no clear ones.
+    async fn assert_hidden(&self, store: &str, key: &str) {
+        let raw = match store.strip_prefix("sqlite:") {
+            Some(path) => self.read_file(path),
+            None => dump_mongodb(store).await,
+        };
+        assert!(raw.contains(&format!("$encrypted:{key}:")), "values of {key} are stored");
+        for word in [SECRET, "eHl6enk"] {
+            let place = raw.find(word).map(|at| {
+                let start = raw.floor_char_boundary(at.saturating_sub(500));
+                &raw[start..raw.floor_char_boundary(at + 100)]
+            });
+            assert_eq!(place, None);
+        }
+        assert!(raw.contains("flow.echo") && raw.contains("team"), "names and labels are clear");
+    }
+
+    fn read_file(&self, path: &str) -> String {
+        let suffixes = ["", "-wal"];
+        let files = suffixes.iter().map(|suffix| self.workspace.path(&format!("{path}{suffix}")));
+        let bytes: Vec<u8> = files.flat_map(|file| fs::read(file).unwrap_or_default()).collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+fn plan() -> Value {
+    json!({ "tools": [
+        { "id": "greet", "name": "flow.echo",
+          "parameters": { "text": "xyzzy-plan {{input.word}}", "n": 1 } },
+        { "id": "skip", "name": "flow.echo", "when": "greet.text == 'xyzzy-condition'",
+          "parameters": {} },
+        { "id": "ask", "name": "flow.echo", "dependsOn": ["greet"], "requiresApproval": true,
+          "parameters": { "text": "{{greet.text}}" } },
+        { "id": "keep", "name": "memory.save_context", "dependsOn": ["ask"],
+          "parameters": { "key": "k", "value": "xyzzy-memory" } },
+        { "id": "wait", "name": "flow.wait", "dependsOn": ["keep"], "parameters": { "name": "go" } },
+        { "id": "fail", "name": "local.fail", "dependsOn": ["wait"], "onError": "continue",
+          "parameters": {} },
+        { "id": "last", "name": "flow.echo", "parameters": { "word": "{{wait.word}}" },
+          "outputMapping": { "word": "w" }, "cacheTtlMs": 60_000 },
+    ] })
+}
+
+async fn dump_mongodb(url: &str) -> String {
+    let database = Client::with_uri_str(url).await.unwrap().default_database().unwrap();
+    let mut text = String::new();
+    for name in database.list_collection_names().await.unwrap() {
+        let mut found = database.collection::<Document>(&name).find(Document::new()).await.unwrap();
+        while let Some(document) = found.try_next().await.unwrap() {
+            text += &format!("{document:?}\n");
+        }
+    }
+    text
+}
+
+fn sqlite_case() -> Case {
+    Case::new("sqlite:faber.db".to_owned(), "sqlite:copy.db".to_owned())
+}
+
+async fn mongodb_case() -> Case {
+    let mongod = Mongod::shared().await;
+    Case::new(mongod.new_database_url(), mongod.new_database_url())
+}
+
+async fn check_that_no_value_is_stored_in_clear(case: Case) {
+    let done = case.execute_with_secrets(FIRST).await;
+    let call = ["tools", "call", "flow.echo", r#"{"text":"xyzzy-call"}"#];
+    case.json(FIRST, &call, 0).await;
+    case.assert_hidden(&case.store, "k1").await;
+    let shown = case.debug(FIRST, &done).await;
+    for part in ["plan", "input", "condition", "comment", "memory", "signal", "stderr"] {
+        assert!(shown.contains(&format!("{SECRET}-{part}")), "{part}: {shown}");
+    }
+
+    // Without the key, and with another key of the same id.
+    for config in [KEYLESS, WRONG] {
+        let list = ["list", "executions", "--label", "team=blue", "--state", "COMPLETED"];
+        let listed = case.json(config, &list, 0).await;
+        assert_eq!(listed[0]["executionId"], done["executionId"], "{listed:#}");
+        let shown = case.debug(config, &done).await;
+        assert!(shown.contains(r#"{"$encrypted":"k1"}"#), "{shown}");
+        assert!(!shown.contains(SECRET) && !shown.contains("$encrypted:"), "{shown}");
+        let by_text = ["list", "executions", "--error-text", "stderr"];
+        let refused = case.json(config, &by_text, 2).await;
+        assert_eq!(refused["error"]["code"], "INVALID_ARGUMENT");
+        let id = done["executionId"].as_str().unwrap();
+        for command in [&["retry", id][..], &["run", "--plan", "plan.json"]] {
+            let refused = case.json(config, command, 3).await;
+            assert_eq!(refused["error"]["code"], "STORE_UNAVAILABLE", "{refused}");
+            assert!(refused["error"]["message"].as_str().unwrap().contains("key"), "{refused}");
+        }
+    }
+    let by_text = ["list", "executions", "--error-text", "stderr"];
+    let refused = case.json(FIRST, &by_text, 2).await;
+    let message = refused["error"]["message"].as_str().unwrap();
+    assert!(message.contains("because the store is encrypted"), "{message}");
+
+    // After a rotation, old and new values are read.
+    let second = case.execute_with_secrets(BOTH).await;
+    case.assert_hidden(&case.store, "k2").await;
+    for execution in [&done, &second] {
+        assert!(case.debug(BOTH, execution).await.contains("xyzzy-input"));
+    }
+    let old = case.debug(FIRST, &second).await;
+    assert!(old.contains(r#"{"$encrypted":"k2"}"#), "{old}");
+
+    // A backup and a restore need no key.
+    case.json(KEYLESS, &["backup", "b.fbk"], 0).await;
+    let restore = ["restore", "b.fbk", "--store", &case.copy];
+    case.json(KEYLESS, &restore, 0).await;
+    case.assert_hidden(&case.copy, "k1").await;
+    let request = done["requestId"].as_str().unwrap();
+    let debug = ["debug", request, "--store", &case.copy];
+    assert!(case.json(BOTH, &debug, 0).await.to_string().contains("xyzzy-signal"));
+    let export = case.workspace.run(&["export", "--since", "1h", "--config", KEYLESS]).await;
+    assert_eq!(export.status, 0, "{export:?}");
+    assert!(!export.out.contains(SECRET) && export.out.contains("$encrypted:k1:"));
+}
+
+/// A worker without the key leaves an execution alone, also when a command arrives.
+async fn check_that_only_a_worker_with_the_key_claims(case: Case) {
+    let plan = case.workspace.file(
+        "wait.json",
+        r#"{"tools":[{"name":"flow.wait","parameters":{"name":"go"}},{"name":"flow.echo","dependsOn":["flow.wait"],"parameters":{"a":"xyzzy"}}]}"#,
+    );
+    let mut run = case.workspace.spawn(&["run", "--plan", &plan, "--config", FIRST]);
+    run.wait_for_line("waits for signal go").await;
+    run.signal("-INT");
+    assert_eq!(run.wait_for_exit().await.status, 130);
+    let all = case.json(FIRST, &["list", "executions"], 0).await;
+    let id = all[0]["executionId"].as_str().unwrap();
+    let mut workers = Vec::new();
+    for config in [KEYLESS, WRONG, OTHER] {
+        let mut worker = case.workspace.spawn(&["worker", "--config", config]);
+        worker.wait_for_line("working on").await;
+        workers.push(worker);
+    }
+    let mut server =
+        case.workspace.spawn(&["serve", "--listen", "127.0.0.1:0", "--config", KEYLESS]);
+    server.wait_for_line("listening on http://").await;
+    workers.push(server);
+    case.json(FIRST, &["signal", id, "go", r#""xyzzy""#, "--no-run"], 0).await;
+    let mut worker = case.workspace.spawn(&["worker", "--config", FIRST]);
+    worker.wait_for_line("working on").await;
+    workers.push(worker);
+    let watched = case.json(FIRST, &["watch", id], 0).await;
+    assert_eq!(watched["state"], "COMPLETED");
+    let store = open_store_for_copies(&case.url(), None).await.unwrap();
+    let events = store.read(id.parse().unwrap(), Seq::START).await.unwrap();
+    let claims = events.iter().filter(|recorded| matches!(recorded.event, Event::Claimed(_)));
+    assert_eq!(claims.count(), 2, "one by `run`, and one by the worker with the key: {events:?}");
+    drop(store);
+    for worker in workers {
+        worker.signal("-TERM");
+        assert_eq!(worker.wait_for_exit().await.status, 0);
+    }
+}
+
+#[tokio::test]
+async fn no_value_is_stored_in_clear_in_sqlite() {
+    check_that_no_value_is_stored_in_clear(sqlite_case()).await;
+}
+
+#[tokio::test]
+async fn no_value_is_stored_in_clear_in_mongodb() {
+    check_that_no_value_is_stored_in_clear(mongodb_case().await).await;
+}
+
+#[tokio::test]
+async fn only_a_worker_with_the_key_claims_in_sqlite() {
+    check_that_only_a_worker_with_the_key_claims(sqlite_case()).await;
+}
+
+#[tokio::test]
+async fn only_a_worker_with_the_key_claims_in_mongodb() {
+    check_that_only_a_worker_with_the_key_claims(mongodb_case().await).await;
+}
