@@ -94,6 +94,7 @@ fn edit_created(edit: &Edit<'_>, created: &mut Created) -> Edited {
         call_keys,
         settled,
         trace: _,
+        is_replan: _,
     } = created;
     let ExecutionOptions {
         mode: _,

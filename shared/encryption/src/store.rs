@@ -1,5 +1,6 @@
 //! The store in front of another store.
 
+mod audit;
 mod documents;
 mod log;
 mod records;

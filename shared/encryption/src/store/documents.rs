@@ -38,7 +38,7 @@ impl fmt::Display for EntryPlace<'_> {
 
 impl EncryptedStore {
     fn edited_request(&self, task: Task, mut request: Request) -> Result<Request, StoreError> {
-        let Request { id, query, created_at: _ } = &mut request;
+        let Request { id, query, created_at: _, labels: _ } = &mut request;
         edit_query(&self.edit(task, REQUESTS, id), query)?;
         Ok(request)
     }
