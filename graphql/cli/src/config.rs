@@ -87,8 +87,7 @@ pub struct Config {
     pub toolsets: Setting<Vec<SetConfig>>,
     pub limits: Limits,
     pub embedding: Setting<EmbeddingConfig>,
-    /// 
-The keys of the store. `None` stores values as they are.
+    /// The keys of the store. `None` stores values as they are.
     pub encryption: Setting<Option<EncryptionConfig>>,
     /// Ages after which finished executions are removed. `None` means that they are kept forever.
     pub retention: Setting<Option<RetentionPolicy>>,

@@ -22,8 +22,7 @@ pub async fn open_store(url: &str) -> Result<Arc<dyn Store>, StoreError> {
     protect(open_restored_store(url).await?, None).await
 }
 
-/// Opens a store as [`open_store`] does, 
-and encrypts and decrypts its values.
+/// Opens a store as [`open_store`] does, and encrypts and decrypts its values.
 ///
 /// A store that was not encrypted keeps its old values as they are.
 ///
@@ -34,8 +33,7 @@ pub async fn open_encrypted_store(url: &str, keys: Keyring) -> Result<Arc<dyn St
     protect(open_restored_store(url).await?, Some(keys)).await
 }
 
-/// Opens a store to copy values from it or into 
-it. Encrypted values stay as they are, and others
+/// Opens a store to copy values from it or into it. Encrypted values stay as they are. Other values
 /// are encrypted if there are keys. A restore into the store may be incomplete.
 ///
 /// # Errors
