@@ -19,8 +19,8 @@ use toolbox::effect_rules::EffectRules;
 
 use super::{
     AccessConfig, ConfigError, EmbeddingConfig, EncryptionConfig, Limits, LogFormat,
-    MAX_FILE_BYTES, PlannerConfig, ToolkitFiles, access, embedding, encryption, log_format, model, retention,
-    toolsets,
+    MAX_FILE_BYTES, PlannerConfig, ToolkitFiles, access, embedding, encryption, log_format, model,
+    retention, toolsets,
 };
 
 const KEYS: [&str; 14] = [
