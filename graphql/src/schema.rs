@@ -91,11 +91,11 @@ impl Schema {
     }
 }
 
-/// Returns `true` if the request may change something. A mutation must not work with what a reader
-/// sees in place of an encrypted value.
+/// Returns `true` if the request could be a mutation. A mutation must fail for an encrypted value
+/// without its key, and must not use the placeholder that a query shows for it.
 fn is_mutation(request: &mut async_graphql::Request) -> bool {
     let name = request.operation_name.clone();
-    // An invalid document is refused when it is executed.
+    // An invalid document counts as a query, because the executor rejects it later.
     let Ok(document) = request.parsed_query() else { return false };
     let is_called = |operation: Option<&Name>| match (&name, operation) {
         (Some(name), Some(operation)) => name == operation.as_str(),

@@ -159,7 +159,8 @@ pub(crate) enum Command {
         #[arg(long, value_name = "AGE")]
         older_than: String,
     },
-    /// List who did what, newest first. Needs the role `admin` with `--server`.
+    /// List actions and who did them, newest first. With `--server`, the token needs the role
+    /// `admin`.
     Audit(AuditArgs),
     /// Show everything about a request: its plans, executions, steps and failures.
     Debug(DebugArgs),

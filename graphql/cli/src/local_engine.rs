@@ -280,7 +280,8 @@ pub(crate) async fn open_store(setup: Setup<'_>) -> Result<Arc<dyn Store>, Failu
     })
 }
 
-/// Opens the configured store to copy values from it or into it. A restore may be incomplete.
+/// Opens the configured store to copy values from it or into it. A restore into the store may be
+/// incomplete.
 pub(crate) async fn open_store_for_copies(setup: Setup<'_>) -> Result<Arc<dyn Store>, Failure> {
     create_default_folder(setup).await?;
     let keys = open_keys(setup).await?;

@@ -614,7 +614,7 @@ pub struct Actor {
     pub client: Option<Text>,
 }
 
-/// Writes the actor as `faber audit --actor` reads it, with the MCP client.
+/// Writes the actor in the form that `faber audit --actor` reads, followed by the MCP client.
 impl Display for Actor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.kind.to_string().to_lowercase())?;

@@ -177,11 +177,13 @@ impl Executions {
         planning: &PlanningOptions,
         mut order: Order,
     ) -> Result<ExecutionId, EngineError> {
-        // Planning costs work, so labels that do not fit together are refused before.
+        // Checks the labels of request and execution together before planning, because planning
+        // costs time.
         labels::check(&planning.labels).map_err(EngineError::InvalidArgument)?;
         let mut all_labels = order.options.labels.clone();
         labels::inherit(&mut all_labels, &planning.labels).map_err(EngineError::InvalidArgument)?;
-        // Keys of earlier versions have the query only.
+        // Without labels, the subject is the query alone, so that keys of earlier versions of Faber
+        // still match.
         let subject = if planning.labels.is_empty() {
             Value::String(query.to_owned())
         } else {

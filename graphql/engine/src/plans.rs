@@ -149,7 +149,7 @@ impl Plans {
         query: &str,
         options: &PlanningOptions,
     ) -> Result<Arc<Plan>, EngineError> {
-        // A request with wrong labels cannot be stored.
+        // Rejects wrong labels first, because a request with wrong labels cannot be stored.
         labels::check(&options.labels).map_err(EngineError::InvalidArgument)?;
         let too_long = check_length(query);
         let stored = if too_long.is_err() { shorten_query(query) } else { query.to_owned() };

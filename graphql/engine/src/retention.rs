@@ -1,6 +1,5 @@
-//! Prunes finished executions and audit entries that are older than the setting `retention`, at regular intervals
-//! while a
-//! process runs.
+//! Prunes finished executions and audit entries that are older than the setting `retention`, at
+//! regular intervals while a process runs.
 
 mod passes;
 mod policy;
@@ -29,7 +28,8 @@ use crate::{prune_batch, record_entry, selection::learning::forget_queries, time
 /// Pause between two batches, so that the store can do other work.
 const BATCH_PAUSE: Duration = Duration::from_millis(50);
 const POLL_INTERVAL: Duration = Duration::from_mins(10);
-/// Number of audit entries that are removed before the store can do other work.
+/// Number of audit entries that are removed at once. After this number, the store can do other
+/// work.
 const AUDIT_BATCH_LEN: usize = 500;
 
 #[derive(Debug, Default)]
@@ -80,8 +80,8 @@ impl Retention {
         pruned
     }
 
-    /// Removes audit entries in parts. Has no audit entry, because it would need one in each
-    /// interval.
+    /// Removes old audit entries in parts. This is not recorded in the audit log, because the log
+    /// would get an entry at each interval.
     async fn prune_audit(
         &self,
         store: &dyn Store,
@@ -100,7 +100,7 @@ impl Retention {
         }
     }
 
-    /// Adds what was removed to `all`, also if it fails.
+    /// Adds the numbers of removed objects to `all`, even if it fails later.
     async fn prune_all(
         &self,
         store: &dyn Store,

@@ -11,8 +11,8 @@ pub use encryption::{Key, KeyError, Keyring};
 
 /// Opens a store: `sqlite:PATH`, `mongodb://…`, `mongodb+srv://…` or `memory:`.
 ///
-/// An encrypted store shows lists, states and counts only, and takes no new executions. Use
-/// [`open_encrypted_store`] for it.
+/// Without its keys, an encrypted store shows only lists, states and counts, and refuses new
+/// executions. Open it with [`open_encrypted_store`].
 ///
 /// # Errors
 ///
@@ -24,7 +24,7 @@ pub async fn open_store(url: &str) -> Result<Arc<dyn Store>, StoreError> {
 
 /// Opens a store as [`open_store`] does, and encrypts and decrypts its values.
 ///
-/// A store that was not encrypted keeps its old values as they are.
+/// If the store was not encrypted before, its old values stay as they are.
 ///
 /// # Errors
 ///
@@ -33,7 +33,7 @@ pub async fn open_encrypted_store(url: &str, keys: Keyring) -> Result<Arc<dyn St
     protect(open_restored_store(url).await?, Some(keys)).await
 }
 
-/// Opens a store to copy values from it or into it. Encrypted values stay as they are, and others
+/// Opens a store to copy values from it or into it. Encrypted values stay as they are. Other values
 /// are encrypted if there are keys. A restore into the store may be incomplete.
 ///
 /// # Errors

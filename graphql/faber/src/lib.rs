@@ -63,8 +63,8 @@
 //! | `sqlite:PATH` | a file, which several processes of one machine can share |
 //! | `mongodb://…` | a MongoDB replica set, which many machines can share |
 //!
-//! [`open_encrypted_store`] encrypts parameters, outputs and texts with your keys. Give its store to
-//! [`Embedded::open_over`].
+//! [`open_encrypted_store`] encrypts parameters, outputs and texts with your keys. Pass the store
+//! that it returns to [`Embedded::open_over`].
 //!
 //! # Effects
 //!

@@ -1,4 +1,4 @@
-//! The audit log: who did what, and when.
+//! The audit log: actions, the actors who did them, and the times.
 
 use async_graphql::{Context, ID, InputObject, Object, Result, SimpleObject};
 use engine::Engine;
@@ -16,29 +16,29 @@ use super::{
     scalar::DateTime,
 };
 
-/// Action that somebody gave. Entries never change.
+/// Entry of the audit log: an action and the actor who did it. Entries never change.
 #[derive(Clone, Debug, SimpleObject)]
 pub(super) struct AuditEntry {
     /// Id of the entry, `audit_…`.
     id: ID,
     /// Time of the action.
     at: DateTime,
-    /// Who did it.
+    /// Actor who did the action.
     actor: Actor,
     /// Name of the action, such as `execute`, `approve`, `save_plan` or `set_context`.
     action: String,
-    /// Id of the request, `req_…`. Null if the action is not about one.
+    /// Id of the request, `req_…`. Null if the action is not about a request.
     request_id: Option<ID>,
-    /// Id of the plan, `plan_…`. Null if the action is not about one.
+    /// Id of the plan, `plan_…`. Null if the action is not about a plan.
     plan_id: Option<ID>,
-    /// Id of the execution, `exec_…`. Null if the action is not about one.
+    /// Id of the execution, `exec_…`. Null if the action is not about an execution.
     execution_id: Option<ID>,
-    /// Id of the step. Null if the action is not about one.
+    /// Id of the step. Null if the action is not about a step.
     step_id: Option<String>,
-    /// Name of a tool, toolset, saved plan, signal, context, or node of the toolkit. Null if the
-    /// action has none.
+    /// Name of the tool, toolset, saved plan, signal, context, or node of the toolkit that the
+    /// action is about. Null if it is about none of these.
     name: Option<String>,
-    /// Facts about the action, a JSON object. Null if there are none.
+    /// Further facts about the action, as a JSON object. Null if there are none.
     detail: Option<Value>,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct AuditFilter {
     actor_kind: Option<ActorKind>,
     /// Done by the access token or the user of the command line with this name.
     actor_name: Option<String>,
-    /// Has this action, such as `approve`. An unknown name is `INVALID_ARGUMENT`.
+    /// Has this action, such as `approve`. Fails with `INVALID_ARGUMENT` if the name is unknown.
     action: Option<String>,
     /// Is about the execution with this id, `exec_…`.
     execution_id: Option<ID>,

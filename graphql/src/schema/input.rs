@@ -222,9 +222,10 @@ pub(super) struct PlanningOptions {
     /// Rule for calls of a model's plan that the query does not ask for. It can only be stricter
     /// than the configured rule. Default: the configured rule.
     guard: Option<PlanGuard>,
-    /// Labels of the new request: an object with at most 16 texts, such as `{"team": "shop"}`. A key
-    /// has 1 to 63 of the characters `a-z0-9._/-`, a value at most 256 characters. Executions of the
-    /// request's plans inherit them. A replan is of an existing request, so it takes no labels.
+    /// Labels of the new request: an object with at most 16 texts, such as `{"team": "shop"}`. A
+    /// key has 1 to 63 of the characters `a-z0-9._/-`, a value at most 256 characters. Executions
+    /// of the request's plans inherit them. `replanExecution` rejects labels, because it plans
+    /// under an existing request.
     labels: Option<Value>,
 }
 
@@ -330,8 +331,9 @@ pub(super) struct ExecutionOptions {
     replans: Option<i32>,
     /// Labels, by which executions can be found and counted: an object with at most 16 texts, such
     /// as `{"team": "shop"}`. A key has 1 to 63 of the characters `a-z0-9._/-`, a value at most 256
-    /// characters. The execution also has the labels of its request whose keys are not given here;
-    /// more than 16 in all are `INVALID_ARGUMENT`. Children, retries and replans inherit them.
+    /// characters. The execution also has the labels of its request whose keys are not given here.
+    /// Fails with `INVALID_ARGUMENT` if these are more than 16 labels together. Children, retries
+    /// and replans inherit them.
     labels: Option<Value>,
 }
 

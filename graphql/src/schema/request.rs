@@ -39,7 +39,7 @@ impl Request {
         self.0.created_at.into()
     }
 
-    /// Labels that the request was given: an object of texts. Executions of its plans inherit them.
+    /// Labels of the request: an object of texts. Executions of its plans inherit them.
     async fn labels(&self) -> Value {
         json!(self.0.labels)
     }

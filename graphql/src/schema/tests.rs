@@ -504,7 +504,7 @@ fn only_a_mutation_never_shows_what_takes_the_place_of_a_locked_value() {
         ("mutation B { b }", Some("B"), true),
         (two, Some("A"), false),
         (two, Some("B"), true),
-        // The request is refused, because it does not say which operation it means.
+        // The request fails, because it does not name the operation that it means.
         (two, None, true),
         ("{ a", None, false),
     ] {

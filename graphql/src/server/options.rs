@@ -15,7 +15,7 @@ use super::hosts::AllowedHost;
 
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
-    /// `false` serves health checks and metrics only, as a worker does.
+    /// `false` serves only health checks and metrics, as `faber worker` does.
     pub has_api: bool,
     /// Hosts and origins that are allowed to use the server, in addition to the names of this
     /// machine.

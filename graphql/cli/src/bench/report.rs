@@ -12,12 +12,13 @@ use shared::{
 
 use super::{BenchArgs, BenchError};
 
-/// Number of single commits that are timed before the workload, to compare its figures with the
-/// speed of the store.
+/// Number of commits whose durations are measured before the workload, so that the report can
+/// compare the workload with the speed of the store.
 const PROBED_COMMITS: usize = 200;
-/// Number of commits before that, in which the files of the store reach their size.
+/// Maximum number of commits before the measured commits. They let the files of the store grow to
+/// their usual size.
 const WARM_UP_COMMITS: u64 = 3_000;
-/// The warm-up ends after this time on a slow disk.
+/// Maximum time of these first commits, for a slow disk.
 const WARM_UP_TIME: Duration = Duration::from_secs(2);
 
 pub(crate) struct Report {
@@ -53,8 +54,9 @@ impl Report {
         self.set(name, round_to_four_decimals(duration.as_secs_f64() * 1_000.0));
     }
 
-    /// Times single appends of a small event, because no workload can be faster than the store's
-    /// commits. The first appends are not timed, because commits are slower while files grow.
+    /// Measures the durations of single appends of a small event, because no workload can be faster
+    /// than the store's commits. Does not measure the first appends, because commits are slower
+    /// while files grow.
     pub(crate) async fn probe_commits(&mut self, store: &dyn Store) -> Result<(), BenchError> {
         let id = ExecutionId::draw(Timestamp::UNIX_EPOCH);
         let probed_at = Instant::now();

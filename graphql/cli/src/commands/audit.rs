@@ -1,4 +1,4 @@
-//! `faber audit`: who did what, and when.
+//! `faber audit`: lists actions, the actors who did them, and the times.
 
 use chrono::{SecondsFormat, TimeDelta};
 use client::{
@@ -54,7 +54,7 @@ fn parse_actor(text: &str) -> (Option<String>, Option<String>) {
     (None, Some(text.to_owned()))
 }
 
-/// Reads a time, or an age before now, as the API writes times.
+/// Parses a time, or an age before now. Returns the time in the format of the API.
 fn parse_time(flag: &str, text: &str, now: Timestamp) -> Result<String, Failure> {
     let format = |time: Timestamp| time.to_rfc3339_opts(SecondsFormat::Micros, true);
     if let Ok(time) = text.parse() {
@@ -80,7 +80,8 @@ fn entry_row(entry: &AuditEntry, _: Paint) -> Vec<String> {
     ]
 }
 
-/// Returns the most exact object of an action. `--json` prints all of them.
+/// Returns the most specific object that an action is about, such as a step and not its execution.
+/// `--json` prints all objects.
 fn describe_target(entry: &AuditEntry) -> String {
     let ids = [&entry.execution_id, &entry.plan_id, &entry.request_id];
     let id = ids.into_iter().flatten().next().map(ToString::to_string);

@@ -154,8 +154,8 @@ pub(crate) async fn export_history(app: &App, args: ExportArgs) -> Result<ExitSt
     }
 }
 
-/// Creates a folder for the list of executions. Other users share the place of temporary files, so
-/// the folder has a random name, and only this user may open it.
+/// Creates a folder for the list of executions. Other users share the folder of temporary files, so
+/// the new folder has a random name, and only this user can open it.
 fn create_spool_folder() -> Result<TempDir, BackupError> {
     tempfile::tempdir().map_err(|err| BackupError::File {
         path: std::env::temp_dir().display().to_string(),
@@ -164,7 +164,8 @@ fn create_spool_folder() -> Result<TempDir, BackupError> {
     })
 }
 
-/// Records in the audit log that the user of this machine wrote into the store.
+/// Records in the audit log that the user of this machine has written a backup or history into the
+/// store.
 async fn record_action(
     app: &App,
     store: &dyn Store,

@@ -136,7 +136,7 @@ fn show_warnings(screen: &Screen, plan: &Plan) {
     }
 }
 
-/// `labels` are those of the new request.
+/// Makes the API's options of planning. `labels` are the labels of the new request.
 pub(crate) fn planning_options(planning: &Planning, labels: &[(String, String)]) -> Value {
     remove_nulls(json!({
         "toolSets": (!planning.toolsets.is_empty()).then_some(&planning.toolsets),
@@ -147,7 +147,7 @@ pub(crate) fn planning_options(planning: &Planning, labels: &[(String, String)])
     }))
 }
 
-/// Returns labels as the API reads them. `None` if there are none.
+/// Returns labels in the form of the API, or `None` if there are no labels.
 pub(crate) fn label_object(labels: &[(String, String)]) -> Option<Labels> {
     (!labels.is_empty()).then(|| labels.iter().cloned().collect())
 }

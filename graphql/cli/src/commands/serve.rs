@@ -85,7 +85,8 @@ pub(crate) async fn run_worker(app: &App) -> Result<ExitStatus, Failure> {
         let file = sqlite_path(&app.config.store.value).map(Path::to_owned);
         let hooks = server_hooks(&local.engine, local.worker_handle(), &retention, file);
         let Hooks { ready, first_metrics, .. } = hooks;
-        // A worker has no pages.
+        // Leaves out the routes of the page, because a worker serves only metrics and health
+        // checks.
         let hooks = Hooks { ready, first_metrics, ..Hooks::default() };
         let options = ServerOptions { has_api: false, access, ..ServerOptions::default() };
         server::serve(listener, local.schema.clone(), options, hooks, end_signal).await
@@ -100,7 +101,8 @@ pub(crate) async fn run_worker(app: &App) -> Result<ExitStatus, Failure> {
     Ok(ExitStatus::Done)
 }
 
-/// Listens on an address. `option` is the option that names another one.
+/// Listens on an address. `option` is the command-line option for another address, which an error
+/// names.
 async fn open_listener(
     wanted: SocketAddr,
     option: &str,

@@ -11,7 +11,7 @@ use super::{ConfigError, environment::variable};
 
 const VALID_FORM: &str =
     "write `{ keys: [{ id: NAME, env: VARIABLE }] }`, with `file` or `command` in place of `env`";
-/// The longest time that a command may take to print a key.
+/// Maximum time that a command has to print a key.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ pub(super) fn read(value: Option<Value>, base: &Path) -> Result<Option<Encryptio
             return Err(why.to_owned());
         }
     };
-    // Finds wrong and repeated ids without the keys themselves.
+    // Checks only the ids of the keys here, because the keys are read later.
     let ids = keys.iter().map(|key| (key.id.clone(), None)).collect();
     Keyring::new(ids, &active, false).map_err(|err| format!("`encryption`: {err}"))?;
     Ok(Some(EncryptionConfig { keys, active, encrypt_queries: written.encrypt_queries }))
@@ -109,7 +109,7 @@ impl KeyConfig {
         Ok(Self { id: written.id, source })
     }
 
-    /// Returns the text of the key, or the reason why it is not available.
+    /// Returns the text of the key, or the reason why the key is not available.
     async fn find(
         &self,
         variable: &(dyn Fn(&str) -> Option<String> + Sync),
@@ -137,7 +137,7 @@ async fn run_command(command: &[String]) -> Result<String, String> {
     };
     let mut child = Command::new(program);
     child.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
-    // What the command says on standard error is for the operator.
+    // The operator sees the standard error of the command.
     child.stderr(Stdio::inherit());
     let output = time::timeout(COMMAND_TIMEOUT, child.output()).await;
     let output = output
@@ -150,7 +150,8 @@ async fn run_command(command: &[String]) -> Result<String, String> {
 }
 
 impl EncryptionConfig {
-    /// Reads the keys. A key that is not available is reported, and its values stay hidden.
+    /// Reads the keys. Reports each key that is not available. Values with such a key stay
+    /// encrypted.
     pub async fn open_keys(&self) -> Result<Keyring, ConfigError> {
         let (ring, missing) = self.open_keys_with(&variable).await?;
         for reason in missing {
@@ -159,7 +160,7 @@ impl EncryptionConfig {
         Ok(ring)
     }
 
-    /// Returns the keys, and the reasons why others are missing.
+    /// Returns the keys that are available, and the reasons why the other keys are missing.
     pub(crate) async fn open_keys_with(
         &self,
         variable: &(dyn Fn(&str) -> Option<String> + Sync),
@@ -193,7 +194,7 @@ impl EncryptionConfig {
         })
     }
 
-    /// Returns the setting, which has no secrets.
+    /// Returns the setting. It names variables, files and commands, and contains no keys.
     pub(super) fn to_json(&self) -> Value {
         let keys = self.keys.iter().map(|KeyConfig { id, source }| match source {
             KeySource::Variable(name) => json!({ "id": id, "env": name }),

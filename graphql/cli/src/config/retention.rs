@@ -79,7 +79,8 @@ fn read_rule(rule: Value, place: &str) -> Result<RetentionRule, String> {
     Ok(RetentionRule { labels, ages: read_ages(place, fields, &["labels"])? })
 }
 
-/// Reads `age`, or an age for each state. `other_keys` are keys of the object that were read before.
+/// Reads the key `age`, or an age for each state. `other_keys` are the keys of the object that the
+/// caller has read before.
 fn read_ages(
     place: &str,
     mut fields: Map<String, Value>,

@@ -1,6 +1,7 @@
 //! Records actions in the audit log.
 //!
-//! Stores record starts and commands by themselves. This module records the other actions.
+//! The stores themselves record starts of executions and commands. This module records all other
+//! actions.
 
 use std::sync::Arc;
 
@@ -16,8 +17,8 @@ use crate::error::EngineError;
 impl Executions {
     /// Records an action of the caller that belongs to no execution.
     ///
-    /// Call it after the action. A failure is logged only, because the action has happened. Programs
-    /// that embed Faber name no caller, so nothing is recorded for them.
+    /// Call it after the action. A failure is only logged, because the action has already happened.
+    /// Records nothing without a caller, as in programs that embed Faber.
     pub async fn record_action(&self, action: AuditAction, target: AuditTarget, detail: Value) {
         let Some(actor) = self.control.actor() else { return };
         let now = self.clock.now();
@@ -25,8 +26,8 @@ impl Executions {
         record_entry(&*self.store, entry).await;
     }
 
-    /// Records that the caller planned a query. A planning that failed has an entry if its request is
-    /// stored.
+    /// Records that the caller planned a query. If planning failed, records this only if the
+    /// request is stored.
     pub async fn record_planning(&self, planned: &Result<Arc<Plan>, EngineError>) {
         match planned {
             Ok(plan) => self.record_plan(plan).await,

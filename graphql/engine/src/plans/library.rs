@@ -29,13 +29,14 @@ const MAX_NAME_CHARS: usize = 128;
 /// Maximum number of saved plans that are compared with a misspelt name.
 const MAX_COMPARED_NAMES: usize = 1_000;
 const MAX_SUB_PLANS: usize = 1_000;
-/// Maximum number of requests whose labels are in memory.
+/// Maximum number of requests whose labels are cached.
 const MAX_LABELLED_REQUESTS: usize = 1_024;
 
 pub struct PlanLibrary {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    /// Labels of requests whose plans were started. Labels never change, so they are read once.
+    /// Cached labels of requests whose plans were started. The cache never expires, because labels
+    /// of a request never change.
     labels: Mutex<BTreeMap<RequestId, Labels>>,
 }
 

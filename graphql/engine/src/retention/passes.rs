@@ -1,12 +1,12 @@
 //! Removes finished executions whose age depends on their state or their labels.
 //!
-//! A policy has a few different ages. For each of them, a pass reads from an index the executions
-//! that reached this age since the pass before, and removes those that have it. So an execution is
-//! read once for each age, however long it is kept. Plans and requests without an execution are read
-//! once, too, when they reach the longest age.
+//! A policy has a few different ages. For each age, a pass reads from an index the executions that
+//! have reached this age since the previous pass. It removes those executions to which this age
+//! applies. So an execution is read once for each age, however long it is kept. Plans and requests
+//! without an execution are also read once, when they reach the longest age.
 //!
-//! A full pass once a day begins with the oldest data again. It finds what a pass cannot know: restored
-//! data, and plans whose name or last reference was removed later.
+//! Once a day, a full pass begins with the oldest data again. It finds data that the other passes
+//! miss: restored data, and plans whose name or last reference was removed later.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -26,24 +26,26 @@ use shared::{
 use super::RetentionPolicy;
 use crate::time_before;
 
-/// Objects that are looked at together. The store removes them in smaller steps.
+/// Number of objects in a page. The store removes them in smaller batches.
 const PAGE_LEN: usize = 128;
 const FULL_PASS_INTERVAL: TimeDelta = TimeDelta::days(1);
-/// Executions that are tried again in the next round. The next full pass finds further ones.
+/// Maximum number of kept executions that the next round tries again. The next full pass finds all
+/// others.
 const MAX_REFUSED: usize = 4_096;
 
 /// The passes of a process. They keep their positions between two rounds.
 pub(super) struct RetentionPasses {
     policy: RetentionPolicy,
-    /// By age: executions that finished until this time were looked at.
+    /// For each age, the time until which the pass has read the finished executions.
     executions: BTreeMap<Duration, Timestamp>,
     plans: DocumentPass,
     requests: DocumentPass,
-    /// Executions that the store kept, because a worker owned them or their parent ran.
+    /// Executions that the store did not remove, because a worker owned them or their parent was
+    /// running.
     refused: BTreeMap<ExecutionId, ExecutionHead>,
     retried: Vec<ExecutionHead>,
     full_pass_at: Option<Timestamp>,
-    /// The parts of the round that are not finished.
+    /// The parts of the round that are not finished yet.
     parts: VecDeque<Part>,
 }
 
@@ -55,12 +57,13 @@ enum Part {
     Requests(Duration),
 }
 
-/// A pass over documents, from the newest ones that are old enough down to those of the last pass.
+/// A pass over plans or requests. It begins with the newest documents that are old enough, and ends
+/// at the documents that the previous pass has read.
 #[derive(Debug, Default)]
 struct DocumentPass {
-    /// Documents that were created before this time were looked at.
+    /// Earlier passes have read the documents that were created before this time.
     done_before: Option<Timestamp>,
-    /// The time that the present pass began with, and its position.
+    /// The running pass: the age limit with which it began, and its position.
     running: Option<RunningPass>,
 }
 
@@ -70,7 +73,8 @@ struct RunningPass {
     after: Cursor,
 }
 
-/// Documents that nothing may need. `more` says whether the pass goes on.
+/// Documents that are removed if nothing refers to them. `more` is true if the pass has another
+/// page.
 struct DocumentPage<Id> {
     ids: Vec<Id>,
     more: bool,
@@ -94,7 +98,7 @@ impl RetentionPasses {
         &self.policy
     }
 
-    /// Begins a round of all passes. Returns `true` if it is a full one.
+    /// Begins a round of all passes. Returns `true` if the round is a full pass.
     pub(super) fn begin_round(&mut self, now: Timestamp) -> bool {
         let is_full = self.full_pass_at.is_none_or(|at| now >= at);
         if is_full {
@@ -112,7 +116,8 @@ impl RetentionPasses {
         is_full
     }
 
-    /// Looks at the next page of the round. Returns `None` at the end of the round.
+    /// Reads the next page of the round, and removes its objects that are old enough. Returns
+    /// `None` at the end of the round.
     pub(super) async fn run_page(
         &mut self,
         store: &dyn Store,
@@ -160,7 +165,8 @@ impl RetentionPasses {
         let old = heads.into_iter().filter(|head| self.policy.age_of(head) == Some(age));
         let pruned = self.remove_executions(store, old.collect()).await?;
         self.executions.insert(age, next);
-        // A page with damaged rows is shorter, so only an empty page is the last one.
+        // A page with damaged rows is shorter than other pages, so only an empty page means the
+        // end.
         Ok(Pruned { more: last.is_some(), ..pruned })
     }
 
@@ -209,7 +215,7 @@ impl DocumentPass {
         Page { first: PAGE_LEN, after: Some(running.after.clone()) }
     }
 
-    /// Moves the position. Returns the documents of the page that the last pass did not look at.
+    /// Moves the position. Returns the documents of the page that no earlier pass has read.
     fn finish_page<T, Id>(
         &mut self,
         Listing { items, has_more }: Listing<T>,
@@ -232,10 +238,11 @@ impl DocumentPass {
     }
 }
 
-/// Returns the time after which the next page begins. `last` is the time of the last execution.
+/// Returns the time after which the next page begins. `last` is the time at which the last
+/// execution of this page finished.
 ///
-/// Executions that finished at this time may be missing in the page, so the next page begins with
-/// it, unless the whole page has it.
+/// Further executions can have finished at the time `last`, so the next page includes this time,
+/// unless all executions of the page finished at it.
 fn next_position(after: Timestamp, last: Timestamp) -> Timestamp {
     let before = last - TimeDelta::microseconds(1);
     if before > after { before } else { last }
@@ -258,8 +265,8 @@ async fn remove_with_documents(
     Ok(Pruned { executions, plans, requests, more: false })
 }
 
-/// Removes plans without references. A plan needs its sub-plans, so they become unused one level
-/// after another.
+/// Removes plans without references. A sub-plan becomes unused when the plan that executes it is
+/// removed, so each round removes one level of sub-plans.
 async fn remove_plans(store: &dyn Store, ids: Vec<PlanId>) -> Result<usize, StoreError> {
     let candidates = Removable::Plans(ids);
     let mut plans = 0;
@@ -271,7 +278,8 @@ async fn remove_plans(store: &dyn Store, ids: Vec<PlanId>) -> Result<usize, Stor
     }
 }
 
-/// Returns the plans of executions with all sub-plans, and adds their requests.
+/// Returns the plans of executions with all sub-plans. Adds the requests of these plans to
+/// `requests`.
 async fn find_plans(
     store: &dyn Store,
     heads: &[ExecutionHead],
@@ -282,7 +290,8 @@ async fn find_plans(
     while let Some(id) = waiting.pop() {
         let plan = match store.plan(id).await {
             Ok(Some(plan)) => plan,
-            // A damaged plan is removed, too.
+            // Ignores the sub-plans of a damaged plan, because they cannot be read. The plan itself
+            // can be removed.
             Ok(None) | Err(StoreError::Corrupt { .. }) => continue,
             Err(err) => return Err(err),
         };

@@ -12,7 +12,7 @@ use shared::{
 pub struct RetentionPolicy {
     /// The ages of executions to which no rule applies.
     pub ages: RetentionAges,
-    /// The first rule whose labels an execution has decides alone.
+    /// Only the first rule whose labels an execution has applies to the execution.
     pub rules: Vec<RetentionRule>,
     /// The age of audit entries. `None` keeps them for ever.
     pub audit: Option<Duration>,
@@ -20,7 +20,7 @@ pub struct RetentionPolicy {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetentionRule {
-    /// An execution needs all of these labels.
+    /// The rule applies to executions that have all of these labels.
     pub labels: Vec<LabelFilter>,
     pub ages: RetentionAges,
 }
@@ -60,7 +60,7 @@ impl RetentionPolicy {
         rule.map_or(self.ages, |rule| rule.ages).of_state(head.state)
     }
 
-    /// Returns the age, if it is the same for all executions.
+    /// Returns the age if all executions have the same age.
     pub fn uniform(&self) -> Option<Duration> {
         self.ages.uniform().filter(|_| self.rules.is_empty())
     }
@@ -82,7 +82,7 @@ impl RetentionAges {
         }
     }
 
-    /// Returns the age, if it is the same for all states.
+    /// Returns the age if all states have the same age.
     pub fn uniform(&self) -> Option<Duration> {
         self.completed.filter(|age| *self == Self::from(*age))
     }

@@ -156,7 +156,8 @@ impl Learning {
         for (head, at) in waiting_for_embedder.into_iter().chain(new) {
             let execution = match load_execution(&*self.store, head.execution).await {
                 Ok(Some(execution)) => execution,
-                // Only a node with the key of the execution could learn from it.
+                // Skips an execution that is encrypted with another key. Only a node with this key
+                // can learn from it.
                 Ok(None) | Err(EngineError::Store(StoreError::Locked { .. })) => continue,
                 Err(err) => return Err(err),
             };
@@ -340,7 +341,7 @@ async fn store_lessons(
 pub(crate) async fn forget_queries(store: &dyn Store, before: Timestamp) -> Result<(), StoreError> {
     for _ in 0..MAX_FORGET_ATTEMPTS {
         let (record, mut lessons) = match read_lessons(store).await {
-            // A node with the key forgets them.
+            // The lessons are encrypted with another key. A node with this key removes old queries.
             Err(StoreError::Locked { .. }) => return Ok(()),
             read => read?,
         };

@@ -38,7 +38,8 @@ impl World {
         Self { store: Memory::new(), clock, passes: RetentionPasses::new(policy.into()) }
     }
 
-    /// Stores an execution that finished or began at the hour.
+    /// Stores an execution that finished at the given hour, or began then if its state is not
+    /// final.
     async fn put(&self, n: usize, state: ExecutionState, hour: i64, labels: &[(&str, &str)]) {
         let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
         self.put_head(ExecutionHead { labels: labels.collect(), ..head(n, state, hour) }).await;
@@ -56,7 +57,7 @@ impl World {
         self.store.append(append).await.unwrap();
     }
 
-    /// Runs a round at the hour. Returns the number of pages.
+    /// Runs a round at the given hour. Returns the number of pages.
     async fn run_round(&mut self, hour: i64) -> usize {
         *self.clock.0.lock().unwrap() = at_hours(hour);
         self.passes.begin_round(at_hours(hour));
@@ -176,7 +177,8 @@ async fn a_child_is_removed_after_its_parent_has_finished() {
     assert_eq!(world.left().await, [execution(1)]);
 }
 
-/// Only one state has an age, and data without an execution has no state.
+/// Only one state has an age. Plans and requests without an execution have no state, so they are
+/// kept.
 #[tokio::test]
 async fn requests_and_plans_without_an_execution_follow_the_longest_age() {
     let mut world = World::new(only_completed(HOUR));
