@@ -5,6 +5,7 @@ use std::{
     fs::File as OsFile,
     io::Read,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use ::toolsets::sources::{SetConfig, habilis};

@@ -51,7 +51,7 @@ impl Config {
             "access.secrets": show_setting(&json!(self.access.value.secrets()), self.access.origin),
             "retention": show_setting(&json!(retention), self.retention.origin),
             "retention.audit": show_setting(
-                &json!(self.audit_retention.value.map(age::format)),
+                &json!(self.audit_retention.value.map(engine::age::format)),
                 self.audit_retention.origin,
             ),
         })

@@ -116,7 +116,7 @@ fn retention_is_parsed_as_a_duration() {
     let file = file::parse("retention: { failed: 90d, audit: 365d }", Path::new("/")).unwrap();
     assert_eq!(
         file.retention,
-        Some(RetentionAges { failed: days(90), ..RetentionAges::default() })
+        Some(RetentionAges { failed: days(90), ..RetentionAges::default() }.into())
     );
     assert_eq!(file.audit_retention, Some(days(365)));
     let file = file::parse("retention: { audit: null }", Path::new("/")).unwrap();
@@ -171,11 +171,12 @@ fn retention_has_rules_by_labels() {
             ),
             rule(vec![label("team", Some("batch"))], failed),
         ],
+        audit: None,
     };
     assert_eq!(policy, expected);
     let shown = super::retention::show(&policy);
     assert_eq!(shown["rules"][1]["labels"], json!({ "team": "batch", "env": "test" }));
-    assert_eq!(super::retention::read(Some(shown)), Ok(Some(expected)));
+    assert_eq!(super::retention::read(Some(shown)).unwrap().executions, Some(expected));
     check_refused(
         "retention: { rules: [{ age: 1d }] }",
         expect![
