@@ -136,8 +136,8 @@ async fn run_with_kills(workspace: &Workspace, seed: u64) -> LogCounts {
     let clients = run.spawn_clients(CLIENTS, seed);
     let mut kills = 0;
     for round in 0..rounds {
-        // An odd round may kill a server that has done nothing. On a slow machine every round
-        // would, so even rounds wait.
+        // An odd round may kill a server that has done nothing. On a slow machine this would happen
+        // in every round, so even rounds wait for events.
         if round % 2 == 0 {
             run.wait_for_events(EVENTS_WHEN_RUNNING, MAX_WAIT).await;
         }

@@ -258,7 +258,7 @@ impl GoldenRun {
         self.store.append(append).await.expect("the memory store does not fail");
     }
 
-    /// Runs the execution until it finishes, with the answers of people.
+    /// Runs the execution until it finishes, and answers in place of people.
     async fn run_to_end(&self, worker: &str) -> Vec<RecordedEvent> {
         let store: Arc<dyn Store> = Arc::<Memory>::clone(&self.store);
         let parts = WorkerParts {

@@ -101,7 +101,7 @@ impl Mongod {
     }
 
     /// Initiates the replica set and waits for its primary, because the driver selects no server
-    /// before.
+    /// before there is a primary.
     async fn become_primary(&self) {
         let address = format!("127.0.0.1:{}", self.port);
         let limit = START_LIMIT.as_millis();

@@ -1,4 +1,4 @@
-//! The repeat guard, over plans that only the machine has run.
+//! Tests of the repeat guard. The state machine runs the plans without a worker.
 
 use std::sync::Arc;
 

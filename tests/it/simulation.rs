@@ -42,7 +42,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use toolbox::Toolbox;
 
-/// Number of worlds for each change. Before a release, the environment sets thousands.
+/// Number of worlds in a usual run. Before a release, `FABER_SIM_SEEDS` sets thousands.
 const DEFAULT_WORLDS: u64 = 120;
 /// Maximum number of attempts of a client to start an execution.
 const MAX_TRIES: usize = 10_000;
@@ -54,8 +54,8 @@ const MAX_WORKERS: usize = 3;
 const MAX_FINISH_TIME: Duration = Duration::from_mins(30);
 /// An execution that is unfinished this long after the last fault must wait for a person.
 const QUIET_TIME: Duration = Duration::from_secs(30);
-/// The quiet time in a world with wrong clocks, because a sleep that one clock began may end by
-/// another.
+/// The quiet time in a world with wrong clocks, because a sleep that starts by one clock may end by
+/// another clock.
 const SKEWED_QUIET_TIME: Duration = Duration::from_secs(150);
 
 #[derive(Debug, Default)]
@@ -300,12 +300,13 @@ impl Simulation {
             }
         };
         self.register_started(id);
-        // Waits for the next second, because ids are ordered by the second of their creation, and
+        // Waits for the next second, because ids are sorted by the second of their creation, and
         // due executions by their ids.
         time::sleep(Duration::from_secs(1)).await;
     }
 
-    /// Chooses the id in advance, because the order of claims and the retry delays depend on it.
+    /// Chooses the id in advance, because the sequence of claims and the retry delays depend on the
+    /// id.
     async fn reserve(&self, key: &IdempotencyKey, options: &ExecutionOptions, n: usize) {
         let execution = format!("exec_{}_simulated", n + 1).parse().expect("well-formed");
         let mut options = serde_json::to_value(options).expect("options are JSON");

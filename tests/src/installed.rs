@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// Returns the name of a program, for a command.
+/// Returns `name`, after it has found the program.
 ///
 /// # Panics
 ///

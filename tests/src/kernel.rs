@@ -9,11 +9,12 @@ use std::{
 /// refuse.
 const STRICT_VARIABLE: &str = "FABER_TEST_STRICT";
 
-/// Returns whether a process may have a mount namespace. Another program than Faber tries it.
+/// Returns `true` if the kernel lets a process create a mount namespace. The program `unshare`
+/// tries this, so that the answer does not depend on Faber.
 ///
 /// # Panics
 ///
-/// If it may not, and `FABER_TEST_STRICT` is set.
+/// If the kernel does not allow mount namespaces, and `FABER_TEST_STRICT` is set.
 pub fn has_mount_namespaces() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
     let has = *HAS.get_or_init(|| {

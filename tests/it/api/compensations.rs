@@ -128,7 +128,7 @@ async fn a_failed_plan_with_compensations_compensates_unless_the_option_forbids_
     }
 }
 
-/// An option that is left out is not part of the key's fingerprint.
+/// An option that a request leaves out is not part of the fingerprint of its idempotency key.
 #[tokio::test]
 async fn a_repeated_key_accepts_an_option_that_was_left_out() {
     let [api, _] = apis_without_server().await;

@@ -1,4 +1,5 @@
-//! Names of tools wait for toolsets that still connect, and never match a tool of another set.
+//! The lookup of a tool's name waits for toolsets that still connect, and never returns a tool of
+//! another set.
 
 use std::{sync::Arc, time::Duration};
 

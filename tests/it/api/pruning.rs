@@ -103,8 +103,8 @@ async fn retention_keeps_each_state_for_its_age() {
     }
 }
 
-/// Uses real time, because data loaders answer from another thread. Paused time would reach the
-/// time limits before that.
+/// Uses real time, because data loaders answer from another thread, and paused time would reach the
+/// time limits before the answer.
 #[tokio::test]
 async fn an_execution_removed_during_a_read_is_complete_or_missing() {
     let (mut gone, mut whole) = (0, 0);
@@ -165,7 +165,7 @@ async fn the_next_version_follows_the_newest_plan_after_pruning() {
         let revised = api.get(query, json!({ "id": plan, "input": input })).await;
         assert_eq!(revised["plan"]["version"], version);
         plan = json_to_text(&revised["plan"]["planId"]);
-        // The newest plan is in use and stays. Older plans are removed.
+        // An execution uses the newest plan, so this plan stays. Older plans are removed.
         let execute = "mutation ($id: ID!) { executePlan(planId: $id) { executionId } }";
         api.get(execute, json!({ "id": plan })).await;
         prune_all(&*memory).await;

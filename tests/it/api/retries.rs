@@ -1,4 +1,4 @@
-//! Retries: a whole execution, its failed steps, or from a step on.
+//! Retries of a whole execution, of its failed steps, and of all steps from a given step on.
 
 use serde_json::{Value, json};
 

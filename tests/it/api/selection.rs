@@ -29,8 +29,8 @@ const TEXT_VECTORS: [(&str, [f32; 3]); 11] = [
     ("place: Finds you.", [0.0, 0.0, 1.0]),
 ];
 
-/// An embedder that knows a few texts. All drafts have one vector, because the planner here takes a
-/// draft as query.
+/// An embedder that knows a few texts. All drafts get the same vector, because the planner of these
+/// tests expects a draft as the query.
 #[derive(Debug)]
 struct KnownVectors;
 
@@ -114,7 +114,8 @@ async fn a_query_within_the_examples_of_a_tool_is_a_hit() {
 #[tokio::test]
 async fn only_tools_within_the_limit_can_be_hits() {
     let api = api_with_tools().await.with(|api| api.with_margin(-0.2));
-    // `place` is nearest and `hour` near enough. Only tools within the limit are checked for hits.
+    // With this margin only the nearest tool, `place`, is a hit. With -0.4, `hour` is a hit, too,
+    // but not if `limit` leaves it out.
     let two = select_tools(&api, json!({ "query": "when", "by": "CENTROID" })).await;
     assert_eq!(
         (matched_names(&two), matched_hits(&two)),
@@ -224,7 +225,7 @@ async fn a_tool_that_succeeded_for_similar_queries_gets_a_higher_score() {
         let id = api.get(run, json!({ "query": query })).await["executionId"].clone();
         api.events(id.as_str().unwrap()).await;
     }
-    // Executions without a query teach nothing.
+    // The learning ignores executions without a query.
     let id = api.start(json!([{ "name": "flow.echo" }]), json!({})).await;
     api.events(&id).await;
     let until = api.engine.clock().now() + TimeDelta::minutes(1);
@@ -322,7 +323,7 @@ async fn words_decide_while_the_embedder_fails() {
     let flaky = Arc::new(FlakyEmbedder::default());
     let own: Arc<dyn Embedder> = flaky.clone();
     let api = api_with_tools().await.with(|api| api.with_embedder(Some(Source::Own(own))));
-    // `place` has no word of this query.
+    // Without the embedder, only words count, and `place` shares no word with the query `when`.
     let by_meaning = json!({ "query": "when", "by": "HYBRID", "limit": 1 });
     let by_words = json!({ "query": "the weather", "by": "HYBRID" });
     flaky.is_unavailable.store(true, Ordering::SeqCst);
@@ -355,8 +356,8 @@ async fn a_server_that_failed_in_use_is_used_again_when_it_answers() {
         let (model, api_key) = ("small".to_owned(), Some("sk-test".to_owned()));
         let server = Source::Server(ServerConfig { base_url: url, model, api_key });
         let api = api_with_tools().await.with(|api| api.with_embedder(Some(server)));
-        // Requests are ordered by the length of texts. The examples of `place` have nine letters on
-        // average.
+        // This server computes vectors from the lengths of texts. `place` is nearest to a query of
+        // nine letters, because its examples have nine letters on average.
         let arguments = json!({ "query": "xxxxxxxxx", "limit": 1 });
         assert_eq!(matched_names(&select_tools(&api, arguments.clone()).await), ["place"]);
         seen.lock().unwrap().first_answers.clone_from(&answers);

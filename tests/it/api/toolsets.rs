@@ -146,7 +146,7 @@ async fn a_tool_with_an_ambiguous_name_names_the_tool_that_shadows_it() {
     for input in [into("one"), into("two"), json!({ "input": echo_tool("again") })] {
         assert_eq!(api.expect_error(refused, input).await["code"], "CONFLICT");
     }
-    // The short name means the earlier tool until that is removed.
+    // The short name means the earlier tool until the earlier tool is removed.
     let meant = "{ tool(name: \"again\") { qualifiedName shadowedBy } }";
     assert_eq!(api.get(meant, json!({})).await, first);
     let remove = "mutation { removeTool(name: \"one.again\") }";
@@ -350,7 +350,7 @@ async fn a_renamed_built_in_toolset_shows_one_name_for_each_tool() {
     let off = call_tool(&api, "files.glob", find.clone()).await;
     let error = "tool.inactive: `file_tools.glob` is inactive: activate the toolset `files`";
     assert_eq!((&off["tool"], &off["error"]), (&glob, &json!(error)));
-    // The short name means the tool of the earlier set, even if that is inactive.
+    // The short name means the tool of the earlier set, even if the earlier set is inactive.
     add("others").await;
     for name in ["others.file_tools.glob", "others.glob"] {
         let called = call_tool(&api, name, find.clone()).await;

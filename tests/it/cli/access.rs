@@ -128,7 +128,7 @@ async fn send_request(address: &str, request: &str) -> Answer {
     Answer { status, head: head.to_lowercase(), body: body.to_owned() }
 }
 
-/// A configuration from the contract.
+/// A configuration whose token pattern `file_tools.*` leaves out the name `files` of the toolset.
 const FILES_CONFIG: &str = r#"
 toolsets:
   - { name: files, source: { builtin: file_tools, root: ./work } }
@@ -227,7 +227,7 @@ async fn an_operation_beyond_the_role_of_a_token_is_forbidden() {
         server.expect_data(token, reply, json!({})).await;
     }
     server.expect_data(ADMIN, context, json!({})).await;
-    // Activating a toolset by a tool needs the same role.
+    // The tool `ToolSet.activate_toolset` needs the same role as the mutation.
     let switch = r#"mutation { callTool(name: "ToolSet.activate_toolset", parameters: { name: "file_tools" }) { status } }"#;
     assert_eq!(server.expect_refusal(OPERATOR, switch).await.0, "FORBIDDEN");
     server.wait_for_exit().await;

@@ -55,7 +55,7 @@ async fn an_execution_of_a_killed_process_is_reported_without_a_worker() {
     assert!(list.contains("no worker runs it"), "{list}");
 }
 
-/// A `READ` tool gets the text of a template without a value, as the contract demands. So only a
+/// If a template has no value, a `READ` tool gets the text of the template itself. So only a
 /// warning shows the mistake.
 #[tokio::test]
 async fn an_unresolved_template_is_a_warning() {
@@ -145,7 +145,7 @@ fn first_request_id(list: &str) -> String {
     row.split(' ').next().unwrap().to_owned()
 }
 
-/// Findings are computed from the log up to the position.
+/// Findings are computed from the log up to the given event.
 #[tokio::test]
 async fn debug_at_an_earlier_event_shows_the_findings_of_that_time() {
     let workspace = Workspace::new();

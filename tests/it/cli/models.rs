@@ -19,7 +19,8 @@ use tokio::{
 
 use super::workspace::{CommandOutput, DEMO_QUERY, Workspace};
 
-/// A mock model that returns scripted answers in order. Its process ends with this value.
+/// A mock model that returns scripted answers one after another. Its process is killed when this
+/// value is dropped.
 struct MockModel {
     port: u16,
     _child: Child,

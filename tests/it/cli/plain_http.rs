@@ -5,7 +5,8 @@ use tokio::{
     net::TcpStream,
 };
 
-/// Returns the body of an answer with status 200. With HTTP/1.0 the end of the connection ends it.
+/// Returns the body of an answer with status 200. With HTTP/1.0 the end of the connection ends the
+/// body.
 pub(crate) async fn get_text(address: &str, path: &str) -> String {
     let mut connection = TcpStream::connect(address).await.unwrap();
     let ask = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n");

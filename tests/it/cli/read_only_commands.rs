@@ -330,7 +330,7 @@ async fn doctor_checks_the_valid_parts_of_a_wrong_configuration() {
             .any(|check| check["name"] == "store" && check["ok"] == true)
     );
 
-    // Doctor opens nothing in place of a wrong setting, and does not report it as fine.
+    // If a setting is invalid, `doctor` uses no default for it, and does not report it as fine.
     workspace.file("faber.yaml", "store: { url: 1 }\naccess: all\nplanner: [x]\ntoolsets: 7\n");
     let checks = workspace.json(&["doctor"], 3).await;
     for name in ["store", "access", "planner", "toolset blog"] {

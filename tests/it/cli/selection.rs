@@ -22,7 +22,7 @@ const TOOLS_FILE: &str = r#"{"tools_list": [
      "arguments": {"text": "What.", "language": "Into what."}, "examples": []}
 ]}"#;
 
-/// Creates a workspace with these tools loaded.
+/// Creates a workspace, and loads the tools of `TOOLS_FILE` there.
 async fn workspace_with_tools() -> Workspace {
     let workspace = Workspace::new();
     workspace.file("faber.yaml", "toolsets: []\nstore: sqlite:./own.db\n");
@@ -34,7 +34,8 @@ async fn workspace_with_tools() -> Workspace {
     workspace
 }
 
-/// A server in a workspace with these tools, so that many commands share one encoder.
+/// A server in a workspace with the tools of `TOOLS_FILE`. Many commands use the server, so that
+/// they share one encoder.
 struct ServedWorkspace {
     workspace: Workspace,
     url: String,
@@ -300,7 +301,7 @@ async fn tools_load_accepts_a_valid_file_and_names_the_place_of_an_error() {
     assert!(ended.status == 2 && ended.err.contains("`tools_list[1]` (`odd`): "), "{ended:?}");
     assert!(ended.err.contains("; the tools before it are loaded"), "{ended:?}");
     workspace.json(&["tools", "show", "first"], 0).await;
-    // Toolsets in the configuration read the same files.
+    // The setting `tools_files` reads the same file as `faber tools load`.
     workspace
         .file("faber.yaml", "toolsets: []\ntools_files: [good.json]\nstore: sqlite:./other.db\n");
     assert_eq!(

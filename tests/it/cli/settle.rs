@@ -266,7 +266,7 @@ async fn the_call_of_a_sub_plan_is_settled_in_the_child() {
     assert!(result.err.contains(&format!("`faber settle {child} pay --succeeded`")), "{result:?}");
     let output = shop.workspace.run(&["debug", &id]).await.out;
     assert!(output.contains(&format!("faber settle {child} pay --succeeded")), "{output}");
-    // Without a settlement, the new child sends the key of the old one.
+    // Without a settlement, the new child sends the key of the old child.
     let second = shop.workspace.json(&["retry", &id, "--yes"], 1).await;
     let key = format!("{child}/pay");
     assert_eq!(shop.read_lines("keys"), [key.as_str(), &key]);

@@ -111,7 +111,7 @@ async fn a_wrong_key_in_a_toolset_names_the_tool_and_the_line() {
     assert_eq!(error["error"]["diagnostics"][0]["help"], "did you mean `retry`?");
 }
 
-/// The first call of the tool hangs. Only a tool with a harmless second call is called again.
+/// The first call of the tool hangs. Only a tool whose second call is harmless is called again.
 #[tokio::test]
 async fn an_effect_set_in_the_configuration_applies_to_stored_plans() {
     let workspace = Workspace::new();

@@ -109,8 +109,8 @@ async fn the_working_folder_of_a_command_does_not_show_hidden_files() {
     assert!(err.message.contains("Refused: Path is Faber's own: secret"), "{err}");
 }
 
-/// Regression: a command created the store's journal, which was rolled back, and a configuration,
-/// which was read.
+/// Regression: a command created a journal of the store, which SQLite rolled back, and a
+/// configuration, which Faber read.
 #[tokio::test]
 async fn a_command_cannot_create_hidden_files() {
     let sandbox = Sandbox::new();
@@ -213,8 +213,9 @@ async fn a_command_cannot_change_programs_that_faber_runs() {
     assert_eq!(fs::read_to_string(root.join("s.sh")).unwrap(), "echo mine");
 }
 
-/// Hidden files in a folder of the system, which every command may read, and a kernel that does not
-/// list its features in `/proc/sys`. The test mounts both where only it sees them.
+/// The hidden files are in a system folder, which every command can read, and the kernel does not
+/// list its features in `/proc/sys`. The test simulates both with mounts that only its own
+/// processes see.
 #[test]
 fn hidden_files_in_system_folders_are_hidden_too() {
     let sandbox = Sandbox::new();

@@ -67,7 +67,7 @@ impl HttpServer {
         });
         let binding = async {
             loop {
-                // Another process may have the port for a short time.
+                // Another process may use the port for a short time.
                 if let Ok(listener) = TcpListener::bind(address).await {
                     return listener;
                 }
@@ -126,7 +126,7 @@ async fn receive(
     body: Bytes,
 ) -> Response {
     let mut response = answer_message(&state, &method, &headers, &body);
-    // One connection for each request, so that none outlives the listener.
+    // Closes the connection after each request, so that no connection outlives the listener.
     response.headers_mut().insert("connection", "close".parse().unwrap());
     response
 }

@@ -175,7 +175,8 @@ async fn an_unusable_older_server_fails_with_the_reason() {
         source["mcp"]["transport"] = json!("sse");
         let status = Connected::start_connecting(&source).status().await;
         assert_eq!(status, SetStatus::Failed { error: format!("`{}` {reason}", server.address) });
-        // If the transport was only guessed, the first answer is reported.
+        // If the source does not name the transport, Faber tries the current transport first, and
+        // reports the answer to that attempt.
         let SetStatus::Failed { error } =
             Connected::start_connecting(&server.source()).status().await
         else {

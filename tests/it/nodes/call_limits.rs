@@ -85,7 +85,8 @@ async fn start_times(cluster: &Cluster, tool: &str) -> Vec<Timestamp> {
     starts
 }
 
-/// Checks that in any window there are at most a burst and the permits that became free in it.
+/// Checks that each period has at most the calls of one burst plus the permits that became free in
+/// the period.
 #[expect(clippy::cast_precision_loss, reason = "small numbers")]
 fn assert_rate(starts: &[Timestamp]) {
     for (from, first) in starts.iter().enumerate() {

@@ -42,7 +42,7 @@ async fn a_drained_node_hands_all_its_executions_to_its_successor() {
                 && has_begun("ledger.once", &cluster) >= 2 * EXECUTIONS_PER_PLAN
         })
         .await;
-    // The successor starts only now, so that the first node owned everything.
+    // The successor starts only now, so that the first node owned all executions before the drain.
     let successor = cluster.workspace.start_worker().await;
     let told_at = WallClock.now();
     node.drain().await;
@@ -100,8 +100,8 @@ async fn hold_permit(cluster: &Cluster, node: &Node) -> String {
     id
 }
 
-/// Checks that the other node continued the executions that the drained node released, that no
-/// execution came back, and that no execution waited for a lease.
+/// Checks that the other node continued the executions that the drained node released, that the
+/// drained node claimed none of them again, and that no execution waited for a lease.
 async fn assert_handed_over(
     cluster: &Cluster,
     drained_node: WorkerId,
@@ -130,7 +130,7 @@ async fn assert_handed_over(
     assert!(handed_over >= 3 * EXECUTIONS_PER_PLAN, "{handed_over} were handed over");
 }
 
-/// Returns the claims of an execution with their times, in order.
+/// Returns the claims of an execution with their times, the first claim first.
 fn list_claims(log: &[RecordedEvent]) -> Vec<(WorkerId, Timestamp)> {
     let claims = log.iter().filter_map(|recorded| match &recorded.event {
         Event::Claimed(claimed) if !claimed.renewed => Some((claimed.worker, recorded.at)),

@@ -167,7 +167,7 @@ async fn parents_of_sub_plans_complete_when_nodes_are_killed_at_any_moment() {
     }
 }
 
-/// A plan that runs a sub-plan three times, which runs another sub-plan.
+/// A plan that runs a sub-plan three times. The sub-plan runs another sub-plan.
 fn plan_with_grandchildren() -> Value {
     let echo =
         |id: &str| json!({ "id": id, "name": "flow.echo", "parameters": { "n": "{{input.n}}" } });

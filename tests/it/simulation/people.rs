@@ -164,7 +164,8 @@ impl Simulation {
                     self.violations.push(format!("{id}: no trace of {command:?}"));
                 }
             }
-            // Running compensations end by themselves.
+            // A cancellation does not stop compensations that already run, so no event has to
+            // record it.
             let is_undone = log.iter().any(|recorded| recorded.event == Event::CompensationStarted);
             let must = match command {
                 Command::Cancel { .. } => !is_undone,

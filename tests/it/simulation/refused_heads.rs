@@ -123,7 +123,8 @@ async fn an_execution_that_cannot_be_parked_still_hears_commands() {
     }
 }
 
-/// Regression: no other worker polls for the execution, so it slept forever.
+/// Regression: the execution slept forever. Its head still named its worker, so no other worker
+/// polled for it.
 #[tokio::test(start_paused = true)]
 async fn an_execution_that_cannot_be_parked_wakes_in_time() {
     for reason in head_errors() {

@@ -384,7 +384,7 @@ async fn run_on_documents(store: &dyn Store, operation: &Operation) -> String {
             )
         }
         Operation::Cache { key, until } => {
-            // In the future, so that no store's own clock has passed it.
+            // The time is in the future, so that no store's own clock has passed it.
             debug_text(
                 store.cache_output(&format!("key {key}"), &json!(until), at(LATER + *until)).await,
             )

@@ -106,7 +106,7 @@ impl<'a> Audit<'a> {
     }
 
     /// Fetches every execution from the nodes. For each unfinished one, `faber debug` must name a
-    /// reason. Heads and inboxes must have caught up before.
+    /// reason. Waits first until heads and inboxes agree with the logs.
     pub(super) async fn query_nodes(&mut self, server: &str) {
         self.wait_until_settled().await;
         for record in self.records.values() {

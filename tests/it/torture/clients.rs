@@ -48,7 +48,7 @@ pub(super) struct ClientRecord {
     pub(super) received: Vec<Value>,
     /// Events that a second subscriber received, which connected and left at other times.
     pub(super) received_by_other: Vec<Value>,
-    /// Actions of the client.
+    /// Actions that the client sent in place of people.
     pub(super) actions: Vec<Action>,
 }
 
@@ -261,8 +261,8 @@ async fn subscribe(run: &SharedRun, id: &str, received: &[Value]) -> Option<Even
         .ok()
 }
 
-/// Adds the next event to the received ones. Returns `None` at the end. The error is `true` if the
-/// subscription was silent.
+/// Adds the next event to the received events. Returns `None` at the end. The error is `true` if
+/// the subscription was silent.
 async fn receive_event(
     run: &SharedRun,
     id: &str,

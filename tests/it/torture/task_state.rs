@@ -10,7 +10,7 @@ use super::{
     workspace::LedgerEntry,
 };
 
-/// A task of an execution, in the order of steps.
+/// A task of an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Task<'a> {
     pub(super) step: &'a str,
@@ -80,7 +80,7 @@ impl TaskState {
         self.end_event.as_deref() == Some("step_succeeded")
     }
 
-    /// Applies an event. Fails if the event must not come now.
+    /// Applies an event. Fails if the state does not allow the event.
     pub(super) fn apply(
         &mut self,
         kind: &str,

@@ -131,8 +131,8 @@ pub async fn requests_without_a_plan_are_found_as_failed(pair: StorePair) {
     let failed = RequestFilter { state: Some(Failed), ..RequestFilter::default() };
     assert_eq!(request_numbers(&pair, failed.clone()).await, [3, 2].map(request_id));
     pair.put_head(ExecutionHead { state: Failed, ..head(0, 1) }).await;
-    // The head of a finished execution may be read late, but not after the head of an unfinished
-    // execution.
+    // A store may notice the head of a finished execution late, but at the latest when it reads a
+    // new head of an unfinished execution.
     pair.put_head(head(8, 1)).await;
     assert_eq!(request_numbers(&pair, failed).await, [3, 2, 0].map(request_id));
     let pending = RequestFilter { state: Some(Pending), ..RequestFilter::default() };
@@ -167,7 +167,7 @@ pub async fn executions_that_need_a_person_are_found_with_their_requests(pair: S
         pair.put_head(head).await;
     }
     pair.put_head(ExecutionHead { seq: Seq(2), ..with(6, 3, None, false) }).await;
-    // A head of an earlier position changes nothing.
+    // A head with an earlier position in the log changes nothing.
     pair.one.put_head(with(6, 3, None, true)).await.unwrap();
     let executions = |needs, is_root| ExecutionFilter {
         needs_person: Some(needs),

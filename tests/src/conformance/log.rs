@@ -52,7 +52,7 @@ pub async fn a_read_can_start_at_any_position(pair: StorePair) {
     }
 }
 
-/// Appends that are written together are rejected one by one.
+/// If a store rejects an append, it still writes the other appends of the same batch.
 pub async fn a_rejected_append_does_not_affect_others_of_its_batch(pair: StorePair) {
     join_all((0..60).map(|n| pair.append(execution(n), 0, 1))).await;
     let stale = |n: usize| n.is_multiple_of(3);

@@ -20,7 +20,8 @@ use super::{
     some_events, worker,
 };
 
-/// In the far future, so that no store's own clock has passed it.
+/// Seconds after `at(0)`. This time is in the far future, so that no store's own clock has passed
+/// it.
 const FAR_FUTURE_SECONDS: i64 = 1_000_000_000;
 
 pub async fn a_cached_output_is_found_until_it_expires(pair: StorePair) {
@@ -290,7 +291,7 @@ pub async fn pruning_removes_the_oldest_in_parts(pair: StorePair) {
     assert_eq!(prune(&pair, 100, 0).await, Pruned::default());
 }
 
-/// Readers and pruners at the same time see whole executions or none, and no error.
+/// Readers that run during a prune find the whole log of an execution or nothing, and get no error.
 pub async fn readers_during_pruning_see_whole_logs_or_none(pair: StorePair) {
     for n in 1..=40 {
         put_execution(&pair, finished_head(n, 1, Completed)).await;

@@ -46,7 +46,7 @@ async fn put_heads(pair: &StorePair, heads: impl IntoIterator<Item = ExecutionHe
     }
 }
 
-/// A head is unchanged, and an older head never replaces a newer one.
+/// A head is returned unchanged, and an older head never replaces a newer head.
 pub async fn an_older_head_never_replaces_a_newer_one(pair: StorePair) {
     let labels = [("team", "a=b"), ("app.io/name", "x\u{0}ö"), ("none", "")];
     let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));

@@ -67,7 +67,7 @@ impl View {
         }
     }
 
-    /// Runs an operation at the other end of the network.
+    /// Runs an operation with the delays of a network before and after it.
     async fn run_remotely<T, E>(
         &self,
         operation: impl Future<Output = Result<T, E>> + Send,
@@ -86,7 +86,7 @@ impl View {
     ) -> Result<T, E> {
         let written = async {
             let done = operation.await;
-            // A failed write may have been written, too.
+            // A write that returned an error may still have changed the store.
             self.world.send_hints();
             done
         };

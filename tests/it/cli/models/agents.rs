@@ -75,7 +75,7 @@ async fn tool_descriptions_and_outputs_cannot_make_a_model_call_an_inactive_tool
     assert_eq!(failed["error"]["diagnostics"][0]["code"], "plan.inactive_tool", "{failed:#}");
     let requests = model.requests().await;
     // Each fence is closed once: `</tools>` in the first message, and `</request>` in the second.
-    // Texts of tools close no fence.
+    // Texts of tools cannot close a fence.
     for (message, tag, count) in [
         (0, "</tools>", 1),
         (0, "</request>", 0),

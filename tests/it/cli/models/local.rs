@@ -1,4 +1,4 @@
-//! A model on this machine: a script takes the place of llama.cpp's server.
+//! A model on this machine. A script replaces llama.cpp's server.
 
 use std::{ffi::OsString, fs, os::unix::fs::PermissionsExt as _, path::Path, time::Duration};
 
@@ -136,7 +136,7 @@ async fn faber_starts_one_server_for_the_downloaded_model_and_ends_it() {
     let url = line.split_whitespace().find(|word| word.starts_with("http")).unwrap().to_owned();
     let made = test.json(&["plan", DEMO_QUERY, "--server", &url], 0).await;
     assert_eq!(made["planner"], "local/faber-planner");
-    // Another process uses the server that runs.
+    // Another Faber process uses the model server that is already running.
     let made = test.json(&["plan", "list all authors", "--cache", "off"], 0).await;
     assert_eq!(made["planner"], "local/faber-planner");
     let starts = test.started_processes();
@@ -145,7 +145,7 @@ async fn faber_starts_one_server_for_the_downloaded_model_and_ends_it() {
     let request: serde_json::Value = serde_json::from_str(&request).unwrap();
     let schema = &request["response_format"]["json_schema"]["schema"];
     assert!(schema["$defs"]["copied"]["enum"].to_string().contains("authors"), "{schema}");
-    // A killed Faber ends its server, too.
+    // When Faber is killed, its model server ends, too.
     server.signal("-KILL");
     wait_for_end(&starts[0]).await;
     let made = test.json(&["plan", "show every author", "--cache", "off"], 0).await;

@@ -153,7 +153,7 @@ async fn run_follows_an_automatic_replan_of_a_failed_execution() {
         executions.iter().map(|execution| execution["state"].as_str().unwrap()).collect();
     assert_eq!(states, ["COMPLETED", "FAILED"], "{executions:#?}");
     assert_eq!(executions[0]["retryOf"], executions[1]["executionId"]);
-    // A subscriber of the first execution is led to the last one.
+    // A command that follows the first execution continues with the last one.
     let watched =
         workspace.json(&["watch", executions[1]["executionId"].as_str().unwrap()], 0).await;
     assert_eq!(watched["executionId"], executions[0]["executionId"]);
@@ -279,7 +279,8 @@ async fn another_process_replans_once_when_the_first_was_killed_meanwhile() {
         json!([{ "content": demo_plan("alice@test.com") }]),
     )
     .await;
-    // No words of the query ask for the blog, so the guard is off.
+    // The guard would put the plan in doubt, because no word of the query asks for a blog. So the
+    // test switches the guard off.
     configure(&workspace, &format!("{}, guard: off", model.planner_settings("openai")));
     let ran = workspace.json(&["execute", id], 0).await;
     assert_eq!((&ran["state"], &ran["retryOf"]), (&json!("COMPLETED"), &json!(id)), "{ran:#}");
