@@ -86,7 +86,7 @@ function findingsKey(fold: Fold): string {
   return [fold.state, ...counts, fold.waiting, fold.counts.notUndone].join(" ");
 }
 
-/** Returns the whole error message from the log. A finding contains only its most telling line. */
+/** Returns the whole error message from the log. A finding contains only the line with the cause. */
 export function errorMessageOf(story: Story, { causeSeq, causeExecutionId }: Finding): string | null {
   if (causeSeq === null || (causeExecutionId !== null && causeExecutionId !== story.about.executionId)) return null;
   const data = story.events[causeSeq - 1]?.data;

@@ -87,7 +87,7 @@ function fresh(id: string): StepView {
 
 export class Fold {
   readonly steps: StepView[];
-  /** Number of events in this state. */
+  /** Number of events from which this state was computed. */
   length = 0;
   /** Time of the last event. */
   at = 0;
@@ -377,7 +377,7 @@ export class Fold {
   }
 }
 
-/** Reads a progress report. The unit of its numbers is the tool's choice. */
+/** Reads a progress report. The tool chooses the unit of the numbers. */
 function progressOf(data: Data): StepView["progress"] {
   const { progress, total, message } = data;
   return {
@@ -387,7 +387,7 @@ function progressOf(data: Data): StepView["progress"] {
   };
 }
 
-/** Keeps a progress report or an error of a step. */
+/** Adds a progress report or an error to the lines of a step. */
 function note(step: StepView, { type, attempt }: Happened, data: Data, at: number): void {
   const isProgress = type.endsWith("_progress");
   const fault = (data.error ?? null) as Fault | null;

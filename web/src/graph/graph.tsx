@@ -189,7 +189,7 @@ interface Before {
   wasFitting: boolean;
 }
 
-/** Shows a changed graph so that visible nodes keep their places, above all the node that was opened or closed. */
+/** Shows a changed graph so that visible nodes stay where they are, above all the node that was opened or closed. */
 function goOn(canvas: GraphCanvas, { canvas: old, view, wasFitting }: Before, toggled: string | null): void {
   if (wasFitting && canvas.couldBeRead) return canvas.fit();
   const { width, height } = canvas.size;

@@ -38,8 +38,9 @@ export class Listing<T extends Entry> {
   }
 
   /**
-   * Adds the rows after `behind`, or the first rows if it is null. Known rows that should be among them and are not
-   * were deleted. Returns whether rows may be missing between the new rows and the known ones.
+   * Adds the rows after `behind`, or the first rows if `behind` is null. Removes known rows of the same period that are
+   * not among the new rows, because they were deleted. Returns true if rows may be missing between the new rows and the
+   * known rows.
    */
   take(part: Part<T>, behind: T | null): boolean {
     const last = part.rows.at(-1);
@@ -54,7 +55,7 @@ export class Listing<T extends Entry> {
     }
     for (const it of part.rows) this.#rows.set(it.key, it);
     this.#sorted = null;
-    // New rows that reach the end of the known ones decide whether more rows follow.
+    // If the new rows reach the end of the known rows, they tell whether more rows follow.
     if (isFirst || !end || !last || last.createdAt <= end.createdAt || !part.hasMore) this.hasMore = part.hasMore;
     return !meets;
   }
@@ -111,7 +112,7 @@ export function useListing<T extends Entry>(key: string, first: Part<T> | null, 
     redraw({});
     return (isMissing && part.rows.at(-1)) || null;
   };
-  /** Loads rows after a gap, until they reach known ones. */
+  /** Loads the rows after a gap, until they reach known rows. */
   const close = async (gap: T) => {
     let from: T | null = gap;
     for (let n = 0; n < MAX_QUERIES && from; n += 1) {
