@@ -1,7 +1,8 @@
 //! Kills and freezes the real binary at seeded moments while clients start and follow executions.
 //!
 //! Afterwards the logs, the events that clients received, and a ledger that the tools write must
-//! agree. `FABER_CRASH_ROUNDS=500` crashes more often, `FABER_CRASH_SEED=7` at other moments.
+//! agree. `FABER_CRASH_ROUNDS=500` kills the binary more often, and `FABER_CRASH_SEED=7` kills it
+//! at other moments.
 #![expect(clippy::print_stderr, reason = "prints the figures of the run")]
 
 mod log_checker;

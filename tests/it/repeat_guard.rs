@@ -144,7 +144,8 @@ fn a_replan_may_finish_a_loop_but_not_repeat_its_items() {
         (json!([list_step(), send_one("one", "{{list.items[0]}}")]), "one: mails"),
         (json!([list_step(), send_one("one", "{{list.items[1]}}"), send_one("two", "c")]), ""),
         (json!([send_one("one", "a")]), "one: mails"),
-        // The list may have other items this time.
+        // The new step `fresh` calls the tool again and may return other items, so a repeat is only
+        // possible.
         (
             json!([{ "id": "fresh", "name": "list" },
                 send_each("left", "{{fresh.items}}", "{{item}}")]),

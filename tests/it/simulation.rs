@@ -46,7 +46,7 @@ use toolbox::Toolbox;
 const DEFAULT_WORLDS: u64 = 120;
 /// Maximum number of attempts of a client to start an execution.
 const MAX_TRIES: usize = 10_000;
-/// One world in this number of worlds is simulated twice, and the two results must be identical.
+/// One of this many worlds is simulated twice, and both results must be identical.
 const REPEAT_EVERY: u64 = 10;
 const MAX_WORKERS: usize = 3;
 /// Maximum time for all executions to finish after the last fault. Nested steps that people try
@@ -337,8 +337,8 @@ impl Simulation {
         all
     }
 
-    /// Returns a client of the engine that starts and steers executions through a view of the store.
-    /// `worker` is the worker in the process of this client, if it has one.
+    /// Returns a client of the engine that starts and controls executions through a view of the
+    /// store. `worker` is the worker in the same process, if there is one.
     fn control(&self, view: &Arc<View>, worker: Option<WorkerHandle>) -> Control {
         let store: Arc<dyn Store> = Arc::<View>::clone(view);
         Control::new(store, Arc::new(self.world.clock), worker)

@@ -5,8 +5,8 @@ use std::{
     sync::OnceLock,
 };
 
-/// If this variable is set, tests fail that need a missing feature. Otherwise they expect Faber to
-/// refuse.
+/// If this variable is set, tests that need a missing feature of the kernel fail. If it is not set,
+/// these tests expect Faber to refuse.
 const STRICT_VARIABLE: &str = "FABER_TEST_STRICT";
 
 /// Returns `true` if the kernel lets a process create a mount namespace. The program `unshare`

@@ -2,7 +2,7 @@
 //!
 //! Every worker, client and subscriber has its own [`View`] of the store, like a separate process.
 //! Hints may get lost. Writes may arrive long after the writer gave up. A frozen view stops while
-//! others continue. The world records every violation.
+//! other views continue. The world records every violation.
 
 mod view;
 

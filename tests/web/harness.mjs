@@ -24,7 +24,10 @@ export const LIMIT = Number(process.env.FABER_TEST_WEB_LIMIT ?? 120_000);
 /** Delay of each animation frame in milliseconds, to imitate a busy machine. */
 const LATE = Number(process.env.FABER_TEST_WEB_LATE ?? 0);
 
-/** True if the tests measure times and fail for slow pages. Their plans are then as large as those in the documentation. */
+/**
+ * True if the tests measure times and fail for slow pages. In that case, their plans are as large as the plans in the
+ * documentation.
+ */
 export const IS_TIMED = Boolean(process.env.FABER_TEST_WEB_TIMED);
 
 /** A folder with a build of the page. If it is set, tests use this page and not the one in the binary. */

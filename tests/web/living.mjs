@@ -106,7 +106,7 @@ test('a large graph can be moved while 200 events arrive in each second', async 
     const text = document.querySelector('.head .meter-text');
     const first = Number.parseInt(text.textContent, 10);
     const begin = last;
-    // Measures until half of the steps are finished.
+    // Measures the time between frames until half of the steps are finished.
     while (Number.parseInt(text.textContent, 10) < Math.min(first + steps / 2, steps + 1)) {
       const now = await new Promise(requestAnimationFrame);
       gaps.push(now - last);
@@ -141,7 +141,7 @@ test('the times on the axis of the timeline do not overlap in narrow windows', a
     await page.locator('.timeline-row').first().waitFor();
     const boxes = await page.locator('.timeline-axis .tick').evaluateAll((ticks) =>
       ticks
-        // Replaces each time by the longest possible one.
+        // Replaces each time by the longest possible time, because the test must cover all executions.
         .map((tick) => (tick.textContent === '0' ? tick : Object.assign(tick, { textContent: '59 m 59 s' })))
         .map((tick) => tick.getBoundingClientRect())
         .filter((box) => box.width > 0)

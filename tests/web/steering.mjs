@@ -84,7 +84,7 @@ test('the user settles a call whose outcome is unknown', async (context) => {
   await says(page, 'Completed');
   await close(page);
 
-  // The decision about a finished execution counts in its retry.
+  // A decision about a call of a finished execution takes effect in the retry.
   const ended = await own.execute(tools('fail'), 'pay and fail');
   await own.reaches(ended.executionId, 'FAILED');
   const other = await open(own, `/executions/${ended.executionId}?view=steps&step=pay`);

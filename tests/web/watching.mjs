@@ -20,7 +20,7 @@ before(async () => {
 });
 after(() => server?.stop());
 
-/** A mock model. It holds each request until `letGo` is called, and returns the answers in their order. */
+/** A mock model. It answers no request until `letGo` is called, and returns the answers one after another. */
 async function thinker(answers) {
   const held = [];
   const model = createServer(async (asked, answer) => {

@@ -82,8 +82,8 @@ async fn a_failed_compensation_is_reported_and_the_others_run() {
     }
 }
 
-/// Without the option, an execution compensates if its plan or one of its sub-plans has
-/// compensations.
+/// If a request leaves `compensateOnFailure` out, an execution compensates if its plan or one of
+/// its sub-plans has compensations.
 #[tokio::test]
 async fn a_failed_plan_with_compensations_compensates_unless_the_option_forbids_it() {
     let [api, _] = apis_without_server().await;

@@ -230,8 +230,8 @@ async fn simultaneous_requests_with_one_key_plan_once() {
     assert_eq!(requests["nodes"].as_array().unwrap().len(), 1, "{requests:#}");
 }
 
-/// Regression: some requests failed, because other requests took the next version first in each of
-/// eight attempts.
+/// Regression: some requests failed after eight attempts, because another request had taken the
+/// next version each time.
 #[tokio::test(flavor = "multi_thread")]
 async fn simultaneous_revisions_of_a_plan_get_different_versions() {
     for api in apis_without_server().await {

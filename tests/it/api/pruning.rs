@@ -82,7 +82,8 @@ async fn retention_keeps_each_state_for_its_age() {
             figures.contains("faber_pruned_total{kind=\"execution\"} 2")
         };
         let counted = async {
-            // Plans are removed after their executions, and sub-plans after those that contain them.
+            // Plans are removed after their executions, and sub-plans after the plans that contain
+            // them.
             let part: PlanId = echo.parse().unwrap();
             while !is_counted()
                 || store.plan(plan).await.unwrap().is_some()

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::test_api::{TestApi, api, texts_of_field};
 use crate::embed::server::serve;
 
-/// Vectors of some texts. All other texts get a vector that is similar to none of these.
+/// Vectors of some texts. All other texts get zeros, which are similar to no vector.
 const TEXT_VECTORS: [(&str, [f32; 3]); 11] = [
     ("what time is it", [1.0, 0.0, 0.0]),
     ("tell me the time", [0.8, 0.6, 0.0]),
@@ -168,7 +168,7 @@ async fn hybrid_selection_combines_meaning_and_words() {
             "{query}"
         );
     }
-    // Each part of the query finds its tool.
+    // The query has two parts, and each part finds the tool for it.
     let two =
         json!({ "query": "where am i. And then show me the weather", "by": "HYBRID", "limit": 2 });
     let mut both = matched_names(&select_tools(&api, two).await);

@@ -75,7 +75,7 @@ pub(super) async fn limited(calls: CallLimits) -> TestApi {
     TestApi::limited(&open("memory:").await, ProcessRole::ApiAndWorker, None, Arc::new(calls))
 }
 
-/// Returns two processes over one SQLite file: one without a worker, and one with.
+/// Returns two APIs over one SQLite file, like two processes. Only the second has a worker.
 pub(super) async fn two_processes() -> [TestApi; 2] {
     let folder = Arc::new(tempfile::tempdir().unwrap());
     let url = sqlite(&folder);

@@ -1,5 +1,5 @@
-//! The toolkit through the API. Processes see the changes of others, and simultaneous changes are
-//! all kept.
+//! The toolkit through the API. Each process sees the changes of other processes, and of
+//! simultaneous changes none is lost.
 
 use chrono::TimeDelta;
 use futures::future::join_all;

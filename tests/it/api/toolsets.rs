@@ -1,4 +1,4 @@
-//! Toolsets and single calls through the API. Processes see the changes of others.
+//! Toolsets and single calls through the API. Each process sees the changes of other processes.
 
 use serde_json::{Value, json};
 
@@ -337,7 +337,7 @@ async fn a_renamed_built_in_toolset_shows_one_name_for_each_tool() {
                          "tools": [{ "name": glob }, { "name": "files.tree" }] });
     let learn = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";
     api.get(learn, json!({ "input": action })).await;
-    // The toolkit keeps the name that its author wrote.
+    // The toolkit shows a tool under the name that the author of the toolkit wrote.
     let recommend = "{ recommendToolsActions(actions: [\"look\"]) {
         tools { name usage { toolName calls } } } }";
     let recommended = api.get(recommend, json!({})).await;

@@ -308,7 +308,8 @@ async fn api_keys_are_sent_only_to_their_provider_and_never_printed_or_stored() 
     }
     let requests = model.requests().await;
     let key = |request: &Value| request["headers"].to_string();
-    // The journal masks the header or shows it. Either way it was sent.
+    // The journal of the mock model may mask the value of the header. Its name shows that Faber
+    // sent the header.
     assert!(requests.iter().all(|request| key(request).contains("authorization")), "{requests:?}");
     // Some providers repeat a rejected key in their error.
     let error =
@@ -338,7 +339,7 @@ async fn a_query_cannot_make_a_model_call_an_inactive_tool() {
     assert_eq!(failed["error"]["diagnostics"][0]["code"], "plan.inactive_tool");
     let prompt = model.requests().await[0]["body"]["messages"][1]["content"].to_string();
     assert_eq!(prompt.matches("</request>").count(), 1, "{prompt}");
-    // The same attack on an agent.
+    // The model of an agent obeys the injected instruction, too.
     let calls = json!([{ "toolCalls": [{ "name": "system_tools_bash", "arguments": "{\"command\":\"id\"}" },
         { "name": "faber_agent.call", "arguments": "{\"tool\":\"system_tools.bash\",\"args\":{\"command\":\"id\"}}" }] },
         { "content": "I cannot." }]);

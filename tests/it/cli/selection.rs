@@ -208,7 +208,8 @@ async fn eval_computes_figures_from_a_file_of_queries() {
     assert!(output.out.contains("LEXICAL") && !output.out.contains("HYBRID"), "{output:?}");
 }
 
-/// Regression: each of these mistakes was a silent miss or a row of zeros.
+/// Regression: each of these mistakes counted as a missed tool, or printed a row of zeros, without
+/// an error.
 #[tokio::test]
 async fn eval_rejects_an_invalid_query_file_and_names_the_line() {
     let workspace = workspace_with_tools().await;
@@ -295,7 +296,7 @@ async fn tools_load_accepts_a_valid_file_and_names_the_place_of_an_error() {
         let none = workspace.run(&["tools", "show", "first"]).await;
         assert_eq!(none.status, 2, "no tool of an invalid file is loaded: {none:?}");
     }
-    // Errors that only the registry finds name the tool in the file, too.
+    // An error that the registration finds names the place of the tool in the file, too.
     let odd = workspace.file("wrong.json", &tools(r#"{"name": "odd", "run": 7}"#));
     let ended = workspace.run(&["tools", "load", &odd]).await;
     assert!(ended.status == 2 && ended.err.contains("`tools_list[1]` (`odd`): "), "{ended:?}");

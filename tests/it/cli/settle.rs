@@ -132,8 +132,8 @@ async fn a_call_settled_as_succeeded_is_reused_and_compensated_by_a_retry() {
     );
 }
 
-/// The demo's `createAuthor` takes longer than the timeout of a millisecond, and has an output
-/// schema.
+/// The plan has a timeout of a millisecond. The demo's `createAuthor` takes longer, so the outcome
+/// of its call is unknown. The tool has an output schema.
 #[tokio::test]
 async fn settle_rejects_an_output_that_violates_the_schema_of_the_tool() {
     let workspace = Workspace::new();

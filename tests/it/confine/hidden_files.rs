@@ -65,7 +65,8 @@ fn assert_refusal_to_hide(err: &ToolError) {
     assert!(has_reason && err.code == ErrorCode::UNAVAILABLE && !err.retryable, "{err}");
 }
 
-/// Regression: a process that entered its folder before the mount still saw the hidden files.
+/// Regression: a command still saw the hidden files through its working folder, because its process
+/// entered the folder before the hiding mount.
 #[tokio::test]
 async fn the_working_folder_of_a_command_does_not_show_hidden_files() {
     let sandbox = Sandbox::new();

@@ -73,7 +73,7 @@ async fn a_confined_command_cannot_kill_its_watcher() {
     }
 }
 
-/// The command hangs, and is killed with all its processes.
+/// The command hangs, so Faber kills it together with all its processes.
 #[tokio::test]
 async fn a_timeout_ends_grandchildren_too() {
     let sandbox = Sandbox::new();

@@ -117,8 +117,8 @@ impl StepHistory {
         let mut history = Self::default();
         for RecordedEvent { event, .. } in log {
             if let Event::Claimed(claimed) = event {
-                // A renewed claim means that the lease ran out but the worker still runs. Its calls
-                // continue.
+                // A renewed claim means that the lease expired but the worker still runs. The calls
+                // of this worker continue.
                 history.was_lost |= history.is_running && !claimed.renewed;
             }
             if event.step() != Some(&step.id) {

@@ -47,7 +47,8 @@ async fn a_drained_node_hands_all_its_executions_to_its_successor() {
     let told_at = WallClock.now();
     node.drain().await;
     let left_at = WallClock.now();
-    // Each parent has one child.
+    // Each execution of the plan with a sub-plan has one child. The last execution holds the
+    // permit.
     cluster
         .wait_for_all_completed(plans.len() * EXECUTIONS_PER_PLAN + EXECUTIONS_PER_PLAN + 1)
         .await;

@@ -153,8 +153,8 @@ impl Simulation {
                 }
                 _ => false,
             });
-            // Even a command without effect leaves an event, because otherwise it might take effect
-            // later.
+            // Even a command without effect must leave an event, because a command without an event
+            // is delivered again and might take effect later.
             if !matches!(command, Command::Cancel { .. }) {
                 let heard: BTreeSet<_> =
                     log.iter().filter_map(|recorded| recorded.event.command()).collect();

@@ -101,7 +101,7 @@ impl HeadTest {
     }
 }
 
-/// A store refuses heads because it is unavailable, or because of the head itself.
+/// Returns two errors: the store is unavailable, or the head itself cannot be stored.
 fn head_errors() -> [StoreError; 2] {
     let ill = StoreError::Unavailable("the store is unavailable".to_owned());
     [ill, StoreError::corrupt("the head", "it cannot be written")]

@@ -176,7 +176,7 @@ fn any_head_fields() -> impl Strategy<Value = HeadFields> {
     })
 }
 
-/// Names of records: prefixes of each other, and names that sort between them.
+/// Names of records. Some are prefixes of others, and some sort between those.
 const NAMES: [&str; 6] = ["a", "a/", "a/b", "a/ö", "a0", "ö"];
 
 fn any_kind() -> impl Strategy<Value = RecordKind> {

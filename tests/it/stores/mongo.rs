@@ -42,7 +42,8 @@ pub(crate) async fn open_twice() -> StorePair {
     StorePair::shared(open_store(&url).await.unwrap(), open_store(&url).await.unwrap(), ())
 }
 
-/// Converts to `dyn Store`, because `transcript`, `find_output` and others are methods of it.
+/// Converts to `dyn Store`, because methods such as `transcript` and `find_output` are defined for
+/// that type.
 fn as_store(store: &Mongo) -> &dyn Store {
     store
 }
@@ -280,7 +281,7 @@ async fn a_removal_that_a_crash_interrupted_is_finished() {
     let events = database_of(&url).await.collection::<Document>("events");
     store.append(some_events(execution(1), 3, 1)).await.unwrap();
     assert_eq!(events.delete_one(part).await.unwrap().deleted_count, 1);
-    // An incomplete log is not damaged if its removal has started.
+    // A log that lacks events is not damaged if its removal has started.
     assert_eq!(store.read(execution(1), Seq(0)).await.unwrap(), []);
     store.prune(at(0), 10).await.unwrap();
     assert_eq!(

@@ -160,8 +160,8 @@ impl TaskState {
         Ok(())
     }
 
-    /// Checks that the ledger has as many calls as the tool's effect allows, and that they agree
-    /// with the log.
+    /// Checks that the ledger has as many calls as the tool's effect allows, and that these calls
+    /// agree with the log.
     pub(super) fn check_calls(
         &self,
         kind: StepKind,

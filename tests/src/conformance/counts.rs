@@ -1,4 +1,4 @@
-//! Counts of executions, compared with those of the store in memory.
+//! Counts of executions. Each store must return the same counts as the memory store.
 
 use std::time::Duration;
 

@@ -105,7 +105,7 @@ pub async fn requests_are_found_by_words_time_and_state(pair: StorePair) {
     }
 }
 
-/// Requests whose planning ended without a plan are found among the failed ones.
+/// Requests whose planning ended without a plan are found among the failed requests.
 pub async fn requests_without_a_plan_are_found_as_failed(pair: StorePair) {
     let entry = |kind: &str, content: serde_json::Value| TranscriptEntry {
         at: at(1),
@@ -264,8 +264,8 @@ pub async fn executions_are_found_by_each_filter(pair: StorePair) {
     }
 }
 
-/// Executions with labels and errors, numbered from 1. Odd ones belong to the team `red`, and every
-/// third one failed.
+/// Executions with labels and errors, numbered from 1. Executions with odd numbers belong to the
+/// team `red`, and every third execution failed.
 async fn put_labelled(pair: &StorePair) {
     for n in 1..=9 {
         let team = if n % 2 == 1 { "red" } else { "blue" };

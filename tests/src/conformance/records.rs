@@ -85,7 +85,8 @@ pub async fn exactly_one_writer_creates_a_record(pair: StorePair) {
     }
 }
 
-/// A writer that changes a record never overwrites a change that another made since it read.
+/// A writer that changes a record never overwrites a change that another writer made after the
+/// first writer read the record.
 pub async fn a_conditional_write_never_overwrites_a_newer_record(pair: StorePair) {
     for kind in [RecordKind::Toolkit, RecordKind::Learned, RecordKind::Context] {
         let since = |n| WriteCondition::ChangedSince(at(n));

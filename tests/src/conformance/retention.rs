@@ -88,7 +88,8 @@ pub async fn saved_plans_are_listed_until_they_are_removed(pair: StorePair) {
     assert_eq!(names(None, 2).await, ["B", "a b"]);
 }
 
-/// Stores an execution with its own request and plan, created at 0.
+/// Stores an execution, with a request and a plan that belong only to it and were created at
+/// `at(0)`.
 async fn put_execution(pair: &StorePair, head: ExecutionHead) {
     let n = (1..100).find(|n| execution(*n) == head.execution).unwrap();
     pair.one.put_request(&request(n, "q", 0)).await.unwrap();
@@ -160,8 +161,8 @@ async fn count_all(pair: &StorePair) -> (usize, usize, usize) {
     (executions_left(pair).await.len(), plans.items.len(), requests.items.len())
 }
 
-/// An old finished execution is pruned with everything that belongs to it. Everything else stays
-/// whole.
+/// An old finished execution is pruned together with its log, request, plan and other documents.
+/// Documents of other executions stay.
 pub async fn old_finished_executions_are_pruned_with_their_documents(pair: StorePair) {
     put_execution(&pair, finished_head(1, 10, Completed)).await;
     put_execution(&pair, finished_head(2, 11, Cancelled)).await;
@@ -195,7 +196,8 @@ pub async fn old_finished_executions_are_pruned_with_their_documents(pair: Store
     assert_eq!(pair.log(execution(1), 0).await.len(), 3);
 }
 
-/// Given objects are removed with everything that belongs to them, unless something needs them.
+/// The given objects are removed together with everything that belongs to them, unless another
+/// object needs them.
 pub async fn given_objects_are_removed_unless_they_are_needed(pair: StorePair) {
     put_execution(&pair, finished_head(1, 10, Completed)).await;
     put_execution(&pair, finished_head(2, 10, Failed)).await;

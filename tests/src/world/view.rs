@@ -33,8 +33,8 @@ pub struct View {
     in_flight: Arc<Mutex<BTreeSet<ExecutionId>>>,
 }
 
-/// An append that has been sent and not yet answered. Dropping this value ends it, even if its
-/// sender crashed.
+/// An append that has been sent and not yet answered. When this value is dropped, the append counts
+/// as answered, even if its sender crashed.
 struct AppendInFlight {
     all: Arc<Mutex<BTreeSet<ExecutionId>>>,
     id: ExecutionId,

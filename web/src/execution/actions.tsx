@@ -297,7 +297,10 @@ function openExecution(id: string): void {
   go(`/executions/${id}`);
 }
 
-/** The calls that another run would repeat. The dialog stays disabled until they are known or the query has failed. */
+/**
+ * Returns the calls that another run would repeat. The button of the dialog stays disabled until these calls are known
+ * or the query has failed.
+ */
 function useRepeated(story: Story, mode: RetryMode, fromStep: string | null) {
   const asked = useAsk(RepeatedCalls, { id: story.about.executionId, mode, fromStep });
   const calls = asked.isCurrent ? (asked.data?.execution?.repeatedCalls ?? []) : [];

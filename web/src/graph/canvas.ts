@@ -177,8 +177,8 @@ export class GraphCanvas {
   }
 
   /**
-   * Shows the whole graph if its texts are readable then. Otherwise shows a readable part: around the node `at`, or at
-   * the first node without incoming edges.
+   * Shows the whole graph if the texts of the whole graph are readable. Otherwise shows a readable part: around the
+   * node `at`, or at the first node without incoming edges.
    */
   begin(at: number): void {
     this.fit();

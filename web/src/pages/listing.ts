@@ -29,7 +29,7 @@ export class Listing<T extends Entry> {
   #sorted: T[] | null = null;
   /** True if there are rows after the last one. */
   hasMore = false;
-  /** Rows after which others may be missing. The missing rows are queried until they arrive. */
+  /** Rows after which further rows may be missing. The missing rows are queried until they arrive. */
   readonly gaps = new Set<T>();
 
   get rows(): T[] {
@@ -74,7 +74,10 @@ const MAX_LISTS = 10;
 /** Lists that were shown, by key, newest last. */
 const left = new Map<string, Known<never>>();
 
-/** Returns the list with this key. After the Back button, it is in its old state, and otherwise new. */
+/**
+ * Returns the list with this key. If the Back button led here, returns the list in its old state. Otherwise returns a
+ * new list.
+ */
 function open<T extends Entry>(key: string): Known<T> {
   const before = place.value.isBack ? (left.get(key) as Known<T> | undefined) : undefined;
   const known = before ?? { key, listing: new Listing<T>(), seen: null, scroll: { top: 0 } };
@@ -104,7 +107,7 @@ export function useListing<T extends Entry>(key: string, first: Part<T> | null, 
   const fetch = useRef(ask);
   fetch.current = ask;
 
-  /** Loads the rows after a row. Returns the row after which others may still be missing. */
+  /** Loads the rows after a row. Returns the row after which further rows may still be missing. */
   const fill = async (behind: T): Promise<T | null> => {
     const part = await fetch.current(behind.cursor, QUERY_ROWS);
     if (kept.current.listing !== listing) return null;

@@ -4,7 +4,8 @@ use serde_json::json;
 
 use super::{MockModel, Workspace};
 
-/// The model is asked again even if one turn returns very large outputs.
+/// The agent asks the model for the next turn even if the tools of one turn return very large
+/// outputs.
 #[tokio::test]
 async fn an_agent_answers_after_a_turn_with_many_large_outputs() {
     let workspace = Workspace::new();

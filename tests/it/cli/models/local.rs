@@ -43,7 +43,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 http.server.ThreadingHTTPServer((option("--host"), int(option("--port"))), Handler).serve_forever()
 "#;
 
-/// A workspace with the program `llama-server` on its path.
+/// A workspace with a script called `llama-server` in `PATH`.
 struct LocalModelTest {
     workspace: Workspace,
     path: OsString,

@@ -68,7 +68,8 @@ async fn replan_after_a_failure_reuses_the_steps_that_succeeded() {
     assert_eq!(model.requests().await.len(), 3, "the model is not asked");
 }
 
-/// A renamed step is the same call, and a step that needed an approval still needs it.
+/// The model renames a step, which stays the same call, and leaves out an approval, which Faber
+/// keeps.
 #[tokio::test]
 async fn a_replan_reuses_a_call_that_the_model_renamed() {
     let workspace = Workspace::new();
