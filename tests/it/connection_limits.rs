@@ -147,7 +147,7 @@ async fn incomplete_requests_do_not_block_new_connections() {
         connections.push(server.send(body).await);
     }
     assert!(server.is_live().await && server.answers_hello().await);
-    // The oldest connections were closed.
+    // The server has closed the oldest connections.
     let mut first = String::new();
     timeout(MAX_WAIT, connections[0].read_to_string(&mut first))
         .await

@@ -125,7 +125,7 @@ fn a_replan_may_finish_a_loop_but_not_repeat_its_items() {
     for (steps, expected) in [
         (json!([list_step(), mails()]), "mails: mails"),
         (json!([list_step(), send_each("again", "{{list.items}}", "{{item}}")]), "again: mails"),
-        // The spelling of a template does not matter.
+        // Spaces inside a template do not hide a repeat.
         (
             json!([list_step(), send_each("again", "{{ list.items }}", "{{ item }}")]),
             "again: mails",

@@ -49,8 +49,8 @@ const MAX_TRIES: usize = 10_000;
 /// One of this many worlds is simulated twice, and both results must be identical.
 const REPEAT_EVERY: u64 = 10;
 const MAX_WORKERS: usize = 3;
-/// Maximum time for all executions to finish after the last fault. Nested steps that people try
-/// again take longest.
+/// Maximum time for all executions to finish after the last fault. Nested steps that people retry
+/// take longest.
 const MAX_FINISH_TIME: Duration = Duration::from_mins(30);
 /// An execution that is unfinished this long after the last fault must wait for a person.
 const QUIET_TIME: Duration = Duration::from_secs(30);
@@ -100,9 +100,9 @@ fn every_execution_finishes_when_tools_disappear_and_return() {
 #[test]
 fn seeds_that_once_found_a_bug_pass() {
     // 200, 239: a worker that lost an execution dropped a command that the new owner waited for.
-    // 733: an execution that could not start during a doubtful lease was parked later. 333: a
-    // driver lost the message that a child had ended, and a draining worker did not adopt the
-    // child.
+    // 733: an execution that could not start while the lease of its worker was in doubt was parked
+    // later. 333: a driver lost the message that a child had ended, and a draining worker did not
+    // adopt the child.
     simulate_all([200, 239, 333, 733], ToolPresence::Stay);
     // 370: an execution was parked forever if its missing tool returned before it was parked.
     simulate_all([370], ToolPresence::ComeAndGo);

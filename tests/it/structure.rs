@@ -1,4 +1,4 @@
-//! The direction of crates, and import cycles between the files of a crate.
+//! The allowed dependencies between crates, and import cycles between the files of a crate.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -81,7 +81,8 @@ pub struct FaultRates {
 }
 
 impl Default for FaultRates {
-    /// Fails every twentieth operation and stalls as often, sometimes for longer than a lease.
+    /// About every twentieth operation fails, and about as many stall, some of them for longer than
+    /// a lease.
     fn default() -> Self {
         Self {
             fails_before: 25,

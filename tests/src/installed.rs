@@ -1,4 +1,5 @@
-//! Programs and files of the machine that tests need, and that `./tests/run` installs or asks for.
+//! Programs and files that tests need. `./tests/run` installs them, or names those that are
+//! missing.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! A ledger of the tool calls that really happened, with checks that each was allowed.
+//! A ledger of the tool calls that really happened. It checks that each call was allowed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

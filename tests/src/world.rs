@@ -162,7 +162,7 @@ impl World {
         });
     }
 
-    /// Sends hints about a write. Some get lost.
+    /// Sends hints about a write. Some hints get lost on purpose.
     fn send_hints(&self) {
         for hints in &*lock(&self.hints) {
             if self.is_calm() || !self.dice.happens(LOST_HINTS_PER_MILLE) {

@@ -132,8 +132,8 @@ async fn an_execution_removed_during_a_read_is_complete_or_missing() {
             drop(answered);
             found
         };
-        // The seed chooses the operation of the reader before which the execution is removed.
-        // Sometimes the removal comes after all operations.
+        // The execution is removed before a certain operation of the reader, which the seed
+        // chooses, or after all its operations.
         let removing = async {
             tokio::select! {
                 _ = operations.wait_for(|count| *count > seed % 8) => (),

@@ -103,7 +103,8 @@ async fn a_query_within_the_examples_of_a_tool_is_a_hit() {
     assert_eq!(found[0]["leastSimilarExample"], "tell me the time");
     let every = json!({ "query": "time please", "active": false });
     assert_eq!(matched_names(&select_tools(&api, every).await), ["hour", "night", "place"]);
-    // The margin excludes even a query that is as far from the centroid as the farthest example.
+    // With the default margin, a query that is as far from the centroid as the farthest example is
+    // no hit.
     let edge = select_tools(&api, json!({ "query": "tell me the time", "limit": 1 })).await;
     assert_eq!((matched_names(&edge), matched_hits(&edge)), (vec!["hour".to_owned()], vec![false]));
     let wider = api.with(|api| api.with_margin(-0.01));

@@ -267,7 +267,6 @@ pub(super) async fn collect_all<T>(stream: impl Stream<Item = T>) -> Vec<T> {
     time::timeout(MAX_WAIT, stream.collect()).await.expect("the stream ends in time")
 }
 
-/// Waits for the next item.
 pub(super) async fn next_item<T>(stream: &mut (impl Stream<Item = T> + Unpin)) -> T {
     let next = time::timeout(MAX_WAIT, stream.next()).await.expect("an item in time");
     next.expect("the stream has an item")

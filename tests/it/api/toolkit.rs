@@ -9,7 +9,7 @@ use super::test_api::{TestApi, api, apis_without_server, texts_of_field, two_pro
 
 const GRAPH_QUERY: &str = "{ actions { name } tools { name } edges { from to kind score } }";
 
-/// Builds the graph that the tests of Faber's predecessor use.
+/// Builds the graph from the tests of Faber's predecessor.
 async fn build_graph(api: &TestApi) {
     let add = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";
     for index in 1..=4 {
@@ -295,7 +295,7 @@ async fn the_toolkit_finds_a_tool_by_each_of_its_names() {
         }
         assert_eq!(api.get(set, json!({ "to": second })).await, true);
         assert_eq!(read_score(&api, "rest", first).await, 0.4);
-        // A file may use both names, too.
+        // A toolkit file may name the tool by both of its names, too.
         let update = "mutation ($yaml: String!) { updateToolkit(yaml: $yaml) { warnings } }";
         let yaml = "tools: [&a { name: brew }, &b { name: kitchen.brew }]\nactions: \
             [&r { name: rest, tools: [*a] }, &s { name: sip, tools: [*b] }]\ntoolkit: [[*r, *s]]";

@@ -198,7 +198,7 @@ async fn a_toolset_is_visible_while_its_condition_holds() {
     let added = one.get(add, json!({ "input": admin })).await;
     let hidden = json!({ "name": "admin", "active": false, "status": "hidden" });
     assert_eq!(added, hidden, "the hidden set is stored");
-    // A condition without a context reads all contexts.
+    // A condition that names no context reads the values of all contexts.
     let mut anywhere = admin.clone();
     anywhere["name"] = json!("anywhere");
     anywhere.as_object_mut().unwrap().remove("context");

@@ -324,8 +324,8 @@ impl Socket {
 
     async fn send(&mut self, message: &Value) {
         let text = message.to_string();
-        // A masked text frame with an extended length. The mask is zero, so the text does not
-        // change.
+        // Builds a masked text frame whose length field has 16 bits. The mask is zero, so the text
+        // does not change.
         let mut frame = vec![0x81, 0x80 | 0x7e];
         frame.extend(u16::try_from(text.len()).unwrap().to_be_bytes());
         frame.extend([0; 4]);

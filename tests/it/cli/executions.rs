@@ -189,7 +189,7 @@ async fn cancel_ends_an_execution_that_no_process_runs() {
     assert_eq!(workspace.json(&["resume", &id], 2).await["error"]["code"], "CONFLICT");
 }
 
-/// Regression: cancel and pause let a step run that was approved before.
+/// Regression: if a step had been approved, it still ran after a cancellation or a pause.
 #[tokio::test]
 async fn cancel_and_pause_start_no_step_that_was_approved_before() {
     let workspace = Workspace::new();

@@ -11,7 +11,8 @@ use tests::installed;
 
 use super::access::{ADMIN, Server, VIEWER};
 
-/// Maximum time for the server to stop. It is shorter than the rest of the running checks.
+/// Maximum time for the server to stop. It is shorter than the time that the running checks still
+/// need.
 const MAX_STOP: Duration = Duration::from_secs(5);
 
 const VALIDATE_QUERY: &str =

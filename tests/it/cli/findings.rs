@@ -78,7 +78,7 @@ async fn an_unresolved_template_is_a_warning() {
     let expected = "warning[warning.template]: `say`: `{{p.foo}}` has no value";
     assert!(output.contains(expected), "{output}");
 
-    // Braces in the output of a tool are data.
+    // Braces in the output of a tool are data, so they cause no warning.
     let plan = workspace.file(
         "literal.json",
         r#"{"tools":[{"id":"p","name":"flow.echo","parameters":{"text":"{{{{p.foo}}"}},
@@ -120,7 +120,7 @@ async fn a_missing_input_has_the_remedy_to_execute_with_an_input() {
     let command = format!("faber execute {plan} --input '{{\"article\":\"…\"}}'");
     assert_eq!(remedy["command"], command.as_str(), "{done:#}");
     assert_eq!(remedy["mutation"], "executePlan");
-    // A dry run reports the template once, as unresolved.
+    // A dry run reports the template only once, with the code `template.unresolved`.
     let file = workspace.path("plan.json").display().to_string();
     let dry = workspace.json(&["run", "--plan", &file, "--dry-run"], 1).await;
     assert_eq!(finding_codes(&dry), ["template.unresolved"], "{dry:#}");

@@ -233,7 +233,7 @@ async fn a_reply_over_the_size_limit_is_dropped_and_not_retried() {
     let entries = answer["transcript"].as_array().unwrap();
     let moments: Vec<_> = entries.iter().map(|entry| entry["at"].as_str().unwrap()).collect();
     assert!(moments.len() > 4 && moments.is_sorted_by(|a, b| a < b), "{moments:?}");
-    // A plan from the plan cache still names the fallback.
+    // The plan now comes from the plan cache, and still names the fallback as its planner.
     assert_eq!(workspace.json(&["plan", DEMO_QUERY], 0).await["planner"], "gemini/m");
 }
 
@@ -376,7 +376,7 @@ async fn an_agent_calls_tools_until_it_can_answer() {
         assert_eq!(answer["limitReached"], false);
         let authors = &ran["outputs"]["read_2"][0]["result"];
         assert_eq!(authors.as_array().map(Vec::len), Some(2), "{provider}: {ran:#}");
-        // Each turn repeats the question and everything that happened.
+        // The prompt of each turn contains the question and the calls of all earlier turns.
         let requests = model.requests().await;
         let prompt = requests[2]["body"].to_string();
         for expected in ["say who there is", "Let me look.", "Bob@test.com"] {

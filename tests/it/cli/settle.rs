@@ -227,7 +227,7 @@ async fn items_of_a_loop_are_settled_one_by_one() {
 async fn a_retry_with_other_parameters_uses_a_new_key_and_warns() {
     let shop = Shop::new();
     let workspace = &shop.workspace;
-    // The output differs each time.
+    // The tool returns 1 at the first call and 2 at later calls.
     workspace.file("n", "1");
     let n = workspace.path("n").display().to_string();
     let script = format!("cat {n}; echo 2 > {n}");
@@ -286,7 +286,7 @@ async fn the_call_of_a_sub_plan_is_settled_in_the_child() {
 }
 
 /// The second execution repeats the call, and the repetition certainly fails. The first call may
-/// have taken effect.
+/// still have taken effect, so it must be settled.
 #[tokio::test]
 async fn an_open_call_is_settled_in_the_execution_that_repeated_it() {
     let shop = Shop::new();

@@ -36,7 +36,7 @@ pub(super) async fn run_on_terminal(workspace: &Workspace, arguments: &[&str]) -
     run_on_terminal_with_input(workspace, arguments, "").await
 }
 
-/// Like [`run_on_terminal`], with typed answers.
+/// Like [`run_on_terminal`], with `typed` as the input of the user.
 pub(super) async fn run_on_terminal_with_input(
     workspace: &Workspace,
     arguments: &[&str],

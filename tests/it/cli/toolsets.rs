@@ -49,7 +49,7 @@ async fn a_tool_of_a_failed_toolset_is_not_called_unknown() {
     assert!(ended.err.contains("mail`"), "{ended:?}");
     assert!(ended.err.contains("failed: ") && ended.err.contains("was not found"), "{ended:?}");
     assert!(!ended.err.contains("WARN"), "{ended:?}");
-    // A misspelled name still gets its suggestion.
+    // The failed toolset does not prevent the suggestion for a misspelled name.
     let plan = workspace.file("plan.json", r#"{"tools":[{"name":"get_tme"}]}"#);
     let error = workspace.json(&["run", "--plan", &plan], 2).await;
     let help = error["error"]["diagnostics"][0]["help"].as_str().unwrap();

@@ -174,7 +174,7 @@ async fn a_trace_stays_whole_when_its_worker_is_killed() {
     collector.wait_for_span("execute_tool flow.noop").await;
     server.signal("-KILL");
     run.signal("-KILL");
-    // Removes the spans of the lost worker, because a lost worker may as well send none.
+    // Removes the spans that the lost worker sent, because a killed worker may send none.
     fs::remove_file(&collector.file).unwrap();
     fs::write(workspace.path("go"), "").unwrap();
 

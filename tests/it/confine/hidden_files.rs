@@ -160,8 +160,8 @@ async fn a_command_cannot_create_hidden_files() {
     assert!(!root.join("bin/run.sh").exists() && root.join("bin/new").exists());
 }
 
-/// A mount over a file disappears when the file is replaced, and a background command has time to
-/// wait for that.
+/// If a file is replaced, the mount that hides it disappears. A background command runs long enough
+/// to wait for that.
 #[tokio::test]
 async fn background_commands_are_refused_beside_hidden_files() {
     let sandbox = Sandbox::new();

@@ -40,7 +40,7 @@ pub(super) struct StoredExecution {
     pub(super) log: Vec<RecordedEvent>,
 }
 
-/// The events of one step in a log, counted.
+/// Counts of the events of one step.
 #[derive(Debug, Default)]
 struct StepHistory {
     starts: u32,
@@ -132,7 +132,8 @@ impl StepHistory {
     }
 }
 
-/// Checks that the ledger has as many calls as the tool's effect allows, and that the log agrees.
+/// Checks that the ledger has as many calls as the tool's effect allows, and that the log agrees
+/// with the ledger.
 fn check_step(
     step: &ToolExecution,
     state: &StepState,

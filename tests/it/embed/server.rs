@@ -118,7 +118,7 @@ async fn a_missing_embedding_server_is_unavailable() {
     assert!(reason.contains("refused"), "{reason}");
 }
 
-/// Regression: all scores were 0, without an explanation.
+/// Regression: if a server returned only zeros, all scores were 0, without an explanation.
 #[tokio::test]
 async fn a_server_that_returns_only_zeros_is_refused() {
     let zeros =

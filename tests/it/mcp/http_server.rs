@@ -276,7 +276,7 @@ fn huge_body(kind: &str, start: &'static str) -> Response {
     stream_response(kind, body.map(Ok).boxed())
 }
 
-/// Returns the events after the events that a broken stream has sent.
+/// Resumes a broken stream: returns the events that the stream has not sent.
 fn resume_stream(id: &str) -> Response {
     let id: u64 = id.parse().unwrap();
     event_stream_response(vec![Ok(

@@ -114,7 +114,7 @@ async fn assert_handed_over(
     for head in cluster.read_heads().await {
         let log = cluster.read_log(head.execution).await;
         let claims = list_claims(&log);
-        // Executions that were due before the drain may go to any node.
+        // A change of the owner before the drain does not count.
         let is_handed_over = |pair: &[(WorkerId, Timestamp)]| {
             pair[0].0 == drained_node && pair[1].0 != drained_node && pair[1].1 > told_at
         };

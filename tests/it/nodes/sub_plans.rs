@@ -142,7 +142,7 @@ async fn parents_of_sub_plans_complete_when_nodes_are_killed_at_any_moment() {
     for _ in 0..kills {
         let server = nodes.iter().find(|node| node.is_serving()).unwrap();
         for _ in 0..PARENTS_PER_KILL {
-            // Later starts are spread over all nodes.
+            // A delayed start lets any node claim the execution.
             let ms = i64::try_from(200 + dice.draw_below(500)).unwrap();
             let at = WallClock.now() + TimeDelta::milliseconds(ms);
             server.execute(&plan, &json!({ "startAt": at.to_rfc3339() })).await;

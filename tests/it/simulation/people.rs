@@ -139,7 +139,7 @@ impl Simulation {
         for AcknowledgedCommand { execution: id, command } in acknowledged {
             let log = self.world.read_log(id).await;
             let last = log.last().filter(|recorded| recorded.event.is_last());
-            // The time is by the clock of the worker that wrote the event, which may be wrong.
+            // The worker that wrote the event set this time by its own clock, which may be wrong.
             let seconds = if self.world.is_skewed() { 60 } else { 5 };
             if last.is_some_and(|recorded| {
                 recorded.at <= last_fault_at + chrono::TimeDelta::seconds(seconds)

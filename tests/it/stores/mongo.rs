@@ -148,7 +148,7 @@ async fn count_documents(url: &str, collection: &str) -> u64 {
     all.count_documents(doc! {}).await.unwrap()
 }
 
-/// Counts the documents that a query of a developer finds.
+/// Counts the documents that match a query, as a developer would write it in the MongoDB shell.
 async fn count_found(url: &str, collection: &str, query: Document) -> u64 {
     let documents = database_of(url).await.collection::<Document>(collection);
     documents.count_documents(query).await.unwrap()

@@ -113,7 +113,7 @@ async fn damage_affects_only_the_damaged_execution_or_plan() {
          UPDATE executions SET state = 'DANCING' WHERE number = 3;
          UPDATE plans SET json = '{}' WHERE planId LIKE '%1';",
     );
-    // The store that wrote the plan still has a good copy.
+    // Opens the file again, because the store that wrote the plan has a good copy in its cache.
     let store = Sqlite::open(&path).unwrap();
     let is_damaged = |err: &StoreError| matches!(err, StoreError::Corrupt { .. });
     for n in [1, 2] {

@@ -43,7 +43,8 @@ async fn a_key_reserved_twice_without_a_majority_has_one_winner() {
         cluster.freeze(*number);
     }
     let (one, two) = (store.reserve_key(&first), async {
-        // The second request arrives while the first waits, and gives up or waits for a majority.
+        // The second request arrives while the first request waits. The second request waits for a
+        // majority, too, or fails.
         let answer = timeout(Duration::from_secs(1), store.reserve_key(&second)).await;
         for number in &others {
             cluster.thaw(*number);

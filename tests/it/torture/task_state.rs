@@ -10,7 +10,6 @@ use super::{
     workspace::LedgerEntry,
 };
 
-/// A task of an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Task<'a> {
     pub(super) step: &'a str,

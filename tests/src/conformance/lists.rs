@@ -153,8 +153,8 @@ pub async fn executions_that_need_a_person_are_found_with_their_requests(pair: S
     for n in 1..=4 {
         pair.one.put_request(&request(n, "q", i64::try_from(n).unwrap())).await.unwrap();
     }
-    // Of execution 1, a child of a child waits. Execution 4 waits itself, 5 does not, and 6 waits
-    // no longer.
+    // Execution 1 has a grandchild that waits for a person. Execution 4 itself waits for a person,
+    // 5 does not wait, and 6 waits no longer.
     let heads = [
         with(1, 1, None, false),
         with(2, 1, Some(1), false),

@@ -144,7 +144,7 @@ pub async fn an_event_larger_than_a_document_is_refused(pair: StorePair) {
     assert_eq!(pair.log(execution(1), 0).await.len(), 1);
 }
 
-/// A long log is read in parts, each not much longer than promised.
+/// A long log is read in parts. Each part may exceed the promised size only a little.
 pub async fn a_long_log_is_read_in_bounded_parts(pair: StorePair) {
     let id = execution(1);
     for n in 0..10 {
@@ -155,7 +155,8 @@ pub async fn a_long_log_is_read_in_bounded_parts(pair: StorePair) {
     assert_eq!(pair.log(id, 0).await.len(), 10_000);
 }
 
-/// JSON values are unchanged: the order of keys, numbers to the last bit, every character.
+/// JSON values are stored unchanged: keys keep their sequence, numbers keep every bit, and texts
+/// keep every character.
 pub async fn json_values_are_stored_unchanged(pair: StorePair) {
     let mut deep = json!(1);
     for _ in 0..100 {
@@ -209,7 +210,7 @@ pub async fn head_and_inbox_change_atomically_with_the_log(pair: StorePair) {
     assert_eq!(pair.other.list_commands(Some(execution(1))).await.unwrap().len(), 1);
 }
 
-/// Checks the subscribers of logs, of work and of inboxes.
+/// Subscribers of logs, of due work and of inboxes get a hint after each change.
 pub async fn changes_send_hints_to_subscribers(pair: StorePair) {
     let hints = pair.other.hints();
     let (mut log, mut work, mut inbox) =

@@ -215,7 +215,7 @@ function optionsOf(story: Story): ExecutionOptions {
   const number = (it: Json | undefined) => (typeof it === "number" ? it : null);
   return {
     mode,
-    // Numbers keep all digits.
+    // The numbers in the input keep all digits.
     input,
     dryRun,
     compensateOnFailure,

@@ -18,7 +18,7 @@ const POLL_INTERVAL = 2_000;
 const REFRESH_DELAY = 250;
 
 const NONE: readonly Finding[] = [];
-/** Cells for a component without an execution. */
+/** Cells that never change, for a component without an execution. */
 const NO_CHANGES = new Cell(0);
 const NO_POSITION = new Cell<number | null>(null);
 

@@ -1,6 +1,6 @@
 /**
- * Computes the state of an execution from its events. With fewer events, it shows a time in the past. The reasons come
- * from the server's findings.
+ * Computes the state of an execution from its events. From the first events alone, it computes the state at a time in
+ * the past. The reasons come from the server's findings.
  */
 
 import type { ExecutionState, Happened, Json, StepState } from "../api/generated";
@@ -134,7 +134,7 @@ export class Fold {
     if (this.#isUndoing) return "COMPENSATING";
     if (this.#isPaused) return "PAUSED";
     if (this.startedAt === null) return "PENDING";
-    // Items decide whether a loop runs or waits.
+    // For a loop, the states of the items decide whether the loop runs or waits.
     const isBusy = (items: Items) => itemsIn(items, "RUNNING") > 0 || (itemsIn(items, "PENDING") > 0 && itemsIn(items, "RETRYING") === 0);
     const open = this.#loops.filter((it) => it.items && !isOver(it));
     const running = this.count("RUNNING") - open.filter((it) => it.state === "RUNNING").length;

@@ -136,7 +136,7 @@ export class Story {
       this.#frame = 0;
       this.version.set(this.version.value + 1);
     };
-    // A hidden page gets no animation frames.
+    // A hidden page gets no animation frames, so a timer replaces the frame.
     this.#frame = document.hidden ? (setTimeout(tell, 250) as unknown as number) : requestAnimationFrame(tell);
   }
 

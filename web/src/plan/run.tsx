@@ -110,7 +110,7 @@ export function RunAgainDialog({ last, onRun, onClose }: AgainProps) {
 }
 
 interface DialogProps {
-  /** The id of the stored plan. Null if the plan is not stored or was changed since. */
+  /** The id of the stored plan. Null if the plan is not stored, or was changed after it was stored. */
   planId: string | null;
   /** The names after `input.` in the plan's templates. */
   inputs: readonly string[];

@@ -40,11 +40,12 @@ async fn an_agent_answers_after_a_turn_with_many_large_outputs() {
             "{output}"
         );
     }
-    // The agent needed two turns, so the remaining turns were skipped.
+    // The agent needed two turns. The remaining turns are skipped, and `watch` shows no note about
+    // them.
     let watched = workspace.run(&["watch", ran["executionId"].as_str().unwrap()]).await;
     assert_eq!(watched.status, 0, "{watched:?}");
     assert!(watched.err.contains("COMPLETED") && !watched.err.contains("note: "), "{watched:?}");
-    // Turns are steps, but not tools with a usage.
+    // Turns of an agent are steps, but the usage of tools does not count them.
     let usage = workspace.json(&["tools", "usage"], 0).await.to_string();
     assert!(usage.contains("local.quotes") && !usage.contains("faber_agent"), "{usage}");
 }

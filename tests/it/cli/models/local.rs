@@ -99,7 +99,7 @@ async fn wait_for_end(process: &str) {
     time::timeout(MAX_WAIT, ended).await.expect("the model server ends with Faber");
 }
 
-/// Downloads a fixture in place of the planning model.
+/// Downloads a small file in place of the planning model.
 async fn pull_model(test: &LocalModelTest) {
     let app = Router::new().route("/tiny.gguf", get(|| async { "GGUF and the weights" }));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -60,7 +60,8 @@ async fn replan_after_a_failure_reuses_the_steps_that_succeeded() {
 
     let again = workspace.json(&["replan", ran["executionId"].as_str().unwrap()], 2).await;
     assert_eq!(again["error"]["code"], "CONFLICT", "{again:#}");
-    // A second request returns the execution that the first request started, and repeats no call.
+    // A second request for a replan is refused. The error names the execution that the first
+    // request started.
     let twice = workspace.json(&["replan", id], 2).await;
     assert_eq!(twice["error"]["code"], "CONFLICT", "{twice:#}");
     let message = twice["error"]["message"].as_str().unwrap();
