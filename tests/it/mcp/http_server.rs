@@ -310,7 +310,8 @@ fn json_response(message: &Value) -> Response {
     ([("content-type", "application/json; charset=utf-8")], message.to_string()).into_response()
 }
 
-/// Sends each chunk separately, even if the next one breaks the connection.
+/// Sends each chunk separately, so that a chunk arrives even if the next chunk breaks the
+/// connection.
 fn event_stream_response(chunks: Chunks) -> Response {
     let chunks = stream::iter(chunks).then(|chunk| async {
         tokio::task::yield_now().await;

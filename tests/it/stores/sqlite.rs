@@ -269,7 +269,7 @@ async fn a_sqlite_file_of_version_1_is_updated() {
         let path = path.clone();
         std::thread::spawn(move || Sqlite::open(&path).unwrap())
     };
-    // Several processes may open the file first.
+    // Several processes may open an old file at the same time.
     let openings = [open(), open(), open()];
     let [store, other, _] = openings.map(|thread| thread.join().unwrap());
     let over =

@@ -47,7 +47,10 @@ export interface StepView {
   waitsFor: string | null;
   waitName: string | null;
   progress: { progress: number; total?: number; message?: string } | null;
-  /** True if the step was skipped because of its condition or of a failed step before it. A retry does not change that. */
+  /**
+   * True if the step was skipped because of its condition or of a failed step before it. A retry from a later step
+   * leaves such a step out again.
+   */
   isLeftOut: boolean;
   isReused: boolean;
   items: Items | null;
