@@ -135,7 +135,7 @@ pub async fn an_event_larger_than_a_document_is_refused(pair: StorePair) {
     let is_refused = matches!(refused, Err(AppendError::Store(StoreError::TooLarge { .. })));
     assert!(is_refused, "{refused:?}");
     assert_eq!(pair.log(execution(1), 0).await, []);
-    // The largest allowed event can be written together with other appends.
+    // The largest allowed event can be written, together with others.
     let largest = json!("x".repeat(limits::DOCUMENT_BYTES - 1_024));
     let large = Append::new(execution(1), Seq(0), &[signal(1, largest)]);
     let others = join_all((2..20).map(|n| pair.append(execution(n), 0, 1)));
