@@ -40,7 +40,7 @@ VARYING = [
 ]
 PORT = re.compile(r"127\.0\.0\.1:(\d{4,5})\b")
 MONGODB = "mongodb://127.0.0.1/faber?replicaSet=rs0"
-# README starts with a build. Its output is that of the binary.
+# The commands of the README start with this text, which builds the binary. Their output is the output of the binary.
 BUILD = "cargo run --release -- "
 COLUMNS = 118
 COMMAND_S = 60
@@ -83,7 +83,7 @@ class Shell:
         return self.without_job_notices(output[: end.start()].decode()).rstrip("\n")
 
     def without_job_notices(self, text):
-        """Removes the lines with which bash reports the end of background programs. An interactive shell prints others."""
+        """Removes the lines in which bash reports the end of background programs, because an interactive shell prints other lines."""
         def shortened(match):
             _, state, job = match.groups()
             is_background = any(job.strip() in command for command in self.background)
@@ -105,7 +105,7 @@ class Shell:
 
 
 class Names:
-    """What this run has in place of the page's ids, ports and addresses."""
+    """Maps the ids, ports and addresses of the page to those of this run."""
 
     def __init__(self, page):
         self.ids, self.ports, sockets = {}, {}, []

@@ -1,4 +1,4 @@
-//! The API in process, over real stores and with a real worker.
+//! Tests of the API inside the test process, with real stores and a real worker.
 
 mod backups;
 mod blobs;

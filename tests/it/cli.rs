@@ -1,4 +1,4 @@
-//! The command line: the real binary in a folder of its own.
+//! Tests of the command line: each test runs the real binary in a new folder.
 
 mod access;
 mod actors;

@@ -166,7 +166,7 @@ impl ProcessTree {
     }
 }
 
-/// A command that cleans up and exits with 0 after a signal looks as if it had finished its work.
+/// After a signal, a command may clean up and exit with 0. Faber must not take that for success.
 #[tokio::test]
 async fn exit_status_0_after_a_cancellation_is_no_success() {
     let folder = tempfile::tempdir().unwrap();

@@ -27,7 +27,7 @@ use toolbox::ToolContext;
 
 /// The built-in system tools, confined to a folder.
 struct Sandbox {
-    /// The folder around the root. It contains a secret.
+    /// The folder that contains the root and a secret outside the root.
     folder: TempDir,
 }
 

@@ -1,5 +1,5 @@
-//! Changes of modes, owners and times by a confined command, which Landlock does not restrict. The
-//! real binary on the kernel of this machine.
+//! A confined command must not change modes, groups and times of files outside its folder. Landlock
+//! does not restrict such changes. These tests use the real binary and the kernel of this machine.
 
 use std::{
     fs,
@@ -46,7 +46,7 @@ impl Sandbox {
         Connected::start_connecting_with(&tools, launcher).call("t", json!({})).await
     }
 
-    /// The mode, group and time of the file outside.
+    /// The mode, group and modification time of the file outside the folder.
     fn mode_group_and_time(&self) -> (u32, u32, i64) {
         let metadata = fs::metadata(self.outside()).unwrap();
         (metadata.mode(), metadata.gid(), metadata.mtime())

@@ -30,7 +30,7 @@ impl Query {
         "Hello"
     }
 
-    /// Blocks until the test sends a message. Returns whether it did.
+    /// Blocks until the test sends a message. Returns `false` if no message arrives in 20 seconds.
     async fn compute(&self, ctx: &Context<'_>, text: String) -> bool {
         let end_computation = ctx.data_unchecked::<Mutex<Receiver<()>>>();
         let is_enough =
@@ -38,7 +38,8 @@ impl Query {
         is_enough && !text.is_empty()
     }
 
-    /// Larger than the buffers on both sides of a connection, so that a slow reader delays it.
+    /// Returns more bytes than the buffers on both sides of a connection have space for, so that a
+    /// slow reader delays the answer.
     async fn large(&self) -> String {
         "a".repeat(LARGE_BYTES)
     }
@@ -146,7 +147,7 @@ async fn incomplete_requests_do_not_block_new_connections() {
         connections.push(server.send(body).await);
     }
     assert!(server.is_live().await && server.answers_hello().await);
-    // The oldest connections were closed.
+    // The server has closed the oldest connections.
     let mut first = String::new();
     timeout(MAX_WAIT, connections[0].read_to_string(&mut first))
         .await

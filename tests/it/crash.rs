@@ -1,7 +1,8 @@
 //! Kills and freezes the real binary at seeded moments while clients start and follow executions.
 //!
 //! Afterwards the logs, the events that clients received, and a ledger that the tools write must
-//! agree. `FABER_CRASH_ROUNDS=500` crashes more often, `FABER_CRASH_SEED=7` at other moments.
+//! agree. `FABER_CRASH_ROUNDS=500` kills the binary more often, and `FABER_CRASH_SEED=7` kills it
+//! at other moments.
 #![expect(clippy::print_stderr, reason = "prints the figures of the run")]
 
 mod log_checker;
@@ -136,8 +137,8 @@ async fn run_with_kills(workspace: &Workspace, seed: u64) -> LogCounts {
     let clients = run.spawn_clients(CLIENTS, seed);
     let mut kills = 0;
     for round in 0..rounds {
-        // An odd round may kill a server that has done nothing. On a slow machine every round
-        // would, so even rounds wait.
+        // An odd round may kill a server that has done nothing. On a slow machine this would happen
+        // in every round, so even rounds wait for events.
         if round % 2 == 0 {
             run.wait_for_events(EVENTS_WHEN_RUNNING, MAX_WAIT).await;
         }

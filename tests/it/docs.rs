@@ -15,7 +15,8 @@ use tokio::{process::Command, time::timeout};
 
 use crate::mongod::Mongod;
 
-/// Time limit for a page. The script stops a page that hangs a little earlier, and names the place.
+/// Time limit for a page. The script stops a page that hangs a little before this limit, and names
+/// the place.
 const PAGE_LIMIT: Duration = Duration::from_mins(5);
 /// Number of pages whose examples run at the same time.
 const PAGES_AT_ONCE: usize = 2;

@@ -69,7 +69,7 @@ async fn the_built_in_encoder_agrees_with_its_original_model() {
     for (real, builtin) in real.iter().zip(&builtin) {
         assert!(dot_product(real, builtin) > 0.9, "{}", dot_product(real, builtin));
     }
-    // Texts that are near in one model are near in the other.
+    // Two texts with similar vectors in one model have similar vectors in the other model.
     for one in 0..texts.len() {
         for other in 0..texts.len() {
             let (is, was) = (
@@ -81,7 +81,8 @@ async fn the_built_in_encoder_agrees_with_its_original_model() {
     }
 }
 
-/// An embedder that has the model's name, and fails if it is asked for a vector.
+/// An embedder with the name of the real model. It fails if a vector is requested, so all vectors
+/// must come from the store.
 #[derive(Debug)]
 struct FailingEmbedder(String);
 #[async_trait::async_trait]

@@ -258,7 +258,7 @@ impl GoldenRun {
         self.store.append(append).await.expect("the memory store does not fail");
     }
 
-    /// Runs the execution until it finishes, with the answers of people.
+    /// Runs the execution until it finishes, and answers in place of people.
     async fn run_to_end(&self, worker: &str) -> Vec<RecordedEvent> {
         let store: Arc<dyn Store> = Arc::<Memory>::clone(&self.store);
         let parts = WorkerParts {
@@ -289,8 +289,8 @@ impl GoldenRun {
         log
     }
 
-    /// Sends each approval and signal that the execution waits for. After a cut, answers when the
-    /// new worker claims the execution.
+    /// Sends each approval and signal that the execution waits for. If the log was cut after a wait
+    /// began, sends them when the new worker claims the execution.
     async fn act_as_person(&self, control: &Control, execution: &Execution, event: &Event) {
         if !matches!(event, Event::StepWaiting { .. } | Event::Claimed(_)) {
             return;
@@ -314,7 +314,7 @@ impl GoldenRun {
     }
 }
 
-/// Returns the results of an execution that must not depend on the worker or the time.
+/// Returns those results of an execution that must be the same for each worker and at each time.
 fn results(plan: &Arc<Plan>, log: &[RecordedEvent]) -> String {
     let id = "exec_1700000000_aaaaaaaaa".parse().expect("a literal");
     let execution = Execution::replay(id, Arc::clone(plan), log).expect("a log");

@@ -101,7 +101,7 @@ impl Mongod {
     }
 
     /// Initiates the replica set and waits for its primary, because the driver selects no server
-    /// before.
+    /// before there is a primary.
     async fn become_primary(&self) {
         let address = format!("127.0.0.1:{}", self.port);
         let limit = START_LIMIT.as_millis();
@@ -159,7 +159,7 @@ async fn run_admin(url: &str, command: Document) {
 /// server restarts.
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Two test processes start at different ports.
+    // Each test process starts its search at another port.
     let first =
         u16::try_from(std::process::id() % u32::from(PORT_COUNT)).expect("the remainder is small");
     let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();

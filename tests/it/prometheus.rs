@@ -145,7 +145,7 @@ async fn the_dashboard_and_the_alerts_work_with_a_real_prometheus() {
     let folder = tempfile::tempdir().unwrap();
     let prometheus = Prometheus::start(folder.path(), url.trim_start_matches("http://")).await;
     prometheus.wait_for("up{job=\"faber\"} == 1").await;
-    // A rate needs a value before the executions and one after them.
+    // A rate needs two values: one before the executions and one after them.
     assert_eq!(
         workspace.json(&["run", DEMO_QUERY, "--server", url], 0).await["state"],
         "COMPLETED"

@@ -155,7 +155,8 @@ fn add_sources(folder: &Path, sources: &mut Vec<(PathBuf, String)>) {
     }
 }
 
-/// A code counts if it is a whole literal that starts with a family of the page.
+/// A string literal of the sources counts as a code if it starts with a family of the page, such as
+/// `plan.`, and contains nothing else.
 #[test]
 fn the_page_of_errors_lists_every_code_of_the_sources() {
     let documented = documented_codes();

@@ -1,4 +1,4 @@
-//! The repeat guard, over plans that only the machine has run.
+//! Tests of the repeat guard. The state machine runs the plans without a worker.
 
 use std::sync::Arc;
 
@@ -125,7 +125,7 @@ fn a_replan_may_finish_a_loop_but_not_repeat_its_items() {
     for (steps, expected) in [
         (json!([list_step(), mails()]), "mails: mails"),
         (json!([list_step(), send_each("again", "{{list.items}}", "{{item}}")]), "again: mails"),
-        // The spelling of a template does not matter.
+        // Spaces inside a template do not hide a repeat.
         (
             json!([list_step(), send_each("again", "{{ list.items }}", "{{ item }}")]),
             "again: mails",
@@ -144,7 +144,8 @@ fn a_replan_may_finish_a_loop_but_not_repeat_its_items() {
         (json!([list_step(), send_one("one", "{{list.items[0]}}")]), "one: mails"),
         (json!([list_step(), send_one("one", "{{list.items[1]}}"), send_one("two", "c")]), ""),
         (json!([send_one("one", "a")]), "one: mails"),
-        // The list may have other items this time.
+        // The new step `fresh` calls the tool again and may return other items, so a repeat is only
+        // possible.
         (
             json!([{ "id": "fresh", "name": "list" },
                 send_each("left", "{{fresh.items}}", "{{item}}")]),

@@ -79,7 +79,7 @@ async fn replayed_references_keep_the_recorded_values() {
                 let mut all = list.as_array().unwrap().iter();
                 all.find(|step| step["stepId"] == label).cloned().unwrap()
             };
-            // The comparison is by text, which shows the order of keys and the difference between 1
+            // Compares texts, because they show the sequence of keys and the difference between 1
             // and 1.0.
             let given = fs::read_to_string(step_file(folder.path(), step, "given")).unwrap();
             assert_eq!(given, step["resolved"].to_string(), "{label} of {}", case["id"]);

@@ -42,20 +42,20 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use toolbox::Toolbox;
 
-/// Number of worlds for each change. Before a release, the environment sets thousands.
+/// Number of worlds in a usual run. Before a release, `FABER_SIM_SEEDS` sets thousands.
 const DEFAULT_WORLDS: u64 = 120;
 /// Maximum number of attempts of a client to start an execution.
 const MAX_TRIES: usize = 10_000;
-/// One world in this number of worlds is simulated twice, and the two results must be identical.
+/// One of this many worlds is simulated twice, and both results must be identical.
 const REPEAT_EVERY: u64 = 10;
 const MAX_WORKERS: usize = 3;
-/// Maximum time for all executions to finish after the last fault. Nested steps that people try
-/// again take longest.
+/// Maximum time for all executions to finish after the last fault. Nested steps that people retry
+/// take longest.
 const MAX_FINISH_TIME: Duration = Duration::from_mins(30);
 /// An execution that is unfinished this long after the last fault must wait for a person.
 const QUIET_TIME: Duration = Duration::from_secs(30);
-/// The quiet time in a world with wrong clocks, because a sleep that one clock began may end by
-/// another.
+/// The quiet time in a world with wrong clocks, because a sleep that starts by one clock may end by
+/// another clock.
 const SKEWED_QUIET_TIME: Duration = Duration::from_secs(150);
 
 #[derive(Debug, Default)]
@@ -100,9 +100,9 @@ fn every_execution_finishes_when_tools_disappear_and_return() {
 #[test]
 fn seeds_that_once_found_a_bug_pass() {
     // 200, 239: a worker that lost an execution dropped a command that the new owner waited for.
-    // 733: an execution that could not start during a doubtful lease was parked later. 333: a
-    // driver lost the message that a child had ended, and a draining worker did not adopt the
-    // child.
+    // 733: an execution that could not start while the lease of its worker was in doubt was parked
+    // later. 333: a driver lost the message that a child had ended, and a draining worker did not
+    // adopt the child.
     simulate_all([200, 239, 333, 733], ToolPresence::Stay);
     // 370: an execution was parked forever if its missing tool returned before it was parked.
     simulate_all([370], ToolPresence::ComeAndGo);
@@ -301,12 +301,13 @@ impl Simulation {
             }
         };
         self.register_started(id);
-        // Waits for the next second, because ids are ordered by the second of their creation, and
+        // Waits for the next second, because ids are sorted by the second of their creation, and
         // due executions by their ids.
         time::sleep(Duration::from_secs(1)).await;
     }
 
-    /// Chooses the id in advance, because the order of claims and the retry delays depend on it.
+    /// Chooses the id in advance, because the sequence of claims and the retry delays depend on the
+    /// id.
     async fn reserve(&self, key: &IdempotencyKey, options: &ExecutionOptions, n: usize) {
         let execution = format!("exec_{}_simulated", n + 1).parse().expect("well-formed");
         let mut options = serde_json::to_value(options).expect("options are JSON");
@@ -337,8 +338,8 @@ impl Simulation {
         all
     }
 
-    /// Returns a client of the engine that starts and steers executions through a view of the store.
-    /// `worker` is the worker in the process of this client, if it has one.
+    /// Returns a client of the engine that starts and controls executions through a view of the
+    /// store. `worker` is the worker in the same process, if there is one.
     fn control(&self, view: &Arc<View>, worker: Option<WorkerHandle>) -> Control {
         let store: Arc<dyn Store> = Arc::<View>::clone(view);
         Control::new(store, Arc::new(self.world.clock), worker)

@@ -103,7 +103,7 @@ impl OldStore {
         let parent = self.run("watch", PARENT, &[]).await;
         assert_eq!(parent.status, 0, "{parent:?}");
 
-        // Later versions undo a failed execution if its plan says how.
+        // Later versions compensate a failed execution if its plan has compensations.
         let failed = self.workspace.json(&["debug", &self.ids[FAILED]], 0).await;
         let is_undone = failed["executions"][0]["steps"][0]["state"] == "COMPENSATED";
         let retried = self.run("retry", FAILED, &["--yes"]).await;

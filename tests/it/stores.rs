@@ -1,4 +1,4 @@
-//! Runs the conformance suite over every store, with one view and with two.
+//! Runs the conformance suite over every store, through one connection and through two.
 
 mod differential;
 mod followers;

@@ -1,4 +1,4 @@
-//! The direction of crates, and import cycles between the files of a crate.
+//! The allowed dependencies between crates, and import cycles between the files of a crate.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -97,8 +97,8 @@ fn import_cycles_do_not_grow() {
     assert!(cycles.len() <= MAX_CYCLES, "{} cycles:\n{}", cycles.len(), cycles.join("\n"));
 }
 
-/// Reads which modules of a crate name which others. Leaves out tests, and modules that contain
-/// each other, because a parent re-exports its children, and they use its types.
+/// Returns the modules that each module of a crate names. Leaves out tests. Also leaves out imports
+/// between a module and its own submodules, because such modules belong together.
 fn read_imports(source: &Path) -> Imports {
     let mut files = BTreeMap::new();
     find_modules(source, &Module::new(), &mut files);
@@ -207,7 +207,7 @@ fn resolve_path(path: &[String], module: &Module, modules: &BTreeSet<Module>) ->
     (target != *module).then_some(target)
 }
 
-/// Returns the groups of modules that reach each other.
+/// Returns the groups of modules that import each other, directly or through other modules.
 fn find_cycles(imports: &Imports) -> Vec<Vec<Module>> {
     let reached: Imports =
         imports.keys().map(|module| (module.clone(), reachable_from(module, imports))).collect();

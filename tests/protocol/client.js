@@ -11,7 +11,7 @@ assert(modules, 'FABER_TEST_NODE_MODULES is not set: run ./tests/run');
 const load = createRequire(path.join(modules, 'anchor.js'));
 const address = process.argv[2];
 
-/** Sends a request with exactly these headers. A header such as `Host` may be wrong. */
+/** Sends a request with exactly these headers. They can be invalid, for example a wrong `Host`. */
 function request({ method = 'GET', target = '/graphql', headers = {}, body }) {
   return new Promise((resolve, reject) => {
     const [host, port] = address.split(':');

@@ -7,14 +7,14 @@ const get = (query, headers) => request({ target: `/graphql?query=${encodeURICom
 const strict = { accept: 'application/graphql-response+json' };
 
 checks({
-  'queries and mutations': async () => {
+  'queries and mutations are answered': async () => {
     const query = await post({ query: 'query($n: String) { hello(name: $n) }', variables: { n: 'you' } });
     assert.deepEqual(query.json(), { data: { hello: 'Hello you' } });
     const mutation = await post({ query: 'mutation { add(a: 1, b: 2) }' });
     assert.deepEqual(mutation.json(), { data: { add: 3 } });
     assert.deepEqual((await get('{ hello }')).json(), { data: { hello: 'Hello world' } });
   },
-  'statuses': async () => {
+  'each answer has the right HTTP status': async () => {
     const mutation = await get('mutation { add(a: 1, b: 2) }');
     assert.equal(mutation.status, 405);
     assert.equal(mutation.headers.allow, 'GET, POST');
@@ -64,7 +64,7 @@ checks({
     assert.match(error.message, /reference `\S+`$/);
     assert.equal((await post({ query: '{ hello }' })).status, 200);
   },
-  'a mutation goes on when its client has gone': async () => {
+  'a mutation continues after its client has disconnected': async () => {
     const gone = new AbortController();
     const hold = fetch(`http://${address}/graphql`, {
       method: 'POST',
@@ -99,7 +99,7 @@ checks({
     const image = { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'no-cors' };
     assert.equal((await get('{ hello }', image)).status, 403);
   },
-  'own pages are welcome': async () => {
+  'requests from own pages are accepted': async () => {
     const origin = 'http://localhost:3000';
     const answer = await post({ query: '{ hello }' }, { origin });
     assert.equal(answer.status, 200);
@@ -112,7 +112,7 @@ checks({
     assert.equal(preflight.headers['access-control-allow-origin'], origin);
     assert.match(preflight.headers['access-control-allow-headers'], /content-type/);
   },
-  'pages': async () => {
+  'the page, health checks and metrics are served': async () => {
     assert.equal((await request({ target: '/' })).text, 'the page');
     assert.equal((await request({ target: '/health/live' })).status, 200);
     const ready = await request({ target: '/health/ready' });

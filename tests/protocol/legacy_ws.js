@@ -11,7 +11,7 @@ function collect(observable) {
 }
 
 checks({
-  'the real client': async () => {
+  'the package subscriptions-transport-ws works': async () => {
     const { SubscriptionClient } = load('subscriptions-transport-ws');
     const options = { reconnect: false, connectionParams: { token: 'secret' } };
     const client = new SubscriptionClient(`ws://${address}/graphql`, options, load('ws'));
@@ -23,7 +23,7 @@ checks({
     await assert.rejects(collect(client.request({ query: '{ nope }' })));
     client.close();
   },
-  'messages': async () => {
+  'raw messages get the right answers': async () => {
     const { say, hear } = open('graphql-ws');
     await say({ type: 'connection_init', payload: null });
     assert.deepEqual(await hear(), { type: 'connection_ack' });

@@ -4,7 +4,7 @@
 const { address, assert, checks, open, request } = require('./client.js');
 
 checks({
-  'endless things end': async () => {
+  'a shutdown ends subscriptions': async () => {
     const { say, hear } = open('graphql-transport-ws');
     await say({ type: 'connection_init' });
     assert.deepEqual(await hear(), { type: 'connection_ack' });
@@ -16,7 +16,7 @@ checks({
     });
     console.log('shut down');
     assert.deepEqual(await hear(), { code: 1001, reason: 'Going away' });
-    assert.equal(await stream.text(), ':\n\n', 'no `complete`: the client shall come back');
+    assert.equal(await stream.text(), ':\n\n', 'the stream ends without `complete`, so that the client reconnects');
     await assert.rejects(request({ target: '/health/live' }));
   },
 });

@@ -13,7 +13,7 @@ async function collect(iterator) {
 }
 
 checks({
-  'the real client': async () => {
+  'the package graphql-sse works': async () => {
     const { createClient } = load('graphql-sse');
     const client = createClient({ url: `http://${address}/graphql`, retryAttempts: 0 });
     const ticks = await collect(client.iterate({ query: 'subscription { ticks(count: 50) }' }));
@@ -23,7 +23,7 @@ checks({
     assert.match(wrong.errors[0].message, /nope/);
     client.dispose();
   },
-  'the bytes': async () => {
+  'the bytes of the event stream are correct': async () => {
     const answer = await get('subscription { ticks(count: 2) }');
     assert.equal(answer.status, 200);
     assert.match(answer.headers['content-type'], /^text\/event-stream/);
@@ -32,7 +32,7 @@ checks({
       ':\n\nevent: next\ndata: {"data":{"ticks":"1"}}\n\nevent: next\ndata: {"data":{"ticks":"2"}}\n\nevent: complete\ndata:\n\n',
     );
   },
-  'errors': async () => {
+  'an error of an operation is an event, and an invalid request gets an HTTP status': async () => {
     assert.match((await get('{')).text, /^event: next\ndata: \{"errors".*\n\nevent: complete\n/);
     assert.equal((await get('mutation { add(a: 1, b: 2) }')).status, 405);
     assert.equal((await post({ quarry: 1 }, { accept })).status, 400);
@@ -40,7 +40,7 @@ checks({
     const either = await post({ query: 'subscription { ticks(count: 1) }' }, { accept: `application/json, ${accept}` });
     assert.match(either.headers['content-type'], /^text\/event-stream/);
   },
-  'a stream ends with its client': async () => {
+  'a subscription ends when its client disconnects': async () => {
     const gone = new AbortController();
     const url = `http://${address}/graphql?query=${encodeURIComponent('subscription { forever }')}`;
     const answer = await fetch(url, { headers: { accept }, signal: gone.signal });

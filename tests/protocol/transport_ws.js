@@ -35,7 +35,7 @@ async function collect(iterator) {
 }
 
 checks({
-  'the real client': async () => {
+  'the package graphql-ws works': async () => {
     const all = client();
     const ticks = await collect(all.iterate({ query: 'subscription { ticks(count: 100) }' }));
     assert.deepEqual(ticks.map((tick) => tick.data.ticks), Array.from({ length: 100 }, (_, n) => `${n + 1}`));
@@ -49,7 +49,7 @@ checks({
     });
     await all.dispose();
   },
-  'every close code': async () => {
+  'each wrong message gets its close code': async () => {
     const unauthorized = { code: 4401, reason: 'Unauthorized' };
     assert.deepEqual(await closing(subscribe('1', '{ hello }')), unauthorized);
     const twice = { code: 4429, reason: 'Too many initialisation requests' };
@@ -66,7 +66,7 @@ checks({
     assert.equal((await closing('x'.repeat(10_001))).code, 1009);
     assert.equal((await closing('x'.repeat(100_000))).code, 1009);
   },
-  'unknown subprotocols': async () => {
+  'unknown subprotocols are refused': async () => {
     const unacceptable = { code: 4406, reason: 'Subprotocol not acceptable' };
     assert.deepEqual(await open('mqtt').hear(), unacceptable);
     assert.deepEqual(await open([]).hear(), unacceptable);
@@ -81,13 +81,13 @@ checks({
     assert.equal(code, 4409);
     assert.equal(reason, `Subscriber for ${'é'.repeat(54)}`);
   },
-  'binary messages': async () => {
+  'binary messages are refused': async () => {
     const { socket, opened, hear } = open('graphql-transport-ws');
     await opened;
     socket.send(Buffer.from('{}'));
     assert.equal((await hear()).code, 4400);
   },
-  'an invalid operation is an error, not the end': async () => {
+  'an invalid operation gets an error, and the connection stays open': async () => {
     const { socket, say, hear } = open('graphql-transport-ws');
     await say(INIT, subscribe('1', '{'), subscribe('2', '{ nope }'), subscribe('3', 'subscription { nope }'));
     assert.deepEqual(await hear(), ACK);
@@ -102,7 +102,7 @@ checks({
     assert.deepEqual(await hear(), { id: '1', type: 'complete' });
     socket.close();
   },
-  'ping and pong': async () => {
+  'a ping gets a pong': async () => {
     const { socket, say, hear } = open('graphql-transport-ws');
     await say({ type: 'ping', payload: { n: 1 } }, { type: 'ping' }, { type: 'pong' }, INIT);
     assert.deepEqual(await hear(), { type: 'pong', payload: { n: 1 } });
@@ -113,7 +113,7 @@ checks({
     assert.equal(await pong, 'frame');
     socket.close();
   },
-  'complete stops an operation, the limit counts running ones': async () => {
+  '`complete` stops an operation, and only running operations count for the limit': async () => {
     const { socket, say, hear } = open('graphql-transport-ws');
     await say(INIT, subscribe('1', FOREVER), subscribe('2', FOREVER), subscribe('3', FOREVER), subscribe('4', FOREVER));
     assert.deepEqual(await hear(), ACK);
@@ -128,7 +128,7 @@ checks({
     assert.deepEqual(await hear(), { id: '1', type: 'complete' });
     socket.close();
   },
-  'a slow client loses nothing and still is heard': async () => {
+  'a slow client loses no answer, and the server still serves other clients': async () => {
     const { socket, say, hear } = open('graphql-transport-ws');
     await say(INIT);
     assert.deepEqual(await hear(), ACK);

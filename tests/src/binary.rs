@@ -1,4 +1,4 @@
-//! The `faber` binary: a named one, or built when the first test needs it.
+//! The `faber` binary: `FABER_TEST_BINARY` names it, or the first test that needs it builds it.
 
 use std::{
     path::{Path, PathBuf},
@@ -43,7 +43,8 @@ fn build_binary() -> PathBuf {
         .arg("--target-dir")
         .arg(target)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
-        // Build scripts read this variable. With another value, they would be built again.
+        // Removes the variable of `tests/run_timed`, because build scripts read it, and a new value
+        // would build them again.
         .env_remove("RUSTC_BOOTSTRAP")
         .status();
     assert!(built.is_ok_and(|status| status.success()), "`faber` does not build");

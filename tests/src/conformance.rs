@@ -1,8 +1,8 @@
 //! The promises of every store, one function each, over `dyn Store`.
 //!
 //! A [`StorePair`] has two views of one store. In one process, both views are the same. For a
-//! shared store, each has its own connections. A write through one view must be visible to the
-//! other.
+//! shared store, each view has its own connections. A write through one view must be visible
+//! through the other view.
 //!
 //! A store that breaks a promise panics with the name of the promise.
 #![expect(clippy::unwrap_used, reason = "a failing store breaks the promise")]
@@ -78,7 +78,7 @@ impl StorePair {
         self.one.append(some_events(id, after, events)).await.unwrap();
     }
 
-    /// Writes a head, and before it a log of the same length.
+    /// Writes a log, and then a head at the end of the log.
     async fn put_head(&self, head: ExecutionHead) {
         let events = usize::try_from(head.seq.0).unwrap();
         // The log may exist already.

@@ -1,4 +1,4 @@
-//! A store with the faults that real stores have, within the contract.
+//! A store with the faults of real stores that the trait [`Store`] allows.
 //!
 //! An operation may fail before it is passed on, may fail although it was written, and may stall
 //! before and after. The store never loses a confirmed write, invents nothing, and never accepts an
@@ -48,7 +48,7 @@ impl Dice {
         Self(Arc::new(Mutex::new(SmallRng::seed_from_u64(seed))))
     }
 
-    /// Returns `true` in this many of a thousand cases.
+    /// Returns `true` in `in_thousand` of 1,000 calls, on average.
     pub fn happens(&self, in_thousand: u32) -> bool {
         self.draw_below(1_000) < u64::from(in_thousand)
     }
@@ -81,7 +81,8 @@ pub struct FaultRates {
 }
 
 impl Default for FaultRates {
-    /// Fails every twentieth operation and stalls as often, sometimes for longer than a lease.
+    /// About every twentieth operation fails, and about as many stall, some of them for longer than
+    /// a lease.
     fn default() -> Self {
         Self {
             fails_before: 25,
@@ -116,7 +117,8 @@ impl FaultyStore {
         *self.refuses_heads.lock().unwrap_or_else(PoisonError::into_inner) = reason;
     }
 
-    /// Counts the operations, so that a test can act just before one, or between two.
+    /// Returns a receiver of the number of operations, so that a test can act between two
+    /// operations.
     pub fn operations(&self) -> watch::Receiver<u64> {
         self.operations.subscribe()
     }

@@ -1,8 +1,9 @@
-//! Programs and files of the machine that tests need, and that `./tests/run` installs or asks for.
+//! Programs and files that tests need. `./tests/run` installs them, or names those that are
+//! missing.
 
 use std::path::{Path, PathBuf};
 
-/// Returns the name of a program, for a command.
+/// Returns `name`, after it has found the program.
 ///
 /// # Panics
 ///

@@ -5,15 +5,16 @@ use std::{
     sync::OnceLock,
 };
 
-/// If this variable is set, tests fail that need a missing feature. Otherwise they expect Faber to
-/// refuse.
+/// If this variable is set, tests that need a missing feature of the kernel fail. If it is not set,
+/// these tests expect Faber to refuse.
 const STRICT_VARIABLE: &str = "FABER_TEST_STRICT";
 
-/// Returns whether a process may have a mount namespace. Another program than Faber tries it.
+/// Returns `true` if the kernel lets a process create a mount namespace. The program `unshare`
+/// tries this, so that the answer does not depend on Faber.
 ///
 /// # Panics
 ///
-/// If it may not, and `FABER_TEST_STRICT` is set.
+/// If the kernel does not allow mount namespaces, and `FABER_TEST_STRICT` is set.
 pub fn has_mount_namespaces() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
     let has = *HAS.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! A ledger of the tool calls that really happened, with checks that each was allowed.
+//! A ledger of the tool calls that really happened. It checks that each call was allowed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -121,7 +121,8 @@ fn is_start(recorded: &RecordedEvent, call: &StepCall) -> bool {
         if started.step == call.step && started.part == call.part && started.attempt == call.attempt)
 }
 
-/// Returns the attempts that called no tool by the log, because the tool had disappeared.
+/// Returns the attempts that, according to the log, called no tool because the tool had
+/// disappeared.
 fn attempts_without_call(log: &[RecordedEvent], call: &StepCall) -> BTreeSet<Attempt> {
     let attempts_without_call = log.iter().filter_map(|recorded| match &recorded.event {
         Event::StepInterrupted { step, part, attempt, error: Some(_) } => {

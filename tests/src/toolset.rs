@@ -50,7 +50,7 @@ impl Connected {
     ///
     /// # Panics
     ///
-    /// If it cannot be added.
+    /// If the toolset cannot be added.
     pub fn start_connecting_set(set: SetConfig, launcher: Launcher) -> Self {
         let toolbox = Toolbox::default();
         let sources = Sources::new(&toolbox, limits::OUTPUT_BYTES).with_launcher(launcher);
@@ -62,7 +62,7 @@ impl Connected {
     ///
     /// # Panics
     ///
-    /// If it fails.
+    /// If the toolset fails to connect.
     pub async fn connect(source: &Value) -> Self {
         let connected = Self::start_connecting(source);
         assert_eq!(connected.status().await, SetStatus::Ready);
@@ -133,7 +133,7 @@ pub fn is_running(pid: &str) -> bool {
 ///
 /// # Panics
 ///
-/// If it does not hold within [`MAX_WAIT`].
+/// If the condition does not hold within [`MAX_WAIT`].
 pub async fn wait_until(description: &str, mut is_expected: impl FnMut() -> bool) {
     let look = async {
         while !is_expected() {

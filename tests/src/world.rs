@@ -2,7 +2,7 @@
 //!
 //! Every worker, client and subscriber has its own [`View`] of the store, like a separate process.
 //! Hints may get lost. Writes may arrive long after the writer gave up. A frozen view stops while
-//! others continue. The world records every violation.
+//! other views continue. The world records every violation.
 
 mod view;
 
@@ -36,7 +36,7 @@ const START_SECONDS: i64 = 1_700_000_000;
 const LOST_HINTS_PER_MILLE: u32 = 200;
 /// Number of appends in a thousand that are reported as failed and written later.
 const LATE_APPENDS_PER_MILLE: u32 = 15;
-/// Longest delay of such an append, in milliseconds.
+/// Longest delay of a late append, in milliseconds.
 const MAX_LATENESS_MS: u64 = 4_000;
 
 /// Number of worlds in a thousand whose clocks are wrong.
@@ -138,7 +138,7 @@ impl World {
         self.is_calm.load(Ordering::Relaxed)
     }
 
-    /// Waits a few milliseconds, as a message would.
+    /// Waits a few milliseconds, as long as a message needs.
     async fn delay_message(&self) {
         let ms = if self.is_calm() { 1 } else { self.dice.draw_below(6) };
         time::sleep(Duration::from_millis(ms)).await;
@@ -162,7 +162,7 @@ impl World {
         });
     }
 
-    /// Sends hints about a write. Some get lost.
+    /// Sends hints about a write. Some hints get lost on purpose.
     fn send_hints(&self) {
         for hints in &*lock(&self.hints) {
             if self.is_calm() || !self.dice.happens(LOST_HINTS_PER_MILLE) {

@@ -53,7 +53,7 @@ for (const [name, options, findAll] of [
   ['light and dark', {}, violationsInBothColours],
   ['on a phone', PHONE, violations],
 ]) {
-  test(`axe finds nothing, ${name}`, async () => {
+  test(`axe finds no violations on any page, ${name}`, async () => {
     const found = [];
     const page = await open(server, '/', options);
     for (const [path, there] of places()) {
@@ -61,14 +61,14 @@ for (const [name, options, findAll] of [
       await page.locator(there).first().waitFor();
       found.push(...(await findAll(page)).map((it) => ({ path, ...it })));
       const [wide, room] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
-      assert.ok(wide <= room, `${path}: ${wide} pixels in a room of ${room}`);
+      assert.ok(wide <= room, `${path}: ${wide} pixels wide in a window of ${room}`);
     }
     await close(page);
     assert.deepEqual(found, []);
   });
 }
 
-test('axe finds nothing where states are words, and where a page is on its way', async () => {
+test('axe finds no violations on the list of steps and on pages that are loading', async () => {
   const steps = [
     { id: 'done', name: 'flow.echo', parameters: {} },
     { id: 'missed', name: 'flow.noop', parameters: {}, when: 'false' },
@@ -94,7 +94,7 @@ test('axe finds nothing where states are words, and where a page is on its way',
   await close(page);
 });
 
-test('axe finds nothing on the pages of a new installation', async () => {
+test('axe finds no violations on the empty lists of a new installation', async () => {
   const empty = await Server.start();
   for (const path of ['/', '/executions']) {
     const page = await open(empty, path);
@@ -105,7 +105,7 @@ test('axe finds nothing on the pages of a new installation', async () => {
   await empty.stop();
 });
 
-test('a page that is opened in the dark is dark', async () => {
+test('the page uses the dark theme if the system does', async () => {
   const page = await open(server, `/executions/${executionId}?step=fails`, { colorScheme: 'dark' });
   await page.locator('.fault').first().waitFor();
   await page.locator('html[data-theme="dark"]').waitFor({ state: 'attached' });
@@ -113,7 +113,7 @@ test('a page that is opened in the dark is dark', async () => {
   await close(page);
 });
 
-test('axe finds nothing in a dialog', async () => {
+test('axe finds no violations in a dialog', async () => {
   const page = await open(server, `/executions/${executionId}?step=asks`);
   await page.locator('.inspector').getByRole('button', { name: 'Approve' }).click();
   await page.getByRole('dialog').waitFor();
@@ -123,12 +123,12 @@ test('axe finds nothing in a dialog', async () => {
   await close(page);
 });
 
-test('axe finds nothing where a plan is written, and where it is run', async () => {
+test('axe finds no violations in the plan editor and in the dialog that runs a plan', async () => {
   const { planId } = await server.plan([{ id: 'a', name: 'flow.echo', parameters: { v: '{{input.x}}' } }], 'to be written');
   for (const [options, findAll] of [[{}, violationsInBothColours], [PHONE, violations]]) {
     const page = await open(server, `/plans/${planId}`, options);
     const text = page.getByLabel('The plan as JSON');
-    await until(async () => (await page.getByLabel('Add a step').locator('option').count()) > 2, 'the tools are known');
+    await until(async () => (await page.getByLabel('Add a step').locator('option').count()) > 2, 'the menu of tools is filled');
     await text.evaluate((it) => {
       it.focus();
       const at = it.value.indexOf('flow.echo') + 5;

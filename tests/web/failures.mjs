@@ -41,11 +41,11 @@ function outside(card) {
 async function showsTheEnd(card) {
   const trace = card.getByLabel('Whole message');
   await trace.waitFor();
-  await until(() => trace.evaluate((box) => box.scrollHeight > box.clientHeight && box.scrollTop + box.clientHeight >= box.scrollHeight - 1), 'the end of the trace is seen');
+  await until(() => trace.evaluate((box) => box.scrollHeight > box.clientHeight && box.scrollTop + box.clientHeight >= box.scrollHeight - 1), 'the trace is scrolled to its end');
 }
 
 for (const colorScheme of ['light', 'dark']) {
-  test(`a long trace fits a phone, with its cause and what to do in sight, ${colorScheme}`, async () => {
+  test(`the failure card of a long trace fits a phone and shows the cause and the actions, ${colorScheme}`, async () => {
     assert.ok(TRACE.length > 4_000, String(TRACE.length));
     const { executionId } = await server.execute(FAILS, `export the invoices, ${colorScheme}`);
     await server.reaches(executionId, 'FAILED');
@@ -72,12 +72,12 @@ for (const colorScheme of ['light', 'dark']) {
     await showsTheEnd(card);
     assert.deepEqual(await outside(card), []);
     await card.getByRole('button', { name: /Show all \d+ lines/ }).click();
-    await until(() => card.getByLabel('Whole message').evaluate((box) => box.scrollHeight <= box.clientHeight + 1), 'all of it is there');
+    await until(() => card.getByLabel('Whole message').evaluate((box) => box.scrollHeight <= box.clientHeight + 1), 'the whole trace is shown');
     await close(page);
   });
 }
 
-test('a compensation says above every view what it undid, and what stays done', async () => {
+test('after a compensation, every view lists the steps that were undone and the steps that were not', async () => {
   const tools = [
     { id: 'reserve', name: 'flow.echo', parameters: { n: 1 }, compensate: { name: 'flow.noop' } },
     { id: 'author', name: 'blog.createAuthor', parameters: { name: 'Ada', email: 'ada@undo.test' } },
@@ -101,7 +101,7 @@ test('a compensation says above every view what it undid, and what stays done', 
   await close(page);
 });
 
-test('a warning about a template leads to the plan', async () => {
+test('a warning about a template has a link to the plan', async () => {
   const tools = [
     { id: 'order', name: 'flow.echo', parameters: { number: 17 } },
     { id: 'show', name: 'flow.echo', parameters: { number: '{{order.nmber}}' } },
@@ -115,20 +115,20 @@ test('a warning about a template leads to the plan', async () => {
   await close(page);
 });
 
-test('the whole message is copied, and the plan is where it can be corrected', async () => {
+test('a failure card copies the whole message and has a link to the plan editor', async () => {
   const { executionId } = await server.execute(FAILS, 'copy it');
   await server.reaches(executionId, 'FAILED');
   const page = await open(server, `/executions/${executionId}`, { permissions: ['clipboard-read', 'clipboard-write'] });
   const card = page.getByLabel('What failed').locator('.fault');
   await card.getByRole('button', { name: 'Copy the error' }).click();
-  await until(async () => (await page.evaluate(() => navigator.clipboard.readText())).trim() === `tool.failed: ${TRACE}`.trim(), 'all of it is copied');
+  await until(async () => (await page.evaluate(() => navigator.clipboard.readText())).trim() === `tool.failed: ${TRACE}`.trim(), 'the clipboard contains the whole message');
   await card.getByRole('link', { name: 'Edit plan' }).click();
   await page.waitForURL('**/plans/plan_*');
   await page.getByLabel('The plan as JSON').waitFor();
   await close(page);
 });
 
-test('a call from the form of a tool and a dialog show their failures alike', async () => {
+test('the form of a tool and a dialog show failures in the same kind of card', async () => {
   const page = await open(server, '/tools/flow.fail', PHONE);
   await page.getByLabel(/^message/).fill(TRACE);
   await page.getByRole('button', { name: 'Call tool' }).click();
@@ -159,7 +159,7 @@ test('a call from the form of a tool and a dialog show their failures alike', as
 });
 
 for (const [name, viewport] of Object.entries({ low: { width: 1280, height: 560 }, phone: { width: 390, height: 600 }, 'turned phone': { width: 844, height: 390 } })) {
-  test(`slider and zoom are within reach below a failure card, in a ${name} window`, async () => {
+  test(`the slider and the zoom buttons below a failure card can be scrolled into view in a ${name} window`, async () => {
     const { executionId } = await server.execute(FAILS, `${name} window`);
     await server.reaches(executionId, 'FAILED');
     const page = await open(server, `/executions/${executionId}`, { viewport });
@@ -176,7 +176,7 @@ for (const [name, viewport] of Object.entries({ low: { width: 1280, height: 560 
           return top >= -0.5 && bottom <= innerHeight + 0.5 && (element === hit || element.contains(hit));
         });
       if ((await part.getAttribute('role')) === 'tab') await part.evaluate((tab) => tab.scrollIntoView({ block: 'center' }));
-      await until(isSeen, `${await part.evaluate((element) => element.outerHTML.slice(0, 80))} is in sight`);
+      await until(isSeen, `${await part.evaluate((element) => element.outerHTML.slice(0, 80))} is visible`);
     }
     assert.ok((await page.locator('.graph').boundingBox()).height >= 200);
     await close(page);
@@ -190,7 +190,7 @@ for (const [language, cause, message] of [
   ['Rust', 'the disk is full', 'Error: could not export\n\nCaused by:\n    0: cannot write\n    1: the disk is full\n\nStack backtrace:\n   0: core::foo'],
   ['Go', 'panic: oh no', 'panic: oh no\n\ngoroutine 1 [running]:\nmain.main()\n\t/a/b.go:4 +0x1d\nexit status 2'],
 ]) {
-  test(`the cause is found in a trace of ${language}`, async () => {
+  test(`the failure card shows the cause from a ${language} stack trace`, async () => {
     const page = await open(server, '/tools/flow.fail');
     await page.getByLabel(/^message/).fill(message);
     await page.getByRole('button', { name: 'Call tool' }).click();

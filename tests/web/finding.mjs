@@ -25,7 +25,7 @@ async function unplanned(query) {
   return errors[0].extensions.requestId;
 }
 
-test('a request whose planning failed says so, is found by its state, and offers a draft', async () => {
+test('a request whose planning failed shows the error, matches the filter for failures, and offers a draft', async () => {
   const query = 'Create author Alice with email alice@web.test, then fry the author in butter';
   const id = await unplanned(query);
   await server.plan([{ name: 'flow.noop' }], 'never executed');
@@ -73,7 +73,7 @@ test('a request whose planning failed says so, is found by its state, and offers
   await close(page);
 });
 
-test('a query without a plan leads to a draft at once', async () => {
+test('if the planner finds no plan for a query, the page offers a draft immediately', async () => {
   const page = await open(server, '/new');
   await page.getByLabel('What should be done?').fill('fry an egg in butter');
   await page.getByRole('button', { name: 'Create plan' }).click();
@@ -85,7 +85,7 @@ test('a query without a plan leads to a draft at once', async () => {
   await close(page);
 });
 
-test('the way back leads to the rows, the filter and the place that were left', async () => {
+test('the Back button restores the rows, the filter and the scroll position of a list', async () => {
   for (let n = 0; n < 130; n += 10) {
     await Promise.all(Array.from({ length: 10 }, (_, at) => server.plan([{ name: 'flow.noop' }], `plan number ${n + at}`)));
   }
@@ -96,14 +96,14 @@ test('the way back leads to the rows, the filter and the place that were left', 
     const list = page.getByRole('list', { name: 'Requests' });
     const top = () => list.evaluate((list) => list.scrollTop);
     await list.evaluate((list) => list.scrollTo(0, 3_000));
-    await until(async () => (await top()) === 3_000 && (await list.locator('.list-row').count()) > 0, 'it is scrolled');
+    await until(async () => (await top()) === 3_000 && (await list.locator('.list-row').count()) > 0, 'the list is scrolled');
     const row = list.locator('.list-row').nth(12);
     const id = await row.getAttribute('data-id');
     await row.getByRole('link').click();
     await page.waitForURL(`**/requests/${id}`);
     await page.goBack();
     await page.getByText('130 shown').waitFor();
-    await until(async () => (await top()) === 3_000, 'it is where it was');
+    await until(async () => (await top()) === 3_000, 'the list has its old scroll position');
     assert.equal(await page.getByLabel('Search requests').inputValue(), 'number');
     await page.locator(`[data-id="${id}"]`).waitFor();
     // A link to the list, unlike the Back button, leads to its first row.
@@ -115,7 +115,7 @@ test('the way back leads to the rows, the filter and the place that were left', 
   }
 });
 
-test('an id in a search box leads to what it names', async () => {
+test('an id in a search box opens the page of its object', async () => {
   const { executionId, requestId } = await server.execute([{ name: 'flow.noop' }], 'to be found by its id');
   const { execution } = await server.ask('query($id: ID!) { execution(executionId: $id) { planId } }', { id: executionId });
   const page = await open(server, '/');
@@ -130,7 +130,7 @@ test('an id in a search box leads to what it names', async () => {
   await close(page);
 });
 
-test('a scheduled start says when, in the list and at the execution', async () => {
+test('the list and the page of a scheduled execution show its start time', async () => {
   const startAt = new Date(Date.now() + 86_400_000 - 60_000).toISOString();
   const { executionId } = await server.execute([{ name: 'flow.noop' }], 'tomorrow', { startAt });
   const page = await open(server, `/executions/${executionId}`);
@@ -143,7 +143,7 @@ test('a scheduled start says when, in the list and at the execution', async () =
   await close(page);
 });
 
-test('rows say why, and what needs a person has a mark and a filter', async (context) => {
+test('rows show why an execution waits or failed, and a mark and a filter show the rows that need a person', async (context) => {
   const own = await Server.start();
   context.after(() => own.stop());
   const runs = {};
@@ -170,11 +170,11 @@ test('rows say why, and what needs a person has a mark and a filter', async (con
       const filter = page.getByRole('button', { name: /^Needs a person/ });
       await filter.getByText('2', { exact: true }).waitFor();
       await filter.click();
-      await until(async () => (await page.locator('.list-row').count()) === 2, 'two are listed');
+      await until(async () => (await page.locator('.list-row').count()) === 2, 'two rows are shown');
       for (const name of ['approve', 'signal']) await row(name).waitFor();
       assert.deepEqual(await violations(page), []);
       await page.reload();
-      await until(async () => (await page.locator('.list-row').count()) === 2, 'the filter is in the address');
+      await until(async () => (await page.locator('.list-row').count()) === 2, 'two rows are shown after a reload, because the URL contains the filter');
     }
     await close(page);
   }

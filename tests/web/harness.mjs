@@ -24,7 +24,10 @@ export const LIMIT = Number(process.env.FABER_TEST_WEB_LIMIT ?? 120_000);
 /** Delay of each animation frame in milliseconds, to imitate a busy machine. */
 const LATE = Number(process.env.FABER_TEST_WEB_LATE ?? 0);
 
-/** True if the tests measure times and fail for slow pages. Their plans are then as large as those in the documentation. */
+/**
+ * True if the tests measure times and fail for slow pages. In that case, their plans are as large as the plans in the
+ * documentation.
+ */
 export const IS_TIMED = Boolean(process.env.FABER_TEST_WEB_TIMED);
 
 /** A folder with a build of the page. If it is set, tests use this page and not the one in the binary. */
@@ -119,7 +122,7 @@ export class Server {
     return (await this.ask(mutation, { id: planId, options })).executePlan;
   }
 
-  /** Waits until an execution is in a state. */
+  /** Waits until an execution is in the given state. */
   async reaches(executionId, state) {
     const query = 'query($id: ID!) { execution(executionId: $id) { state } }';
     return until(async () => (await this.ask(query, { id: executionId })).execution.state === state, `${executionId} is ${state}`);
@@ -199,7 +202,7 @@ async function fromDisk(route) {
   return route.fulfill({ path: join(DIST, 'index.html'), headers: Object.fromEntries(kept) });
 }
 
-/** Delays animation frames in the page, so that tests find code that needs frames in time. */
+/** Delays animation frames in the page, so that tests fail for code that relies on frames without delay. */
 function framesComeLate(late) {
   const [frame, cancel, timer] = [requestAnimationFrame, cancelAnimationFrame, setTimeout].map((it) => it.bind(window));
   const cancelled = new Set();
@@ -218,7 +221,7 @@ function framesComeLate(late) {
 /** Closes a page. Fails if the page collected errors. */
 export async function close(page) {
   assert.deepEqual(page.mistakes, []);
-  // Only the local storage outlives the tab.
+  // Clears the local storage, because it outlives the tab.
   await page.evaluate(() => localStorage.clear());
   await page.close();
 }

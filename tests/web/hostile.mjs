@@ -19,7 +19,7 @@ async function isHarmless(page) {
   assert.equal(await page.locator('main img, main script, main a[href^="javascript"]').count(), 0);
 }
 
-test('markup in queries, parameters, outputs, errors and keys stays text', async () => {
+test('HTML in queries, parameters, outputs, errors and keys is shown as text', async () => {
   const tools = [
     { id: 'echo', name: 'flow.echo', parameters: { [EVIL]: EVIL, __proto__x: { constructor: EVIL } } },
     { id: 'fail', name: 'flow.fail', parameters: { message: EVIL, code: 'x.<b>y' }, onError: 'continue' },
@@ -43,7 +43,7 @@ test('markup in queries, parameters, outputs, errors and keys stays text', async
   await close(page);
 });
 
-test('a huge output is cut, and shown when somebody asks', async () => {
+test('a huge output is shortened, and a button shows the whole output', async () => {
   const huge = 'spam '.repeat(100_000);
   const { executionId } = await server.execute([{ id: 'huge', name: 'flow.echo', parameters: { huge, many: Array(5_000).fill({ a: 1 }) } }], 'huge');
   await server.reaches(executionId, 'COMPLETED');
@@ -52,14 +52,14 @@ test('a huge output is cut, and shown when somebody asks', async () => {
   const more = page.getByRole('button', { name: 'all 500,000 characters' }).first();
   await more.waitFor();
   const size = () => page.evaluate(() => document.body.innerText.length);
-  assert.ok((await size()) < 50_000, 'little of it is there at first');
-  assert.ok((await page.evaluate(() => document.querySelectorAll('*').length)) < 3_000, 'nor many elements');
+  assert.ok((await size()) < 50_000, 'only a small part of the output is shown at first');
+  assert.ok((await page.evaluate(() => document.querySelectorAll('*').length)) < 3_000, 'the page has few elements');
   await more.click();
-  await until(async () => (await size()) > 500_000, 'all of it is there');
+  await until(async () => (await size()) > 500_000, 'the whole output is shown');
   await close(page);
 });
 
-test('letters that are not seen, or turn a line around, are seen', async () => {
+test('invisible characters, and characters that reverse the direction of text, are shown by name', async () => {
   const tools = [
     { id: 'echo', name: 'flow.echo', parameters: { file: 'invoice \u202egpj.exe', nothing: 'a\u200bb', terminal: '\u001b[2J', hebrew: 'שלום', [`key\u202e`]: 1 } },
     { id: 'fail', name: 'flow.fail', parameters: { message: '\u001b[31mno \u202eko' }, onError: 'continue' },
@@ -79,7 +79,7 @@ test('letters that are not seen, or turn a line around, are seen', async () => {
   await close(page);
 });
 
-test('a text is told from a number, and both are copied, also without a clipboard', async () => {
+test('texts and numbers look different and are copied as JSON, even if the browser has no clipboard API', async () => {
   const { executionId } = await server.execute([{ id: 'echo', name: 'flow.echo', parameters: { text: '1', number: 1 } }], 'quoted');
   await server.reaches(executionId, 'COMPLETED');
   const page = await open(server, '/');
@@ -97,7 +97,7 @@ test('a text is told from a number, and both are copied, also without a clipboar
   await close(page);
 });
 
-test('what is between the page and the server may answer with whatever it likes', async () => {
+test('the page shows the answer of a proxy that is not JSON, and runs none of its scripts', async () => {
   const page = await open(server, '/tools');
   await page.locator('.tool-row').first().waitFor();
   await page.route('**/graphql', (route) => route.fulfill({ status: 502, contentType: 'text/html', body: '<html><h1>Bad gateway</h1><script>window.__ran = 5</script></html>' }));
@@ -108,7 +108,7 @@ test('what is between the page and the server may answer with whatever it likes'
   await close(page);
 });
 
-test('the page may do little, and says so to the browser', async () => {
+test('the content security policy of the page blocks inline scripts', async () => {
   const response = await fetch(`${server.url}/`);
   const policy = response.headers.get('content-security-policy');
   for (const part of ["default-src 'self'", "script-src 'self'", "style-src 'self'", "object-src 'none'", "frame-ancestors 'none'", "base-uri 'none'", "require-trusted-types-for 'script'"]) {

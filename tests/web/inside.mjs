@@ -35,7 +35,7 @@ const PLAN = [
   { id: 'last', name: 'flow.echo', parameters: { all: '{{kids}}' } },
 ];
 
-test('a loop over plans is opened by keyboard, walked into and out of, and closed', async () => {
+test('the keyboard opens a loop over sub-plans in the graph, moves into and out of it, and closes it', async () => {
   const { executionId } = await server.execute(PLAN, 'walked into');
   await server.reaches(executionId, 'COMPLETED');
   const page = await open(server, `/executions/${executionId}`);
@@ -85,7 +85,7 @@ test('a loop over plans is opened by keyboard, walked into and out of, and close
   await close(page);
 });
 
-test('keys that come all at once each go on from where the last one led', async () => {
+test('each of several fast key presses starts from the node that the key press before it selected', async () => {
   const { executionId } = await server.execute(PLAN, 'in a hurry');
   await server.reaches(executionId, 'COMPLETED');
   const page = await open(server, `/executions/${executionId}`);
@@ -100,7 +100,7 @@ test('keys that come all at once each go on from where the last one led', async 
   await close(page);
 });
 
-test('a plan within a plan is opened before it begins, goes on there, and somebody decides in it', async () => {
+test('a sub-plan can be opened before it starts, and its steps can be approved in the open node', async () => {
   const inlinePlan = { tools: [{ id: 'ask', name: 'flow.echo', parameters: { n: 1 }, requiresApproval: true }, { id: 'then', name: 'flow.echo', parameters: { got: '{{ask.n}}' } }] };
   const tools = [{ id: 'gate', name: 'flow.wait', parameters: { name: 'go' } }, { id: 'sub', inlinePlan, dependsOn: ['gate'] }];
   const { executionId } = await server.execute(tools, 'opened early');
@@ -120,7 +120,7 @@ test('a plan within a plan is opened before it begins, goes on there, and somebo
   await close(page);
 });
 
-test('a click on its corner opens it, a click elsewhere chooses it, two clicks open it too', async () => {
+test('a click on the arrow of a node opens the node, another click selects it, and a double click opens it', async () => {
   const inlinePlan = { tools: [{ id: 'a', name: 'flow.noop', parameters: {} }, { id: 'b', name: 'flow.noop', parameters: {} }] };
   const { executionId } = await server.execute([{ id: 'sub', inlinePlan }], 'one step');
   await server.reaches(executionId, 'COMPLETED');
@@ -142,7 +142,7 @@ test('a click on its corner opens it, a click elsewhere chooses it, two clicks o
   await close(page);
 });
 
-test('what is large is opened as fast', async () => {
+test('a loop with 2,500 items and a large sub-plan open fast', async () => {
   const steps = IS_TIMED ? 2_000 : 240;
   const tools = Array.from({ length: steps }, (_, at) => ({ id: `s${at}`, name: 'flow.echo', parameters: {}, dependsOn: at < 40 ? [] : [`s${at - 40}`, `s${at - 40 + ((at * 7) % 40) - (at % 40)}`].filter((it, n, all) => all.indexOf(it) === n) }));
   const items = Array.from({ length: 2_500 }, (_, at) => at);
@@ -194,7 +194,7 @@ test('what is large is opened as fast', async () => {
   await close(page);
 });
 
-test('nothing that is open is closed for what would be one too many', async () => {
+test('at the limit of open nodes, the page opens no further node and closes none', async () => {
   const items = Array.from({ length: 100 }, (_, at) => at);
   const inlinePlan = { tools: [{ id: 'one', name: 'flow.noop', parameters: {} }] };
   const { executionId } = await server.execute([{ id: 'list', name: 'flow.echo', parameters: { items } }, { id: 'each', forEach: '{{list.items}}', inlinePlan }], 'many open');
@@ -208,7 +208,7 @@ test('nothing that is open is closed for what would be one too many', async () =
   await close(page);
 });
 
-test('a plan that nobody executes yet is opened as well, and changed where it stands', async () => {
+test('the graph of a draft opens loops and sub-plans, and the form changes steps of sub-plans', async () => {
   const deep = { tools: [{ id: 'x', name: 'flow.echo', parameters: { n: '{{input.n}}' } }, { id: 'y', name: 'flow.echo', parameters: { n: '{{x.n}}' } }] };
   const inlinePlan = { tools: [{ id: 'a', name: 'flow.echo', parameters: { n: '{{input.n}}' } }, { id: 'b', inlinePlan: deep, parameters: { n: '{{a.n}}' } }] };
   const { planId } = await server.plan(deep.tools, 'the depths');
@@ -268,7 +268,7 @@ test('a plan that nobody executes yet is opened as well, and changed where it st
   await close(page);
 });
 
-test('a large plan has a loop that is opened where it stands', async () => {
+test('a loop in the middle of a large plan opens fast', async () => {
   const steps = IS_TIMED ? 2_000 : 400;
   const tools = Array.from({ length: steps }, (_, at) => ({ id: `s${at}`, name: 'flow.echo', parameters: { items: [1, 2, 3] }, dependsOn: at < 40 ? [] : [`s${at - 40}`] }));
   const loop = steps / 2;
@@ -288,7 +288,7 @@ test('a large plan has a loop that is opened where it stands', async () => {
   await close(page);
 });
 
-test('what a step says while it runs, and how it went wrong, is in its logs', async () => {
+test('the logs of a step contain its progress reports and the errors of its attempts', async () => {
   const tools = [
     { id: 'long', name: 'every.trigger-long-running-operation', parameters: { duration: 1, steps: 3 } },
     { id: 'look', name: 'local.look', parameters: {}, retry: { maxAttempts: 2, backoffMs: 1 }, onError: 'continue' },
@@ -312,7 +312,7 @@ test('what a step says while it runs, and how it went wrong, is in its logs', as
   await close(page);
 });
 
-test('it can be used on a phone', async () => {
+test('open nodes can be used on a phone', async () => {
   const { executionId } = await server.execute(PLAN, 'on a phone');
   await server.reaches(executionId, 'COMPLETED');
   const page = await open(server, `/executions/${executionId}?open=kids,kids[1]&step=kids[1]/second`, { viewport: { width: 375, height: 700 }, hasTouch: true });
@@ -320,11 +320,11 @@ test('it can be used on a phone', async () => {
   assert.deepEqual(await violations(page), []);
   await page.getByRole('button', { name: 'Close the step' }).click();
   await shows(page, 8, 2);
-  await until(async () => (await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)), 'nothing is wider than the phone');
+  await until(async () => (await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)), 'the page is not wider than the phone');
   await close(page);
 });
 
-test('a request shows what was asked for however many parts it has, and the parts to whoever wants them', async () => {
+test('a request lists its execution without child executions, and includes them if the user chooses so', async () => {
   const items = Array.from({ length: 130 }, (_, at) => at);
   const once = { tools: [{ id: 'one', name: 'flow.echo', parameters: { n: '{{input.n}}' } }] };
   const { planId } = await server.plan(once.tools, 'one of them');
@@ -361,7 +361,7 @@ test('a request shows what was asked for however many parts it has, and the part
   await close(page);
 });
 
-test('the graph shows conditions, and approvals for as long as they are to come', async () => {
+test('the graph shows conditions, and approvals that have not been requested yet', async () => {
   const tools = [
     { id: 'total', name: 'flow.echo', parameters: { sum: 7 } },
     { id: 'sign', name: 'flow.noop', requiresApproval: true, when: 'steps["total"].sum > 5', dependsOn: ['total'] },

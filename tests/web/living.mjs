@@ -27,7 +27,7 @@ before(async () => {
 });
 after(() => server?.stop());
 
-test('the graph is walked through by keyboard', async () => {
+test('the arrow keys move through the graph', async () => {
   const page = await open(server, `/executions/${executionId}`);
   const graph = page.getByRole('application');
   await graph.focus();
@@ -45,7 +45,7 @@ test('the graph is walked through by keyboard', async () => {
   await close(page);
 });
 
-test('everything can be reached by keyboard from the top', async () => {
+test('the Tab key leads from the top of the page to all links', async () => {
   const page = await open(server, '/');
   await page.locator('.list-row').first().waitFor();
   await page.keyboard.press('Tab');
@@ -59,7 +59,7 @@ test('everything can be reached by keyboard from the top', async () => {
   await close(page);
 });
 
-test('a plan of 2,000 steps is there at once, and stays light', async () => {
+test('the graph of a plan with 2,000 steps opens fast and needs few elements', async () => {
   const random = seeded(7);
   const tools = Array.from({ length: 2_000 }, (_, at) => {
     const on = new Set(Array.from({ length: Math.floor(random() * 5) }, () => Math.max(0, at - 1 - Math.floor(random() * 60))));
@@ -84,7 +84,7 @@ test('a plan of 2,000 steps is there at once, and stays light', async () => {
   await close(page);
 });
 
-test('a large plan moves while 200 events arrive each second', async () => {
+test('a large graph can be moved while 200 events arrive in each second', async () => {
   // Forty rows of steps that sleep for 400 ms each, so a hundred steps start and a hundred end in each second.
   // They start when the page is loaded.
   const steps = IS_TIMED ? 2_000 : 400;
@@ -106,7 +106,7 @@ test('a large plan moves while 200 events arrive each second', async () => {
     const text = document.querySelector('.head .meter-text');
     const first = Number.parseInt(text.textContent, 10);
     const begin = last;
-    // Measures until half of the steps are finished.
+    // Measures the time between frames until half of the steps are finished.
     while (Number.parseInt(text.textContent, 10) < Math.min(first + steps / 2, steps + 1)) {
       const now = await new Promise(requestAnimationFrame);
       gaps.push(now - last);
@@ -133,7 +133,7 @@ test('a large plan moves while 200 events arrive each second', async () => {
   await close(page);
 });
 
-test('the times of a timeline do not cover each other, however narrow it is', async () => {
+test('the times on the axis of the timeline do not overlap in narrow windows', async () => {
   const page = await open(server, '/');
   for (const width of [360, 390, 600, 760, 1280]) {
     await page.setViewportSize({ width, height: 800 });
@@ -141,7 +141,7 @@ test('the times of a timeline do not cover each other, however narrow it is', as
     await page.locator('.timeline-row').first().waitFor();
     const boxes = await page.locator('.timeline-axis .tick').evaluateAll((ticks) =>
       ticks
-        // Replaces each time by the longest possible one.
+        // Replaces each time by the longest possible time, because the test must cover all executions.
         .map((tick) => (tick.textContent === '0' ? tick : Object.assign(tick, { textContent: '59 m 59 s' })))
         .map((tick) => tick.getBoundingClientRect())
         .filter((box) => box.width > 0)
@@ -155,7 +155,7 @@ test('the times of a timeline do not cover each other, however narrow it is', as
   await close(page);
 });
 
-test('GraphiQL is there without any other server, and its examples work', async () => {
+test('GraphiQL loads nothing from other servers, and its example operations work', async () => {
   const page = await open(server, '/');
   const foreign = [];
   page.on('request', (request) => {
@@ -182,7 +182,7 @@ test('GraphiQL is there without any other server, and its examples work', async 
   await close(page);
 });
 
-test('answers are compressed for whoever understands it, and what comes bit by bit is not', async () => {
+test('the server compresses answers if the client accepts it, but no event streams', async () => {
   const ask = async (headers, body) => {
     const sent = request(`${server.url}/graphql`, { method: 'POST', headers: { 'content-type': 'application/json', ...headers } });
     sent.end(JSON.stringify(body));
@@ -220,7 +220,7 @@ function seeded(seed) {
   };
 }
 
-test('where there are tokens the page asks for one, and keeps it in its tab', async () => {
+test('the page asks for an access token if the server requires one, and keeps the token in its tab', async () => {
   const config = { access: { tokens: [{ name: 'me', token_env: 'ME', role: 'admin' }] } };
   const guarded = await Server.start({ config, environment: { ME: 'a-long-secret-of-mine' } });
   try {

@@ -36,7 +36,7 @@ const server = await Server.start();
 after(() => server.stop());
 withBrowser();
 
-test('pictures', async () => {
+test('the pictures of the documentation are renewed', async () => {
   mkdirSync(images, { recursive: true });
   const shoot = async (name, path, ready, options = {}) => {
     const page = await open(server, path, { ...OPTIONS, ...options });

@@ -33,7 +33,7 @@ async function kept(page, before) {
 
 const NUMBERS = '{"id":9223372036854775807,"n":9007199254740993,"f":1.0,"small":-9007199254740993,"e":1e300,"u":18446744073709551615}';
 
-test('no digit of a number is lost, wherever it goes through the page', async () => {
+test('numbers keep all digits in the editor, in stored plans and on the pages of executions', async () => {
   const created = await raw(
     'mutation($input: PlanInput!) { createPlan(input: $input) { plan { planId } } }',
     `{"input":{"query":"big numbers","tools":[{"id":"a","name":"flow.echo","parameters":${NUMBERS}},{"id":"b","name":"flow.echo","parameters":{"given":"{{input.n}}"}}]}}`,
@@ -65,7 +65,7 @@ test('no digit of a number is lost, wherever it goes through the page', async ()
   await close(page);
 });
 
-test('what comes over the socket keeps its digits, too', async () => {
+test('numbers in events from the WebSocket keep all digits', async () => {
   const created = await raw(
     'mutation($input: PlanInput!) { createPlan(input: $input) { plan { planId } } }',
     '{"input":{"query":"later","tools":[{"id":"gate","name":"flow.wait","parameters":{"name":"go"}},{"id":"a","name":"flow.echo","parameters":{"n":9007199254740993},"dependsOn":"gate"}]}}',
@@ -84,7 +84,7 @@ test('what comes over the socket keeps its digits, too', async () => {
 const STEPS = `query($id: ID!) { plan(planId: $id) { tools {
   stepId toolName parameters dependsOn outputMapping effect plan when forEach compensate timeoutMs idleTimeoutMs cacheTtlMs maxParallel retry onError requiresApproval } } }`;
 
-test('a plan that is opened and kept is the same plan', async () => {
+test('a plan that is opened in the editor and stored again is unchanged', async () => {
   const author = (name) => ({ name: 'blog.createAuthor', parameters: { name, email: `${name}@web.test` } });
   const { planId } = await server.plan(
     [
@@ -110,7 +110,7 @@ test('a plan that is opened and kept is the same plan', async () => {
   await close(page);
 });
 
-test('a plan inside a step may be written as the documentation says', async () => {
+test('the editor accepts a plan inside a step in the field `plan`, as documented', async () => {
   const page = await open(server, '/new');
   await page.getByRole('button', { name: 'write the plan as JSON' }).click();
   await editor(page).fill('{"query": "inside", "tools": [{"id": "sub", "plan": {"tools": [{"id": "in", "name": "flow.echo", "parameters": {"said": "{{input.word}}"}}]}, "parameters": {"word": "deep"}}]}');
@@ -122,7 +122,7 @@ test('a plan inside a step may be written as the documentation says', async () =
   await close(page);
 });
 
-test('a plan with input is run with one', async () => {
+test('a plan whose templates need an input asks for the input before it runs', async () => {
   const page = await open(server, '/new');
   await page.getByRole('button', { name: 'write the plan as JSON' }).click();
   await editor(page).fill('{"query": "greet", "tools": [{"id": "s", "name": "flow.echo", "parameters": {"v": "Hello {{input.whom}}"}}]}');
@@ -157,7 +157,7 @@ test('a plan with input is run with one', async () => {
   await close(page);
 });
 
-test('a plan is run with compensation, without it, or as the plan has it', async () => {
+test('the user runs a plan with compensation, without compensation, or with the default of the plan', async () => {
   const undone = { id: 'a', name: 'flow.echo', parameters: {}, compensate: { name: 'flow.noop' } };
   const page = await open(server, '/');
   for (const [tools, choice, expected] of [
@@ -180,7 +180,7 @@ test('a plan is run with compensation, without it, or as the plan has it', async
   await close(page);
 });
 
-test('what was made has an address, and what was typed waits', async () => {
+test('a new plan gets its own URL, and unsaved text is kept', async () => {
   const page = await open(server, '/new');
   await page.getByLabel('What should be done?').fill('Create author Zoe with email zoe@web.test');
   await page.getByRole('button', { name: 'Create plan' }).click();
@@ -197,9 +197,9 @@ test('what was made has an address, and what was typed waits', async () => {
   await page.getByRole('link', { name: 'Tools', exact: true }).click();
   await page.getByRole('heading', { name: 'Tools', exact: true }).waitFor();
   await page.goBack();
-  await until(async () => (await editor(page).inputValue()).includes('zoe@two.test'), 'what was typed is there');
+  await until(async () => (await editor(page).inputValue()).includes('zoe@two.test'), 'the editor shows the unsaved text');
   await page.reload();
-  await until(async () => (await editor(page).inputValue()).includes('zoe@two.test'), 'it is there after loading, too');
+  await until(async () => (await editor(page).inputValue()).includes('zoe@two.test'), 'the editor shows the unsaved text after a reload');
   await page.getByRole('button', { name: 'Discard the earlier text' }).click();
   assert.equal(await editor(page).inputValue(), whole);
   await page.getByRole('link', { name: 'New plan', exact: true }).first().click();
@@ -212,7 +212,7 @@ test('what was made has an address, and what was typed waits', async () => {
   await close(page);
 });
 
-test('what is kept once is not kept twice', async () => {
+test('a saved version is run without being saved again', async () => {
   const { planId, requestId } = await server.plan([{ id: 'a', name: 'flow.echo', parameters: { n: 1 } }], 'once');
   const page = await open(server, `/plans/${planId}`);
   await editor(page).fill((await editor(page).inputValue()).replace('"n": 1', '"n": 2'));
@@ -226,7 +226,7 @@ test('what is kept once is not kept twice', async () => {
   await close(page);
 });
 
-test('what the page says of a text is true of that text', async () => {
+test('diagnostics always belong to the text that the editor shows', async () => {
   const { planId } = await server.plan([{ id: 'a', name: 'flow.echo', parameters: { n: 1 } }], 'truth');
   const page = await open(server, `/plans/${planId}`);
   const fine = page.getByText('Plan is valid.');
@@ -249,7 +249,7 @@ test('what the page says of a text is true of that text', async () => {
 
   await editor(page).fill(whole.replace('"parameters"', '"timeoutMs": "soon", "parameters"'));
   await problems.locator('.problem-row').first().waitFor();
-  await until(async () => (await problems.innerText()).includes('soon') || (await problems.innerText()).includes('Int'), 'a value of the wrong kind is told');
+  await until(async () => (await problems.innerText()).includes('soon') || (await problems.innerText()).includes('Int'), 'a diagnostic reports the value of the wrong type');
   assert.equal(await fine.count(), 0);
 
   await server.kill();
@@ -263,7 +263,7 @@ test('what the page says of a text is true of that text', async () => {
 });
 
 /** Regression: the editor disappeared when its last letter was deleted, and further typing was lost. */
-test('a text that is emptied is written anew', async () => {
+test('the user can delete the whole text and type a new one', async () => {
   const { planId } = await server.plan([{ id: 'a', name: 'flow.echo', parameters: { n: 1 } }], 'emptied');
   for (const path of ['/new', `/plans/${planId}`]) {
     const page = await open(server, path);
@@ -275,7 +275,7 @@ test('a text that is emptied is written anew', async () => {
     await page.getByLabel('Diagnostics').getByText('the text is empty').waitFor();
     assert.equal(await page.getByText('It is being checked').count(), 0, path);
     await page.keyboard.type('{"tools":[{"name":"flow.noop"}]}');
-    assert.equal(await editor(page).inputValue(), '{"tools":[{"name":"flow.noop"}]}', 'the focus stayed');
+    assert.equal(await editor(page).inputValue(), '{"tools":[{"name":"flow.noop"}]}', 'the editor keeps the focus');
     await page.getByText('Plan is valid.').waitFor();
     await page.getByText('1 step', { exact: true }).or(page.locator('canvas[data-nodes="1"]')).first().waitFor();
     await close(page);
@@ -285,7 +285,7 @@ test('a text that is emptied is written anew', async () => {
   await close(page);
 });
 
-test('a form holds templates, and shows what is changed beside it', async () => {
+test('the form of a step accepts templates and shows changes that are made in the text', async () => {
   const page = await open(server, '/new');
   await page.getByRole('button', { name: 'write the plan as JSON' }).click();
   await page.locator('canvas[data-nodes="2"]').waitFor();
@@ -305,11 +305,11 @@ test('a form holds templates, and shows what is changed beside it', async () => 
   assert.equal((await steps()).at(-1).parameters, '{{hello}}');
   await parameters.fill('{"a": 1}');
   await editor(page).fill((await editor(page).inputValue()).replace('"a": 1', '"a": 2'));
-  await until(async () => (await parameters.inputValue()).includes('"a": 2'), 'the form follows the text');
+  await until(async () => (await parameters.inputValue()).includes('"a": 2'), 'the form shows the change in the text');
   await close(page);
 });
 
-test('what could stand at the cursor is offered', async () => {
+test('the editor suggests valid texts at the cursor', async () => {
   const page = await open(server, '/new');
   await page.getByRole('button', { name: 'write the plan as JSON' }).click();
   await page.locator('canvas[data-nodes="2"]').waitFor();
@@ -325,7 +325,7 @@ test('what could stand at the cursor is offered', async () => {
   };
   const step = (inner) => `{"tools": [{"id": "author", "name": "blog.createAuthor", "parameters": {"name": "A", "email": "a@web.test"}}, {"id": "blog", ${inner}}]}`;
   const value = () => editor(page).inputValue();
-  await until(async () => (await page.getByLabel('Add a step').locator('option').count()) > 2, 'the tools are known');
+  await until(async () => (await page.getByLabel('Add a step').locator('option').count()) > 2, 'the menu of tools is filled');
 
   await write(step('"name": "blog.createBl|"'));
   await offers.getByRole('option', { name: /^blog\.createBlog/ }).waitFor();
@@ -339,7 +339,7 @@ test('what could stand at the cursor is offered', async () => {
 
   await write(step('"name": "blog.createBlog", "parameters": {"title": "{{|"}'));
   await offers.getByRole('option', { name: /^author/ }).waitFor();
-  assert.equal(await offers.getByRole('option', { name: /^blog / }).count(), 0, 'it does not name itself');
+  assert.equal(await offers.getByRole('option', { name: /^blog / }).count(), 0, 'the step does not suggest its own id');
   await page.keyboard.press('Enter');
   await page.keyboard.type('.');
   await offers.getByRole('option', { name: /^email/ }).waitFor();
@@ -357,13 +357,13 @@ test('what could stand at the cursor is offered', async () => {
   await close(page);
 });
 
-test('a plan of 2,000 steps can be written in', async () => {
+test('typing in a plan with 2,000 steps is fast', async () => {
   const tools = Array.from({ length: 2_000 }, (_, at) => ({ id: `s${at}`, name: 'flow.echo', parameters: { n: at }, dependsOn: at === 0 ? [] : [`s${at - 1}`] }));
   const { planId } = await server.plan(tools, 'two thousand');
   const page = await open(server, `/plans/${planId}`);
   await page.locator('canvas[data-nodes="2000"]').waitFor();
   const pieces = () => page.locator('.editor-lines').evaluate((it) => it.childNodes.length);
-  assert.ok((await pieces()) < 5, `${await pieces()} pieces of text number the lines`);
+  assert.ok((await pieces()) < 5, `${await pieces()} text nodes for the line numbers`);
   const took = await editor(page).evaluate(async (element) => {
     const spans = [];
     for (let n = 0; n < 8; n += 1) {
@@ -383,6 +383,6 @@ test('a plan of 2,000 steps can be written in', async () => {
     element.dispatchEvent(new Event('input', { bubbles: true }));
   });
   await page.getByLabel('Diagnostics').getByText('plan.unknown_tool').first().waitFor();
-  assert.ok((await pieces()) <= 102, 'and so do few marks');
+  assert.ok((await pieces()) <= 102, 'the marks of diagnostics need few text nodes, too');
   await close(page);
 });

@@ -17,7 +17,7 @@ const ASKS = [
   { id: 'then', name: 'flow.echo', parameters: { n: '{{ask.n}}' } },
 ];
 
-test('a step that waits for a person is approved', async () => {
+test('the user approves a step', async () => {
   const { executionId } = await server.execute(ASKS, 'may I');
   const page = await open(server, `/executions/${executionId}?view=steps&step=ask`);
   await shows(page, 'ask', 'WAITING');
@@ -32,7 +32,7 @@ test('a step that waits for a person is approved', async () => {
   await close(page);
 });
 
-test('what waits for a person is approved or rejected above every view, with the call in sight', async () => {
+test('every view shows the call that needs an approval, with buttons that approve and reject it', async () => {
   const refund = { id: 'refund', name: 'flow.echo', parameters: { order: '{{order.id}}', amount: 120 }, requiresApproval: true };
   for (const [answer, state] of [['Approve', 'Completed'], ['Reject', 'Failed']]) {
     const { executionId } = await server.execute([{ id: 'order', name: 'flow.echo', parameters: { id: 'o-17' } }, refund], `${answer} it above`);
@@ -60,7 +60,7 @@ test('what waits for a person is approved or rejected above every view, with the
   }
 });
 
-test('somebody says what became of a call whose outcome is unknown', async (context) => {
+test('the user settles a call whose outcome is unknown', async (context) => {
   const pay = { name: 'pay', description: 'Pays', parameters: { type: 'object' }, effect: 'once', run: { command: ['sleep', '60'] } };
   const own = await Server.start({ config: { toolsets: [{ name: 'shop', source: { tools: [pay] } }] } });
   context.after(() => own.stop());
@@ -84,7 +84,7 @@ test('somebody says what became of a call whose outcome is unknown', async (cont
   await says(page, 'Completed');
   await close(page);
 
-  // The decision about a finished execution counts in its retry.
+  // A decision about a call of a finished execution takes effect in the retry.
   const ended = await own.execute(tools('fail'), 'pay and fail');
   await own.reaches(ended.executionId, 'FAILED');
   const other = await open(own, `/executions/${ended.executionId}?view=steps&step=pay`);
@@ -103,7 +103,7 @@ test('somebody says what became of a call whose outcome is unknown', async (cont
   await close(other);
 });
 
-test('an approval of a loop says that its call is made for each item', async () => {
+test('the approval of a loop shows that the call is made for each item', async () => {
   const tools = [
     { id: 'list', name: 'flow.echo', parameters: { items: [1, 2, 3] } },
     { id: 'each', name: 'flow.echo', parameters: { n: '{{item}}' }, forEach: '{{list.items}}', requiresApproval: true },
@@ -118,7 +118,7 @@ test('an approval of a loop says that its call is made for each item', async () 
   await close(page);
 });
 
-test('a step that waits for a person is refused', async () => {
+test('the user rejects a step', async () => {
   const { executionId } = await server.execute(ASKS, 'may I not');
   const page = await open(server, `/executions/${executionId}?view=steps&step=ask`);
   await page.locator('.inspector').getByRole('button', { name: 'Reject' }).click();
@@ -128,7 +128,7 @@ test('a step that waits for a person is refused', async () => {
   await close(page);
 });
 
-test('an execution is cancelled, but only after a question', async () => {
+test('an execution is cancelled only after a confirmation', async () => {
   const { executionId } = await server.execute([{ id: 'wait', name: 'flow.wait', parameters: { name: 'never' } }], 'stop me');
   const page = await open(server, `/executions/${executionId}?view=steps`);
   await shows(page, 'wait', 'WAITING');
@@ -143,7 +143,7 @@ test('an execution is cancelled, but only after a question', async () => {
   await close(page);
 });
 
-test('a cancellation lists the calls that undo it', async () => {
+test('the dialog that cancels an execution lists the calls that compensate it', async () => {
   const tools = [
     { id: 'one', name: 'flow.echo', parameters: { n: 1 }, compensate: { name: 'flow.noop' } },
     { id: 'wait', name: 'flow.wait', parameters: { name: 'never' }, dependsOn: ['one'] },
@@ -160,7 +160,7 @@ test('a cancellation lists the calls that undo it', async () => {
   await close(page);
 });
 
-test('an execution is paused, resumed and signalled', async () => {
+test('the user pauses and resumes an execution and sends it a signal', async () => {
   const tools = [
     { id: 'wait', name: 'flow.wait', parameters: { name: 'word' } },
     { id: 'then', name: 'flow.echo', parameters: { it: '{{wait.x}}' } },
@@ -183,7 +183,7 @@ test('an execution is paused, resumed and signalled', async () => {
   await close(page);
 });
 
-test('an execution that failed is retried from a step, and what was done stays done', async () => {
+test('a retry from the failed step reuses the output of the step before it', async () => {
   const tools = [
     { id: 'done', name: 'flow.echo', parameters: { n: 1 } },
     { id: 'broken', name: 'flow.fail', parameters: { message: 'no luck' }, dependsOn: 'done' },
@@ -210,7 +210,7 @@ test('an execution that failed is retried from a step, and what was done stays d
   await close(page);
 });
 
-test('the items of a loop are decided one by one, or all at once', async () => {
+test('the user decides about one item of a loop, or about all waiting items together', async () => {
   const tools = [
     { id: 'list', name: 'flow.echo', parameters: { items: [1, 2, 3] } },
     { id: 'each', name: 'flow.fail', parameters: { message: 'item {{item}}' }, forEach: '{{list.items}}', onError: 'wait' },
@@ -225,11 +225,11 @@ test('the items of a loop are decided one by one, or all at once', async () => {
   await page.getByRole('dialog').getByRole('button', { name: 'Reject' }).click();
   await page.locator('[data-item="1"][data-state="FAILED"]').waitFor();
   const query = 'query($id: ID!) { execution(executionId: $id) { state step(stepId: "each") { items { state } } } }';
-  await until(async () => (await server.ask(query, { id: executionId })).execution.step.items[1].state === 'FAILED', 'one item is refused');
+  await until(async () => (await server.ask(query, { id: executionId })).execution.step.items[1].state === 'FAILED', 'the second item is rejected');
   await close(page);
 });
 
-test('before it is retried from a step the page says what is done again', async () => {
+test('the dialog for a retry from a step lists the steps that run again', async () => {
   const tools = [
     { id: 'done', name: 'flow.echo', parameters: { n: 1 } },
     { id: 'broken', name: 'flow.fail', parameters: { message: 'no luck' }, onError: 'continue' },
@@ -252,7 +252,7 @@ test('before it is retried from a step the page says what is done again', async 
   await close(page);
 });
 
-test('a retry does the failed steps again, and every dialog names the effects that it would repeat', async () => {
+test('a retry repeats the failed steps, and each dialog lists the calls with effects that the retry would repeat', async () => {
   const tools = [
     { id: 'charge', name: 'flow.effect' },
     { id: 'broken', name: 'flow.fail', parameters: { message: 'no luck' }, dependsOn: 'charge' },
@@ -287,7 +287,7 @@ test('a retry does the failed steps again, and every dialog names the effects th
   await page.getByRole('button', { name: 'From a step…' }).click();
   const step = dialog.getByLabel('Step to begin with');
   assert.equal(await step.inputValue(), 'broken');
-  await until(() => dialog.locator('button.primary:enabled', { hasText: 'Retry' }).isVisible(), 'nothing is repeated');
+  await until(() => dialog.locator('button.primary:enabled', { hasText: 'Retry' }).isVisible(), 'the dialog lists no repeated call and allows the retry');
   await step.selectOption('charge');
   await warns('Retry');
   await page.goto(`${server.url}/executions/${executionId}?step=charge`);
@@ -310,7 +310,7 @@ test('a retry does the failed steps again, and every dialog names the effects th
   await close(page);
 });
 
-test('a plan that is run again names the effects that it would repeat', async () => {
+test('before a plan runs again, a dialog lists the calls with effects that it would repeat', async () => {
   const tools = [
     { id: 'charge', name: 'flow.effect' },
     { id: 'broken', name: 'flow.fail', parameters: { message: 'no luck' }, dependsOn: 'charge' },
@@ -359,7 +359,7 @@ test('a plan that is run again names the effects that it would repeat', async ()
   await close(page);
 });
 
-test('a plan without effects is run at one click', async () => {
+test('one click runs a plan without effects again', async () => {
   const { executionId } = await server.execute([{ id: 'look', name: 'flow.noop' }], 'look again');
   await server.reaches(executionId, 'COMPLETED');
   const page = await open(server, `/executions/${executionId}`);
@@ -370,7 +370,7 @@ test('a plan without effects is run at one click', async () => {
   await close(page);
 });
 
-test('a step that has an effect says so before it is tried again', async () => {
+test('the dialog for another attempt of a step warns that its call has an effect', async () => {
   const tools = [{ id: 'pay', name: 'pay', onError: 'wait' }];
   const own = await Server.start({
     config: { toolsets: [{ name: 'shop', source: { tools: [{ name: 'pay', description: 'Pays', parameters: { type: 'object' }, effect: 'once', run: { command: ['false'] } }] } }] },
@@ -384,7 +384,7 @@ test('a step that has an effect says so before it is tried again', async () => {
   await own.stop();
 });
 
-test('the focus goes back to where it was', async () => {
+test('after a dialog or a panel is closed, the element that opened it has the focus again', async () => {
   const { executionId } = await server.execute(ASKS, 'focus');
   const page = await open(server, `/executions/${executionId}?view=steps`);
   await shows(page, 'ask', 'WAITING');
@@ -394,17 +394,17 @@ test('the focus goes back to where it was', async () => {
   await page.getByRole('dialog').waitFor();
   await page.keyboard.press('Escape');
   await page.getByRole('dialog').waitFor({ state: 'detached' });
-  await until(async () => (await focused()) === 'Cancel', 'the button has the focus again');
+  await until(async () => (await focused()) === 'Cancel', 'the button `Cancel` has the focus again');
   await page.locator('[data-step="ask"] button').focus();
   await page.keyboard.press('Enter');
   await page.getByRole('button', { name: 'Close the step' }).focus();
   await page.keyboard.press('Escape');
   await page.locator('.inspector').waitFor({ state: 'detached' });
-  await until(() => page.evaluate(() => document.activeElement.closest('[data-step="ask"]') !== null), 'the row has the focus again');
+  await until(() => page.evaluate(() => document.activeElement.closest('[data-step="ask"]') !== null), 'the row of the step has the focus again');
   await close(page);
 });
 
-test('what is being asked for is not asked for twice', async () => {
+test('a button is disabled while its request runs, so that the request is sent once', async () => {
   const { executionId } = await server.execute([{ id: 'wait', name: 'flow.wait', parameters: { name: 'never' } }], 'slow');
   const page = await open(server, `/executions/${executionId}`);
   await says(page, 'Waiting');
@@ -420,7 +420,7 @@ test('what is being asked for is not asked for twice', async () => {
   });
   const pause = page.getByRole('button', { name: 'Pause' });
   await pause.click();
-  await until(() => pause.isDisabled(), 'the button waits');
+  await until(() => pause.isDisabled(), 'the button is disabled');
   await pause.click({ force: true });
   go();
   await says(page, 'Paused');
@@ -428,7 +428,7 @@ test('what is being asked for is not asked for twice', async () => {
   await close(page);
 });
 
-test('on a phone the way back closes what covers the page', async () => {
+test('on a phone, the Back button closes the panel that covers the page', async () => {
   const { executionId, requestId } = await server.execute(ASKS, 'phone');
   const page = await open(server, `/requests/${requestId}`, { viewport: { width: 375, height: 700 }, hasTouch: true });
   await page.locator('.row-link').click();
@@ -447,7 +447,7 @@ test('on a phone the way back closes what covers the page', async () => {
   await close(page);
 });
 
-test('a query becomes a plan, the plan is changed, kept and run', async () => {
+test('the user plans a query, changes the plan, saves it and runs it', async () => {
   const page = await open(server, '/new');
   await page.getByLabel('What should be done?').fill('Create author Alice with email alice@web.test, then create blog by Alice titled Hello about world');
   await page.getByRole('button', { name: 'Create plan' }).click();
@@ -477,7 +477,7 @@ test('a query becomes a plan, the plan is changed, kept and run', async () => {
   await close(page);
 });
 
-test('a step is added, edited as a form and removed', async () => {
+test('the user adds a step, edits it in a form and removes it', async () => {
   const page = await open(server, '/new');
   await page.getByRole('button', { name: 'write the plan as JSON' }).click();
   await page.locator('canvas[data-nodes="2"]').waitFor();
@@ -500,7 +500,7 @@ test('a step is added, edited as a form and removed', async () => {
   await close(page);
 });
 
-test('where no tool fits, and none collide, the page says so', async () => {
+test('the page of the tools reports that no tool fits a query and that no tools collide', async () => {
   const page = await open(server, '/tools?view=selection&query=qqzxv&by=LEXICAL');
   await page.getByRole('heading', { name: 'No tool fits' }).waitFor();
   await page.goto(`${server.url}/tools?view=collisions&threshold=1`);
@@ -511,7 +511,7 @@ test('where no tool fits, and none collide, the page says so', async () => {
   await close(page);
 });
 
-test('a moment of the past leaves out what is true only now', async () => {
+test('at an earlier position of the log, the page hides what the execution waits for at present', async () => {
   const { executionId } = await server.execute(ASKS, 'then and now');
   const page = await open(server, `/executions/${executionId}?view=results`);
   await page.getByLabel('What it waits for').waitFor();
@@ -522,7 +522,7 @@ test('a moment of the past leaves out what is true only now', async () => {
   await close(page);
 });
 
-test('toolsets are switched, and a tool is tried by its form', async () => {
+test('the user switches a toolset off and on, and calls a tool with its form', async () => {
   const page = await open(server, '/tools');
   const toggle = page.getByRole('switch', { name: 'Toolset blog' });
   await toggle.waitFor();

@@ -40,7 +40,7 @@ function noteDrawing() {
   };
 }
 
-test('the toolkit shows what others change, each edge with its own score, and calls dashed', async () => {
+test('the toolkit shows changes by other clients, the score of each edge, and dashed edges to tools', async () => {
   for (const name of ['c', 'b c']) await act({ name, description: '' });
   await act({ name: 'a b', description: '', next: [{ name: 'c', score: 0.11 }] });
   await act({ name: 'a', description: '', next: [{ name: 'b c', score: 0.99 }] });
@@ -49,12 +49,12 @@ test('the toolkit shows what others change, each edge with its own score, and ca
   await page.goto(`${server.url}/toolkit`);
   await page.locator('canvas[data-nodes="4"]').waitFor();
   const drawn = () => page.evaluate(() => window.drawn);
-  await until(async () => (await drawn()).texts.includes('0.99'), 'one score is drawn');
-  assert.ok((await drawn()).texts.includes('0.11'), 'the other is drawn as well');
-  assert.equal((await drawn()).dashes, 0, 'no action calls a tool');
+  await until(async () => (await drawn()).texts.includes('0.99'), 'the score 0.99 is drawn');
+  assert.ok((await drawn()).texts.includes('0.11'), 'the score 0.11 is drawn, too');
+  assert.equal((await drawn()).dashes, 0, 'without a call of a tool, no edge is dashed');
   await act({ name: 'a', description: '', tools: [{ name: 'createAuthor', score: 0.7 }] });
   await page.locator('canvas[data-nodes="5"]').waitFor();
-  await until(async () => (await drawn()).dashes > 0, 'the call is dashed');
+  await until(async () => (await drawn()).dashes > 0, 'the edge to the tool is dashed');
   await act({ name: '|x|', description: 'Has bars' });
   const box = page.getByRole('checkbox', { name: '|x|' });
   await box.check();
@@ -67,7 +67,7 @@ test('the toolkit shows what others change, each edge with its own score, and ca
   await close(page);
 });
 
-test('a tool that the toolkit knows by its plain name is described', async () => {
+test('the toolkit shows the description of a tool that an action names without its toolset', async () => {
   await act({ name: 'describes', description: '', tools: [{ name: 'createAuthor' }, { name: 'flow.echo' }] });
   const page = await open(server, '/');
   for (const [node, about] of [['createAuthor', 'Create'], ['flow.echo', 'Returns its parameters']]) {
@@ -78,7 +78,7 @@ test('a tool that the toolkit knows by its plain name is described', async () =>
   await close(page);
 });
 
-test('an address may say anything', async () => {
+test('unusual parameters in the URL become valid values', async () => {
   await act({ name: 'somewhere', description: '' });
   const page = await open(server, '/');
   for (const [query, score, away] of [
@@ -92,7 +92,7 @@ test('an address may say anything', async () => {
     await page.getByText(away, { exact: true }).waitFor();
     await page.getByText('1 action, 0 tools').waitFor();
     assert.equal(await page.locator('.refused').count(), 0, query);
-    assert.equal(await page.getByRole('heading', { name: 'nope' }).count(), 0, 'there is no such node');
+    assert.equal(await page.getByRole('heading', { name: 'nope' }).count(), 0, 'no panel for an unknown node');
   }
   const { executionId, requestId } = await server.execute([{ name: 'flow.echo', parameters: {} }], 'anything');
   for (const [path, tab, there] of [
@@ -109,7 +109,7 @@ test('an address may say anything', async () => {
   await close(page);
 });
 
-test('of thousands of tools those are there that are seen', async () => {
+test('a list of thousands of tools draws only the visible rows', async () => {
   const page = await open(server);
   // Records the delays of timers, because the poll interval is one of them.
   await page.addInitScript(() => {
@@ -125,8 +125,8 @@ test('of thousands of tools those are there that are seen', async () => {
   await set.locator('.tool-row').first().waitFor();
   const rows = () => page.locator('.tool-row').count();
   assert.ok((await rows()) < 250, `${await rows()} rows`);
-  await until(() => page.evaluate(() => window.pauses.some((it) => it > 3_000)), 'what is large is asked for more seldom');
-  assert.ok(!(await page.evaluate(() => window.pauses.includes(3_000))), 'and not as often as what is small');
+  await until(() => page.evaluate(() => window.pauses.some((it) => it > 3_000)), 'the large answer is polled less often');
+  assert.ok(!(await page.evaluate(() => window.pauses.includes(3_000))), 'the large answer is not polled at the usual interval');
   const last = set.locator('.tool-row', { hasText: `tool${TOOLS - 1}` });
   assert.equal(await last.count(), 0);
   const pane = page.locator('#panel');
@@ -146,8 +146,8 @@ test('of thousands of tools those are there that are seen', async () => {
   await until(isFull, 'the window is full of rows');
   await page.getByLabel('Search tools').fill('tool4321 many');
   await page.locator('.tool-row', { hasText: 'tool4321' }).waitFor();
-  await until(async () => (await rows()) === 1, 'one is found');
+  await until(async () => (await rows()) === 1, 'the search finds one tool');
   await page.getByLabel('Search tools').fill('');
-  await until(async () => (await rows()) > 20, 'all are there again');
+  await until(async () => (await rows()) > 20, 'the list shows all tools again');
   await close(page);
 });

@@ -20,7 +20,7 @@ before(async () => {
 });
 after(() => server?.stop());
 
-/** A mock model. It holds each request until `letGo` is called, and returns the answers in their order. */
+/** A mock model. It answers no request until `letGo` is called, and returns the answers one after another. */
 async function thinker(answers) {
   const held = [];
   const model = createServer(async (asked, answer) => {
@@ -37,7 +37,7 @@ async function thinker(answers) {
   return {
     base: `http://127.0.0.1:${model.address().port}/v1/`,
     letGo: async () => {
-      await until(() => held.length > 0, 'the model is asked');
+      await until(() => held.length > 0, 'the model receives a request');
       held.shift()();
     },
     stop: () => {
@@ -47,7 +47,7 @@ async function thinker(answers) {
   };
 }
 
-test('who watches an execution is led to what goes on after it', async () => {
+test('the page of an execution links to the replanned execution that continues it', async () => {
   const ask = { id: 'ask', name: 'flow.replan', parameters: { goal: 'say more' } };
   const more = { tools: [{ id: 'more', name: 'flow.echo', parameters: { said: 'more' } }, { ...ask, id: 'askAgain' }], executionOrder: ['more', 'askAgain'] };
   const model = await thinker([JSON.stringify(more), '{"impossible": "all is said"}']);
@@ -71,7 +71,7 @@ test('who watches an execution is led to what goes on after it', async () => {
   model.stop();
 });
 
-test('an execution changes under the eyes of who watches it', async () => {
+test('the page of an execution shows each change of its state', async () => {
   const { executionId } = await server.execute(WAITS, 'wait for the word');
   const page = await open(server, `/executions/${executionId}?view=steps`);
   await shows(page, 'first', 'SUCCEEDED');
@@ -87,7 +87,7 @@ test('an execution changes under the eyes of who watches it', async () => {
   await close(page);
 });
 
-test('a step changes its colour in the graph', async () => {
+test('the nodes of the graph have the colours of the states of their steps', async () => {
   const { executionId } = await server.execute(WAITS, 'colours');
   const page = await open(server, `/executions/${executionId}`);
   await page.locator('canvas[data-nodes="3"]').waitFor();
@@ -106,14 +106,14 @@ test('a step changes its colour in the graph', async () => {
     });
   // The graph may change its size while the page loads, so each check compares colours within one drawing.
   const isOneOfEach = ({ good, waiting, idle }) => good > 20 && waiting > 20 && idle > 20;
-  await until(async () => isOneOfEach(await colours()), 'one step is done, one waits, one is pending');
+  await until(async () => isOneOfEach(await colours()), 'the colours show one succeeded, one waiting and one pending step');
   await server.signal(executionId, 'go');
   const areAllGood = ({ good, waiting, idle }) => good > 20 && waiting === 0 && idle === 0;
-  await until(async () => areAllGood(await colours()), 'all steps are done');
+  await until(async () => areAllGood(await colours()), 'all nodes have the colour of succeeded steps');
   await close(page);
 });
 
-test('a graph has its edges, and is begun where its words can be read', async () => {
+test('a large graph opens with edges and readable texts at the waiting step', async () => {
   const chain = Array.from({ length: 60 }, (_, at) => ({ id: `s${at}`, name: 'flow.echo', parameters: { n: at }, dependsOn: at === 0 ? [] : [`s${at - 1}`] }));
   chain[50] = { ...chain[50], name: 'flow.wait', parameters: { name: 'never' } };
   const { executionId } = await server.execute(chain, 'a long chain');
@@ -138,14 +138,14 @@ test('a graph has its edges, and is begun where its words can be read', async ()
         };
         return { edges: count(below, (_r, _g, _b, a) => a > 40), words: count(above, is(read('--text'))), waiting: count(above, is(read('--waiting'))) };
       });
-    await until(async () => (await drawn()).words > 50, 'words are drawn');
+    await until(async () => (await drawn()).words > 50, 'texts are drawn');
     await until(async () => (await drawn()).edges > 50, 'edges are drawn');
-    await until(async () => (await drawn()).waiting > 20, 'what waits is in sight');
+    await until(async () => (await drawn()).waiting > 20, 'the waiting step is visible');
     await close(page);
   }
 });
 
-test('a server that is killed and comes back is noticed, and nothing is missed', async () => {
+test('the page shows that the server is lost, reconnects to it, and misses no event', async () => {
   const { executionId } = await server.execute(WAITS, 'survive');
   const page = await open(server, `/executions/${executionId}?view=steps`);
   const list = await open(server, '/');
@@ -166,7 +166,7 @@ test('a server that is killed and comes back is noticed, and nothing is missed',
   await close(list);
 });
 
-test('the log can be gone back through', async () => {
+test('the slider shows the execution at each position of its log', async () => {
   const { executionId } = await server.execute(WAITS, 'past');
   await server.reaches(executionId, 'WAITING');
   await server.signal(executionId, 'go');
@@ -207,7 +207,7 @@ for (const [name, tools, options, state, steer] of [
     'WAITING',
   ],
   [
-    'what is undone',
+    'steps that were compensated',
     [
       { id: 'one', name: 'flow.echo', parameters: { n: 1 }, compensate: { name: 'flow.echo', parameters: { undo: 1 } } },
       { id: 'two', name: 'flow.echo', parameters: { n: 2 }, dependsOn: ['one'] },
@@ -218,7 +218,7 @@ for (const [name, tools, options, state, steer] of [
     'FAILED',
   ],
   [
-    'what is cancelled',
+    'an execution that was cancelled',
     [
       { id: 'one', name: 'flow.echo', parameters: { n: 1 } },
       { id: 'wait', name: 'flow.wait', parameters: { name: 'never' }, dependsOn: ['one'] },
@@ -229,7 +229,7 @@ for (const [name, tools, options, state, steer] of [
     (id) => server.ask('mutation($id: ID!) { cancelExecution(executionId: $id) { state } }', { id }),
   ],
   [
-    'a loop of which every item waits',
+    'a loop whose items all wait',
     [
       { id: 'list', name: 'flow.echo', parameters: { items: [1, 2, 3] } },
       { id: 'each', name: 'flow.fail', parameters: { message: 'item {{item}}' }, forEach: '{{list.items}}', onError: 'wait' },
@@ -239,7 +239,7 @@ for (const [name, tools, options, state, steer] of [
     'WAITING',
   ],
   [
-    'a loop of which one item is tried again after a while',
+    'a loop with an item that is retried after a delay',
     [
       { id: 'list', name: 'flow.echo', parameters: { items: [1] } },
       { id: 'each', name: 'flow.fail', parameters: { message: 'item {{item}}', retryable: true }, forEach: '{{list.items}}', retry: { maxAttempts: 2, backoffMs: 3_600_000 } },
@@ -248,7 +248,7 @@ for (const [name, tools, options, state, steer] of [
     'WAITING',
   ],
   [
-    'what could not be undone, and a loop that could',
+    'a failed compensation, and a loop that was compensated',
     [
       { id: 'list', name: 'flow.echo', parameters: { items: [1, 2, 3] } },
       { id: 'each', name: 'flow.echo', parameters: { n: '{{item}}' }, forEach: '{{list.items}}', compensate: { name: 'flow.echo', parameters: { undo: 1 } } },
@@ -260,7 +260,7 @@ for (const [name, tools, options, state, steer] of [
   ],
   ['a dry run', WAITS, { dryRun: true }, 'COMPLETED'],
 ]) {
-  test(`the page comes to the same states as the server: ${name}`, async () => {
+  test(`the page computes the same states of steps as the server: ${name}`, async () => {
     const { executionId } = await server.execute(tools, name, options);
     if (steer) {
       await server.reaches(executionId, 'WAITING');
@@ -281,7 +281,7 @@ for (const [name, tools, options, state, steer] of [
   });
 }
 
-test('what could not be undone is told everywhere', async () => {
+test('every view shows that a compensation failed', async () => {
   const tools = [
     { id: 'two', name: 'flow.echo', parameters: { n: 2 }, compensate: { name: 'flow.fail', parameters: { message: 'cannot undo it' } } },
     { id: 'bad', name: 'flow.fail', parameters: { message: 'no' }, dependsOn: ['two'] },
@@ -297,7 +297,7 @@ test('what could not be undone is told everywhere', async () => {
   await close(page);
 });
 
-test('from a loop over plans there is a way into each of them', async () => {
+test('each item of a loop over sub-plans has a link to its child execution', async () => {
   const inlinePlan = { tools: [{ id: 'boom', name: 'flow.fail', parameters: { message: 'deep trouble' } }] };
   const tools = [{ id: 'list', name: 'flow.echo', parameters: { items: [1, 2] } }, { id: 'kids', inlinePlan, forEach: '{{list.items}}' }];
   const { executionId } = await server.execute(tools, 'children');
@@ -314,7 +314,7 @@ test('from a loop over plans there is a way into each of them', async () => {
   await close(page);
 });
 
-test('what happens leaves those alone who read further up', async () => {
+test('new events do not scroll the log while the user reads older events', async () => {
   const tools = [
     { id: 'list', name: 'flow.echo', parameters: { items: Array.from({ length: 40 }, (_, at) => at) } },
     { id: 'each', name: 'flow.echo', parameters: { n: '{{item}}' }, forEach: '{{list.items}}' },
@@ -326,18 +326,18 @@ test('what happens leaves those alone who read further up', async () => {
   await server.reaches(executionId, 'WAITING');
   const page = await open(server, `/executions/${executionId}?view=events`);
   const list = page.getByRole('list', { name: 'Events' });
-  await until(async () => (await list.evaluate((it) => it.scrollTop)) > 0, 'the end is shown at first');
+  await until(async () => (await list.evaluate((it) => it.scrollTop)) > 0, 'the list is scrolled to its end at first');
   await list.evaluate((it) => (it.scrollTop = 60));
   const before = await page.locator('.events .pane-bar .faint').textContent();
   await server.signal(executionId, 'go');
-  await until(async () => (await page.locator('.events .pane-bar .faint').textContent()) !== before, 'events came');
-  await until(async () => Number.parseInt(await page.locator('.events .pane-bar .faint').textContent(), 10) > 160, 'all of them');
+  await until(async () => (await page.locator('.events .pane-bar .faint').textContent()) !== before, 'the number of events has changed');
+  await until(async () => Number.parseInt(await page.locator('.events .pane-bar .faint').textContent(), 10) > 160, 'all events are counted');
   assert.equal(await list.evaluate((it) => it.scrollTop), 60);
   await list.evaluate((it) => (it.scrollTop = it.scrollHeight));
   await close(page);
 });
 
-test('a moment of the past has an address', async () => {
+test('the URL contains the position of the slider', async () => {
   const { executionId } = await server.execute(WAITS, 'moments');
   await server.reaches(executionId, 'WAITING');
   await server.signal(executionId, 'go');
@@ -371,7 +371,7 @@ test('the items of a loop are shown while it runs', async () => {
   await close(page);
 });
 
-test('a loop that runs says how many of its items are over', async () => {
+test('every view of a running loop shows the number of finished items', async () => {
   const tools = [
     { id: 'list', name: 'flow.echo', parameters: { items: [...Array(11).fill(0), 600_000] } },
     { id: 'each', name: 'flow.sleep', parameters: { ms: '{{item}}' }, forEach: '{{list.items}}' },
@@ -399,7 +399,7 @@ test('no label of the timeline covers a bar', async () => {
   await server.reaches(executionId, 'WAITING');
   for (const viewport of [{ width: 1280, height: 800 }, { width: 390, height: 844 }]) {
     const page = await open(server, `/executions/${executionId}?view=timeline`, { viewport });
-    await until(async () => (await page.locator('.timeline-row').count()) === 4, 'all steps are there');
+    await until(async () => (await page.locator('.timeline-row').count()) === 4, 'all four steps have a row');
     const covered = await page.locator('.timeline-row').evaluateAll((rows) =>
       rows.flatMap((row) => {
         const label = row.querySelector('.bar-time').getBoundingClientRect();
@@ -412,11 +412,11 @@ test('no label of the timeline covers a bar', async () => {
   }
 });
 
-test('neither the time that a person takes nor a sleep is work', async () => {
+test('durations count neither the wait for a person nor a sleep as work', async () => {
   const { executionId } = await server.execute([{ id: 'ask', name: 'flow.echo', parameters: { n: 1 }, requiresApproval: true }, { id: 'nap', name: 'flow.sleep', parameters: { ms: 1_200 }, dependsOn: 'ask' }], 'wait and work');
   await server.reaches(executionId, 'WAITING');
   const since = Date.now();
-  await until(() => Date.now() - since > 1_200, 'a while has passed');
+  await until(() => Date.now() - since > 1_200, '1.2 seconds have passed');
   const approve = 'mutation($id: ID!) { approveStep(executionId: $id, stepId: "ask", approved: true) { executionId } }';
   await server.ask(approve, { id: executionId });
   await server.reaches(executionId, 'COMPLETED');
@@ -433,7 +433,7 @@ test('neither the time that a person takes nor a sleep is work', async () => {
   await close(page);
 });
 
-test('every item of a long loop is in the timeline, the first ones too', async () => {
+test('the timeline includes all items of a long loop, including the first ones', async () => {
   const tools = [
     { id: 'list', name: 'flow.echo', parameters: { items: Array.from({ length: 500 }, (_, at) => at) } },
     { id: 'each', name: 'flow.sleep', parameters: { ms: 1 }, forEach: '{{list.items}}', maxParallel: 20 },
@@ -448,12 +448,12 @@ test('every item of a long loop is in the timeline, the first ones too', async (
     const bars = [...it.querySelectorAll('.bar:not(.tone-group)')];
     return [left(it.querySelector('.tone-group')), Math.min(...bars.map(left)), bars.length];
   });
-  assert.ok(first - group < 2, `the first call is drawn ${first - group} % behind the beginning`);
+  assert.ok(first - group < 2, `the first call is drawn ${first - group} % after the start of the loop`);
   assert.ok(count < 400, `${count} bars`);
   await close(page);
 });
 
-test('the critical path is marked by name', async () => {
+test('the timeline underlines the names of the steps on the critical path', async () => {
   const tools = [
     { id: 'a', name: 'flow.echo', parameters: { n: 1 } },
     { id: 'b', name: 'flow.sleep', parameters: { ms: 1_000 }, dependsOn: 'a' },
@@ -471,7 +471,7 @@ test('the critical path is marked by name', async () => {
   await close(page);
 });
 
-test('a clock that is wrong makes no time wrong', async () => {
+test('durations are correct although the clock of the browser is wrong', async () => {
   for (const minutes of [-7, 7]) {
     const { executionId } = await server.execute([{ id: 'gate', name: 'flow.wait', parameters: { name: 'go' } }], 'clocks');
     await server.reaches(executionId, 'WAITING');
@@ -483,13 +483,13 @@ test('a clock that is wrong makes no time wrong', async () => {
     await page.goto(`${server.url}/executions/${executionId}?step=gate`);
     await says(page, 'Waiting');
     const facts = page.locator('.head .facts');
-    await until(async () => /(^|\s)\d+(\.\d+)? m?s(\s|$)/.test(await facts.innerText()), 'it took seconds');
+    await until(async () => /(^|\s)\d+(\.\d+)? m?s(\s|$)/.test(await facts.innerText()), 'the duration is shown in seconds');
     assert.ok(!/\d (m|min|h) /.test(await facts.innerText()), await facts.innerText());
     await close(page);
   }
 });
 
-test('what is typed while a search begins stays', async () => {
+test('text that is typed while a search starts is kept', async () => {
   await server.plan([{ id: 'a', name: 'flow.noop' }], 'abcdef');
   const page = await open(server, '/');
   const box = page.getByLabel('Search requests');
@@ -515,7 +515,7 @@ test('what is typed while a search begins stays', async () => {
   await close(page);
 });
 
-test('the list shows what is new without being asked', async () => {
+test('the list of requests shows new requests and states without a reload', async () => {
   const page = await open(server, '/');
   const { requestId, executionId } = await server.execute(WAITS, 'a newcomer');
   const row = page.locator(`[data-id="${requestId}"]`);
@@ -525,7 +525,7 @@ test('the list shows what is new without being asked', async () => {
   await page.locator(`[data-id="${requestId}"][data-state="COMPLETED"]`).waitFor();
   await page.getByLabel('Search requests').fill('newcomer');
   await page.waitForURL(/search=newcomer/);
-  await until(async () => (await page.locator('.list-row').count()) === 1, 'one row fits');
+  await until(async () => (await page.locator('.list-row').count()) === 1, 'one row matches the search');
   await page.reload();
   assert.equal(await page.getByLabel('Search requests').inputValue(), 'newcomer');
   await row.getByRole('link').click();
@@ -535,7 +535,7 @@ test('the list shows what is new without being asked', async () => {
   await close(page);
 });
 
-test('no row is lost from a list, however many come', async () => {
+test('the list misses no row even if more rows are new than one query returns', async () => {
   const one = [{ id: 'a', name: 'flow.noop' }];
   const made = [];
   const make = async (n) => {

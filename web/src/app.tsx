@@ -26,7 +26,8 @@ export function App() {
   const main = useRef<HTMLElement>(null);
   const isFirst = useRef(true);
   useEffect(() => {
-    // Keyboard users continue at the start of the new page, not behind the link that they followed.
+    // Moves the focus to the start of the new page. Otherwise keyboard users would continue after the link that they
+    // followed.
     if (!isFirst.current && !isSame) main.current?.focus();
     isFirst.current = false;
   }, [path]);

@@ -79,8 +79,8 @@ async fn read_all(store: &dyn Store) -> BTreeMap<String, String> {
     for kind in RecordKind::DOCUMENTS.into_iter().chain(others) {
         let page = RecordPage::first_records(10_000);
         for Record { name, mut value, at, .. } in store.list_records(kind, page).await.unwrap() {
-            // Removes nulls, because one kind of store keeps a missing schema of a saved plan as
-            // null.
+            // Removes nulls, because some stores save a missing schema of a saved plan as null, and
+            // other stores leave the field out.
             if let (RecordKind::SavedPlan, Some(saved)) =
                 (kind, Arc::make_mut(&mut value).as_object_mut())
             {
@@ -136,7 +136,7 @@ async fn fill(store: &Arc<dyn Store>) {
     add_by_hand(&**store, done.parse().unwrap(), child.parse().unwrap()).await;
 }
 
-/// Adds data that no plan creates: a command without a reader, a long transcript, and records.
+/// Adds data that no plan creates: a command that no worker reads, a long transcript, and records.
 async fn add_by_hand(store: &dyn Store, done: ExecutionId, waiting: ExecutionId) {
     let command = Command::Signal { name: "other".to_owned(), payload: Arc::new(json!([1])) };
     let command =
@@ -370,8 +370,8 @@ async fn an_import_adds_what_is_missing_and_refuses_what_differs() {
     // The command that waits has written its entry before the entry came.
     assert_eq!(imported.known.audit_entries, 1);
     imported.new.audit_entries += 1;
-    // The file repeats a plan before an execution that is far from the plan's last copy, so the
-    // import may count a plan as known. Compares only executions.
+    // The file can contain copies of one plan, and the import counts each further copy as a known
+    // plan. So `known` is checked only for executions.
     assert_eq!((imported.new, imported.known.executions), (exported, 0));
     let again = import(&second).await.unwrap();
     assert_eq!((again.new, again.known.events), (Counts::default(), exported.events));

@@ -78,7 +78,7 @@ async fn a_single_call_without_a_permit_in_time_is_refused() {
     assert_eq!(history, json!([{ "tool": "flow.sleep" }]), "a refused call is not made");
 }
 
-/// A step that could run must show why it does not.
+/// A step whose dependencies are finished must show why it does not run.
 #[tokio::test]
 async fn a_step_that_waits_for_a_limit_names_it_and_blocks_no_other_step() {
     let rule = LimitRule {
@@ -108,7 +108,7 @@ async fn a_step_that_waits_for_a_limit_names_it_and_blocks_no_other_step() {
     assert!(wait["stepId"] == "a" || wait["stepId"] == "b", "{wait}");
     let cancel = "mutation ($id: ID!) { cancelExecution(executionId: $id) { state } }";
     api.get(cancel, json!({ "id": id })).await;
-    // A step that waits for a permit can be cancelled. The answer may be older than the
-    // cancellation.
+    // A step that waits for a permit can be cancelled. The mutation may answer before the worker
+    // cancels the execution, so the test waits.
     api.wait_for_execution(&id, "state", |execution| execution["state"] == "CANCELLED").await;
 }

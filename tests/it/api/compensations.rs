@@ -82,8 +82,8 @@ async fn a_failed_compensation_is_reported_and_the_others_run() {
     }
 }
 
-/// Without the option, an execution compensates if its plan or one of its sub-plans has
-/// compensations.
+/// If a request leaves `compensateOnFailure` out, an execution compensates if its plan or one of
+/// its sub-plans has compensations.
 #[tokio::test]
 async fn a_failed_plan_with_compensations_compensates_unless_the_option_forbids_it() {
     let [api, _] = apis_without_server().await;
@@ -119,7 +119,7 @@ async fn a_failed_plan_with_compensations_compensates_unless_the_option_forbids_
         let undone = if child.is_null() { &execution } else { child };
         let states = texts_of_field(undone["steps"].as_array().unwrap(), "state");
         assert_eq!(states.contains(&"COMPENSATED".to_owned()), compensates, "{tools} {options}");
-        // A retry compensates if the first execution did.
+        // A retry has the same setting as the execution that it retries.
         let retry = "mutation ($id: ID!) { retryExecution(executionId: $id) { executionId } }";
         let again = api.get(retry, json!({ "id": id })).await;
         let again =
@@ -128,7 +128,7 @@ async fn a_failed_plan_with_compensations_compensates_unless_the_option_forbids_
     }
 }
 
-/// An option that is left out is not part of the key's fingerprint.
+/// An option that a request leaves out is not part of the fingerprint of its idempotency key.
 #[tokio::test]
 async fn a_repeated_key_accepts_an_option_that_was_left_out() {
     let [api, _] = apis_without_server().await;

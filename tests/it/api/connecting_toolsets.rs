@@ -1,4 +1,5 @@
-//! Names of tools wait for toolsets that still connect, and never match a tool of another set.
+//! The lookup of a tool's name waits for toolsets that still connect, and never returns a tool of
+//! another set.
 
 use std::{sync::Arc, time::Duration};
 
@@ -63,7 +64,8 @@ async fn a_tool_name_waits_only_for_toolsets_that_may_contain_it() {
     let began = Instant::now();
     faber.plan(json!({ "tools": [{ "name": "mute.x" }] })).await.unwrap_err();
     assert!(began.elapsed() >= connect_timeout, "the name waits for sets that still connect");
-    // A list of all tools waits for the first answer of each set, up to the limit.
+    // A list of all tools waits until each set has connected or failed, but not longer than
+    // `connect_timeout`.
     let began = Instant::now();
     engine.tools.tool_schemas(&[]).await;
     assert!(began.elapsed() >= connect_timeout);

@@ -54,7 +54,7 @@ async fn findings_at_an_earlier_event_are_those_of_that_time() {
     }
 }
 
-/// A page of 200 rows asks for the most severe finding of each.
+/// The web page asks for the most severe finding of each of 200 executions.
 #[tokio::test]
 async fn a_page_of_200_rows_can_include_findings() {
     let api = api().await;

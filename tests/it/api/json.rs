@@ -1,4 +1,4 @@
-//! JSON passes the API unchanged: the order of keys, integers, and doubles to the last bit.
+//! The API does not change JSON: keys keep their sequence, and integers and doubles keep every bit.
 
 use serde_json::{Value, json};
 

@@ -25,7 +25,7 @@ async fn run_loop(api: &TestApi, tools: Value, input: Value) -> (String, Value) 
 #[tokio::test]
 async fn a_loop_that_ignores_failures_counts_and_lists_them() {
     for api in apis_without_server().await {
-        // With `times: 0` the item does not fail.
+        // An item fails as often as its value says, so only the second item of `[0, 1, 0]` fails.
         for (on_error, output) in
             [("ignore", json!([null, null, null])), ("continue", json!([null, null]))]
         {

@@ -42,7 +42,7 @@ async fn a_repeated_query_takes_its_plan_from_the_cache_until_something_changes(
         for same in ["tools", "query", "planner", "diagnostics"] {
             assert_eq!(second[same], first[same], "{same}");
         }
-        // Any other difference makes a new plan.
+        // A request that differs from the first one in any way gets a new plan.
         assert_eq!(cached_request(&make_plan(&api, &format!("{QUERY} "), json!({})).await), None);
         assert_eq!(
             cached_request(&make_plan(&api, QUERY, json!({ "toolSets": ["flow"] })).await),

@@ -215,7 +215,7 @@ async fn a_repeated_key_returns_the_same_execution() {
     assert_eq!(api.expect_error(query, other).await["code"], "CONFLICT");
 }
 
-/// Regression: all requests planned, and all plans but one were useless.
+/// Regression: each of the requests made a plan, and all plans except one were useless.
 #[tokio::test(flavor = "multi_thread")]
 async fn simultaneous_requests_with_one_key_plan_once() {
     let api = api().await;
@@ -230,7 +230,8 @@ async fn simultaneous_requests_with_one_key_plan_once() {
     assert_eq!(requests["nodes"].as_array().unwrap().len(), 1, "{requests:#}");
 }
 
-/// Regression: some requests lost eight races and failed because the id was taken.
+/// Regression: some requests failed after eight attempts, because another request had taken the
+/// next version each time.
 #[tokio::test(flavor = "multi_thread")]
 async fn simultaneous_revisions_of_a_plan_get_different_versions() {
     for api in apis_without_server().await {

@@ -82,7 +82,8 @@ async fn retention_keeps_each_state_for_its_age() {
             figures.contains("faber_pruned_total{kind=\"execution\"} 2")
         };
         let counted = async {
-            // Plans are removed after their executions, and sub-plans after those that contain them.
+            // Plans are removed after their executions, and sub-plans after the plans that contain
+            // them.
             let part: PlanId = echo.parse().unwrap();
             while !is_counted()
                 || store.plan(plan).await.unwrap().is_some()
@@ -103,8 +104,8 @@ async fn retention_keeps_each_state_for_its_age() {
     }
 }
 
-/// Uses real time, because data loaders answer from another thread. Paused time would reach the
-/// time limits before that.
+/// Uses real time, because data loaders answer from another thread, and paused time would reach the
+/// time limits before the answer.
 #[tokio::test]
 async fn an_execution_removed_during_a_read_is_complete_or_missing() {
     let (mut gone, mut whole) = (0, 0);
@@ -131,8 +132,8 @@ async fn an_execution_removed_during_a_read_is_complete_or_missing() {
             drop(answered);
             found
         };
-        // The seed chooses the operation of the reader before which the execution is removed.
-        // Sometimes the removal comes after all operations.
+        // The execution is removed before a certain operation of the reader, which the seed
+        // chooses, or after all its operations.
         let removing = async {
             tokio::select! {
                 _ = operations.wait_for(|count| *count > seed % 8) => (),
@@ -165,7 +166,7 @@ async fn the_next_version_follows_the_newest_plan_after_pruning() {
         let revised = api.get(query, json!({ "id": plan, "input": input })).await;
         assert_eq!(revised["plan"]["version"], version);
         plan = json_to_text(&revised["plan"]["planId"]);
-        // The newest plan is in use and stays. Older plans are removed.
+        // An execution uses the newest plan, so this plan stays. Older plans are removed.
         let execute = "mutation ($id: ID!) { executePlan(planId: $id) { executionId } }";
         api.get(execute, json!({ "id": plan })).await;
         prune_all(&*memory).await;

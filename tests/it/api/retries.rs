@@ -1,4 +1,4 @@
-//! Retries: a whole execution, its failed steps, or from a step on.
+//! Retries of a whole execution, of its failed steps, and of all steps from a given step on.
 
 use serde_json::{Value, json};
 
@@ -159,7 +159,8 @@ async fn a_retry_of_failed_steps_reuses_every_output() {
         let reused: Vec<bool> = steps.iter().map(|step| step["reused"] == true).collect();
         assert_eq!(reused, [true, true, true, false, false]);
         assert_eq!((&found["retryOf"], &found["retries"]), (&json!(first), &json!([])));
-        // A reused call happened in the first execution, so `ALL` would repeat it.
+        // The second execution reused outputs of the first one. A retry with the mode `ALL` would
+        // repeat those calls, too.
         assert_eq!(repeated_calls(&api, &second, "").await, all);
         let third = json_to_text(&api.get(retry, json!({ "id": first })).await["executionId"]);
         let found = api.execution(&first, "retries { executionId requestId }").await;

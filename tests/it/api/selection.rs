@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::test_api::{TestApi, api, texts_of_field};
 use crate::embed::server::serve;
 
-/// Vectors of some texts. All other texts get a vector that is similar to none of these.
+/// Vectors of some texts. All other texts get zeros, which are similar to no vector.
 const TEXT_VECTORS: [(&str, [f32; 3]); 11] = [
     ("what time is it", [1.0, 0.0, 0.0]),
     ("tell me the time", [0.8, 0.6, 0.0]),
@@ -29,8 +29,8 @@ const TEXT_VECTORS: [(&str, [f32; 3]); 11] = [
     ("place: Finds you.", [0.0, 0.0, 1.0]),
 ];
 
-/// An embedder that knows a few texts. All drafts have one vector, because the planner here takes a
-/// draft as query.
+/// An embedder that knows a few texts. All drafts get the same vector, because the planner of these
+/// tests expects a draft as the query.
 #[derive(Debug)]
 struct KnownVectors;
 
@@ -103,7 +103,8 @@ async fn a_query_within_the_examples_of_a_tool_is_a_hit() {
     assert_eq!(found[0]["leastSimilarExample"], "tell me the time");
     let every = json!({ "query": "time please", "active": false });
     assert_eq!(matched_names(&select_tools(&api, every).await), ["hour", "night", "place"]);
-    // The margin excludes even a query that is as far from the centroid as the farthest example.
+    // With the default margin, a query that is as far from the centroid as the farthest example is
+    // no hit.
     let edge = select_tools(&api, json!({ "query": "tell me the time", "limit": 1 })).await;
     assert_eq!((matched_names(&edge), matched_hits(&edge)), (vec!["hour".to_owned()], vec![false]));
     let wider = api.with(|api| api.with_margin(-0.01));
@@ -114,7 +115,8 @@ async fn a_query_within_the_examples_of_a_tool_is_a_hit() {
 #[tokio::test]
 async fn only_tools_within_the_limit_can_be_hits() {
     let api = api_with_tools().await.with(|api| api.with_margin(-0.2));
-    // `place` is nearest and `hour` near enough. Only tools within the limit are checked for hits.
+    // With this margin only the nearest tool, `place`, is a hit. With -0.4, `hour` is a hit, too,
+    // but not if `limit` leaves it out.
     let two = select_tools(&api, json!({ "query": "when", "by": "CENTROID" })).await;
     assert_eq!(
         (matched_names(&two), matched_hits(&two)),
@@ -167,7 +169,7 @@ async fn hybrid_selection_combines_meaning_and_words() {
             "{query}"
         );
     }
-    // Each part of the query finds its tool.
+    // The query has two parts, and each part finds the tool for it.
     let two =
         json!({ "query": "where am i. And then show me the weather", "by": "HYBRID", "limit": 2 });
     let mut both = matched_names(&select_tools(&api, two).await);
@@ -224,7 +226,7 @@ async fn a_tool_that_succeeded_for_similar_queries_gets_a_higher_score() {
         let id = api.get(run, json!({ "query": query })).await["executionId"].clone();
         api.events(id.as_str().unwrap()).await;
     }
-    // Executions without a query teach nothing.
+    // The learning ignores executions without a query.
     let id = api.start(json!([{ "name": "flow.echo" }]), json!({})).await;
     api.events(&id).await;
     let until = api.engine.clock().now() + TimeDelta::minutes(1);
@@ -322,7 +324,7 @@ async fn words_decide_while_the_embedder_fails() {
     let flaky = Arc::new(FlakyEmbedder::default());
     let own: Arc<dyn Embedder> = flaky.clone();
     let api = api_with_tools().await.with(|api| api.with_embedder(Some(Source::Own(own))));
-    // `place` has no word of this query.
+    // Without the embedder, only words count, and `place` shares no word with the query `when`.
     let by_meaning = json!({ "query": "when", "by": "HYBRID", "limit": 1 });
     let by_words = json!({ "query": "the weather", "by": "HYBRID" });
     flaky.is_unavailable.store(true, Ordering::SeqCst);
@@ -355,8 +357,8 @@ async fn a_server_that_failed_in_use_is_used_again_when_it_answers() {
         let (model, api_key) = ("small".to_owned(), Some("sk-test".to_owned()));
         let server = Source::Server(ServerConfig { base_url: url, model, api_key });
         let api = api_with_tools().await.with(|api| api.with_embedder(Some(server)));
-        // Requests are ordered by the length of texts. The examples of `place` have nine letters on
-        // average.
+        // This server computes vectors from the lengths of texts. `place` is nearest to a query of
+        // nine letters, because its examples have nine letters on average.
         let arguments = json!({ "query": "xxxxxxxxx", "limit": 1 });
         assert_eq!(matched_names(&select_tools(&api, arguments.clone()).await), ["place"]);
         seen.lock().unwrap().first_answers.clone_from(&answers);

@@ -75,7 +75,7 @@ pub(super) async fn limited(calls: CallLimits) -> TestApi {
     TestApi::limited(&open("memory:").await, ProcessRole::ApiAndWorker, None, Arc::new(calls))
 }
 
-/// Returns two processes over one SQLite file: one without a worker, and one with.
+/// Returns two APIs over one SQLite file, like two processes. Only the second has a worker.
 pub(super) async fn two_processes() -> [TestApi; 2] {
     let folder = Arc::new(tempfile::tempdir().unwrap());
     let url = sqlite(&folder);
@@ -156,7 +156,7 @@ impl TestApi {
     ///
     /// A test with paused time must not ask for fields that a `DataLoader` finds, such as an
     /// execution's `plan` or `request`, because a loader answers from another thread, and paused
-    /// time would reach the time limits before that.
+    /// time would reach the time limits before the answer.
     pub(super) async fn ask(&self, query: &str, variables: Value) -> Value {
         let request = self.schema.execute(make_request(query, variables));
         response_body(&time::timeout(MAX_WAIT, request).await.expect("an answer in time"))
@@ -192,7 +192,7 @@ impl TestApi {
         only_error(&self.ask(query, variables).await)
     }
 
-    /// Subscribes. Each item is the only field of an answer.
+    /// Subscribes. Each item of the stream is the only field of one answer.
     pub(super) fn subscribe(&self, query: &str, variables: Value) -> BoxStream<'static, Value> {
         let stream = self.schema.execute_stream(make_request(query, variables));
         stream.map(|answer| only_field(response_body(&answer))).boxed()
@@ -227,7 +227,7 @@ impl TestApi {
         collect_all(self.subscribe(query, json!({ "id": id, "after": after }))).await
     }
 
-    /// Waits until a step has a state.
+    /// Waits until a step has the given state.
     pub(super) async fn wait_for_step(&self, id: &str, step: &str, state: &str) {
         let query = "subscription ($id: ID!, $step: String!) {
             executionStatus(executionId: $id) { step(stepId: $step) { state } } }";
@@ -262,12 +262,11 @@ fn execution(fields: &str) -> String {
     format!("query ($id: ID!) {{ execution(executionId: $id) {{ {fields} }} }}")
 }
 
-/// Collects a stream that must end in time.
+/// Collects a stream, which must end within `MAX_WAIT`.
 pub(super) async fn collect_all<T>(stream: impl Stream<Item = T>) -> Vec<T> {
     time::timeout(MAX_WAIT, stream.collect()).await.expect("the stream ends in time")
 }
 
-/// Waits for the next item.
 pub(super) async fn next_item<T>(stream: &mut (impl Stream<Item = T> + Unpin)) -> T {
     let next = time::timeout(MAX_WAIT, stream.next()).await.expect("an item in time");
     next.expect("the stream has an item")
@@ -308,7 +307,8 @@ pub(super) fn only_error(body: &Value) -> Value {
     extensions
 }
 
-/// A planner that reads the query as a draft, and makes no plan of other texts.
+/// A planner that parses the query as a draft in JSON. It finds no plan if the query is any other
+/// text.
 #[derive(Debug)]
 struct LiteralPlanner;
 

@@ -1,5 +1,5 @@
-//! The toolkit through the API. Processes see the changes of others, and simultaneous changes are
-//! all kept.
+//! The toolkit through the API. Each process sees the changes of other processes, and of
+//! simultaneous changes none is lost.
 
 use chrono::TimeDelta;
 use futures::future::join_all;
@@ -9,7 +9,7 @@ use super::test_api::{TestApi, api, apis_without_server, texts_of_field, two_pro
 
 const GRAPH_QUERY: &str = "{ actions { name } tools { name } edges { from to kind score } }";
 
-/// Builds the graph that the tests of Faber's predecessor use.
+/// Builds the graph from the tests of Faber's predecessor.
 async fn build_graph(api: &TestApi) {
     let add = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";
     for index in 1..=4 {
@@ -254,7 +254,8 @@ async fn missing_names_are_warnings_and_conflicting_names_are_refused() {
     let source = json!({ "tools": [{ "name": "other" }, { "name": "a1" }] });
     let set = json!({ "input": { "name": "clash", "description": "", "source": source } });
     assert_eq!(api.expect_error(add_set, set).await["code"], "CONFLICT");
-    // A tool that was only named becomes the registered one, under both of its names.
+    // The toolkit already names `t1`. After the registration, `t1` and `local.t1` both mean the
+    // registered tool.
     api.get(register, tool("t1")).await;
     let change = connect_tool(&api, "local.t1", json!([{ "name": "a2" }])).await;
     assert_eq!(names_in(&change["toolkit"])[1], ["t1", "t2", "t3", "t4"]);
@@ -294,7 +295,7 @@ async fn the_toolkit_finds_a_tool_by_each_of_its_names() {
         }
         assert_eq!(api.get(set, json!({ "to": second })).await, true);
         assert_eq!(read_score(&api, "rest", first).await, 0.4);
-        // A file may use both names, too.
+        // A toolkit file may name the tool by both of its names, too.
         let update = "mutation ($yaml: String!) { updateToolkit(yaml: $yaml) { warnings } }";
         let yaml = "tools: [&a { name: brew }, &b { name: kitchen.brew }]\nactions: \
             [&r { name: rest, tools: [*a] }, &s { name: sip, tools: [*b] }]\ntoolkit: [[*r, *s]]";
@@ -317,8 +318,8 @@ async fn the_toolkit_finds_a_tool_by_each_of_its_names() {
     }
 }
 
-/// Regression: of more than two thousand executions, only the newest counted, in new and in known
-/// stores.
+/// Regression: if more than two thousand executions were new, only the newest of them counted, at
+/// the first and at later runs of the learning.
 #[tokio::test(flavor = "multi_thread")]
 async fn learning_counts_every_execution_of_a_large_backlog() {
     let api = api().await;
@@ -388,7 +389,8 @@ async fn learning_counts_each_execution_once() {
     let query = "{ toolFollowers(name: \"echo\", first: 1) { toolName score } }";
     let followers = asking.get(query, json!({})).await;
     assert_eq!(followers[0]["toolName"], "flow.noop", "{followers}");
-    // Regression: a tool without followers got the most called tools, and so did any unknown name.
+    // Regression: for a tool without followers and for unknown names, the query returned the most
+    // called tools.
     for name in ["flow.noop", "nope", "a b"] {
         let query = "query ($name: String!) { toolFollowers(name: $name) { toolName } }";
         assert_eq!(asking.get(query, json!({ "name": name })).await, json!([]), "{name}");
@@ -458,7 +460,8 @@ async fn a_toolkit_file_is_imported_and_exported() {
     assert_eq!(read_graph(&api).await, before, "a refusal changes nothing");
 }
 
-/// On a cycle the order of insertion decides. Regression: exported files lost this order.
+/// Actions on a cycle are recommended in the sequence of their insertion. Regression: exported
+/// files lost this sequence.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_exported_toolkit_file_keeps_the_order_of_recommendations() {
     let [api, other] = [api().await, api().await];

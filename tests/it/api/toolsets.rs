@@ -1,4 +1,4 @@
-//! Toolsets and single calls through the API. Processes see the changes of others.
+//! Toolsets and single calls through the API. Each process sees the changes of other processes.
 
 use serde_json::{Value, json};
 
@@ -146,7 +146,7 @@ async fn a_tool_with_an_ambiguous_name_names_the_tool_that_shadows_it() {
     for input in [into("one"), into("two"), json!({ "input": echo_tool("again") })] {
         assert_eq!(api.expect_error(refused, input).await["code"], "CONFLICT");
     }
-    // The short name means the earlier tool until that is removed.
+    // The short name means the earlier tool until the earlier tool is removed.
     let meant = "{ tool(name: \"again\") { qualifiedName shadowedBy } }";
     assert_eq!(api.get(meant, json!({})).await, first);
     let remove = "mutation { removeTool(name: \"one.again\") }";
@@ -198,7 +198,7 @@ async fn a_toolset_is_visible_while_its_condition_holds() {
     let added = one.get(add, json!({ "input": admin })).await;
     let hidden = json!({ "name": "admin", "active": false, "status": "hidden" });
     assert_eq!(added, hidden, "the hidden set is stored");
-    // A condition without a context reads all contexts.
+    // A condition that names no context reads the values of all contexts.
     let mut anywhere = admin.clone();
     anywhere["name"] = json!("anywhere");
     anywhere.as_object_mut().unwrap().remove("context");
@@ -337,7 +337,7 @@ async fn a_renamed_built_in_toolset_shows_one_name_for_each_tool() {
                          "tools": [{ "name": glob }, { "name": "files.tree" }] });
     let learn = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";
     api.get(learn, json!({ "input": action })).await;
-    // The toolkit keeps the name that its author wrote.
+    // The toolkit shows a tool under the name that the author of the toolkit wrote.
     let recommend = "{ recommendToolsActions(actions: [\"look\"]) {
         tools { name usage { toolName calls } } } }";
     let recommended = api.get(recommend, json!({})).await;
@@ -350,7 +350,7 @@ async fn a_renamed_built_in_toolset_shows_one_name_for_each_tool() {
     let off = call_tool(&api, "files.glob", find.clone()).await;
     let error = "tool.inactive: `file_tools.glob` is inactive: activate the toolset `files`";
     assert_eq!((&off["tool"], &off["error"]), (&glob, &json!(error)));
-    // The short name means the tool of the earlier set, even if that is inactive.
+    // The short name means the tool of the earlier set, even if the earlier set is inactive.
     add("others").await;
     for name in ["others.file_tools.glob", "others.glob"] {
         let called = call_tool(&api, name, find.clone()).await;

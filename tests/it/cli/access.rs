@@ -136,7 +136,7 @@ async fn send_request(address: &str, request: &str) -> Answer {
     Answer { status, head: head.to_lowercase(), body: body.to_owned() }
 }
 
-/// A configuration from the contract.
+/// A configuration whose token pattern `file_tools.*` leaves out the name `files` of the toolset.
 const FILES_CONFIG: &str = r#"
 toolsets:
   - { name: files, source: { builtin: file_tools, root: ./work } }
@@ -235,7 +235,7 @@ async fn an_operation_beyond_the_role_of_a_token_is_forbidden() {
         server.expect_data(token, reply, json!({})).await;
     }
     server.expect_data(ADMIN, context, json!({})).await;
-    // Activating a toolset by a tool needs the same role.
+    // The tool `ToolSet.activate_toolset` needs the same role as the mutation.
     let switch = r#"mutation { callTool(name: "ToolSet.activate_toolset", parameters: { name: "file_tools" }) { status } }"#;
     assert_eq!(server.expect_refusal(OPERATOR, switch).await.0, "FORBIDDEN");
     server.wait_for_exit().await;
@@ -332,8 +332,8 @@ impl Socket {
 
     async fn send(&mut self, message: &Value) {
         let text = message.to_string();
-        // A masked text frame with an extended length. The mask is zero, so the text does not
-        // change.
+        // Builds a masked text frame whose length field has 16 bits. The mask is zero, so the text
+        // does not change.
         let mut frame = vec![0x81, 0x80 | 0x7e];
         frame.extend(u16::try_from(text.len()).unwrap().to_be_bytes());
         frame.extend([0; 4]);

@@ -13,7 +13,7 @@ const PLAN: &str = r#"{"tools":[{"id":"a","name":"flow.echo","requiresApproval":
 const EVENTS: &str = "query($id: ID!) { execution(executionId: $id) { createdBy { kind name client } \
     events { type actor { kind name client } } request { timeline { kind message } } } }";
 
-/// Returns the actors of an execution's events by type, without the events that have none.
+/// Returns the type and the actor of each event that has an actor.
 fn actors(execution: &Value) -> Vec<(String, Value)> {
     let events = execution["events"].as_array().unwrap().iter();
     let named = events.filter(|event| !event["actor"].is_null());
@@ -35,7 +35,7 @@ async fn events_name_the_tokens_that_caused_them() {
     let id = &started["executePlan"]["executionId"];
     let approve = "mutation($id: ID!) { approveStep(executionId: $id, stepId: \"a\", approved: true) { state } }";
     let mut approved = server.graphql(ADMIN, approve, json!({ "id": id })).await.1;
-    // Repeats the approval, because the step may not wait yet.
+    // Repeats the approval, because the step may not have started to wait for it yet.
     while approved["errors"][0]["extensions"]["code"] == "CONFLICT" {
         approved = server.graphql(ADMIN, approve, json!({ "id": id })).await.1;
     }

@@ -1,12 +1,15 @@
-//! Plans in doubt: the commands show them, ask on a terminal, and fail elsewhere.
+//! Plans in doubt: commands show the plan. On a terminal they ask the user, and elsewhere they
+//! fail.
 
 use serde_json::{Value, json};
 
 use super::{terminal_output::run_on_terminal_with_input, workspace::Workspace};
 
-/// A query that acts. The plan does not use its last word.
+/// A query for a tool with an effect. The plan uses every word except the last one, so it is in
+/// doubt.
 const ACTING_QUERY: &str = "close ticket T-77, it was solved by phone";
-/// A query that reads. The plan does not use its last word.
+/// A query for a tool that only reads. The plan uses every word except the last one, so it is in
+/// doubt.
 const READING_QUERY: &str = "show ticket T-77 by phone";
 
 /// Returns a workspace with tools for tickets. `closed` is a file that exists after `close_ticket`.

@@ -131,7 +131,7 @@ async fn an_execution_that_waits_for_an_approval_exits_with_4() {
     assert_eq!(workspace.run(&["run", "--plan", &plan]).await.status, 4);
     let id = newest_execution(&workspace).await;
     workspace.json(&["approve", &id, "b", "--reject", "--comment", "no", "--no-run"], 0).await;
-    // The first answer counts, even before a worker recorded it.
+    // Only the first answer to an approval counts, even if no worker has recorded it yet.
     assert_eq!(workspace.json(&["approve", &id, "b"], 2).await["error"]["code"], "CONFLICT");
     workspace.run(&["resume", &id]).await;
     let refused = workspace.json(&["watch", &id], 1).await;
@@ -189,7 +189,7 @@ async fn cancel_ends_an_execution_that_no_process_runs() {
     assert_eq!(workspace.json(&["resume", &id], 2).await["error"]["code"], "CONFLICT");
 }
 
-/// Regression: cancel and pause let a step run that was approved before.
+/// Regression: if a step had been approved, it still ran after a cancellation or a pause.
 #[tokio::test]
 async fn cancel_and_pause_start_no_step_that_was_approved_before() {
     let workspace = Workspace::new();

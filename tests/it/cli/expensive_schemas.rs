@@ -11,7 +11,8 @@ use tests::installed;
 
 use super::access::{ADMIN, Server, VIEWER};
 
-/// Maximum time for the server to stop, shorter than the checks that are still running need.
+/// Maximum time for the server to stop. It is shorter than the time that the running checks still
+/// need.
 const MAX_STOP: Duration = Duration::from_secs(5);
 
 const VALIDATE_QUERY: &str =
@@ -40,7 +41,8 @@ fn nested_value(depth: usize) -> Value {
     (0..depth).fold(json!("end"), |inner, _| json!({ "a": inner }))
 }
 
-/// Returns a configuration with tools of these schemas, and an MCP server with the same tools.
+/// Returns a configuration with tools that have expensive schemas, and with an MCP server that
+/// offers such tools.
 fn config() -> String {
     let tool = |name: &str, schema: &Value| json!({ "name": name, "parameters": schema, "run": { "command": ["true"] } });
     let tools = [

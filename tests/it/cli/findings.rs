@@ -55,7 +55,7 @@ async fn an_execution_of_a_killed_process_is_reported_without_a_worker() {
     assert!(list.contains("no worker runs it"), "{list}");
 }
 
-/// A `READ` tool gets the text of a template without a value, as the contract demands. So only a
+/// If a template has no value, a `READ` tool gets the text of the template itself. So only a
 /// warning shows the mistake.
 #[tokio::test]
 async fn an_unresolved_template_is_a_warning() {
@@ -78,7 +78,7 @@ async fn an_unresolved_template_is_a_warning() {
     let expected = "warning[warning.template]: `say`: `{{p.foo}}` has no value";
     assert!(output.contains(expected), "{output}");
 
-    // Braces in the output of a tool are data.
+    // Braces in the output of a tool are data, so they cause no warning.
     let plan = workspace.file(
         "literal.json",
         r#"{"tools":[{"id":"p","name":"flow.echo","parameters":{"text":"{{{{p.foo}}"}},
@@ -120,7 +120,7 @@ async fn a_missing_input_has_the_remedy_to_execute_with_an_input() {
     let command = format!("faber execute {plan} --input '{{\"article\":\"…\"}}'");
     assert_eq!(remedy["command"], command.as_str(), "{done:#}");
     assert_eq!(remedy["mutation"], "executePlan");
-    // A dry run reports the template once, as unresolved.
+    // A dry run reports the template only once, with the code `template.unresolved`.
     let file = workspace.path("plan.json").display().to_string();
     let dry = workspace.json(&["run", "--plan", &file, "--dry-run"], 1).await;
     assert_eq!(finding_codes(&dry), ["template.unresolved"], "{dry:#}");
@@ -145,7 +145,7 @@ fn first_request_id(list: &str) -> String {
     row.split(' ').next().unwrap().to_owned()
 }
 
-/// Findings are computed from the log up to the position.
+/// Findings are computed from the log up to the given event.
 #[tokio::test]
 async fn debug_at_an_earlier_event_shows_the_findings_of_that_time() {
     let workspace = Workspace::new();

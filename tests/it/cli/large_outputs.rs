@@ -1,4 +1,4 @@
-//! Outputs that are larger in a log than in memory.
+//! Outputs that need more bytes in a log than in memory, because the log escapes characters.
 
 use serde_json::json;
 

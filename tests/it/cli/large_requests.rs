@@ -1,4 +1,5 @@
-//! Requests with many or large executions: commands find the parent, follow it and control it.
+//! Requests with many or large executions: commands find the parent execution, follow it and
+//! control it.
 
 use serde_json::{Value, json};
 

@@ -45,7 +45,7 @@ impl OAuthServer {
 struct LoginTest {
     workspace: Workspace,
     server: OAuthServer,
-    /// All output of all commands.
+    /// All output of all commands, because no secret may appear in it.
     printed: String,
 }
 

@@ -1,4 +1,4 @@
-//! The log of a server and of a worker, in both forms.
+//! The log of a server and of a worker, as text and as JSON.
 
 use std::fs;
 

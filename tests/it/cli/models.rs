@@ -19,7 +19,8 @@ use tokio::{
 
 use super::workspace::{CommandOutput, DEMO_QUERY, Workspace};
 
-/// A mock model that returns scripted answers in order. Its process ends with this value.
+/// A mock model that returns scripted answers one after another. Its process is killed when this
+/// value is dropped.
 struct MockModel {
     port: u16,
     _child: Child,
@@ -232,7 +233,7 @@ async fn a_reply_over_the_size_limit_is_dropped_and_not_retried() {
     let entries = answer["transcript"].as_array().unwrap();
     let moments: Vec<_> = entries.iter().map(|entry| entry["at"].as_str().unwrap()).collect();
     assert!(moments.len() > 4 && moments.is_sorted_by(|a, b| a < b), "{moments:?}");
-    // A plan from the plan cache still names the fallback.
+    // The plan now comes from the plan cache, and still names the fallback as its planner.
     assert_eq!(workspace.json(&["plan", DEMO_QUERY], 0).await["planner"], "gemini/m");
 }
 
@@ -307,7 +308,8 @@ async fn api_keys_are_sent_only_to_their_provider_and_never_printed_or_stored() 
     }
     let requests = model.requests().await;
     let key = |request: &Value| request["headers"].to_string();
-    // The journal masks the header or shows it. Either way it was sent.
+    // The journal of the mock model may mask the value of the header. Its name shows that Faber
+    // sent the header.
     assert!(requests.iter().all(|request| key(request).contains("authorization")), "{requests:?}");
     // Some providers repeat a rejected key in their error.
     let error =
@@ -337,7 +339,7 @@ async fn a_query_cannot_make_a_model_call_an_inactive_tool() {
     assert_eq!(failed["error"]["diagnostics"][0]["code"], "plan.inactive_tool");
     let prompt = model.requests().await[0]["body"]["messages"][1]["content"].to_string();
     assert_eq!(prompt.matches("</request>").count(), 1, "{prompt}");
-    // The same attack on an agent.
+    // The model of an agent obeys the injected instruction, too.
     let calls = json!([{ "toolCalls": [{ "name": "system_tools_bash", "arguments": "{\"command\":\"id\"}" },
         { "name": "faber_agent.call", "arguments": "{\"tool\":\"system_tools.bash\",\"args\":{\"command\":\"id\"}}" }] },
         { "content": "I cannot." }]);
@@ -374,7 +376,7 @@ async fn an_agent_calls_tools_until_it_can_answer() {
         assert_eq!(answer["limitReached"], false);
         let authors = &ran["outputs"]["read_2"][0]["result"];
         assert_eq!(authors.as_array().map(Vec::len), Some(2), "{provider}: {ran:#}");
-        // Each turn repeats the question and everything that happened.
+        // The prompt of each turn contains the question and the calls of all earlier turns.
         let requests = model.requests().await;
         let prompt = requests[2]["body"].to_string();
         for expected in ["say who there is", "Let me look.", "Bob@test.com"] {

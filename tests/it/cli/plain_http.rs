@@ -5,7 +5,8 @@ use tokio::{
     net::TcpStream,
 };
 
-/// Returns the body of an answer with status 200. With HTTP/1.0 the end of the connection ends it.
+/// Returns the body of an answer with status 200. With HTTP/1.0 the end of the connection ends the
+/// body.
 pub(crate) async fn get_text(address: &str, path: &str) -> String {
     let (status, body) = get_answer(address, path).await;
     assert_eq!(status, 200, "{path}: {body}");

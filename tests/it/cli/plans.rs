@@ -81,7 +81,7 @@ async fn a_plan_printed_as_json_runs_from_a_file() {
     let other = done["planId"].as_str().unwrap();
     assert_eq!(comparable_steps(&workspace, other).await, plan["tools"]);
 
-    // A plan with most features and a sub-plan, as YAML too.
+    // A plan with most features and a sub-plan is read from a JSON file and from a YAML file.
     let written = workspace.file("written.json", PLAN_WITH_MOST_FEATURES);
     let done = workspace.json(&["run", "--plan", &written], 0).await;
     let printed = workspace.file("printed.yaml", &format!("# JSON is YAML\n{:#}", done["plan"]));

@@ -29,7 +29,7 @@ async fn wrong_usage_exits_with_2_and_prints_only_to_standard_error() {
     assert!(ended.err.contains("<QUERY|--plan FILE|--saved NAME>"), "{ended:?}");
     let error = workspace.json(&["bogus"], 2).await;
     assert_eq!(error["error"]["code"], "INVALID_ARGUMENT");
-    // A command that cannot start stores nothing.
+    // A command with wrong arguments stores nothing.
     assert_eq!(workspace.json(&["list", "requests"], 0).await, serde_json::json!([]));
 }
 
@@ -118,7 +118,8 @@ async fn all_diagnostics_of_a_plan_are_printed_at_once() {
     assert_eq!(error["error"]["code"], "INVALID_PLAN");
     assert_eq!(error["error"]["diagnostics"].as_array().unwrap().len(), 2);
 
-    // An error of the file does not hide the diagnostics of the plan.
+    // The file has unknown fields, and its plan has other mistakes. All of them are reported
+    // together.
     let text = r#"{"colour": 1, "tools":[{"name":"createAuthor","paramters":{"name":"Al"}},
         {"id":"a","name":"flow.noop","dependsOn":["b"],"why":"so"},
         {"id":"b","name":"flow.noop","dependsOn":["a"]},{"name":"flow.ech"}]}"#;
@@ -235,7 +236,8 @@ toolkit: [[*a, { name: think, score: 0.4 }, { name: nobody }]]
     workspace.file("more.yml", "actions: [&c { name: rest }]\ntoolkit: [[*c]]\n");
     let loaded = workspace.run(&["toolkit", "load", "more.yml"]).await;
     assert!(loaded.out.contains("3 actions, 1 tool, 2 edges"), "{loaded:?}");
-    // The loaded toolkit is stored, so the file of the configuration may change.
+    // From now on, the stored toolkit counts, even if the toolkit file of the configuration
+    // changes.
     workspace.file("kit.yml", "actions: [&a { name: look }]\ntoolkit: [[*a]]\n");
     let part = workspace.json(&["toolkit", "show", "look", "rest", "think"], 0).await;
     assert_eq!(part["actions"].as_array().map(Vec::len), Some(2), "{part}");
@@ -330,7 +332,7 @@ async fn doctor_checks_the_valid_parts_of_a_wrong_configuration() {
             .any(|check| check["name"] == "store" && check["ok"] == true)
     );
 
-    // Doctor opens nothing in place of a wrong setting, and does not report it as fine.
+    // If a setting is invalid, `doctor` uses no default for it, and does not report it as fine.
     workspace.file("faber.yaml", "store: { url: 1 }\naccess: all\nplanner: [x]\ntoolsets: 7\n");
     let checks = workspace.json(&["doctor"], 3).await;
     for name in ["store", "access", "planner", "toolset blog"] {

@@ -22,7 +22,7 @@ const TOOLS_FILE: &str = r#"{"tools_list": [
      "arguments": {"text": "What.", "language": "Into what."}, "examples": []}
 ]}"#;
 
-/// Creates a workspace with these tools loaded.
+/// Creates a workspace, and loads the tools of `TOOLS_FILE` there.
 async fn workspace_with_tools() -> Workspace {
     let workspace = Workspace::new();
     workspace.file("faber.yaml", "toolsets: []\nstore: sqlite:./own.db\n");
@@ -34,7 +34,8 @@ async fn workspace_with_tools() -> Workspace {
     workspace
 }
 
-/// A server in a workspace with these tools, so that many commands share one encoder.
+/// A server in a workspace with the tools of `TOOLS_FILE`. Many commands use the server, so that
+/// they share one encoder.
 struct ServedWorkspace {
     workspace: Workspace,
     url: String,
@@ -207,7 +208,8 @@ async fn eval_computes_figures_from_a_file_of_queries() {
     assert!(output.out.contains("LEXICAL") && !output.out.contains("HYBRID"), "{output:?}");
 }
 
-/// Regression: each of these mistakes was a silent miss or a row of zeros.
+/// Regression: each of these mistakes counted as a missed tool, or printed a row of zeros, without
+/// an error.
 #[tokio::test]
 async fn eval_rejects_an_invalid_query_file_and_names_the_line() {
     let workspace = workspace_with_tools().await;
@@ -294,13 +296,13 @@ async fn tools_load_accepts_a_valid_file_and_names_the_place_of_an_error() {
         let none = workspace.run(&["tools", "show", "first"]).await;
         assert_eq!(none.status, 2, "no tool of an invalid file is loaded: {none:?}");
     }
-    // Errors that only the registry finds name the tool in the file, too.
+    // An error that the registration finds names the place of the tool in the file, too.
     let odd = workspace.file("wrong.json", &tools(r#"{"name": "odd", "run": 7}"#));
     let ended = workspace.run(&["tools", "load", &odd]).await;
     assert!(ended.status == 2 && ended.err.contains("`tools_list[1]` (`odd`): "), "{ended:?}");
     assert!(ended.err.contains("; the tools before it are loaded"), "{ended:?}");
     workspace.json(&["tools", "show", "first"], 0).await;
-    // Toolsets in the configuration read the same files.
+    // The setting `tools_files` reads the same file as `faber tools load`.
     workspace
         .file("faber.yaml", "toolsets: []\ntools_files: [good.json]\nstore: sqlite:./other.db\n");
     assert_eq!(

@@ -150,8 +150,8 @@ async fn mcp_servers_end_when_faber_is_killed() {
     }
 }
 
-/// Otherwise the server would continue with a file that no other process can open, and all its data
-/// would be lost.
+/// If the server accepted writes, it would write to a file that no other process can open, and the
+/// data would be lost.
 #[tokio::test]
 async fn a_server_whose_store_file_was_moved_refuses_writes() {
     let workspace = Workspace::new();

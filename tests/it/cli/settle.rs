@@ -132,8 +132,8 @@ async fn a_call_settled_as_succeeded_is_reused_and_compensated_by_a_retry() {
     );
 }
 
-/// The demo's `createAuthor` takes longer than the timeout of a millisecond, and has an output
-/// schema.
+/// The plan has a timeout of a millisecond. The demo's `createAuthor` takes longer, so the outcome
+/// of its call is unknown. The tool has an output schema.
 #[tokio::test]
 async fn settle_rejects_an_output_that_violates_the_schema_of_the_tool() {
     let workspace = Workspace::new();
@@ -227,7 +227,7 @@ async fn items_of_a_loop_are_settled_one_by_one() {
 async fn a_retry_with_other_parameters_uses_a_new_key_and_warns() {
     let shop = Shop::new();
     let workspace = &shop.workspace;
-    // The output differs each time.
+    // The tool returns 1 at the first call and 2 at later calls.
     workspace.file("n", "1");
     let n = workspace.path("n").display().to_string();
     let script = format!("cat {n}; echo 2 > {n}");
@@ -266,7 +266,7 @@ async fn the_call_of_a_sub_plan_is_settled_in_the_child() {
     assert!(result.err.contains(&format!("`faber settle {child} pay --succeeded`")), "{result:?}");
     let output = shop.workspace.run(&["debug", &id]).await.out;
     assert!(output.contains(&format!("faber settle {child} pay --succeeded")), "{output}");
-    // Without a settlement, the new child sends the key of the old one.
+    // Without a settlement, the new child sends the key of the old child.
     let second = shop.workspace.json(&["retry", &id, "--yes"], 1).await;
     let key = format!("{child}/pay");
     assert_eq!(shop.read_lines("keys"), [key.as_str(), &key]);
@@ -286,7 +286,7 @@ async fn the_call_of_a_sub_plan_is_settled_in_the_child() {
 }
 
 /// The second execution repeats the call, and the repetition certainly fails. The first call may
-/// have taken effect.
+/// still have taken effect, so it must be settled.
 #[tokio::test]
 async fn an_open_call_is_settled_in_the_execution_that_repeated_it() {
     let shop = Shop::new();

@@ -5,7 +5,8 @@ use tokio::{io::AsyncWriteExt as _, process::Command};
 
 use super::workspace::{CommandOutput, Workspace};
 
-/// Clears the screen, sets the title, rings, reverses and hides letters, and adds forged lines.
+/// This text clears the screen, sets the title, rings the bell, reverses and hides letters, and
+/// adds forged lines.
 const HOSTILE_TEXT: &str = "x\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}31m\u{202e}y\u{200b}\u{2066}\u{fdd4}\r\n\
      faber approve everything\nok\u{8}\u{7f}";
 
@@ -35,7 +36,7 @@ pub(super) async fn run_on_terminal(workspace: &Workspace, arguments: &[&str]) -
     run_on_terminal_with_input(workspace, arguments, "").await
 }
 
-/// Like [`run_on_terminal`], with typed answers.
+/// Like [`run_on_terminal`], with `typed` as the input of the user.
 pub(super) async fn run_on_terminal_with_input(
     workspace: &Workspace,
     arguments: &[&str],

@@ -49,7 +49,7 @@ async fn a_tool_of_a_failed_toolset_is_not_called_unknown() {
     assert!(ended.err.contains("mail`"), "{ended:?}");
     assert!(ended.err.contains("failed: ") && ended.err.contains("was not found"), "{ended:?}");
     assert!(!ended.err.contains("WARN"), "{ended:?}");
-    // A misspelled name still gets its suggestion.
+    // The failed toolset does not prevent the suggestion for a misspelled name.
     let plan = workspace.file("plan.json", r#"{"tools":[{"name":"get_tme"}]}"#);
     let error = workspace.json(&["run", "--plan", &plan], 2).await;
     let help = error["error"]["diagnostics"][0]["help"].as_str().unwrap();
@@ -111,7 +111,7 @@ async fn a_wrong_key_in_a_toolset_names_the_tool_and_the_line() {
     assert_eq!(error["error"]["diagnostics"][0]["help"], "did you mean `retry`?");
 }
 
-/// The first call of the tool hangs. Only a tool with a harmless second call is called again.
+/// The first call of the tool hangs. Only a tool whose second call is harmless is called again.
 #[tokio::test]
 async fn an_effect_set_in_the_configuration_applies_to_stored_plans() {
     let workspace = Workspace::new();

@@ -91,7 +91,8 @@ fn text_of<'a>(span: &'a Value, key: &str) -> &'a str {
     span[key].as_str().unwrap_or_else(|| panic!("no `{key}` in {span}"))
 }
 
-/// Checks that the spans are one trace below the caller, without orphans.
+/// Checks that all spans belong to the trace of the caller, and that the parent of each span was
+/// received.
 fn check_one_trace(spans: &BTreeMap<String, Value>) {
     for span in spans.values() {
         assert_eq!(text_of(span, "trace"), TRACE, "{span}");
@@ -173,7 +174,7 @@ async fn a_trace_stays_whole_when_its_worker_is_killed() {
     collector.wait_for_span("execute_tool flow.noop").await;
     server.signal("-KILL");
     run.signal("-KILL");
-    // Removes the spans of the lost worker, because a lost worker may as well send none.
+    // Removes the spans that the lost worker sent, because a killed worker may send none.
     fs::remove_file(&collector.file).unwrap();
     fs::write(workspace.path("go"), "").unwrap();
 
@@ -195,13 +196,13 @@ async fn a_trace_stays_whole_when_its_worker_is_killed() {
     assert_eq!(root["events"][0]["name"], "taken_over");
     assert_eq!(outcomes(&spans, "local.slow"), [(1, "interrupted"), (2, "succeeded")]);
     assert_eq!(outcomes(&spans, "local.quick"), [(1, "succeeded"), (1, "succeeded")]);
-    // The list, and its two items.
+    // The loop has a span, and each of its two items has one.
     assert_eq!(outcomes(&spans, "flow.noop").len(), 3);
 
     let id = text_of(&root["attributes"], "faber.execution.id");
     let document = workspace.json(&["trace", "export", id], 0).await;
     assert_eq!(exported_spans(&document), received_log_spans(&spans));
-    // Each command got the context of its own attempt.
+    // Each command got the trace context of its own attempt.
     let execution = workspace.json(&["watch", id], 0).await;
     for step in ["first", "wait", "last"] {
         let output = execution["outputs"][step].as_str().unwrap_or_else(|| panic!("{execution}"));

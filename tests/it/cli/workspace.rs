@@ -1,4 +1,4 @@
-//! An empty folder, and the binary in it.
+//! An empty folder in which tests run the binary.
 
 use std::{fs, path::PathBuf, process::Stdio};
 
@@ -27,7 +27,8 @@ impl Workspace {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// Prepares a command that sees only this folder.
+    /// Prepares a command that runs in this folder. Its environment has only `HOME`, which is this
+    /// folder, too.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(faber());
         command

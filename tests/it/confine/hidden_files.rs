@@ -65,7 +65,8 @@ fn assert_refusal_to_hide(err: &ToolError) {
     assert!(has_reason && err.code == ErrorCode::UNAVAILABLE && !err.retryable, "{err}");
 }
 
-/// Regression: a process that entered its folder before the mount still saw the hidden files.
+/// Regression: a command still saw the hidden files through its working folder, because its process
+/// entered the folder before the hiding mount.
 #[tokio::test]
 async fn the_working_folder_of_a_command_does_not_show_hidden_files() {
     let sandbox = Sandbox::new();
@@ -109,8 +110,8 @@ async fn the_working_folder_of_a_command_does_not_show_hidden_files() {
     assert!(err.message.contains("Refused: Path is Faber's own: secret"), "{err}");
 }
 
-/// Regression: a command created the store's journal, which was rolled back, and a configuration,
-/// which was read.
+/// Regression: a command created a journal of the store, which SQLite rolled back, and a
+/// configuration, which Faber read.
 #[tokio::test]
 async fn a_command_cannot_create_hidden_files() {
     let sandbox = Sandbox::new();
@@ -159,8 +160,8 @@ async fn a_command_cannot_create_hidden_files() {
     assert!(!root.join("bin/run.sh").exists() && root.join("bin/new").exists());
 }
 
-/// A mount over a file disappears when the file is replaced, and a background command has time to
-/// wait for that.
+/// If a file is replaced, the mount that hides it disappears. A background command runs long enough
+/// to wait for that.
 #[tokio::test]
 async fn background_commands_are_refused_beside_hidden_files() {
     let sandbox = Sandbox::new();
@@ -213,8 +214,9 @@ async fn a_command_cannot_change_programs_that_faber_runs() {
     assert_eq!(fs::read_to_string(root.join("s.sh")).unwrap(), "echo mine");
 }
 
-/// Hidden files in a folder of the system, which every command may read, and a kernel that does not
-/// list its features in `/proc/sys`. The test mounts both where only it sees them.
+/// The hidden files are in a system folder, which every command can read, and the kernel does not
+/// list its features in `/proc/sys`. The test simulates both with mounts that only its own
+/// processes see.
 #[test]
 fn hidden_files_in_system_folders_are_hidden_too() {
     let sandbox = Sandbox::new();

@@ -25,8 +25,7 @@ async fn a_confined_command_sees_no_other_environment_variables() {
 #[tokio::test]
 async fn a_confined_command_cannot_read_the_environment_of_other_processes() {
     let sandbox = Sandbox::new();
-    // Both the process that started the tests and the process that stands for Faber have this
-    // variable.
+    // The test process, which starts the command in place of Faber, has this variable.
     let found = sandbox
         .call_bash(
             "grep -ls CARGO_MANIFEST_DIR= /proc/*/environ; grep ^Cap /proc/self/status; true",
@@ -36,7 +35,7 @@ async fn a_confined_command_cannot_read_the_environment_of_other_processes() {
     assert!(!found.contains("environ"), "{found}");
     let sets: Vec<_> = found.lines().filter(|line| line.starts_with("Cap")).collect();
     let is_nothing = |line: &&&str| line.ends_with("\t0000000000000000");
-    // Only a process that could use the bounding set can give it up.
+    // The bounding set may remain, because only a privileged process can drop it.
     assert!(sets.len() == 5 && sets.iter().filter(is_nothing).count() >= 4, "{sets:?}");
 }
 
@@ -69,7 +68,8 @@ async fn a_confined_command_connects_to_socket_files_only_if_allowed() {
     assert_eq!(run_socket_script(&sandbox, closed(), connect).await, refused);
     assert_eq!(run_socket_script(&sandbox, wide(), connect).await, refused);
     assert_eq!(run_socket_script(&sandbox, open(), connect).await, "done");
-    // Socket pairs are connected to each other only, unless a system call connects them elsewhere.
+    // The two sockets of a pair are connected only to each other, unless a system call connects one
+    // of them elsewhere.
     let pair = "p = s.socketpair(); p[0].send(b'x')";
     assert_eq!(run_socket_script(&sandbox, closed(), pair).await, "done");
     let loose = "s.socketpair(s.AF_UNIX, s.SOCK_DGRAM | s.SOCK_CLOEXEC)";
@@ -114,8 +114,8 @@ fn open_files_of_faber_are_not_inherited_by_confined_commands() {
     assert!(!output.contains("the secret") && output != "0\n", "{output}");
 }
 
-/// Regression: a shell found `python3` in the folder of a version manager, was denied, and did not
-/// look further.
+/// Regression: a shell found `python3` in the folder of a version manager, was not allowed to run
+/// it, and did not search the next folders.
 #[test]
 fn a_confined_command_finds_programs_only_in_readable_folders() {
     let sandbox = Sandbox::new();
@@ -214,7 +214,7 @@ async fn a_confined_command_shares_no_memory_and_no_keys() {
         let output = run_socket_script(&sandbox, Confinement::default(), &call(refused)).await;
         assert_eq!(output, "errno 13", "{refused}");
     }
-    // Every process may lower its priority, however low the tests run.
+    // Every process can lower its priority, even if the tests already run at the lowest one.
     let own =
         run_socket_script(&sandbox, Confinement::default(), &call("setpriority(0, 0, 19)")).await;
     assert_eq!(own, "done");

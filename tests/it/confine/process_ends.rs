@@ -73,7 +73,7 @@ async fn a_confined_command_cannot_kill_its_watcher() {
     }
 }
 
-/// The command hangs, and is killed with all its processes.
+/// The command hangs, so Faber kills it together with all its processes.
 #[tokio::test]
 async fn a_timeout_ends_grandchildren_too() {
     let sandbox = Sandbox::new();
@@ -241,8 +241,8 @@ async fn background_processes_end_with_an_unconfined_command_tool() {
     wait_until("the background process ends", || !is_running(&pid)).await;
 }
 
-/// The watcher must end them, because processes that left its group would survive if it were
-/// killed.
+/// The watcher must end all processes. If Faber killed the process group of the watcher, a process
+/// that has left this group would survive.
 #[tokio::test]
 async fn a_command_that_prints_too_much_is_ended_with_its_processes() {
     let sandbox = Sandbox::new();

@@ -73,7 +73,7 @@ fn the_confined_subcommand_needs_an_order_of_faber() {
     assert!(!String::from_utf8(help.stdout).unwrap().contains("confined"));
 }
 
-/// The parameters are in an unnamed file, which is in no folder.
+/// Faber passes the parameters in an unnamed file, which is in no folder that the command may read.
 #[tokio::test]
 async fn a_confined_command_reads_its_parameters() {
     let sandbox = Sandbox::new();

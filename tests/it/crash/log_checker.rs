@@ -40,7 +40,7 @@ pub(super) struct StoredExecution {
     pub(super) log: Vec<RecordedEvent>,
 }
 
-/// The events of one step in a log, counted.
+/// Counts of the events of one step.
 #[derive(Debug, Default)]
 struct StepHistory {
     starts: u32,
@@ -117,8 +117,8 @@ impl StepHistory {
         let mut history = Self::default();
         for RecordedEvent { event, .. } in log {
             if let Event::Claimed(claimed) = event {
-                // A renewed claim means that the lease ran out but the worker still runs. Its calls
-                // continue.
+                // A renewed claim means that the lease expired but the worker still runs. The calls
+                // of this worker continue.
                 history.was_lost |= history.is_running && !claimed.renewed;
             }
             if event.step() != Some(&step.id) {
@@ -132,7 +132,8 @@ impl StepHistory {
     }
 }
 
-/// Checks that the ledger has as many calls as the tool's effect allows, and that the log agrees.
+/// Checks that the ledger has as many calls as the tool's effect allows, and that the log agrees
+/// with the ledger.
 fn check_step(
     step: &ToolExecution,
     state: &StepState,

@@ -142,7 +142,7 @@ impl SharedRun {
         self.open_executions.lock().unwrap().remove(&record.execution);
     }
 
-    /// Follows an execution while this server lives. Returns whether it reached the end.
+    /// Follows an execution while this server lives. Returns `true` if the execution has finished.
     async fn follow_while_connected(&self, address: &str, record: &mut ClientRecord) -> bool {
         let after = record.events.last().map_or(0, |event| event["seq"].as_u64().unwrap());
         let variables = json!({ "id": record.execution, "after": after });

@@ -74,7 +74,7 @@ fn send_file(hub_state: &Hub, path: &Path, headers: &HeaderMap) -> Response {
     }
 }
 
-/// Describes a file. Large files are redirected to another route.
+/// Answers requests for a file. Redirects requests for the weights to another route.
 async fn hub(
     State(hub_state): State<Arc<Hub>>,
     UrlPath((owner, model, revision, file)): UrlPath<(String, String, String, String)>,
@@ -167,7 +167,7 @@ async fn an_interrupted_download_of_a_model_is_resumed() {
     assert_eq!(list_models(&models), [name]);
     let opened = Local::open(&pulled.path).await.unwrap();
     assert_eq!(opened.model(), pulled.model);
-    // The second time the model is complete.
+    // The second time the model is complete, so no file is requested.
     hub_state.requests.lock().unwrap().clear();
     assert_eq!(fetch(name, &locations).await.unwrap().from, None);
     assert!(hub_state.requests.lock().unwrap().is_empty());

@@ -23,7 +23,8 @@ pub(crate) struct ServerState {
     pub(crate) first_answers: Vec<(StatusCode, &'static str)>,
 }
 
-/// Embeds a text as its length and 1. The last text comes first.
+/// Returns the vector of each text: its length, and 1. Lists the last text first, because clients
+/// must obey the indexes.
 fn embed_lengths(texts: &[Value]) -> Value {
     let data = texts.iter().enumerate().rev().map(|(index, text)| {
         let len = text.as_str().unwrap().len();
@@ -117,7 +118,7 @@ async fn a_missing_embedding_server_is_unavailable() {
     assert!(reason.contains("refused"), "{reason}");
 }
 
-/// Regression: all scores were 0, without an explanation.
+/// Regression: if a server returned only zeros, all scores were 0, without an explanation.
 #[tokio::test]
 async fn a_server_that_returns_only_zeros_is_refused() {
     let zeros =
@@ -132,7 +133,7 @@ async fn a_server_that_returns_only_zeros_is_refused() {
     assert!(configured.open().await.unwrap().is_some(), "a single zero vector is allowed");
 }
 
-/// Regression: such a server was refused.
+/// Regression: a server that rejected the first text was refused.
 #[tokio::test]
 async fn a_server_that_rejects_the_first_text_is_still_used() {
     let (url, seen, _tasks) = serve(vec![(StatusCode::BAD_REQUEST, "unknown text")]).await;

@@ -40,8 +40,8 @@ const SUPPORTED_SCENARIOS: [&str; 26] = [
     "auth/cross-app-access-complete-flow",
 ];
 
-/// On a busy machine the client may resume a stream late, which is a warning. Too early or very
-/// late is a failure.
+/// On a busy machine the client may resume a stream late, which is a warning. A client that resumes
+/// too early or very late fails.
 const MAY_WARN_SCENARIOS: [&str; 1] = ["client-sse-retry-timing"];
 
 fn node_modules() -> PathBuf {

@@ -67,7 +67,7 @@ impl HttpServer {
         });
         let binding = async {
             loop {
-                // Another process may have the port for a short time.
+                // Another process may use the port for a short time.
                 if let Ok(listener) = TcpListener::bind(address).await {
                     return listener;
                 }
@@ -126,7 +126,7 @@ async fn receive(
     body: Bytes,
 ) -> Response {
     let mut response = answer_message(&state, &method, &headers, &body);
-    // One connection for each request, so that none outlives the listener.
+    // Closes the connection after each request, so that no connection outlives the listener.
     response.headers_mut().insert("connection", "close".parse().unwrap());
     response
 }
@@ -276,7 +276,7 @@ fn huge_body(kind: &str, start: &'static str) -> Response {
     stream_response(kind, body.map(Ok).boxed())
 }
 
-/// Returns the events after the events that a broken stream has sent.
+/// Resumes a broken stream: returns the events that the stream has not sent.
 fn resume_stream(id: &str) -> Response {
     let id: u64 = id.parse().unwrap();
     event_stream_response(vec![Ok(
@@ -310,7 +310,8 @@ fn json_response(message: &Value) -> Response {
     ([("content-type", "application/json; charset=utf-8")], message.to_string()).into_response()
 }
 
-/// Sends each chunk separately, even if the next one breaks the connection.
+/// Sends each chunk separately, so that a chunk arrives even if the next chunk breaks the
+/// connection.
 fn event_stream_response(chunks: Chunks) -> Response {
     let chunks = stream::iter(chunks).then(|chunk| async {
         tokio::task::yield_now().await;

@@ -94,7 +94,8 @@ async fn a_call_that_a_server_refuses_fails_for_certain() {
     }
     assert_eq!(test.server.calls(), 6);
     assert_eq!(test.server.initializations(), 1);
-    // With Faber's own error code, a server cannot claim that it never read a call.
+    // A server that copies Faber's own error code cannot make Faber believe that it never read the
+    // call.
     let err = test.call("act", "forged").await.unwrap_err();
     assert_eq!((err.code, test.server.calls()), (ErrorCode::FAILED, 7));
 }

@@ -245,7 +245,8 @@ async fn a_server_that_cannot_start_fails_with_its_error() {
         .assert_eq(&circle);
     let torrent = ServerTest::connection_error("torrent").await;
     expect!["`node` does not serve MCP: the answer is too long"].assert_eq(&torrent);
-    // The server ends when its input closes, but that is not the reported error.
+    // Faber closes the input of the server, which then ends. Faber must report the earlier error,
+    // not the end.
     let odd = "`node` does not serve MCP: its answer to `initialize` could not be read: ";
     for mode in ["rubbish", "odd", "stranger"] {
         let error = ServerTest::connection_error(mode).await;

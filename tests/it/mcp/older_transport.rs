@@ -95,7 +95,7 @@ async fn calls_of_a_dead_older_server_fail_and_its_successor_is_used() {
         listener.next().await;
         server.child.kill().await.unwrap();
     });
-    // A read is repeated once, and finds no server.
+    // Faber repeats the read once. The server is gone by then, so the repetition fails, too.
     assert_eq!(long.unwrap_err().code, ErrorCode::UNAVAILABLE);
     let err = set.call("echo", json!({ "message": "b" })).await.unwrap_err();
     assert_eq!((err.code.clone(), err.is_definite), (ErrorCode::UNAVAILABLE, true), "{err}");
@@ -175,7 +175,8 @@ async fn an_unusable_older_server_fails_with_the_reason() {
         source["mcp"]["transport"] = json!("sse");
         let status = Connected::start_connecting(&source).status().await;
         assert_eq!(status, SetStatus::Failed { error: format!("`{}` {reason}", server.address) });
-        // If the transport was only guessed, the first answer is reported.
+        // If the source does not name the transport, Faber tries the current transport first, and
+        // reports the answer to that attempt.
         let SetStatus::Failed { error } =
             Connected::start_connecting(&server.source()).status().await
         else {

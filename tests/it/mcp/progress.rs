@@ -9,7 +9,7 @@ use toolbox::{
 
 use super::misbehaving_server::ServerTest;
 
-/// Returns a context and a listener for its progress.
+/// Returns the context of a call, and a listener for the progress of the call.
 fn context_with_listener() -> (ToolContext, Listener) {
     let (reporter, listener) = report_channel();
     (ToolContext { reporter, ..second_attempt() }, listener)
@@ -62,7 +62,7 @@ async fn progress_with_foreign_late_or_invalid_tokens_is_ignored() {
     let report = Progress { progress: 7.0, total: None, message: Some("own".into()) };
     assert_eq!(newest_progress(&mut listener), Some(report));
     assert_eq!(newest_progress(&mut other), None);
-    // The call has ended, so a report with its token has no receiver.
+    // The call has ended, so a report with the token of that call has no receiver.
     test.call("forge", json!({ "tokens": [own] })).await.unwrap();
     assert_eq!(newest_progress(&mut listener), None);
 }

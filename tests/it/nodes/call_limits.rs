@@ -85,7 +85,8 @@ async fn start_times(cluster: &Cluster, tool: &str) -> Vec<Timestamp> {
     starts
 }
 
-/// Checks that in any window there are at most a burst and the permits that became free in it.
+/// Checks that each period has at most the calls of one burst plus the permits that became free in
+/// the period.
 #[expect(clippy::cast_precision_loss, reason = "small numbers")]
 fn assert_rate(starts: &[Timestamp]) {
     for (from, first) in starts.iter().enumerate() {
@@ -114,8 +115,8 @@ async fn permits_of_a_lost_node_expire_and_higher_priorities_go_first() {
     assert_waiting_calls_move_when_a_node_drains(&cluster, node).await;
 }
 
-/// The holder of the only permit is killed, and a call on another node gets it. The killed call has
-/// an unknown outcome and is not repeated.
+/// Checks that a call on another node gets the only permit after the node of its holder is killed.
+/// The outcome of the holder's call is unknown, so the call is not repeated.
 async fn assert_lost_permit_expires(cluster: &Cluster, node: &Node, lost: Node) {
     let long = lost.create_plan(&json!([call_step("ledger.held", 8.0)])).await;
     let short = lost.create_plan(&json!([call_step("ledger.held", 0.0)])).await;

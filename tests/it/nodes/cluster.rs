@@ -145,7 +145,7 @@ pub(super) fn are_finished(heads: &[ExecutionHead]) -> bool {
     heads.iter().all(|head| head.state.is_finished())
 }
 
-/// Returns the workers that claimed an execution, in order.
+/// Returns the workers that claimed an execution, the first claim first.
 pub(super) fn list_claimers(log: &[RecordedEvent]) -> Vec<WorkerId> {
     let claims = log.iter().filter_map(|recorded| match &recorded.event {
         Event::Claimed(claimed) if !claimed.renewed => Some(claimed.worker),

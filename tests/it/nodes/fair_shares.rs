@@ -81,7 +81,8 @@ async fn schedule_executions(node: &Node, plan: &str) {
     timeout(MAX_WAIT, requests.join_all()).await.expect("all executions start");
 }
 
-/// Counts the first claims of every worker except one.
+/// Returns, for each worker, the number of executions that this worker claimed first. Leaves the
+/// `excluded` executions out.
 async fn count_claims(
     cluster: &Cluster,
     excluded: &BTreeSet<ExecutionId>,

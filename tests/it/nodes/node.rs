@@ -92,7 +92,6 @@ impl Node {
     }
 }
 
-/// Returns a new idempotency key.
 pub(super) fn new_key() -> String {
     static KEYS: AtomicU64 = AtomicU64::new(0);
     format!("key-{}", KEYS.fetch_add(1, Ordering::Relaxed))

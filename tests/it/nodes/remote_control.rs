@@ -122,7 +122,7 @@ async fn control_through_other_node(cluster: &Cluster, owner_node: &Node, other_
     subscriber.assert_receives_whole_log(cluster, &id).await;
 }
 
-/// Cancels through the other node while a tool runs on the first one.
+/// Cancels through the other node while a tool runs on the node that owns the execution.
 async fn cancel_through_other_node(cluster: &Cluster, owner_node: &Node, other_node: &Node) {
     let call = json!({ "name": "ledger.read", "parameters": { "n": 1, "seconds": 8.0 } });
     let execution = owner_node.start(&json!([call])).await;
@@ -154,7 +154,8 @@ async fn cancel_through_other_node(cluster: &Cluster, owner_node: &Node, other_n
     assert!(!has_ended, "the tool was stopped");
 }
 
-/// Follows executions through one node while their own node is killed and a third takes over.
+/// Follows executions through one node while the node that owns them is killed and a third node
+/// takes over.
 async fn watch_takeover(cluster: &Cluster, owner_node: Node, other_node: &Node) {
     let step = |index: usize| {
         let after = index.checked_sub(1).map(|before| format!("s{before}"));

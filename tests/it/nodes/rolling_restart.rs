@@ -42,12 +42,13 @@ async fn a_drained_node_hands_all_its_executions_to_its_successor() {
                 && has_begun("ledger.once", &cluster) >= 2 * EXECUTIONS_PER_PLAN
         })
         .await;
-    // The successor starts only now, so that the first node owned everything.
+    // The successor starts only now, so that the first node owned all executions before the drain.
     let successor = cluster.workspace.start_worker().await;
     let told_at = WallClock.now();
     node.drain().await;
     let left_at = WallClock.now();
-    // Each parent has one child.
+    // Each execution of the plan with a sub-plan has one child. The last execution holds the
+    // permit.
     cluster
         .wait_for_all_completed(plans.len() * EXECUTIONS_PER_PLAN + EXECUTIONS_PER_PLAN + 1)
         .await;
@@ -100,8 +101,8 @@ async fn hold_permit(cluster: &Cluster, node: &Node) -> String {
     id
 }
 
-/// Checks that the other node continued the executions that the drained node released, that no
-/// execution came back, and that no execution waited for a lease.
+/// Checks that the other node continued the executions that the drained node released, that the
+/// drained node claimed none of them again, and that no execution waited for a lease.
 async fn assert_handed_over(
     cluster: &Cluster,
     drained_node: WorkerId,
@@ -113,7 +114,7 @@ async fn assert_handed_over(
     for head in cluster.read_heads().await {
         let log = cluster.read_log(head.execution).await;
         let claims = list_claims(&log);
-        // Executions that were due before the drain may go to any node.
+        // A change of the owner before the drain does not count.
         let is_handed_over = |pair: &[(WorkerId, Timestamp)]| {
             pair[0].0 == drained_node && pair[1].0 != drained_node && pair[1].1 > told_at
         };
@@ -130,7 +131,7 @@ async fn assert_handed_over(
     assert!(handed_over >= 3 * EXECUTIONS_PER_PLAN, "{handed_over} were handed over");
 }
 
-/// Returns the claims of an execution with their times, in order.
+/// Returns the claims of an execution with their times, the first claim first.
 fn list_claims(log: &[RecordedEvent]) -> Vec<(WorkerId, Timestamp)> {
     let claims = log.iter().filter_map(|recorded| match &recorded.event {
         Event::Claimed(claimed) if !claimed.renewed => Some((claimed.worker, recorded.at)),

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::{cluster::Cluster, node::MAX_WAIT};
 use crate::mongod::Mongod;
 
-/// A plan that runs a sub-plan twice, which runs another sub-plan.
+/// A plan that runs a sub-plan twice. The sub-plan runs another sub-plan.
 fn nested_plan(seconds: f64) -> Value {
     let youngest = json!({ "tools": [
         { "id": "x", "name": "flow.echo", "parameters": { "n": "{{input.n}}" } },
@@ -86,7 +86,7 @@ async fn root_head(cluster: &Cluster) -> ExecutionHead {
     heads.into_iter().find(|head| head.parent.is_none()).expect("the store has a parent")
 }
 
-/// No other process exists, so everything must be finished when this process has ended.
+/// No other process exists, so all executions must be finished when this process has ended.
 async fn assert_outputs(cluster: &Cluster) {
     cluster.wait_for_all_completed(5).await;
     let all = json!([1, 2].map(|n| json!({ "own": { "n": n }, "sub": { "x": { "n": n } } })));

@@ -51,7 +51,8 @@ async fn sub_plans_complete_when_the_node_of_parent_or_child_is_lost() {
     assert_completed(&cluster, 2).await;
     let (parent_workers, child_workers) =
         (list_workers(&cluster, parent).await, list_workers(&cluster, child).await);
-    // A busy machine may lose a lease, so there may be more workers.
+    // On a busy machine a worker may lose its lease, so more than two workers may have claimed the
+    // child.
     assert!(
         child_workers.len() >= 2,
         "two nodes claimed the child: {parent_workers:?} {child_workers:?}"
@@ -141,7 +142,7 @@ async fn parents_of_sub_plans_complete_when_nodes_are_killed_at_any_moment() {
     for _ in 0..kills {
         let server = nodes.iter().find(|node| node.is_serving()).unwrap();
         for _ in 0..PARENTS_PER_KILL {
-            // Later starts are spread over all nodes.
+            // A delayed start lets any node claim the execution.
             let ms = i64::try_from(200 + dice.draw_below(500)).unwrap();
             let at = WallClock.now() + TimeDelta::milliseconds(ms);
             server.execute(&plan, &json!({ "startAt": at.to_rfc3339() })).await;
@@ -167,7 +168,7 @@ async fn parents_of_sub_plans_complete_when_nodes_are_killed_at_any_moment() {
     }
 }
 
-/// A plan that runs a sub-plan three times, which runs another sub-plan.
+/// A plan that runs a sub-plan three times. The sub-plan runs another sub-plan.
 fn plan_with_grandchildren() -> Value {
     let echo =
         |id: &str| json!({ "id": id, "name": "flow.echo", "parameters": { "n": "{{input.n}}" } });

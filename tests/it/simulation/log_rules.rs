@@ -58,7 +58,7 @@ impl Simulation {
 }
 
 /// Returns whether an execution is finished, is paused, waits for a person or a signal, or waits
-/// for children for which one of these holds.
+/// for child executions for which one of these conditions holds.
 fn may_be_unfinished(execution: &Execution, all: &BTreeMap<ExecutionId, Execution>) -> bool {
     let agenda = execution.agenda();
     let waits = |task: &Task| {
@@ -187,7 +187,8 @@ fn check_lists(execution: &Execution) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that each child exists once and that its outputs are the output of its step.
+/// Checks that each child execution exists once, and that the outputs of the child are the output
+/// of the step that started it.
 fn check_children(
     id: ExecutionId,
     log: &[RecordedEvent],
@@ -231,7 +232,7 @@ fn check_children(
     violations
 }
 
-/// Checks an event against the state before it.
+/// Checks that the state before an event allows the event.
 fn check_event(before: &Execution, recorded: &RecordedEvent) -> Result<(), String> {
     let plan = before.plan();
     let number = recorded.event.step().and_then(|step| plan.step_number(step));

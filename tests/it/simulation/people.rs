@@ -139,7 +139,7 @@ impl Simulation {
         for AcknowledgedCommand { execution: id, command } in acknowledged {
             let log = self.world.read_log(id).await;
             let last = log.last().filter(|recorded| recorded.event.is_last());
-            // The time is by the clock of the worker that wrote the event, which may be wrong.
+            // The worker that wrote the event set this time by its own clock, which may be wrong.
             let seconds = if self.world.is_skewed() { 60 } else { 5 };
             if last.is_some_and(|recorded| {
                 recorded.at <= last_fault_at + chrono::TimeDelta::seconds(seconds)
@@ -153,8 +153,8 @@ impl Simulation {
                 }
                 _ => false,
             });
-            // Even a command without effect leaves an event, because otherwise it might take effect
-            // later.
+            // Even a command without effect must leave an event, because a command without an event
+            // is delivered again and might take effect later.
             if !matches!(command, Command::Cancel { .. }) {
                 let heard: BTreeSet<_> =
                     log.iter().filter_map(|recorded| recorded.event.command()).collect();
@@ -164,7 +164,8 @@ impl Simulation {
                     self.violations.push(format!("{id}: no trace of {command:?}"));
                 }
             }
-            // Running compensations end by themselves.
+            // A cancellation does not stop compensations that already run, so no event has to
+            // record it.
             let is_undone = log.iter().any(|recorded| recorded.event == Event::CompensationStarted);
             let must = match command {
                 Command::Cancel { .. } => !is_undone,

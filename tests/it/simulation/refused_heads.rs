@@ -101,7 +101,7 @@ impl HeadTest {
     }
 }
 
-/// A store refuses heads because it is unavailable, or because of the head itself.
+/// Returns two errors: the store is unavailable, or the head itself cannot be stored.
 fn head_errors() -> [StoreError; 2] {
     let ill = StoreError::Unavailable("the store is unavailable".to_owned());
     [ill, StoreError::corrupt("the head", "it cannot be written")]
@@ -123,7 +123,8 @@ async fn an_execution_that_cannot_be_parked_still_hears_commands() {
     }
 }
 
-/// Regression: no other worker polls for the execution, so it slept forever.
+/// Regression: the execution slept forever. Its head still named its worker, so no other worker
+/// polled for it.
 #[tokio::test(start_paused = true)]
 async fn an_execution_that_cannot_be_parked_wakes_in_time() {
     for reason in head_errors() {

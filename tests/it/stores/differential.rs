@@ -148,7 +148,7 @@ enum Operation {
     },
 }
 
-/// Fields of a head that change.
+/// The fields of a head that may change.
 #[derive(Clone, Debug)]
 struct HeadFields {
     owner: Option<usize>,
@@ -176,7 +176,7 @@ fn any_head_fields() -> impl Strategy<Value = HeadFields> {
     })
 }
 
-/// Names of records: prefixes of each other, and names that sort between them.
+/// Names of records. Some are prefixes of others, and some sort between those.
 const NAMES: [&str; 6] = ["a", "a/", "a/b", "a/ö", "a0", "ö"];
 
 fn any_kind() -> impl Strategy<Value = RecordKind> {
@@ -326,8 +326,8 @@ async fn run_operation(store: &dyn Store, operation: &Operation) -> String {
     }
 }
 
-/// Asks for permits. With a rate limit the time is fixed, because stores may count calls by clocks
-/// of their own that never go back.
+/// Asks for permits. With a rate limit, the time is always the same, because some stores count
+/// calls by their own clock, which never goes back.
 async fn acquire_permits(store: &dyn Store, ask: &PermitAsk, now: i64) -> String {
     let has_rate = ask.limits.iter().any(|limit| limit.rate.is_some());
     match store.acquire_permits(ask, at(if has_rate { 2 } else { now })).await {
@@ -384,7 +384,7 @@ async fn run_on_documents(store: &dyn Store, operation: &Operation) -> String {
             )
         }
         Operation::Cache { key, until } => {
-            // In the future, so that no store's own clock has passed it.
+            // The time is in the future, so that no store's own clock has passed it.
             debug_text(
                 store.cache_output(&format!("key {key}"), &json!(until), at(LATER + *until)).await,
             )

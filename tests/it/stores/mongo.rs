@@ -52,7 +52,8 @@ pub(crate) async fn open_with_two_layouts() -> StorePair {
     StorePair::shared(Arc::new(old), open_store(&url).await.unwrap(), ())
 }
 
-/// Converts to `dyn Store`, because `transcript`, `find_output` and others are methods of it.
+/// Converts to `dyn Store`, because methods such as `transcript` and `find_output` are defined for
+/// that type.
 fn as_store(store: &Mongo) -> &dyn Store {
     store
 }
@@ -157,7 +158,7 @@ async fn count_documents(url: &str, collection: &str) -> u64 {
     all.count_documents(doc! {}).await.unwrap()
 }
 
-/// Counts the documents that a query of a developer finds.
+/// Counts the documents that match a query, as a developer would write it in the MongoDB shell.
 async fn count_found(url: &str, collection: &str, query: Document) -> u64 {
     let documents = database_of(url).await.collection::<Document>(collection);
     documents.count_documents(query).await.unwrap()
@@ -311,7 +312,7 @@ async fn a_removal_that_a_crash_interrupted_is_finished() {
     let events = database_of(&url).await.collection::<Document>("events");
     store.append(some_events(execution(1), 3, 1)).await.unwrap();
     assert_eq!(events.delete_one(part).await.unwrap().deleted_count, 1);
-    // An incomplete log is not damaged if its removal has started.
+    // A log that lacks events is not damaged if its removal has started.
     assert_eq!(store.read(execution(1), Seq(0)).await.unwrap(), []);
     store.prune(at(0), 10).await.unwrap();
     assert_eq!(

@@ -107,7 +107,8 @@ async fn executions_of_a_dead_sqlite_process_are_orphans_at_once() {
     drop(dead);
     let orphans = alive.find_heads(HeadQuery::Orphans { now: at(0) }, 10).await.unwrap();
     assert_eq!(orphans.iter().map(|head| head.execution).collect::<Vec<_>>(), [execution(1)]);
-    // The row of the worker is removed, too, so the answer stays the same.
+    // The first query also removed the row of the dead worker. The second query must find the same
+    // orphan.
     assert_eq!(alive.find_heads(HeadQuery::Orphans { now: at(0) }, 10).await.unwrap(), orphans);
     let mut locks = std::fs::read_dir(folder.path().join("faber.db-workers")).unwrap();
     let lock = locks.next().unwrap().unwrap().file_name();
@@ -133,7 +134,7 @@ async fn damage_affects_only_the_damaged_execution_or_plan() {
          UPDATE executions SET state = 'DANCING' WHERE number = 3;
          UPDATE plans SET json = '{}' WHERE planId LIKE '%1';",
     );
-    // The store that wrote the plan still has a good copy.
+    // Opens the file again, because the store that wrote the plan has a good copy in its cache.
     let store = Sqlite::open(&path).unwrap();
     let is_damaged = |err: &StoreError| matches!(err, StoreError::Corrupt { .. });
     for n in [1, 2] {
@@ -325,8 +326,8 @@ async fn the_history_view_shows_events_as_sql_rows() {
     assert_eq!(row, format!("{} 1 paused", execution(1)));
 }
 
-/// Creates a file of version 1 with a finished execution, a due one, and one row of everything
-/// else.
+/// Creates a file of version 1 with a finished execution, a due one, and one row in each other
+/// table.
 fn create_version_1(path: &Path) {
     run_sql(path, "PRAGMA journal_mode = WAL");
     run_sql(path, include_str!("version_1.sql"));
@@ -367,7 +368,7 @@ async fn a_sqlite_file_of_version_1_is_updated() {
         let path = path.clone();
         std::thread::spawn(move || Sqlite::open(&path).unwrap())
     };
-    // Several processes may open the file first.
+    // Several processes may open an old file at the same time.
     let openings = [open(), open(), open()];
     let [store, other, _] = openings.map(|thread| thread.join().unwrap());
     let over =

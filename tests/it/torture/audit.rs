@@ -105,8 +105,8 @@ impl<'a> Audit<'a> {
         Self { workspace, run, records, api_record, children: 0, violations }
     }
 
-    /// Fetches every execution from the nodes. For each unfinished one, `faber debug` must name a
-    /// reason. Heads and inboxes must have caught up before.
+    /// Fetches every execution from the nodes. For each unfinished execution, `faber debug` must
+    /// name a reason. Waits first until heads and inboxes agree with the logs.
     pub(super) async fn query_nodes(&mut self, server: &str) {
         self.wait_until_settled().await;
         for record in self.records.values() {

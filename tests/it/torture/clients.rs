@@ -44,11 +44,10 @@ pub(super) struct ClientRecord {
     /// Options of the start. Null for children and retries.
     pub(super) options: Value,
     pub(super) execution: String,
-    /// Events that the client received.
     pub(super) received: Vec<Value>,
     /// Events that a second subscriber received, which connected and left at other times.
     pub(super) received_by_other: Vec<Value>,
-    /// Actions of the client.
+    /// Actions that the client sent in place of people.
     pub(super) actions: Vec<Action>,
 }
 
@@ -104,7 +103,8 @@ async fn retry_sometimes(
     let names: Vec<&String> = record.draft.steps.keys().collect();
     let from = dice.happens(600).then(|| names[dice.draw_index(names.len())]);
     run.count("retry");
-    // A retry without a key must not be repeated, so a lost answer leaves the execution unknown.
+    // The client must not repeat this request, because it has no key. If the answer is lost, the
+    // client does not know the new execution.
     let variables = json!({ "id": record.execution, "from": from });
     let started = ask(&run.next_address().await, RETRY_MUTATION, &variables).await.ok()?;
     let execution = started["executionId"].as_str().unwrap().to_owned();
@@ -261,8 +261,8 @@ async fn subscribe(run: &SharedRun, id: &str, received: &[Value]) -> Option<Even
         .ok()
 }
 
-/// Adds the next event to the received ones. Returns `None` at the end. The error is `true` if the
-/// subscription was silent.
+/// Adds the next event to the received events. Returns `None` at the end. The error is `true` if
+/// the subscription was silent.
 async fn receive_event(
     run: &SharedRun,
     id: &str,

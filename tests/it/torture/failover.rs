@@ -43,7 +43,8 @@ async fn a_key_reserved_twice_without_a_majority_has_one_winner() {
         cluster.freeze(*number);
     }
     let (one, two) = (store.reserve_key(&first), async {
-        // The second request arrives while the first waits, and gives up or waits for a majority.
+        // The second request arrives while the first request waits. The second request waits for a
+        // majority, too, or fails.
         let answer = timeout(Duration::from_secs(1), store.reserve_key(&second)).await;
         for number in &others {
             cluster.thaw(*number);
@@ -120,7 +121,7 @@ async fn start_execution(run: &SharedRun, plan: &Value) -> String {
     started["executionId"].as_str().unwrap().to_owned()
 }
 
-/// Follows an execution from its first event until one satisfies `is_last`.
+/// Follows an execution from its first event until an event satisfies `is_last`.
 async fn follow_until(run: &SharedRun, id: &str, is_last: impl Fn(&Value) -> bool) -> Vec<Value> {
     let query = "subscription ($id: ID!, $after: Int) { executionEvents(executionId: $id, \
                  afterSeq: $after) { seq at type stepId attempt data } }";

@@ -147,8 +147,8 @@ impl<'a> LogChecker<'a> {
             debug_assert!(task.item.is_none());
         }
         for carried in data["callKeys"].as_array().into_iter().flatten() {
-            // A call of a child execution has the keys of all executions above it. The last one is
-            // its own key.
+            // The entry of a child execution's call is nested: it contains the key of each
+            // execution above the child. The innermost key belongs to the call itself.
             let mut call = carried;
             while call["child"].is_object() {
                 call = &call["child"];
@@ -175,8 +175,8 @@ impl<'a> LogChecker<'a> {
         }
         let worker = event["data"]["worker"].as_str().map(str::to_owned);
         if event["data"]["renewed"] == true {
-            // A renewed claim means that the lease ran out but the worker still runs. Its calls
-            // continue.
+            // A renewed claim means that the lease expired but the worker still runs. The calls of
+            // this worker continue.
             if worker.is_none() || self.worker != worker {
                 self.add_violation("renews the claim of another worker", event);
             }

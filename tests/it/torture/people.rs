@@ -27,7 +27,8 @@ pub(super) struct Action {
     pub(super) mutation: &'static str,
     variables: Value,
     pub(super) is_acknowledged: bool,
-    /// Times that the request was sent. Each may have reached a server, even without an answer.
+    /// Number of times that the request was sent. Each request may have reached a server, even if
+    /// no answer arrived.
     pub(super) tries: u64,
 }
 

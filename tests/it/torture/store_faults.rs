@@ -28,7 +28,7 @@ impl TorturedStore {
         Self::Sqlite(TorturedFile::new())
     }
 
-    /// Borrows the shared replica set.
+    /// Borrows the replica set that all tests share.
     pub(super) async fn replica_set() -> Self {
         let cluster = Cluster::lock_shared().await;
         Self::ReplicaSet(TorturedReplicaSet {

@@ -21,7 +21,7 @@ use super::{
 use crate::harness::{number_from_env, read_heads};
 use crate::mongod::Mongod;
 
-/// Number of executions in a usual run. `FABER_TAKEOVER=1000` gives the figure of the
+/// Number of executions in a usual run. `FABER_TAKEOVER=1000` measures the figure in the
 /// documentation.
 const DEFAULT_EXECUTIONS: u64 = 100;
 const LEASE: Duration = Duration::from_secs(5);

@@ -10,7 +10,6 @@ use super::{
     workspace::LedgerEntry,
 };
 
-/// A task of an execution, in the order of steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Task<'a> {
     pub(super) step: &'a str,
@@ -80,7 +79,7 @@ impl TaskState {
         self.end_event.as_deref() == Some("step_succeeded")
     }
 
-    /// Applies an event. Fails if the event must not come now.
+    /// Applies an event. Fails if the state does not allow the event.
     pub(super) fn apply(
         &mut self,
         kind: &str,
@@ -160,8 +159,8 @@ impl TaskState {
         Ok(())
     }
 
-    /// Checks that the ledger has as many calls as the tool's effect allows, and that they agree
-    /// with the log.
+    /// Checks that the ledger has as many calls as the tool's effect allows, and that these calls
+    /// agree with the log.
     pub(super) fn check_calls(
         &self,
         kind: StepKind,

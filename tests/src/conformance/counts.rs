@@ -1,4 +1,4 @@
-//! Counts of executions, compared with those of the store in memory.
+//! Counts of executions. Each store must return the same counts as the memory store.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use shared::{
 use super::{StorePair, at, execution, head, plan, plan_id, request, request_id};
 
 const HOUR: i64 = 3_600;
-/// Seconds from the first moment to the end of its day, 2024-01-01 (UTC).
+/// Seconds from `at(0)` to the end of that day (UTC).
 const TO_MIDNIGHT: i64 = 19 * 60 + 2 * HOUR + 1_200 + 24;
 
 /// Returns executions over three days, with each combination of states, errors, labels and kinds.
@@ -114,7 +114,8 @@ fn queries() -> Vec<CountQuery> {
     queries
 }
 
-/// Compares counts, apart from the buckets of durations that another logarithm may choose.
+/// Compares counts. Durations need to be only about equal, because stores compute the bucket of a
+/// duration with different logarithms.
 fn assert_same_counts(query: &CountQuery, found: &[ExecutionCount], expected: &[ExecutionCount]) {
     let without_times = |counts: &[ExecutionCount]| {
         let plain =
@@ -139,7 +140,7 @@ pub async fn counts_follow_the_executions(pair: StorePair) {
     let copy = StorePair::new(std::sync::Arc::new(Memory::new()), ());
     compare_with(&pair, &copy).await;
     for head in heads() {
-        // Each execution was unfinished first.
+        // Each execution is unfinished first, so a later head must move its count.
         let begun = ExecutionHead {
             state: ExecutionState::Pending,
             finished_at: None,
@@ -151,7 +152,7 @@ pub async fn counts_follow_the_executions(pair: StorePair) {
         for pair in [&pair, &copy] {
             pair.put_head(begun.clone()).await;
             pair.put_head(head.clone()).await;
-            // A head may be written again.
+            // A head that is written twice must count once.
             pair.put_head(head.clone()).await;
         }
     }
@@ -187,7 +188,6 @@ async fn compare_with(pair: &StorePair, copy: &StorePair) {
     }
 }
 
-/// The count of a list is its length.
 pub async fn the_count_of_a_list_is_its_length(pair: StorePair) {
     for n in 1..=5 {
         let query = if n == 3 { "another" } else { "the same" };

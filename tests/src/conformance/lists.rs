@@ -105,7 +105,7 @@ pub async fn requests_are_found_by_words_time_and_state(pair: StorePair) {
     }
 }
 
-/// Requests whose planning ended without a plan are found among the failed ones.
+/// Requests whose planning ended without a plan are found among the failed requests.
 pub async fn requests_without_a_plan_are_found_as_failed(pair: StorePair) {
     let entry = |kind: &str, content: serde_json::Value| TranscriptEntry {
         at: at(1),
@@ -131,8 +131,8 @@ pub async fn requests_without_a_plan_are_found_as_failed(pair: StorePair) {
     let failed = RequestFilter { state: Some(Failed), ..RequestFilter::default() };
     assert_eq!(request_numbers(&pair, failed.clone()).await, [3, 2].map(request_id));
     pair.put_head(ExecutionHead { state: Failed, ..head(0, 1) }).await;
-    // The head of a finished execution may be read late, but not after the head of an unfinished
-    // execution.
+    // A store may notice the head of a finished execution late, but at the latest when it reads a
+    // new head of an unfinished execution.
     pair.put_head(head(8, 1)).await;
     assert_eq!(request_numbers(&pair, failed).await, [3, 2, 0].map(request_id));
     let pending = RequestFilter { state: Some(Pending), ..RequestFilter::default() };
@@ -153,8 +153,8 @@ pub async fn executions_that_need_a_person_are_found_with_their_requests(pair: S
     for n in 1..=4 {
         pair.one.put_request(&request(n, "q", i64::try_from(n).unwrap())).await.unwrap();
     }
-    // Of execution 1, a child of a child waits. Execution 4 waits itself, 5 does not, and 6 waits
-    // no longer.
+    // Execution 1 has a grandchild that waits for a person. Execution 4 itself waits for a person,
+    // 5 does not wait, and 6 waits no longer.
     let heads = [
         with(1, 1, None, false),
         with(2, 1, Some(1), false),
@@ -167,7 +167,7 @@ pub async fn executions_that_need_a_person_are_found_with_their_requests(pair: S
         pair.put_head(head).await;
     }
     pair.put_head(ExecutionHead { seq: Seq(2), ..with(6, 3, None, false) }).await;
-    // A head of an earlier position changes nothing.
+    // A head with an earlier position in the log changes nothing.
     pair.one.put_head(with(6, 3, None, true)).await.unwrap();
     let executions = |needs, is_root| ExecutionFilter {
         needs_person: Some(needs),
@@ -264,8 +264,8 @@ pub async fn executions_are_found_by_each_filter(pair: StorePair) {
     }
 }
 
-/// Executions with labels and errors, numbered from 1. Odd ones belong to the team `red`, and every
-/// third one failed.
+/// Executions with labels and errors, numbered from 1. Executions with odd numbers belong to the
+/// team `red`, and every third execution failed.
 async fn put_labelled(pair: &StorePair) {
     for n in 1..=9 {
         let team = if n % 2 == 1 { "red" } else { "blue" };

@@ -52,7 +52,7 @@ pub async fn a_read_can_start_at_any_position(pair: StorePair) {
     }
 }
 
-/// Appends that are written together are rejected one by one.
+/// If a store rejects an append, it still writes the other appends of the same batch.
 pub async fn a_rejected_append_does_not_affect_others_of_its_batch(pair: StorePair) {
     join_all((0..60).map(|n| pair.append(execution(n), 0, 1))).await;
     let stale = |n: usize| n.is_multiple_of(3);
@@ -148,7 +148,7 @@ pub async fn an_event_larger_than_a_document_is_refused(pair: StorePair) {
     assert_eq!(pair.log(execution(1), 0).await.len(), 1);
 }
 
-/// A long log is read in parts, each not much longer than promised.
+/// A long log is read in parts. Each part may exceed the promised size only a little.
 pub async fn a_long_log_is_read_in_bounded_parts(pair: StorePair) {
     let id = execution(1);
     for n in 0..10 {
@@ -159,7 +159,8 @@ pub async fn a_long_log_is_read_in_bounded_parts(pair: StorePair) {
     assert_eq!(pair.log(id, 0).await.len(), 10_000);
 }
 
-/// JSON values are unchanged: the order of keys, numbers to the last bit, every character.
+/// JSON values are stored unchanged: keys keep their sequence, numbers keep every bit, and texts
+/// keep every character.
 pub async fn json_values_are_stored_unchanged(pair: StorePair) {
     let mut deep = json!(1);
     for _ in 0..100 {
@@ -213,7 +214,7 @@ pub async fn head_and_inbox_change_atomically_with_the_log(pair: StorePair) {
     assert_eq!(pair.other.list_commands(Some(execution(1))).await.unwrap().len(), 1);
 }
 
-/// Checks the subscribers of logs, of work and of inboxes.
+/// Subscribers of logs, of due work and of inboxes get a hint after each change.
 pub async fn changes_send_hints_to_subscribers(pair: StorePair) {
     let hints = pair.other.hints();
     let (mut log, mut work, mut inbox) =

@@ -49,7 +49,8 @@ async fn release_permits(pair: &StorePair, holder: &str, limits: &[CallLimit]) {
     pair.other.release_permits(vec![permit_request(holder, 1, limits).permit]).await.unwrap();
 }
 
-/// Of many simultaneous requests on all nodes, as many get a permit as the limit allows.
+/// Many requests on all nodes ask at the same time. Exactly as many get a permit as the limit
+/// allows.
 pub async fn a_concurrency_limit_holds_for_all_nodes(pair: StorePair) {
     renew_leases(&pair, &[1, 2]).await;
     let limit = [concurrency_limit("$tool.\u{0}a", 3)];
@@ -118,7 +119,7 @@ pub async fn a_holder_gets_all_its_limits_or_none(pair: StorePair) {
     assert_eq!(acquire_permits(&pair, "w", 1, &[wide, narrow]).await, Permission::Granted);
 }
 
-/// Before the lease expires, the permits are not free.
+/// The permits of a lost worker stay in use until its lease expires.
 pub async fn permits_of_a_lost_worker_are_free_after_its_lease(pair: StorePair) {
     renew_leases(&pair, &[1, 2]).await;
     let limits = [concurrency_limit("k", 1), concurrency_limit("l", 5)];
@@ -150,7 +151,8 @@ pub async fn an_exhausted_rate_says_when_to_ask_again(pair: StorePair) {
     let Permission::NotBefore(when) = acquire_permits(&pair, "c", 1, &limit).await else {
         panic!("only two calls are allowed")
     };
-    // The answer is half a period after the first call, whichever clock the store uses.
+    // The refusal names a time half a period after the first call, by any clock that a store may
+    // use.
     assert!(when > at(0) + chrono::Duration::days(365 * 10), "{when}");
     release_permits(&pair, "a", &limit).await;
     assert_eq!(acquire_permits(&pair, "c", 1, &limit).await, Permission::NotBefore(when));

@@ -38,8 +38,8 @@ async fn listed_names(pair: &StorePair, kind: RecordKind, page: RecordPage) -> V
     found.into_iter().map(|record| record.name).collect()
 }
 
-/// The write condition decides whether the first or the last write counts. A removed record leaves
-/// nothing.
+/// The write condition decides whether the first or the last write counts. After a removal, nothing
+/// of the record is left.
 pub async fn the_write_condition_decides_which_record_stays(pair: StorePair) {
     use RecordKind::{Memory, Tool};
     for kind in [Memory, Tool] {
@@ -85,7 +85,8 @@ pub async fn exactly_one_writer_creates_a_record(pair: StorePair) {
     }
 }
 
-/// A writer that changes a record never overwrites a change that another made since it read.
+/// A writer that changes a record never overwrites a change that another writer made after the
+/// first writer read the record.
 pub async fn a_conditional_write_never_overwrites_a_newer_record(pair: StorePair) {
     for kind in [RecordKind::Toolkit, RecordKind::Learned, RecordKind::Context] {
         let since = |n| WriteCondition::ChangedSince(at(n));
@@ -130,7 +131,7 @@ pub async fn a_conditional_write_never_overwrites_a_newer_record(pair: StorePair
     );
 }
 
-/// Records are listed by name, byte by byte, from any place, in both directions.
+/// Records are listed by name, byte by byte, after any name, in both directions.
 pub async fn records_are_listed_by_name_in_both_directions(pair: StorePair) {
     let kind = RecordKind::Memory;
     let mut all =
@@ -290,7 +291,7 @@ pub async fn only_old_calls_are_pruned_from_records(pair: StorePair) {
         let call = record(RecordKind::Call, &format!("{n:04}"), json!(format!("{n:04}")), n);
         assert!(pair.one.put_record(&call, WriteCondition::Never).await.unwrap());
     }
-    // A call that is written again has a new age.
+    // A call that is written again gets a new time.
     let again = record(RecordKind::Call, "0000", json!("0000"), 700);
     assert!(pair.one.put_record(&again, WriteCondition::Never).await.unwrap());
     for kind in RecordKind::DOCUMENTS.into_iter().filter(|kind| *kind != RecordKind::Call) {

@@ -20,7 +20,8 @@ use super::{
     some_events, worker,
 };
 
-/// In the far future, so that no store's own clock has passed it.
+/// Seconds after `at(0)`. This time is in the far future, so that no store's own clock has passed
+/// it.
 const FAR_FUTURE_SECONDS: i64 = 1_000_000_000;
 
 pub async fn a_cached_output_is_found_until_it_expires(pair: StorePair) {
@@ -87,7 +88,8 @@ pub async fn saved_plans_are_listed_until_they_are_removed(pair: StorePair) {
     assert_eq!(names(None, 2).await, ["B", "a b"]);
 }
 
-/// Stores an execution with its own request and plan, created at 0.
+/// Stores an execution, with a request and a plan that belong only to it and were created at
+/// `at(0)`.
 async fn put_execution(pair: &StorePair, head: ExecutionHead) {
     let n = (1..100).find(|n| execution(*n) == head.execution).unwrap();
     pair.one.put_request(&request(n, "q", 0)).await.unwrap();
@@ -159,8 +161,8 @@ async fn count_all(pair: &StorePair) -> (usize, usize, usize) {
     (executions_left(pair).await.len(), plans.items.len(), requests.items.len())
 }
 
-/// An old finished execution is pruned with everything that belongs to it. Everything else stays
-/// whole.
+/// An old finished execution is pruned together with its log, request, plan and other documents.
+/// Documents of other executions stay.
 pub async fn old_finished_executions_are_pruned_with_their_documents(pair: StorePair) {
     put_execution(&pair, finished_head(1, 10, Completed)).await;
     put_execution(&pair, finished_head(2, 11, Cancelled)).await;
@@ -194,7 +196,8 @@ pub async fn old_finished_executions_are_pruned_with_their_documents(pair: Store
     assert_eq!(pair.log(execution(1), 0).await.len(), 3);
 }
 
-/// Given objects are removed with everything that belongs to them, unless something needs them.
+/// The given objects are removed together with everything that belongs to them, unless another
+/// object needs them.
 pub async fn given_objects_are_removed_unless_they_are_needed(pair: StorePair) {
     put_execution(&pair, finished_head(1, 10, Completed)).await;
     put_execution(&pair, finished_head(2, 10, Failed)).await;
@@ -290,7 +293,7 @@ pub async fn pruning_removes_the_oldest_in_parts(pair: StorePair) {
     assert_eq!(prune(&pair, 100, 0).await, Pruned::default());
 }
 
-/// Readers and pruners at the same time see whole executions or none, and no error.
+/// Readers that run during a prune find the whole log of an execution or nothing, and get no error.
 pub async fn readers_during_pruning_see_whole_logs_or_none(pair: StorePair) {
     for n in 1..=40 {
         put_execution(&pair, finished_head(n, 1, Completed)).await;

@@ -10,7 +10,7 @@ use super::StorePair;
 
 fn text_hash(n: u16) -> TextHash {
     let mut hash = [0xa5; 32];
-    // The numbers are not in the order of the hashes.
+    // The hashes sort in another sequence than the numbers.
     hash[..2].copy_from_slice(&n.to_le_bytes());
     TextHash(hash)
 }
@@ -20,8 +20,8 @@ fn vector_of(n: u16) -> Vec<f32> {
     (0..384_u16).map(|index| f32::from(n) + f32::from(index) / 1_024.0).collect()
 }
 
-/// Vectors are unchanged to the last bit, in the order of the question, and separate for each
-/// model.
+/// Vectors are unchanged to the last bit, in the sequence of the requested hashes, and separate for
+/// each model.
 pub async fn vectors_are_stored_unchanged_by_model(pair: StorePair) {
     assert_eq!(pair.other.find_vectors("m", &[text_hash(1)]).await.unwrap(), [None]);
     assert!(pair.other.find_vectors("m", &[]).await.unwrap().is_empty());

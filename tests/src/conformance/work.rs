@@ -46,11 +46,11 @@ async fn put_heads(pair: &StorePair, heads: impl IntoIterator<Item = ExecutionHe
     }
 }
 
-/// A head is unchanged, and an older head never replaces a newer one.
+/// A head is returned unchanged, and an older head never replaces a newer head.
 pub async fn an_older_head_never_replaces_a_newer_one(pair: StorePair) {
     let labels = [("team", "a=b"), ("app.io/name", "x\u{0}ö"), ("none", "")];
     let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    // These fields never change.
+    // These fields of a head never change.
     let head = |n, seq| ExecutionHead {
         query: "Grüße \u{0} \"an\" alle".into(),
         steps_total: 7,
@@ -184,7 +184,7 @@ pub async fn a_head_without_a_log_is_not_stored(pair: StorePair) {
     pair.one.put_head(due_head(1, 0, 0)).await.unwrap();
     assert_eq!(pair.other.head(execution(1)).await.unwrap(), None);
     assert_eq!(find_due(&pair, at(10), 10).await, []);
-    // A log without a head gets the head.
+    // Once the log exists, the head is stored.
     pair.append(execution(1), 0, 1).await;
     pair.one.put_head(due_head(1, 0, 0)).await.unwrap();
     assert_eq!(find_due(&pair, at(10), 10).await, [due_head(1, 0, 0)]);

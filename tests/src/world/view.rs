@@ -33,8 +33,8 @@ pub struct View {
     in_flight: Arc<Mutex<BTreeSet<ExecutionId>>>,
 }
 
-/// An append that has been sent and not yet answered. Dropping this value ends it, even if its
-/// sender crashed.
+/// An append that has been sent and not yet answered. When this value is dropped, the append counts
+/// as answered, even if its sender crashed.
 struct AppendInFlight {
     all: Arc<Mutex<BTreeSet<ExecutionId>>>,
     id: ExecutionId,
@@ -67,7 +67,7 @@ impl View {
         }
     }
 
-    /// Runs an operation at the other end of the network.
+    /// Runs an operation with the delays of a network before and after it.
     async fn run_remotely<T, E>(
         &self,
         operation: impl Future<Output = Result<T, E>> + Send,
@@ -86,7 +86,7 @@ impl View {
     ) -> Result<T, E> {
         let written = async {
             let done = operation.await;
-            // A failed write may have been written, too.
+            // A write that returned an error may still have changed the store.
             self.world.send_hints();
             done
         };

@@ -65,7 +65,7 @@ export interface Asked<R> {
   data: R | null;
   error: ApiError | null;
   isLoading: boolean;
-  /** False while the data still answers the previous variables. */
+  /** False while the data still belongs to the previous variables. */
   isCurrent: boolean;
   refresh: () => void;
 }
@@ -91,7 +91,7 @@ export function useAsk<R, V>(operation: Operation<R, V>, variables: V | null, po
     isLoading: true,
   });
   const shown = useRef("");
-  // A running query is not aborted by a refresh. Otherwise frequent refreshes would prevent every answer.
+  // A refresh does not abort a running query, because frequent refreshes would then prevent every answer.
   const flight = useRef({ isBusy: false, isStale: false });
   useEffect(() => {
     if (variables === null) return;

@@ -53,7 +53,7 @@ async function untilBack(): Promise<void> {
   returns.set(returns.value + 1);
 }
 
-/** Waits. Ends early if the user looks at the page again or the network returns. */
+/** Waits for this time, or until the user looks at the page again or the network returns. */
 function pause(milliseconds: number): Promise<void> {
   return new Promise((resolve) => {
     const end = () => {

@@ -22,7 +22,7 @@ export function isNumber(it: Json | undefined): it is number | Num {
   return typeof it === "number" || it instanceof Num;
 }
 
-/** Maximum nesting of values. The server accepts less. */
+/** Maximum nesting of values. The server accepts only values with fewer levels. */
 const MAX_DEPTH = 512;
 /**
  * Matches text with a number that JavaScript might change: many digits, a trailing zero in a fraction, an exponent, or
@@ -156,7 +156,7 @@ class Parser {
       if (this.text[this.#at] !== ":") this.#fail();
       this.#at += 1;
       const wasExact = this.#isExact;
-      // Fields of the outermost object do not count.
+      // `names` does not apply to fields of the outermost object.
       this.#isExact ||= this.#depth > 1 && this.names?.has(name) === true;
       const value = this.#value();
       this.#isExact = wasExact;

@@ -215,7 +215,7 @@ function optionsOf(story: Story): ExecutionOptions {
   const number = (it: Json | undefined) => (typeof it === "number" ? it : null);
   return {
     mode,
-    // Numbers keep all digits.
+    // The numbers in the input keep all digits.
     input,
     dryRun,
     compensateOnFailure,
@@ -297,7 +297,10 @@ function openExecution(id: string): void {
   go(`/executions/${id}`);
 }
 
-/** The calls that another run would repeat. The dialog stays disabled until they are known or the query has failed. */
+/**
+ * Returns the calls that another run would repeat. The button of the dialog stays disabled until these calls are known
+ * or the query has failed.
+ */
 function useRepeated(story: Story, mode: RetryMode, fromStep: string | null) {
   const asked = useAsk(RepeatedCalls, { id: story.about.executionId, mode, fromStep });
   const calls = asked.isCurrent ? (asked.data?.execution?.repeatedCalls ?? []) : [];

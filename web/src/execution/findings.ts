@@ -12,13 +12,13 @@ import type { Story } from "./story";
 /** Poll interval of findings while time or other executions may change them, in milliseconds. */
 const POLL_INTERVAL = 2_000;
 /**
- * Time without a move of the slider before findings are queried, in milliseconds. Also the time for which new events
- * are collected.
+ * Delay between the last move of the slider and the query for findings, in milliseconds. New events are collected for
+ * the same time before a query.
  */
 const REFRESH_DELAY = 250;
 
 const NONE: readonly Finding[] = [];
-/** Cells for a component without an execution. */
+/** Cells that never change, for a component without an execution. */
 const NO_CHANGES = new Cell(0);
 const NO_POSITION = new Cell<number | null>(null);
 
@@ -31,7 +31,7 @@ export function ofKind(findings: readonly Finding[], ...kinds: FindingKind[]): F
   return findings.filter((finding) => kinds.includes(finding.kind));
 }
 
-/** Returns the findings about a step. With an index, only those about that item. */
+/** Returns the findings about a step. With an index, returns only the findings about the item with that index. */
 export function about(findings: readonly Finding[], stepId: string, index: number | null = null): Finding[] {
   return findings.filter((finding) => finding.stepId === stepId && (index === null || finding.index === index));
 }
@@ -86,7 +86,7 @@ function findingsKey(fold: Fold): string {
   return [fold.state, ...counts, fold.waiting, fold.counts.notUndone].join(" ");
 }
 
-/** Returns the whole error message from the log. A finding contains only its most telling line. */
+/** Returns the whole error message from the log. A finding contains only the line with the cause. */
 export function errorMessageOf(story: Story, { causeSeq, causeExecutionId }: Finding): string | null {
   if (causeSeq === null || (causeExecutionId !== null && causeExecutionId !== story.about.executionId)) return null;
   const data = story.events[causeSeq - 1]?.data;

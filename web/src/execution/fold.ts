@@ -1,6 +1,6 @@
 /**
- * Computes the state of an execution from its events. With fewer events, it shows a time in the past. The reasons come
- * from the server's findings.
+ * Computes the state of an execution from its events. From the first events alone, it computes the state at a time in
+ * the past. The reasons come from the server's findings.
  */
 
 import type { ExecutionState, Happened, Json, StepState } from "../api/generated";
@@ -47,7 +47,10 @@ export interface StepView {
   waitsFor: string | null;
   waitName: string | null;
   progress: { progress: number; total?: number; message?: string } | null;
-  /** True if the step was skipped because of its condition or of a failed step before it. A retry does not change that. */
+  /**
+   * True if the step was skipped because of its condition or of a failed step before it. A retry from a later step
+   * leaves such a step out again.
+   */
   isLeftOut: boolean;
   isReused: boolean;
   items: Items | null;
@@ -87,7 +90,7 @@ function fresh(id: string): StepView {
 
 export class Fold {
   readonly steps: StepView[];
-  /** Number of events in this state. */
+  /** Number of events from which this state was computed. */
   length = 0;
   /** Time of the last event. */
   at = 0;
@@ -134,7 +137,7 @@ export class Fold {
     if (this.#isUndoing) return "COMPENSATING";
     if (this.#isPaused) return "PAUSED";
     if (this.startedAt === null) return "PENDING";
-    // Items decide whether a loop runs or waits.
+    // For a loop, the states of the items decide whether the loop runs or waits.
     const isBusy = (items: Items) => itemsIn(items, "RUNNING") > 0 || (itemsIn(items, "PENDING") > 0 && itemsIn(items, "RETRYING") === 0);
     const open = this.#loops.filter((it) => it.items && !isOver(it));
     const running = this.count("RUNNING") - open.filter((it) => it.state === "RUNNING").length;
@@ -377,7 +380,7 @@ export class Fold {
   }
 }
 
-/** Reads a progress report. The unit of its numbers is the tool's choice. */
+/** Reads a progress report. The tool chooses the unit of the numbers. */
 function progressOf(data: Data): StepView["progress"] {
   const { progress, total, message } = data;
   return {
@@ -387,7 +390,7 @@ function progressOf(data: Data): StepView["progress"] {
   };
 }
 
-/** Keeps a progress report or an error of a step. */
+/** Adds a progress report or an error to the lines of a step. */
 function note(step: StepView, { type, attempt }: Happened, data: Data, at: number): void {
   const isProgress = type.endsWith("_progress");
   const fault = (data.error ?? null) as Fault | null;

@@ -1,6 +1,6 @@
 /**
- * Steps that can be opened in the graph: loops show their items, and steps with a sub-plan show its steps. Opened
- * nodes may contain further nodes to open. The URL names the open ones: `each` is a loop, `each[3]` is an item, and
+ * Steps that can be opened in the graph: loops show their items, and steps with a sub-plan show its steps. Opened nodes
+ * may contain further nodes to open. The URL names the open nodes: `each` is a loop, `each[3]` is an item, and
  * `each[3]/send` is a step of the sub-plan of that item.
  */
 
@@ -24,9 +24,9 @@ export const MAX_OPEN_NODES = 90;
 /** Maximum number of items of one loop in the graph. */
 const MAX_DRAWN_ITEMS = 2_000;
 
-/** A plan in the graph, and its execution if that has started. */
+/** A plan in the graph, and its execution if the execution has started. */
 export interface Scope {
-  /** Prefix of the names of its steps. Empty for the outermost plan. */
+  /** Prefix of the names of this plan's steps. Empty for the outermost plan. */
   prefix: string;
   plan: { planId: string; tools: readonly Step[] };
   stepOf: ReadonlyMap<string, Step>;
@@ -40,8 +40,8 @@ export interface Spot {
   /** Index of the item. Null for a step. */
   index: number | null;
   /**
-   * First of the items that this node shows when it is clicked, if it stands for the previous or the next page of
-   * items. Otherwise null.
+   * If this node stands for the previous or the next page of items, the index of the first item of that page. A click
+   * on the node shows the page. Null for other nodes.
    */
   turnsTo: number | null;
 }
@@ -161,7 +161,7 @@ export class Groups {
     return [first, Math.min(first + MAX_DRAWN_ITEMS, this.#total(spot)) - 1];
   }
 
-  /** Sets the open nodes. Unsubscribes from the executions of closed ones. */
+  /** Sets the open nodes. Unsubscribes from the executions of closed nodes. */
   show(open: readonly string[], pages: Pages): void {
     this.#open = open;
     this.#pages = pages;

@@ -49,7 +49,7 @@ interface Props {
 
 export function Inspector({ story, step, findings, view, isPast, now, opening, around, onAsk, onSelect, onClose }: Props) {
   const id = story.about.executionId;
-  // Only the server has whole values. Events in the log contain shortened ones.
+  // Only the server has whole values. Events in the log contain shortened values.
   const wantsDetail = !isPast && view.state !== "PENDING";
   const [items, setItems] = useState<{ first: number; from: number; states: StepState[] | null }>({ first: ITEMS_PER_PAGE, from: 0, states: null });
   const asked = useAsk(StepDetail, wantsDetail ? { id, stepId: step.stepId, items: items.first, after: items.from > 0 ? items.from - 1 : null, states: items.states } : null);
@@ -195,7 +195,7 @@ const MAX_FAILURES = 3;
 interface ReasonsProps {
   story: Story;
   findings: readonly Finding[];
-  /** The last error. After the last attempt, a finding shows its cause instead. */
+  /** The last error. After the last attempt, a finding shows the cause of this error instead. */
   error: { code: string; message: string; retryable: boolean } | null;
 }
 
@@ -248,7 +248,7 @@ export function isUnknown(detail: { error: { code: string } | null; settled: Set
   return detail?.error?.code === "tool.outcome_unknown" && detail.settled === null;
 }
 
-/** Returns what a step waits for from a person. For a loop, returns this for its first waiting item. */
+/** Returns what kind of answer a step waits for, and the name of the signal. For a loop, describes its first waiting item. */
 function findQuestion(view: StepView): { kind: string; name: string | null } | null {
   if (view.waitsFor) return { kind: view.waitsFor, name: view.waitName };
   if (!view.items || itemsIn(view.items, "WAITING") === 0) return null;

@@ -22,9 +22,9 @@ function latest(steps: readonly StepView[]): StepView | undefined {
 }
 
 /**
- * Returns the steps that a retry from a step runs again, by the server's rules. These are that step and all later
- * steps in execution order. Of the earlier steps, it runs those again that did not succeed, were compensated, or
- * depend on such a step.
+ * Returns the steps that a retry from a step runs again, by the server's rules. These are that step and all later steps
+ * in execution order. The retry also repeats each earlier step that did not succeed, was compensated, or depends on
+ * such a step.
  */
 export function stepsToRepeatFrom(fold: Fold, dependsOn: ReadonlyMap<string, readonly string[]>, from: string): string[] {
   const stays = new Set<string>();

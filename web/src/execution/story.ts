@@ -94,7 +94,7 @@ export class Story {
   #upTo(at: number): Fold {
     if (at >= this.lastSeq) return this.#live;
     const past = this.#past;
-    // A later position continues from the last fold. An earlier one starts again.
+    // For a later position, the computation continues from the last state. For an earlier position, it starts again.
     if (past && past.length <= at) {
       for (const event of this.events.slice(past.length, at)) past.apply(event);
     } else if (past?.length !== at) {
@@ -136,7 +136,7 @@ export class Story {
       this.#frame = 0;
       this.version.set(this.version.value + 1);
     };
-    // A hidden page gets no animation frames.
+    // A hidden page gets no animation frames, so a timer replaces the frame.
     this.#frame = document.hidden ? (setTimeout(tell, 250) as unknown as number) : requestAnimationFrame(tell);
   }
 

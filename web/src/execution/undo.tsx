@@ -8,7 +8,7 @@ type UndoCall = NonNullable<UndoCallsResult["execution"]>["undoCalls"][number];
 /** Maximum number of calls that are listed. */
 const MAX_LISTED = 30;
 
-/** A list of the calls. A step of a sub-plan names its own execution. */
+/** A list of the calls. For a step of a sub-plan, the list also names the child execution. */
 export function UndoList({ calls, executionId }: { calls: readonly UndoCall[]; executionId: string }) {
   if (calls.length === 0) return null;
   return (

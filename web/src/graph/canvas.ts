@@ -177,8 +177,8 @@ export class GraphCanvas {
   }
 
   /**
-   * Shows the whole graph if its texts are readable then. Otherwise shows a readable part: around the node `at`, or at
-   * the first node without incoming edges.
+   * Shows the whole graph if the texts of the whole graph are readable. Otherwise shows a readable part: around the
+   * node `at`, or at the first node without incoming edges.
    */
   begin(at: number): void {
     this.fit();
@@ -191,7 +191,7 @@ export class GraphCanvas {
     const middle = { x: width / 2 - (node.x + node.width / 2) * zoom, y: height / 2 - (node.y + node.height / 2) * zoom };
     const room = 24;
     const start = this.leadsRight ? { ...middle, x: room - node.x * zoom } : { ...middle, y: room - node.y * zoom };
-    // The graph fills the screen as far as it can.
+    // A graph that is larger than the screen leaves no empty space at a border of the screen.
     const within = (it: number, size: number, whole: number) => (whole * zoom + 2 * room <= size ? (size - whole * zoom) / 2 : Math.min(room, Math.max(size - whole * zoom - room, it)));
     const { x, y } = at >= 0 ? middle : start;
     this.move({ zoom, x: within(x, width, this.width), y: within(y, height, this.height) });

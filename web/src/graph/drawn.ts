@@ -39,7 +39,7 @@ export function directionOf(steps: readonly Step[], width: number, height: numbe
   const widest = Math.max(1, ...sizes);
   const right = Math.min(width / (sizes.length * ALONG.RIGHT), height / (widest * ACROSS.RIGHT));
   const down = Math.min(width / (widest * ACROSS.DOWN), height / (sizes.length * ALONG.DOWN));
-  // Phones scroll downwards with one thumb.
+  // On a phone, a graph leads to the right only if the whole graph fits, because users of phones scroll down.
   if (width < PHONE_WIDTH) return right >= 1 ? "RIGHT" : "DOWN";
   return right >= down || right >= 1 ? "RIGHT" : "DOWN";
 }

@@ -189,7 +189,7 @@ interface Before {
   wasFitting: boolean;
 }
 
-/** Shows a changed graph so that visible nodes keep their places, above all the node that was opened or closed. */
+/** Shows a changed graph so that visible nodes stay where they are, above all the node that was opened or closed. */
 function goOn(canvas: GraphCanvas, { canvas: old, view, wasFitting }: Before, toggled: string | null): void {
   if (wasFitting && canvas.couldBeRead) return canvas.fit();
   const { width, height } = canvas.size;
@@ -229,7 +229,10 @@ function isFitting(canvas: GraphCanvas): boolean {
   return Math.abs(x * 2 + canvas.width * zoom - width) < 2 && Math.abs(y * 2 + canvas.height * zoom - height) < 2;
 }
 
-/** The handlers of clicks. Both return whether they opened or closed a node. Otherwise a double click zooms in. */
+/**
+ * The handlers of clicks. Each returns true if it opened or closed a node. If `doubleClick` returns false, the graph
+ * zooms in.
+ */
 interface Clicks {
   click: (at: number, x: number, y: number) => boolean;
   doubleClick: (at: number) => boolean;

@@ -255,7 +255,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
     go(`/executions/${executionId}`);
   };
   const readLast = async (signal?: AbortSignal) => (stored ? lastRun(stored.about.requestId, steps ?? [], signal) : null);
-  /** Runs the plan, unless that would repeat calls of its last execution. Then asks first. */
+  /** Runs the plan. If that would repeat calls of the plan's last execution, asks the user first. */
   const begin = (options: ExecutionOptions) =>
     doing(async () => {
       const last = options.dryRun === true ? null : await readLast();

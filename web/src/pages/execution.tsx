@@ -144,7 +144,7 @@ function ExecutionView({ story }: { story: Story }) {
     return () => clearTimeout(timer);
   }, [scrub]);
   const spot = selected === "" ? null : groups.find(selected);
-  // Lists contain only the steps of the outermost plan.
+  // Lists contain only the steps of the outermost plan, so an inner node selects the row of its outermost step.
   const row = /^[^/[]*/.exec(selected)![0];
   const turn = useCallback((name: string) => {
     if (name.endsWith("-]")) return select(name);

@@ -29,7 +29,7 @@ export class Listing<T extends Entry> {
   #sorted: T[] | null = null;
   /** True if there are rows after the last one. */
   hasMore = false;
-  /** Rows after which others may be missing. The missing rows are queried until they arrive. */
+  /** Rows after which further rows may be missing. The missing rows are queried until they arrive. */
   readonly gaps = new Set<T>();
 
   get rows(): T[] {
@@ -38,8 +38,9 @@ export class Listing<T extends Entry> {
   }
 
   /**
-   * Adds the rows after `behind`, or the first rows if it is null. Known rows that should be among them and are not
-   * were deleted. Returns whether rows may be missing between the new rows and the known ones.
+   * Adds the rows after `behind`, or the first rows if `behind` is null. Removes known rows of the same period that are
+   * not among the new rows, because they were deleted. Returns true if rows may be missing between the new rows and the
+   * known rows.
    */
   take(part: Part<T>, behind: T | null): boolean {
     const last = part.rows.at(-1);
@@ -54,7 +55,7 @@ export class Listing<T extends Entry> {
     }
     for (const it of part.rows) this.#rows.set(it.key, it);
     this.#sorted = null;
-    // New rows that reach the end of the known ones decide whether more rows follow.
+    // If the new rows reach the end of the known rows, they tell whether more rows follow.
     if (isFirst || !end || !last || last.createdAt <= end.createdAt || !part.hasMore) this.hasMore = part.hasMore;
     return !meets;
   }
@@ -73,7 +74,10 @@ const MAX_LISTS = 10;
 /** Lists that were shown, by key, newest last. */
 const left = new Map<string, Known<never>>();
 
-/** Returns the list with this key. After the Back button, it is in its old state, and otherwise new. */
+/**
+ * Returns the list with this key. If the Back button led here, returns the list in its old state. Otherwise returns a
+ * new list.
+ */
 function open<T extends Entry>(key: string): Known<T> {
   const before = place.value.isBack ? (left.get(key) as Known<T> | undefined) : undefined;
   const known = before ?? { key, listing: new Listing<T>(), seen: null, scroll: { top: 0 } };
@@ -103,7 +107,7 @@ export function useListing<T extends Entry>(key: string, first: Part<T> | null, 
   const fetch = useRef(ask);
   fetch.current = ask;
 
-  /** Loads the rows after a row. Returns the row after which others may still be missing. */
+  /** Loads the rows after a row. Returns the row after which further rows may still be missing. */
   const fill = async (behind: T): Promise<T | null> => {
     const part = await fetch.current(behind.cursor, QUERY_ROWS);
     if (kept.current.listing !== listing) return null;
@@ -111,7 +115,7 @@ export function useListing<T extends Entry>(key: string, first: Part<T> | null, 
     redraw({});
     return (isMissing && part.rows.at(-1)) || null;
   };
-  /** Loads rows after a gap, until they reach known ones. */
+  /** Loads the rows after a gap, until they reach known rows. */
   const close = async (gap: T) => {
     let from: T | null = gap;
     for (let n = 0; n < MAX_QUERIES && from; n += 1) {

@@ -51,7 +51,7 @@ function Known({ request, onNews }: { request: Asked; onNews: () => void }) {
   const hasParts = shownParts !== "";
   const roots = useRuns(request, false, true);
   const all = useRuns(request, true, hasParts);
-  // An event only causes another query, and many events cause one.
+  // An event causes the query to run again. Many events in a short time cause one query.
   useEffect(() => {
     let timer: ReturnType<typeof setTimeout> | undefined;
     const stop = follow(RequestHappening, () => ({ id }), {

@@ -109,7 +109,7 @@ const NEEDY_POLL_INTERVAL = 3_000;
 
 /** Returns the ids of the rows that need a person, and their number. */
 function useNeedsPerson(kind: "requests" | "executions", hasParts: boolean): { needy: ReadonlySet<string>; count: string } {
-  // A request needs a person if any of its executions does, also one of a sub-plan.
+  // A request needs a person if any of its executions needs one, even an execution of a sub-plan.
   const asked = useAsk(NeedPerson, { parts: kind === "requests" || hasParts ? null : false }, NEEDY_POLL_INTERVAL);
   const found = asked.data?.executions;
   return useMemo(() => {

@@ -84,7 +84,7 @@ const TONES: Record<string, string> = { FAILURE: "text-bad", WAIT: "text-waiting
 function Line({ row, isNeedy, now }: { row: Row; isNeedy: boolean; now: number }) {
   const { run } = row;
   const isRunning = run !== null && !OVER.has(run.state);
-  // A finished execution needs no reason that is mere information.
+  // The row of a finished execution shows no finding that is only information.
   const reason = row.reason?.severity === "INFO" && !isRunning ? null : row.reason;
   const start = run?.state === "PENDING" && run.startAt !== null && Date.parse(run.startAt) > now ? run.startAt : null;
   const state = run?.state ?? (row.planningError ? "FAILED" : "PENDING");

@@ -24,7 +24,7 @@ function linesOf(plan: Json): Map<string, string[]> {
   return new Map(steps.map((it) => [idOf(it), print(it, 2).split("\n")]));
 }
 
-/** Compares two versions step by step. The steps of the later version come first in their order, and then the removed steps. */
+/** Compares two versions step by step. Lists the steps of the later version in their sequence, and then the removed steps. */
 export function difference(before: Json, after: Json): StepDifference[] {
   const [old, now] = [linesOf(before), linesOf(after)];
   const steps: StepDifference[] = [];

@@ -126,7 +126,7 @@ export function Editor({ text, onText, problems, goal, steps, tools }: Props) {
         onClick={() => setOffered(null)}
         onScroll={(event) => {
           if (gutter.current) gutter.current.scrollTop = event.currentTarget.scrollTop;
-          // The suggestions move with the text.
+          // The list of suggestions scrolls with the text.
           setOffered((it) => it && { ...it });
         }}
       />

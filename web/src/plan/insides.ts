@@ -145,7 +145,7 @@ export interface Written {
   path: string;
   /** Ids of the other steps of the same plan. */
   others: string[];
-  /** Returns the draft with another step in place of this one. With null, the step is removed. */
+  /** Returns the draft with another step in place of this step. With null, returns the draft without this step. */
   replaced: (step: Fields | null) => Fields;
 }
 

@@ -110,7 +110,7 @@ export function RunAgainDialog({ last, onRun, onClose }: AgainProps) {
 }
 
 interface DialogProps {
-  /** The id of the stored plan. Null if the plan is not stored or was changed since. */
+  /** The id of the stored plan. Null if the plan is not stored, or was changed after it was stored. */
   planId: string | null;
   /** The names after `input.` in the plan's templates. */
   inputs: readonly string[];
@@ -129,8 +129,8 @@ export function RunDialog({ planId, inputs, readLast, start, onRun, onClose }: D
   const asked = useAsk(SavedPlans, {});
   const last = useLast(readLast);
   /**
-   * Whether it is known if the plan is a saved plan. Until then the plan cannot be run, because its input would not be
-   * checked against the saved plan's schema.
+   * True once the page knows if the plan is a saved plan. Until then the plan cannot be run, because its input would
+   * not be checked against the saved plan's schema.
    */
   const isReady = planId === null || asked.data !== null || asked.error !== null;
   const saved = planId === null ? undefined : asked.data?.savedPlans.find((it) => it.planId === planId);
@@ -250,7 +250,7 @@ function useLast(read: (signal: AbortSignal) => Promise<LastRun | null>) {
   return state;
 }
 
-/** Returns the fields that somebody filled in, or an empty object. Throws if a field for a number holds no number. */
+/** Returns the fields that the user filled in, or an empty object. Throws if a field for a number contains other text. */
 function withoutGuesses(input: Json | undefined, isTyped: boolean, schema: Schema): Json {
   const given = isTyped && isFields(input) ? { ...input } : {};
   const properties = isFields(schema.properties) ? schema.properties : {};

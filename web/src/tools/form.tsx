@@ -229,7 +229,8 @@ export function JsonField({ id, value, onValue, label, takesTemplates = false }:
   const [text, setText] = useState(() => written(value, takesTemplates));
   const [isWrong, setWrong] = useState(false);
   const last = useRef(value);
-  // A change from outside replaces the text. A change by the user leaves it as typed.
+  // A value that changes outside this field replaces the text. After a change by the user, the text stays as it was
+  // typed.
   useLayoutEffect(() => {
     if (print(value) !== print(last.current)) {
       setText(written(value, takesTemplates));

@@ -24,7 +24,7 @@ export function Dialog({ title, children, action, tone, isWide, isReady = true, 
   const heading = useId();
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState<ApiError | null>(null);
-  // A layout effect runs before the next key press, which belongs to the dialog.
+  // A layout effect opens the dialog before the next key press, which must go to the dialog.
   useLayoutEffect(() => {
     const opener = document.activeElement as HTMLElement | null;
     dialog.current?.showModal();

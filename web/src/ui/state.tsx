@@ -1,4 +1,4 @@
-/** Shows states by colour, shape and word, so that nobody depends on one of them. */
+/** Shows states by colour, shape and word, so that users who cannot see one of them can use the others. */
 
 import type { ExecutionState, StepState } from "../api/generated";
 import { SHAPES } from "./shapes";

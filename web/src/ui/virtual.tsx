@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
-/** Number of rows above and below the visible ones that are drawn, too. */
+/** Number of rows that are drawn above and below the visible rows. */
 const EXTRA_ROWS = 8;
 
 interface Props<T> {
@@ -15,7 +15,7 @@ interface Props<T> {
   shown?: number | null;
   /** True if the list scrolls to new rows at its end, unless the user has scrolled up. */
   sticksToEnd?: boolean;
-  /** The scroll position: the initial one, and then updated at each scroll. */
+  /** The initial scroll position. The list updates this value at each scroll. */
   scroll?: { top: number };
 }
 

@@ -96,7 +96,7 @@ async fn an_mcp_client_plans_and_executes_over_http() {
     let (done, _) = other.call_ok("status", json!({ "id": id, "wait": true })).await;
     assert_eq!(done["state"], "COMPLETED");
 
-    // The same plan over stdio, through the server.
+    // A client over stdio executes the same plan. Its `faber mcp` sends all requests to the server.
     let mut third =
         Client::start_in(&server.workspace, &["--server", &format!("http://{}", server.address)])
             .await;

@@ -199,8 +199,8 @@ async fn execute_returns_at_an_approval_and_approve_continues() {
     }
 }
 
-/// The demo's `createAuthor` takes longer than the timeout of a millisecond, and has an output
-/// schema.
+/// The plan has a timeout of a millisecond. The demo's `createAuthor` takes longer, so the outcome
+/// of its call is unknown.
 #[tokio::test]
 async fn a_call_with_an_unknown_outcome_is_settled() {
     let workspace = Workspace::new();

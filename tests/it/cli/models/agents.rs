@@ -4,7 +4,8 @@ use serde_json::json;
 
 use super::{MockModel, Workspace};
 
-/// The model is asked again even if one turn returns very large outputs.
+/// The agent asks the model for the next turn even if the tools of one turn return very large
+/// outputs.
 #[tokio::test]
 async fn an_agent_answers_after_a_turn_with_many_large_outputs() {
     let workspace = Workspace::new();
@@ -39,11 +40,12 @@ async fn an_agent_answers_after_a_turn_with_many_large_outputs() {
             "{output}"
         );
     }
-    // The agent needed two turns, so the remaining turns were skipped.
+    // The agent needed two turns. The remaining turns are skipped, and `watch` shows no note about
+    // them.
     let watched = workspace.run(&["watch", ran["executionId"].as_str().unwrap()]).await;
     assert_eq!(watched.status, 0, "{watched:?}");
     assert!(watched.err.contains("COMPLETED") && !watched.err.contains("note: "), "{watched:?}");
-    // Turns are steps, but not tools with a usage.
+    // Turns of an agent are steps, but the usage of tools does not count them.
     let usage = workspace.json(&["tools", "usage"], 0).await.to_string();
     assert!(usage.contains("local.quotes") && !usage.contains("faber_agent"), "{usage}");
 }
@@ -75,7 +77,7 @@ async fn tool_descriptions_and_outputs_cannot_make_a_model_call_an_inactive_tool
     assert_eq!(failed["error"]["diagnostics"][0]["code"], "plan.inactive_tool", "{failed:#}");
     let requests = model.requests().await;
     // Each fence is closed once: `</tools>` in the first message, and `</request>` in the second.
-    // Texts of tools close no fence.
+    // Texts of tools cannot close a fence.
     for (message, tag, count) in [
         (0, "</tools>", 1),
         (0, "</request>", 0),

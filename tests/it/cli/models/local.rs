@@ -1,4 +1,4 @@
-//! A model on this machine: a script takes the place of llama.cpp's server.
+//! A model on this machine. A script replaces llama.cpp's server.
 
 use std::{ffi::OsString, fs, os::unix::fs::PermissionsExt as _, path::Path, time::Duration};
 
@@ -43,7 +43,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 http.server.ThreadingHTTPServer((option("--host"), int(option("--port"))), Handler).serve_forever()
 "#;
 
-/// A workspace with the program `llama-server` on its path.
+/// A workspace with a script called `llama-server` in `PATH`.
 struct LocalModelTest {
     workspace: Workspace,
     path: OsString,
@@ -99,7 +99,7 @@ async fn wait_for_end(process: &str) {
     time::timeout(MAX_WAIT, ended).await.expect("the model server ends with Faber");
 }
 
-/// Downloads a fixture in place of the planning model.
+/// Downloads a small file in place of the planning model.
 async fn pull_model(test: &LocalModelTest) {
     let app = Router::new().route("/tiny.gguf", get(|| async { "GGUF and the weights" }));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -136,7 +136,7 @@ async fn faber_starts_one_server_for_the_downloaded_model_and_ends_it() {
     let url = line.split_whitespace().find(|word| word.starts_with("http")).unwrap().to_owned();
     let made = test.json(&["plan", DEMO_QUERY, "--server", &url], 0).await;
     assert_eq!(made["planner"], "local/faber-planner");
-    // Another process uses the server that runs.
+    // Another Faber process uses the model server that is already running.
     let made = test.json(&["plan", "list all authors", "--cache", "off"], 0).await;
     assert_eq!(made["planner"], "local/faber-planner");
     let starts = test.started_processes();
@@ -145,7 +145,7 @@ async fn faber_starts_one_server_for_the_downloaded_model_and_ends_it() {
     let request: serde_json::Value = serde_json::from_str(&request).unwrap();
     let schema = &request["response_format"]["json_schema"]["schema"];
     assert!(schema["$defs"]["copied"]["enum"].to_string().contains("authors"), "{schema}");
-    // A killed Faber ends its server, too.
+    // When Faber is killed, its model server ends, too.
     server.signal("-KILL");
     wait_for_end(&starts[0]).await;
     let made = test.json(&["plan", "show every author", "--cache", "off"], 0).await;

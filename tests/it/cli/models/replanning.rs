@@ -60,7 +60,8 @@ async fn replan_after_a_failure_reuses_the_steps_that_succeeded() {
 
     let again = workspace.json(&["replan", ran["executionId"].as_str().unwrap()], 2).await;
     assert_eq!(again["error"]["code"], "CONFLICT", "{again:#}");
-    // A second request returns the execution that the first request started, and repeats no call.
+    // A second request for a replan is refused. The error names the execution that the first
+    // request started.
     let twice = workspace.json(&["replan", id], 2).await;
     assert_eq!(twice["error"]["code"], "CONFLICT", "{twice:#}");
     let message = twice["error"]["message"].as_str().unwrap();
@@ -68,7 +69,8 @@ async fn replan_after_a_failure_reuses_the_steps_that_succeeded() {
     assert_eq!(model.requests().await.len(), 3, "the model is not asked");
 }
 
-/// A renamed step is the same call, and a step that needed an approval still needs it.
+/// The model renames a step, which stays the same call, and leaves out an approval, which Faber
+/// keeps.
 #[tokio::test]
 async fn a_replan_reuses_a_call_that_the_model_renamed() {
     let workspace = Workspace::new();
@@ -153,7 +155,7 @@ async fn run_follows_an_automatic_replan_of_a_failed_execution() {
         executions.iter().map(|execution| execution["state"].as_str().unwrap()).collect();
     assert_eq!(states, ["COMPLETED", "FAILED"], "{executions:#?}");
     assert_eq!(executions[0]["retryOf"], executions[1]["executionId"]);
-    // A subscriber of the first execution is led to the last one.
+    // A command that follows the first execution continues with the last one.
     let watched =
         workspace.json(&["watch", executions[1]["executionId"].as_str().unwrap()], 0).await;
     assert_eq!(watched["executionId"], executions[0]["executionId"]);
@@ -279,7 +281,8 @@ async fn another_process_replans_once_when_the_first_was_killed_meanwhile() {
         json!([{ "content": demo_plan("alice@test.com") }]),
     )
     .await;
-    // No words of the query ask for the blog, so the guard is off.
+    // The guard would put the plan in doubt, because no word of the query asks for a blog. So the
+    // test switches the guard off.
     configure(&workspace, &format!("{}, guard: off", model.planner_settings("openai")));
     let ran = workspace.json(&["execute", id], 0).await;
     assert_eq!((&ran["state"], &ran["retryOf"]), (&json!("COMPLETED"), &json!(id)), "{ran:#}");
