@@ -17,7 +17,7 @@ use super::{StorePair, at, execution, head, plan, plan_id, request, request_id};
 
 const HOUR: i64 = 3_600;
 /// Seconds from `at(0)` to the end of that day (UTC).
-const TO_MIDNIGHT: i64 = 19 * 60 + 2 * HOUR + 1_200 + 24;
+const TO_MIDNIGHT: i64 = 8 * HOUR + 22 * 60 + 24;
 
 /// Returns executions over three days, with each combination of states, errors, labels and kinds.
 fn heads() -> Vec<ExecutionHead> {

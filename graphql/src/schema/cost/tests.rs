@@ -177,8 +177,8 @@ fn every_field_of_the_schema_has_a_cost() {
     for field in &all {
         assert!(
             expensive.contains(field) != cheap.contains(*field),
-            "`{field}` needs one cost: in `TABLE` if it reads the store, calls or computes a lot, \
-             or else in `CHEAP`"
+            "`{field}` needs one cost: in `EXPENSIVE_FIELDS` if it reads the store, calls or computes a lot, \
+             or else in `CHEAP_FIELDS`"
         );
     }
     for field in &cheap {
