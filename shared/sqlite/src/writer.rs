@@ -398,7 +398,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::{connection, counts, schema};
+    use crate::{change::RequestRow, connection, counts, schema};
 
     /// Starts the writer of a new file. `prepare` can change its connection first.
     fn start_writer(prepare: impl FnOnce(&Connection)) -> (TempDir, Writer) {
@@ -446,7 +446,8 @@ mod tests {
         assert!(written.unwrap().is_done());
         assert_eq!(writer.committer.lock().unwrap().hints.commits(), commits + 1);
         let (id, query) = ("req_1_aaaaaaaaa".to_owned(), "x".repeat(MAX_BYTES_IN_PLACE + 1));
-        let large = Change::PutRequest { id, created_at: 0, query, folded: String::new() };
+        let (created_at, folded) = (0, String::new());
+        let large = Change::PutRequest(RequestRow { id, created_at, query, folded, labels: None });
         assert!(writer.commit_in_place(large).is_err(), "it is large");
         allow_commits_in_place(&writer);
         writer.single_commits.record(2, Duration::ZERO);

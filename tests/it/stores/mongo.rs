@@ -136,10 +136,12 @@ async fn damage_affects_only_the_damaged_execution_or_plan() {
 async fn a_store_with_a_newer_schema_is_refused() {
     let url = Mongod::shared().await.new_database_url();
     drop(Mongo::open(&url).await.unwrap());
-    let newer = doc! { "$set": { "version": 8, "oldest": 7 } };
+    let (oldest, version) = (LAYOUT + 1, LAYOUT + 2);
+    let newer = doc! { "version": version.cast_signed(), "oldest": oldest.cast_signed() };
+    let newer = doc! { "$set": newer };
     edit_document(&url, "meta", doc! { "_id": "schema" }, newer).await;
     let err = Mongo::open(&url).await.map(drop).unwrap_err();
-    assert_eq!(err, StoreError::TooNew { found: 8, known: 6 });
+    assert_eq!(err, StoreError::TooNew { found: version, known: LAYOUT });
 }
 
 #[tokio::test]
