@@ -37,11 +37,11 @@ impl Case {
         let case = Self { workspace: Workspace::new(), store, copy };
         let [first, second] = KEYS.map(|(id, key)| json!({ "id": id, "command": ["printf", key] }));
         let wrong = json!({ "id": "k1", "command": ["printf", KEYS[1].1] });
-        case.configure(FIRST, json!({ "keys": [first] }));
-        case.configure(BOTH, json!({ "keys": [first, second], "active": "k2" }));
-        case.configure(OTHER, json!({ "keys": [second] }));
-        case.configure(WRONG, json!({ "keys": [wrong] }));
-        case.configure(KEYLESS, Value::Null);
+        case.configure(FIRST, &json!({ "keys": [first] }));
+        case.configure(BOTH, &json!({ "keys": [first, second], "active": "k2" }));
+        case.configure(OTHER, &json!({ "keys": [second] }));
+        case.configure(WRONG, &json!({ "keys": [wrong] }));
+        case.configure(KEYLESS, &Value::Null);
         case.workspace.file("plan.json", &plan().to_string());
         case
     }
@@ -54,7 +54,7 @@ impl Case {
         }
     }
 
-    fn configure(&self, file: &str, encryption: Value) {
+    fn configure(&self, file: &str, encryption: &Value) {
         let script = "cat > /dev/null; echo xyzzy-stderr >&2; echo xyzzy-stdout; exit 1";
         let tool = json!({
             "name": "fail", "effect": "read", "parameters": { "type": "object" },

@@ -162,6 +162,7 @@ fn started() -> Event {
 }
 
 /// Returns events of all types with values. They do not follow from each other.
+#[expect(clippy::too_many_lines, reason = "one event of each type")]
 pub(super) fn all_events() -> Vec<RecordedEvent> {
     let (step, part, attempt, command) = (step(), Part::WHOLE, Attempt::FIRST, command_id());
     let waiting = |reason| Event::StepWaiting {
