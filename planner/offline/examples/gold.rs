@@ -124,7 +124,7 @@ async fn judge(
 ) -> Result<(), Box<dyn Error>> {
     let (catalog, names) = catalog(&case.tools, effect)?;
     let started = Instant::now();
-    let outcome = planner.propose(&case.query, &catalog).await;
+    let outcome = planner.propose(&case.query, &catalog, &catalog).await;
     figures.took.push(started.elapsed());
     figures.queries += 1;
     figures.plans += u32::from(outcome.is_ok());

@@ -94,39 +94,11 @@ impl Reader<'_> {
             }
             clauses.push(clause);
         }
-        self.join_bare_verbs(clauses)
+        self.attach_statements(clauses)
     }
 
-    /// Joins a clause that has only a verb with the statement before it: `her new address is X.
-    /// Please update`.
-    fn join_bare_verbs(&self, clauses: Vec<Clause>) -> Vec<Clause> {
-        let is_told = |last: &mut Clause| matches!(last.mood, Mood::Reported | Mood::Fragment);
-        let mut joined: Vec<Clause> = Vec::new();
-        for mut clause in self.attach_statements(clauses) {
-            if self.is_bare_verb(&clause)
-                && let Some(told) = joined.pop_if(is_told)
-            {
-                clause.tokens.extend(told.tokens);
-            }
-            joined.push(clause);
-        }
-        joined
-    }
-
-    fn is_bare_verb(&self, clause: &Clause) -> bool {
-        let mut rest = clause.tokens.iter().enumerate();
-        clause.mood == Mood::Order
-            && clause.verb.is_some()
-            && clause.each.is_none()
-            && rest.all(|(at, token)| {
-                clause.verb_places().contains(&at)
-                    || token.kind == Kind::Mark
-                    || self.lexicon.is_filler(token) && !self.lexicon.is_pronoun(token)
-            })
-    }
-
-    /// Adds the earlier statement or denial to an order that refers to it: `don't close issue 4,
-    /// just show it`.
+    /// Adds the earlier statement or denial to an order that has no object of its own: `don't close
+    /// issue 4, just show it`, `her new address is X. Please update`.
     fn attach_statements(&self, clauses: Vec<Clause>) -> Vec<Clause> {
         let is_value = |token: &Token| token.is_value() && token.kind != Kind::Quoted;
         let is_it = |token: &Token| token.is_any(&["it", "them"]);
@@ -135,13 +107,19 @@ impl Reader<'_> {
             |told: &Clause| matches!(told.mood, Mood::Reported | Mood::Denied | Mood::Fragment);
         let mut attached: Vec<Clause> = Vec::new();
         for mut clause in clauses {
-            let is_order = matches!(clause.mood, Mood::Order | Mood::Question);
-            let refers = (clause.tokens.iter().any(is_it)
-                || clause.tokens.windows(2).any(is_known))
+            let is_small = |(at, token): (usize, &Token)| {
+                clause.verb_places().contains(&at)
+                    || token.kind == Kind::Mark
+                    || self.lexicon.is_filler(token)
+            };
+            let refers = clause.tokens.iter().enumerate().all(is_small)
+                || clause.tokens.iter().any(is_it)
+                || clause.tokens.windows(2).any(is_known);
+            let is_open = matches!(clause.mood, Mood::Order | Mood::Question)
+                && refers
                 && !clause.tokens.iter().any(is_value);
             if let Some(told) = attached.last().filter(|told| told.tokens.iter().any(is_value))
-                && is_order
-                && refers
+                && is_open
                 && attached.iter().all(is_told)
             {
                 clause.tokens.retain(|token| !is_it(token));
@@ -286,15 +264,11 @@ impl Reader<'_> {
             return false;
         }
         let is_noun = self.is_tool_noun(&token.stem) || self.lexicon.is_noun(&token.stem);
-        // `Order A-1 was cancelled` is a statement.
-        if is_noun && is_followed(tokens, at + 1, &["was", "is", "has", "were"]) {
-            return false;
-        }
         // After `create …`, `label it X` sets a value of the new object.
-        let state = self.lexicon.states.get(&token.lower);
+        let state = self.lexicon.file.states.get(&token.lower);
         let is_behind_mark = at > 0 && tokens[at - 1].kind == Kind::Mark;
         let sets_value = state.is_some_and(|state| state.ends_with('s')) && is_behind_mark;
-        if sets_value && is_followed(tokens, at, &["it"]) {
+        if sets_value && tokens.get(at + 1).is_some_and(|next| next.is("it")) {
             return false;
         }
         let next = tokens.get(at + 1);
@@ -338,7 +312,7 @@ impl Reader<'_> {
         let is_inflected = is_plural || word.ends_with("ing") || word.ends_with("ed");
         let is_known = !self.lexicon.concepts(&token.stem).is_empty()
             || self.tools.iter().any(|tool| tool.verb == token.stem)
-            || self.lexicon.states.contains_key(word)
+            || self.lexicon.file.states.contains_key(word)
             || self.lexicon.is_phrasal(&token.stem);
         token.kind == Kind::Word && is_known && !is_inflected
     }
@@ -429,12 +403,8 @@ impl Reader<'_> {
         let tokens = &clause.tokens;
         let found = self.lexicon.loops.find(tokens, 0);
         let Some(found) = found.filter(|found| found.key.starts_with("for ")) else { return };
-        let order = (found.len + 1..tokens.len()).find(|at| {
-            let before = &tokens[at - 1];
-            let is_object =
-                self.lexicon.is_preposition(before) || before.is_any(&["the", "a", "open"]);
-            !is_object && self.begins_order(tokens, *at, false)
-        });
+        let mut places = found.len + 1..tokens.len();
+        let order = places.find(|at| self.begins_order(tokens, *at, false));
         if let Some(order) = order {
             let end = order - usize::from(tokens[order - 1].kind == Kind::Mark);
             clause.each = Some(tokens[found.len..end].to_vec());
@@ -486,21 +456,16 @@ impl Reader<'_> {
     }
 }
 
-/// Reads `each of them` and `each one` as `them`.
+/// Reads `each of them` as `them`.
 fn join_each(tokens: &[Token]) -> Vec<Token> {
-    let them = ["them", "these", "those"];
     let mut joined: Vec<Token> = Vec::new();
     for token in tokens {
-        let is_each = |at: &Token| at.is_any(&["each", "every"]);
-        let last = joined.last();
-        if token.is("one") && last.is_some_and(is_each) {
-            joined.pop();
-            joined.push(Token { end: token.end, ..Token::inserted("them", token.start) });
-            continue;
-        }
-        if token.is_any(&them) && last.is_some_and(|of| of.is("of")) {
-            let each = joined.iter().rev().nth(1).is_some_and(is_each);
-            joined.truncate(joined.len() - if each { 2 } else { 0 });
+        if token.is_any(&["them", "these", "those"])
+            && let [.., each, of] = joined.as_slice()
+            && each.is_any(&["each", "every"])
+            && of.is("of")
+        {
+            joined.truncate(joined.len() - 2);
         }
         joined.push(token.clone());
     }
@@ -513,10 +478,6 @@ fn skip_marks(tokens: &[Token], at: usize) -> usize {
 
 fn is_and(join: &str) -> bool {
     matches!(join, "and" | "&")
-}
-
-fn is_followed(tokens: &[Token], at: usize, words: &[&str]) -> bool {
-    tokens.get(at + 1).is_some_and(|token| words.contains(&token.lower.as_str()))
 }
 
 /// Reads the word at a place as a verb, with the particle of `turn the lights off`.

@@ -63,30 +63,21 @@ struct Filler<'a> {
     tokens: &'a [Token],
     tool: &'a Tool,
     verb: &'a [usize],
-    moments: &'a [Moment],
+    moments: Vec<Moment>,
 }
 
-/// Reads a clause as a call of a tool. Slots in `blocked` get no value here, because the caller
-/// fills them.
+/// Reads a clause as a call of a tool.
 pub(super) fn fill(
     scene: &FillContext<'_>,
     clause: &Clause,
     tool: usize,
-    blocked: &[usize],
     verb: VerbFit<'_>,
 ) -> Reading {
-    let moments = find_moments(&clause.tokens);
-    let reading = Filler::new(scene, clause, tool, &moments).read(blocked, verb);
-    Reading { tool, ..reading }
+    Reading { tool, ..Filler::new(scene, clause, tool).read(verb) }
 }
 
 impl<'a> Filler<'a> {
-    fn new(
-        scene: &'a FillContext<'a>,
-        clause: &'a Clause,
-        tool: usize,
-        moments: &'a [Moment],
-    ) -> Self {
+    fn new(scene: &'a FillContext<'a>, clause: &'a Clause, tool: usize) -> Self {
         Self {
             scene,
             lexicon: scene.lexicon,
@@ -94,17 +85,15 @@ impl<'a> Filler<'a> {
             tokens: &clause.tokens,
             tool: &scene.tools[tool],
             verb: clause.verb_places(),
-            moments,
+            moments: find_moments(&clause.tokens),
         }
     }
 }
 
 impl Filler<'_> {
-    fn read(&self, blocked: &[usize], verb: VerbFit<'_>) -> Reading {
+    fn read(&self, verb: VerbFit<'_>) -> Reading {
         let weights = self.weights;
-        let mut candidates = self.candidates(verb.state);
-        candidates
-            .retain(|candidate| candidate.fills.iter().all(|(slot, _)| !blocked.contains(slot)));
+        let candidates = self.candidates(verb.state);
         let costs: Vec<f32> = (0..self.tokens.len()).map(|at| self.unplaced_cost(at)).collect();
         let chosen = self.choose(&candidates, &costs);
         let mut reading = Reading { claimed: vec![false; self.tokens.len()], ..Reading::default() };
@@ -119,9 +108,8 @@ impl Filler<'_> {
             }
         }
         self.move_below_directory(&mut reading.fillings);
-        let is_missing = |(at, slot): &(usize, &Slot)| {
-            slot.is_required && !reading.fillings.contains_key(at) && !blocked.contains(at)
-        };
+        let is_missing =
+            |(at, slot): &(usize, &Slot)| slot.is_required && !reading.fillings.contains_key(at);
         let slots = self.tool.slots.iter().enumerate();
         reading.missing = slots.filter(is_missing).map(|(at, _)| at).collect();
         reading.unplaced = (0..self.tokens.len())
@@ -145,8 +133,7 @@ impl Filler<'_> {
                 SlotKind::Pattern if slot.is_required => self.add_patterns(at, &mut candidates),
                 _ => self.add_typed(at, slot, &mut candidates),
             }
-            let is_code = slot.kind == SlotKind::Id && !slot.is_numeric;
-            if !slot.is_slashed && (slot.is_free() || is_code) {
+            if !slot.is_slashed && slot.is_free() {
                 self.add_texts(at, slot, &mut candidates);
                 self.add_examples(at, slot, &mut candidates);
             }
@@ -163,13 +150,7 @@ impl Filler<'_> {
         candidates
     }
 
-    fn single_value_candidate(
-        &self,
-        slot: usize,
-        value: Value,
-        tokens: Range<usize>,
-        score: f32,
-    ) -> Candidate {
+    fn propose(&self, slot: usize, value: Value, tokens: Range<usize>, score: f32) -> Candidate {
         let is_single = self.tool.slots[slot].is_list && !value.is_array();
         let filling = Filling::One(if is_single { json!([value]) } else { value });
         Candidate::new(vec![(slot, filling)], tokens, score)
@@ -181,7 +162,7 @@ impl Filler<'_> {
 
     /// Returns the parameter that the verb names: `rename` names the title.
     fn target_parameter(&self) -> Option<&String> {
-        self.verb.first().and_then(|at| self.lexicon.states.get(&self.tokens[*at].lower))
+        self.verb.first().and_then(|at| self.lexicon.file.states.get(&self.tokens[*at].lower))
     }
 
     fn slice(&self, range: Range<usize>) -> String {

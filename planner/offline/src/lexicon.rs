@@ -14,19 +14,19 @@ type Groups = BTreeMap<String, Vec<String>>;
 const PHRASE_WORDS: usize = 4;
 
 #[derive(Debug, Deserialize)]
-struct File {
+pub(super) struct File {
     verbs: Groups,
-    states: BTreeMap<String, String>,
+    pub(super) states: BTreeMap<String, String>,
     nouns: Vec<Vec<String>>,
     cues: Groups,
-    prepositions: Groups,
+    pub(super) prepositions: Groups,
     fillers: Vec<String>,
     references: Groups,
     joins: Vec<String>,
     moods: Groups,
     conditions: Groups,
-    forms: Groups,
-    kinds: Groups,
+    pub(super) forms: Groups,
+    pub(super) kinds: Groups,
 }
 
 #[derive(Debug, Default)]
@@ -71,11 +71,9 @@ impl Phrases {
 
 #[derive(Debug)]
 pub(super) struct Lexicon {
+    pub(super) file: File,
     verbs: Groups,
     nouns: BTreeMap<String, usize>,
-    pub(super) states: BTreeMap<String, String>,
-    pub(super) cues: Groups,
-    pub(super) prepositions: Groups,
     pub(super) fillers: BTreeSet<String>,
     pub(super) pronouns: Phrases,
     pub(super) ranks: Phrases,
@@ -83,8 +81,6 @@ pub(super) struct Lexicon {
     pub(super) moods: Phrases,
     pub(super) conditions: Phrases,
     pub(super) loops: Phrases,
-    pub(super) forms: Groups,
-    pub(super) kinds: Groups,
     pub(super) soft: Phrases,
 }
 
@@ -127,9 +123,6 @@ impl Lexicon {
         Self {
             verbs,
             nouns,
-            states: file.states,
-            cues: file.cues,
-            prepositions: file.prepositions,
             fillers,
             pronouns: Phrases::of_list(&file.references["pronouns"]),
             ranks: Phrases::of_list(&file.references["ranks"]),
@@ -138,8 +131,7 @@ impl Lexicon {
             joins: Phrases::of_list(&file.joins),
             moods: Phrases::of_groups(&file.moods),
             conditions: Phrases::of_groups(&file.conditions),
-            forms: file.forms,
-            kinds: file.kinds,
+            file,
         }
     }
 
@@ -148,7 +140,7 @@ impl Lexicon {
     }
 
     pub(super) fn is_preposition(&self, token: &Token) -> bool {
-        token.kind == Kind::Word && self.prepositions.contains_key(&token.lower)
+        token.kind == Kind::Word && self.file.prepositions.contains_key(&token.lower)
     }
 
     pub(super) fn is_pronoun(&self, token: &Token) -> bool {
@@ -156,12 +148,12 @@ impl Lexicon {
     }
 
     pub(super) fn is_cue_of(&self, token: &Token, kind: &str) -> bool {
-        self.cues.get(kind).is_some_and(|cues| cues.contains(&token.lower))
+        self.file.cues.get(kind).is_some_and(|cues| cues.contains(&token.lower))
     }
 
     /// Returns the ending of files that a word means: `python`, or the ending itself.
     pub(super) fn file_ending(&self, token: &Token) -> Option<String> {
-        let mut pairs = self.forms["endings"].iter().filter_map(|pair| pair.split_once('='));
+        let mut pairs = self.file.forms["endings"].iter().filter_map(|pair| pair.split_once('='));
         if let Some((ending, _)) = pairs.find(|(_, name)| *name == token.lower) {
             return Some(ending.to_owned());
         }
@@ -208,7 +200,7 @@ impl Lexicon {
     }
 
     pub(super) fn small_number(&self, word: &str) -> Option<usize> {
-        self.forms["numbers"].iter().position(|number| number == word)
+        self.file.forms["numbers"].iter().position(|number| number == word)
     }
 
     pub(super) fn month(word: &str) -> Option<u32> {
@@ -219,7 +211,7 @@ impl Lexicon {
     /// Returns the seconds of a unit of time: `mins` are 60.
     pub(super) fn unit(&self, word: &str) -> Option<u32> {
         let is_unit = |unit: &str| {
-            unit == word || self.forms[unit].iter().any(|form| stem(form) == stem(word))
+            unit == word || self.file.forms[unit].iter().any(|form| stem(form) == stem(word))
         };
         let units = [("seconds", 1), ("minutes", 60), ("hours", 3600)];
         units.into_iter().find(|(unit, _)| is_unit(unit)).map(|(_, seconds)| seconds)
@@ -259,9 +251,9 @@ impl Lexicon {
         self.verbs.contains_key(stem)
             || self.nouns.contains_key(stem)
             || self.fillers.contains(lower)
-            || self.states.contains_key(lower)
+            || self.file.states.contains_key(lower)
             || self.is_phrasal(stem)
-            || self.cues.values().any(|cues| cues.iter().any(|cue| cue == lower))
+            || self.file.cues.values().any(|cues| cues.iter().any(|cue| cue == lower))
             || Self::month(lower).is_some()
             || self.unit(lower).is_some()
             || self.small_number(lower).is_some()

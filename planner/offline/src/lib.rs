@@ -81,14 +81,10 @@ impl Offline {
         Self { weights, ..self }
     }
 
-    /// Proposes a draft for `query` that uses tools of `catalog`.
+    /// Proposes a draft for `query` that uses tools of `catalog`, and of `reach` in chains.
     ///
     /// The work runs on a thread for blocking work, because it keeps a core busy for milliseconds.
-    pub async fn propose(&self, query: &str, catalog: &Catalog) -> Result<Proposal, PlanningError> {
-        self.propose_on_thread(query, catalog, catalog).await
-    }
-
-    async fn propose_on_thread(
+    pub async fn propose(
         &self,
         query: &str,
         catalog: &Catalog,
@@ -194,7 +190,7 @@ impl Planner for Offline {
         reach: &Catalog,
         compiler: &dyn PlanCompiler,
     ) -> Result<ProposedPlan, PlanningError> {
-        self.propose_on_thread(query, catalog, reach).await?.compile(self.name(), compiler).await
+        self.propose(query, catalog, reach).await?.compile(self.name(), compiler).await
     }
 
     /// Replaces the steps that failed by other steps. The words of the query are not read again,

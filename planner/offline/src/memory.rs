@@ -14,9 +14,6 @@ pub(super) struct PlannedStep {
     pub(super) tool: usize,
     pub(super) parameters: Map<String, Value>,
     pub(super) is_loop: bool,
-    /// The step produces a value that the query does not speak of, so no word of the query refers
-    /// to the step.
-    pub(super) is_derived: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -84,7 +81,7 @@ impl Memory {
 
     fn find(&self, value: impl Fn(&PlannedStep) -> Option<Value>) -> Option<Recalled> {
         let steps = self.steps.iter().enumerate().rev();
-        let mut steps = steps.filter(|(_, step)| !step.is_loop && !step.is_derived);
+        let mut steps = steps.filter(|(_, step)| !step.is_loop);
         steps.find_map(|(at, step)| Some(Recalled { value: value(step)?, step: at }))
     }
 }
@@ -114,18 +111,14 @@ impl Wanted<'_> {
         if let Some(value) = step.parameters.get(&slot.parameter).filter(|_| !is_copy) {
             return Some(value.clone());
         }
-        let mut scalars = own.outputs.iter().filter(|output| output.kind != OutputKind::List);
-        if let Some(output) = scalars.find(|output| output.path == slot.parameter) {
-            return Some(field(output.path.clone()));
-        }
         let is_own = self.is_of(&own.nouns);
-        let known = match slot.kind {
-            SlotKind::Email => return email_of(own).map(field),
-            SlotKind::Id if is_own => id_of(&own.outputs, slot),
-            _ => None,
+        let item = || {
+            let list = own.list()?;
+            let item = field_for(&list.items, slot, is_own || self.is_of(&list.words))?;
+            Some(format!("{}[0].{item}", list.path))
         };
-        known
-            .or_else(|| self.item_of(own, is_own))
+        field_for(&own.outputs, slot, is_own)
+            .or_else(item)
             .map(field)
             .or_else(|| self.parameter_of(step, own))
             .or_else(|| {
@@ -134,16 +127,6 @@ impl Wanted<'_> {
                 let is_unknown = is_one && slot.kind == SlotKind::Id && is_own;
                 is_unknown.then(|| field(slot.id_name()))
             })
-    }
-
-    fn item_of(&self, own: &Tool, is_own: bool) -> Option<String> {
-        let list = own.list()?;
-        let exact = list.items.iter().find(|item| item.path == self.slot.parameter);
-        let is_item = self.slot.kind == SlotKind::Id && (is_own || self.is_of(&list.words));
-        let id = || is_item.then(|| id_of(&list.items, self.slot)).flatten();
-        let item = exact.map(|item| item.path.clone()).or_else(id);
-        let item = item.or_else(|| name_of(list, self.slot))?;
-        Some(format!("{}[0].{item}", list.path))
     }
 
     /// Returns a parameter of the step that fits the slot. Any path fits a path. A name fits if its
@@ -181,22 +164,7 @@ pub(super) fn id_of(outputs: &[Output], slot: &Slot) -> Option<String> {
         fit.find(|output| output.path == name || output.path.ends_with(&format!(".{name}")))
     };
     let names = [slot.parameter.as_str(), "id", "_id", "number"];
-    let only_id = || {
-        let mut ids = outputs.iter().filter(is_fit).filter(|output| output.is_called(&["id"]));
-        ids.next().filter(|_| ids.next().is_none())
-    };
-    let found = names.into_iter().find_map(ends_with).or_else(only_id);
-    found.map(|output| output.path.clone())
-}
-
-fn email_of(tool: &Tool) -> Option<String> {
-    let is_email = |output: &&Output| output.is_called(&["email"]);
-    let own = tool.outputs.iter().find(is_email).map(|output| output.path.clone());
-    own.or_else(|| {
-        let list = tool.list()?;
-        let item = list.items.iter().find(is_email)?;
-        Some(format!("{}[0].{}", list.path, item.path))
-    })
+    names.into_iter().find_map(ends_with).map(|output| output.path.clone())
 }
 
 fn text_field(tool: &Tool, noun: &str, lexicon: &Lexicon) -> Option<String> {
@@ -205,10 +173,8 @@ fn text_field(tool: &Tool, noun: &str, lexicon: &Lexicon) -> Option<String> {
     let scalars = || tool.outputs.iter().filter(is_scalar);
     let has_word = |output: &&Output| output.words.iter().any(|own| own == noun);
     let is_near = |output: &&Output| output.words.iter().any(|own| lexicon.is_same_noun(own, noun));
-    let found = scalars()
-        .find(|output| output.is_called(&[noun]))
-        .or_else(|| scalars().find(has_word))
-        .or_else(|| scalars().find(is_near));
+    let found =
+        scalars().find(|output| output.is_called(&[noun])).or_else(|| scalars().find(is_near));
     let item = || {
         let list = tool.list()?;
         let item = list.items.iter().find(has_word)?;
@@ -229,26 +195,25 @@ fn main_text(outputs: &[Output]) -> String {
     let is_text = |output: &&Output| {
         output.kind == OutputKind::Text && output.is_called(&["content", "bodi", "text"])
     };
-    let only = || if let [only] = outputs { Some(only) } else { None };
-    let found = outputs.iter().find(is_text).or_else(only);
-    found.map(|output| output.path.clone()).unwrap_or_default()
+    outputs.iter().find(is_text).map(|output| output.path.clone()).unwrap_or_default()
 }
 
-pub(super) fn item_field(list: &Output, slot: &Slot) -> Option<String> {
-    let exact = list.items.iter().find(|item| item.path == slot.parameter);
-    exact.map(|item| item.path.clone()).or_else(|| match slot.kind {
-        SlotKind::Email => {
-            let email = list.items.iter().find(|item| item.is_called(&["email"]))?;
-            Some(email.path.clone())
-        }
-        SlotKind::Id => id_of(&list.items, slot),
-        _ => name_of(list, slot),
-    })
-}
-
-/// Returns the path of an item's name, if the call needs a name: `lock each of the doors`.
-fn name_of(list: &Output, slot: &Slot) -> Option<String> {
+/// Returns the path of the output that fills a slot: by its name, else by the kind of the slot. An id
+/// is that of the thing with the outputs, which the slot must mean.
+pub(super) fn field_for(outputs: &[Output], slot: &Slot, is_own: bool) -> Option<String> {
+    let mut scalars = outputs.iter().filter(|output| output.kind != OutputKind::List);
+    let called = |name: &str| {
+        let output = outputs.iter().find(|output| output.is_called(&[name]))?;
+        Some(output.path.clone())
+    };
+    // `lock each of the doors` needs the names of the doors.
     let is_name = slot.kind == SlotKind::Word && slot.is_required && !slot.is_slashed;
-    let item = list.items.iter().find(|item| item.is_called(&["name"]))?;
-    is_name.then(|| item.path.clone())
+    scalars.find(|output| output.path == slot.parameter).map(|output| output.path.clone()).or_else(
+        || match slot.kind {
+            SlotKind::Email => called("email"),
+            SlotKind::Id if is_own => id_of(outputs, slot),
+            _ if is_name => called("name"),
+            _ => None,
+        },
+    )
 }

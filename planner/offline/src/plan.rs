@@ -19,7 +19,7 @@ use planner::{catalog::Catalog, draft::DraftStep};
 use serde_json::{Map, Value, json};
 use shared::diagnostic::Diagnostic;
 
-use self::chains::Reach;
+pub(super) use self::verbs::is_read;
 use super::{
     clause::{Clause, Mood, Reader, Verb},
     fill::{FillContext, Filling, Reading, fill},
@@ -56,8 +56,8 @@ pub(super) struct Planning<'a> {
     last: Vec<usize>,
     previous: Option<Clause>,
     nouns: BTreeSet<String>,
-    /// The tools that produce values which the query does not give.
-    reach: Option<Reach<'a>>,
+    /// The tools of chains.
+    reach: Option<&'a Catalog>,
 }
 
 impl<'a> Planning<'a> {
@@ -83,7 +83,7 @@ impl<'a> Planning<'a> {
 
     /// Lets chains of the tools of a catalog produce values.
     pub(super) fn with_reach(self, catalog: &'a Catalog) -> Self {
-        Self { reach: Some(Reach::new(catalog)), ..self }
+        Self { reach: Some(catalog), ..self }
     }
 
     /// Plans the clauses of a query one after another. The steps before a refusal stay, so that a
@@ -93,8 +93,8 @@ impl<'a> Planning<'a> {
         let clauses = self.rewrite_copies(reader.read(tokens));
         let planned = self.plan_clauses(clauses.clone());
         match planned {
-            Err(_) if self.plan_answer(&clauses) || self.plan_lookup(tokens, &clauses) => {}
-            Ok(()) if self.is_plain_read() && self.plan_lookup(tokens, &clauses) => {}
+            Err(_) if self.plan_answer(&clauses) || self.plan_lookup(tokens) => {}
+            Ok(()) if self.is_plain_read() && self.plan_lookup(tokens) => {}
             planned => planned?,
         }
         self.settle_steps();
@@ -209,8 +209,7 @@ impl<'a> Planning<'a> {
         for (at, tool) in self.tools.iter().enumerate().filter(|(_, tool)| accept(tool)) {
             let verb = self.verb_fit(clause, tool);
             if verb.score > 0.0 {
-                let mut reading = fill(&scene, clause, at, &[], verb);
-                reading.has_verb = clause.verb.is_some();
+                let mut reading = fill(&scene, clause, at, verb);
                 self.inherit_values(&mut reading, None);
                 readings.push(reading);
             }
@@ -251,8 +250,8 @@ impl<'a> Planning<'a> {
         let Some(best) = readings.into_iter().next() else {
             return Err(Refusal::nothing_fits(&said()));
         };
-        if let Some(action) = self.loop_action(&clause, &best) {
-            return self.plan_loop(&clause, action);
+        if self.is_loop(&clause, &best) {
+            return self.plan_loop(&clause, best);
         }
         // `every` means several items, and no step lists them.
         let is_each =
@@ -260,11 +259,12 @@ impl<'a> Planning<'a> {
         if self.tools[best.tool].has_effect && clause.tokens.iter().enumerate().any(is_each) {
             return Err(Refusal::no_list(&self.tools[best.tool], &said()));
         }
-        if is_inherited && self.has_unknown_verb(&clause, &best) {
-            return Err(Refusal { fits_nothing: false, ..Refusal::nothing_fits(&said()) });
-        }
-        if self.is_small_talk(&clause, &best) {
-            return Err(Refusal::nothing_fits(&said()));
+        // `New year, new folder` orders nothing, and nothing can `fry the author`.
+        let is_fragment = clause.mood == Mood::Fragment && clause.verb.is_none();
+        let is_about = best.has_noun || clause.has_value();
+        let is_talk = is_fragment && (!is_about || best.fillings.is_empty());
+        if is_talk || (is_inherited || is_fragment) && self.begins_unplaced(&clause, &best) {
+            return Err(Refusal { fits_nothing: !is_inherited, ..Refusal::nothing_fits(&said()) });
         }
         match self.split(&clause, &best) {
             Some(parts) => {
@@ -274,37 +274,20 @@ impl<'a> Planning<'a> {
         }
     }
 
-    /// Returns whether a fragment orders nothing: `New year, new folder`.
-    fn is_small_talk(&self, clause: &Clause, best: &Reading) -> bool {
-        let is_fragment = clause.mood == Mood::Fragment && clause.verb.is_none();
-        let is_about = best.has_noun || clause.has_value();
-        is_fragment && (!is_about || best.fillings.is_empty() || self.begins_unplaced(clause, best))
-    }
-
-    /// Returns whether a clause that got the verb of the clause before it has an unknown verb
-    /// itself: `create …, then fry the author`. Such a verb has an object after it.
-    fn has_unknown_verb(&self, clause: &Clause, best: &Reading) -> bool {
-        let verb = clause.verb_places().len();
-        let reader = Reader { lexicon: self.lexicon, tools: self.tools };
-        self.begins_unplaced(clause, best)
-            || clause.tokens.get(verb).is_some_and(|token| self.is_plain_word(token))
-                && reader.begins_object(&clause.tokens, verb + 1)
-    }
-
-    /// Returns whether no slot takes the first word of a clause, or the first word after its verb.
+    /// Returns whether no slot takes the first word of a clause behind its verb, and no tool is about
+    /// it.
     fn begins_unplaced(&self, clause: &Clause, best: &Reading) -> bool {
         let is_content = |at: &usize| !self.lexicon.is_filler(&clause.tokens[*at]);
         let first = (clause.verb_places().len()..clause.tokens.len()).find(is_content);
-        first
-            .is_some_and(|at| self.is_plain_word(&clause.tokens[at]) && best.unplaced.contains(&at))
-    }
-
-    fn is_plain_word(&self, token: &Token) -> bool {
-        let is_noun = self.nouns.contains(&token.stem) || self.lexicon.is_noun(&token.stem);
-        token.kind == Kind::Word
-            && !token.is_capitalised()
-            && !is_noun
-            && !self.lexicon.is_filler(token)
+        first.is_some_and(|at| {
+            let token = &clause.tokens[at];
+            let is_noun = self.nouns.contains(&token.stem) || self.lexicon.is_noun(&token.stem);
+            let is_plain = token.kind == Kind::Word && !token.is_capitalised() && !is_noun;
+            // An object follows a verb.
+            let reader = Reader { lexicon: self.lexicon, tools: self.tools };
+            let is_verb = reader.begins_object(&clause.tokens, at + 1);
+            is_plain && (is_verb || best.unplaced.contains(&at))
+        })
     }
 
     /// Gives a clause without a verb or a noun the verb or the noun of the clause before it: `and

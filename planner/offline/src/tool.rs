@@ -50,12 +50,8 @@ pub(super) struct Slot {
     pub(super) with_time: bool,
     /// The slot is a part of `owner/repo`.
     pub(super) is_slashed: bool,
-    /// Values that the description shows after `e.g.`, in lower case.
-    pub(super) examples: Vec<String>,
     /// Values that the description shows in any way.
     pub(super) options: Vec<String>,
-    /// Stems of the words in the first sentence of the description.
-    pub(super) gist: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -121,7 +117,7 @@ impl Tool {
 
     pub(super) fn words(&self) -> impl Iterator<Item = &String> {
         let slots = self.slots.iter();
-        let words = slots.flat_map(|slot| [&slot.words, &slot.choices, &slot.examples]).flatten();
+        let words = slots.flat_map(|slot| [&slot.words, &slot.choices, &slot.options]).flatten();
         self.nouns.iter().chain([&self.verb]).chain(words)
     }
 
@@ -151,10 +147,7 @@ impl Slot {
         let slot = Self {
             parameter: name.to_owned(),
             field: None,
-            examples: read_examples(&description),
             options: read_options(&description),
-            gist: description_words(description.split(['.', ';']).next().unwrap_or_default())
-                .collect(),
             words,
             about,
             kind: SlotKind::Word,
@@ -164,7 +157,7 @@ impl Slot {
             is_numeric: has_type(schema, "number") || has_type(schema, "integer"),
             is_whole: has_type(schema, "integer"),
             with_time: format == "date-time" || format != "date" && tells_time,
-            is_slashed: lexicon.forms["slashed"].iter().any(|slashed| slashed == name),
+            is_slashed: lexicon.file.forms["slashed"].iter().any(|slashed| slashed == name),
             description,
         };
         Self { kind: slot.read_kind(schema, nouns, lexicon), ..slot }
@@ -177,7 +170,7 @@ impl Slot {
         let tells = |word: &str| self.about.iter().any(|own| own == word);
         let tells_any = |words: &[&str]| words.iter().any(|word| tells(word));
         let format = schema["format"].as_str().unwrap_or_default();
-        let is_id = is("id") || self.about.first().is_some_and(|first| first == "id");
+        let is_id = is("id");
         let is_moment =
             last == "date" || tells_any(&["date", "time", "iso", "yyyi", "yyyy", "day"]);
         let has_path = nouns.iter().any(|noun| is_kind(noun, "path", lexicon));
@@ -220,9 +213,7 @@ impl Slot {
         let own: Vec<&String> =
             self.words.iter().filter(|word| !is_kind(word, "id", lexicon)).collect();
         if own.is_empty() {
-            let known = self.about.iter().filter(|word| tool.nouns.contains(word));
-            let known: Vec<&String> = known.collect();
-            return if known.is_empty() { tool.nouns.iter().collect() } else { known };
+            return tool.nouns.iter().collect();
         }
         own
     }
@@ -276,7 +267,7 @@ fn read_slots(
 }
 
 fn is_kind(word: &str, kind: &str, lexicon: &Lexicon) -> bool {
-    lexicon.kinds.get(kind).is_some_and(|words| words.iter().any(|known| stem(known) == word))
+    lexicon.file.kinds.get(kind).is_some_and(|words| words.iter().any(|known| stem(known) == word))
 }
 
 fn has_type(schema: &Value, kind: &str) -> bool {
@@ -369,24 +360,14 @@ fn read_verb(words: &[String], about: &[String], lexicon: &Lexicon) -> (String, 
     }
 }
 
-/// Reads the examples after `e.g.` in a description.
-pub(super) fn read_examples(description: &str) -> Vec<String> {
-    let Some((_, rest)) = description.split_once("e.g.") else { return Vec::new() };
-    let rest = rest.split([';', '(', ')', '.']).next().unwrap_or_default();
-    let items = rest.split(',').map(|item| item.trim().trim_matches('"').to_lowercase());
-    items.filter(|item| !item.is_empty()).collect()
-}
-
 /// Reads the values that a description shows: `'summary' or 'detailed'`, `such as villa, condo`,
 /// `(oil, acrylic)`.
-fn read_options(description: &str) -> Vec<String> {
+pub(super) fn read_options(description: &str) -> Vec<String> {
     let quoted = description.split(['\'', '"', '‘', '’']).skip(1).step_by(2);
     let marks = ["e.g.", "E.g.", "such as", "for example", "For example", "like "];
     let shown = marks.iter().filter_map(|mark| description.split_once(mark));
     let shown = shown.map(|(_, rest)| rest.split(['.', ';', '(', ')']).next().unwrap_or_default());
-    let enclosed = description.split('(').skip(1).filter_map(|rest| rest.split_once(')'));
-    let enclosed = enclosed.map(|(inner, _)| inner).filter(|inner| inner.contains(','));
-    let items = shown.chain(enclosed).flat_map(|list| list.split(','));
+    let items = shown.flat_map(|list| list.split(','));
     let items = items.flat_map(|item| item.split(" or ")).flat_map(|item| item.split(" and "));
     let items = items.map(|item| item.trim().trim_matches(['\'', '"']));
     let is_value = |item: &&str| {

@@ -45,8 +45,6 @@ weights! {
     noun: 2.0,
     /// A noun of the tool's name is not in the clause.
     noun_missing: 0.8,
-    /// A word of the clause is in the tool's description.
-    about: 0.3,
     /// The clause asks a question, and the tool only reads.
     reads: 1.2,
     /// A required slot has a value, or is missing one.

@@ -13,7 +13,7 @@ use super::{
     clause::{Clause, Mood, Reader, read_verb},
     lexicon::{Lexicon, english},
     moment::find_moments,
-    plan::Planning,
+    plan::{Planning, is_read},
     read_tools,
     token::{Kind, Token, number, tokens},
     tool::{SlotKind, Tool},
@@ -125,10 +125,11 @@ impl<'a> Wording<'a> {
     fn means_tool(&self, clause: &Clause, tool: &Tool) -> bool {
         let Some(verb) = &clause.verb else { return false };
         let concepts = self.lexicon.concepts(&verb.stem);
-        let reads = ["get", "list", "search", "tree"];
-        let is_read = |concept: &String| reads.contains(&concept.as_str());
         // `show` orders no call with an effect.
-        if verb.stem != tool.verb && !concepts.is_empty() && concepts.iter().all(is_read) {
+        if verb.stem != tool.verb
+            && !concepts.is_empty()
+            && concepts.iter().all(|concept| is_read(concept))
+        {
             return false;
         }
         let weights = Weights::default();
@@ -140,7 +141,7 @@ impl<'a> Wording<'a> {
     fn has_other_object(&self, clause: &Clause, tool: &Tool) -> bool {
         let start = clause.verb.iter().flat_map(|verb| &verb.places).max().map_or(0, |at| at + 1);
         let object = clause.tokens.iter().skip(start).take_while(|token| {
-            token.kind != Kind::Mark && !self.lexicon.prepositions.contains_key(&token.lower)
+            token.kind != Kind::Mark && !self.lexicon.file.prepositions.contains_key(&token.lower)
         });
         let words: Vec<&Token> = object.filter(|token| token.kind == Kind::Word).collect();
         let is_own = |token: &&Token| {

@@ -259,7 +259,10 @@ mod tests {
         execution["planId"] = json!("plan_1_aaaaaaaaa");
         execution["labels"] = json!({ "env": "test", "team": "shop" });
         for (name, _) in execution.as_object().unwrap() {
-            assert!(EXECUTION_FIELDS.split(' ').any(|field| field == name), "`EXECUTION_FIELDS` lacks `{name}`");
+            assert!(
+                EXECUTION_FIELDS.split(' ').any(|field| field == name),
+                "`EXECUTION_FIELDS` lacks `{name}`"
+            );
         }
         check(
             json!([execution]),

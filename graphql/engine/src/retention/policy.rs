@@ -113,7 +113,7 @@ mod tests {
                 vec![days(1), days(7), days(90)],
             ),
         ] {
-            let policy = RetentionPolicy { ages, rules };
+            let policy = RetentionPolicy { ages, rules, audit: None };
             assert_eq!(policy.uniform(), uniform, "{policy:?}");
             assert_eq!(policy.all_ages(), all.into_iter().flatten().collect(), "{policy:?}");
         }

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{Candidate, Filler, groups::Found};
 use crate::{
     token::{Kind, stem},
-    tool::{Slot, SlotKind},
+    tool::{Slot, SlotKind, is_alike},
 };
 
 impl Filler<'_> {
@@ -22,7 +22,7 @@ impl Filler<'_> {
         for choice in &slot.choices {
             if let Some(place) = self.verb.first().filter(|_| state == Some(choice)) {
                 let tokens = *place..place + 1;
-                candidates.push(self.single_value_candidate(
+                candidates.push(self.propose(
                     at,
                     json!(choice),
                     tokens,
@@ -32,29 +32,31 @@ impl Filler<'_> {
             let words: Vec<String> =
                 choice.split(['_', '-', ' ']).map(|word| stem(&word.to_lowercase())).collect();
             for place in 0..self.tokens.len() {
-                let is_verb = self.verb.contains(&place)
-                    && (state.is_some() || self.tokens[place].stem == self.tool.verb);
+                let is_verb =
+                    self.verb.contains(&place) && self.tokens[place].stem == self.tool.verb;
                 if !is_verb && self.is_said_at(place, &words) {
                     let context = self.context(place, slot);
                     let tokens = context.start..place + words.len();
                     let score = weights.choice + context.score.max(0.0);
-                    candidates.push(self.single_value_candidate(at, json!(choice), tokens, score));
+                    candidates.push(self.propose(at, json!(choice), tokens, score));
                 }
             }
         }
     }
 
+    /// Adds flags whose last word is said: `history` for `include_history`.
     pub(super) fn add_flags(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
-        for place in 0..self.tokens.len() {
-            if self.is_said_at(place, &slot.words) && !self.verb.contains(&place) {
-                let is_negated = place > 0 && self.is_at(place - 1, &["not", "no"]);
-                let tokens = place - usize::from(is_negated)..place + slot.words.len();
-                candidates.push(self.single_value_candidate(
-                    at,
-                    json!(!is_negated),
-                    tokens,
-                    self.weights.choice,
-                ));
+        let is_content = |word: &&String| {
+            !self.lexicon.fillers.contains(*word) && self.lexicon.concepts(word).is_empty()
+        };
+        let Some(last) = slot.words.iter().rfind(is_content) else { return };
+        for (place, token) in self.tokens.iter().enumerate() {
+            let is_verb = self.verb.contains(&place);
+            if token.kind == Kind::Word && is_alike(&token.stem, last) && !is_verb {
+                let is_negated = place > 0 && self.is_at(place - 1, &["not", "no", "without"]);
+                let tokens = place - usize::from(is_negated)..place + 1;
+                let (value, score) = (json!(!is_negated), self.weights.choice);
+                candidates.push(self.propose(at, value, tokens, score));
             }
         }
     }
@@ -95,17 +97,15 @@ impl Filler<'_> {
     }
 
     /// Returns the examples of a slot that the query contains, the longest at each place.
-    fn shown_examples(&self, slot: &Slot) -> Vec<(Range<usize>, &String)> {
+    pub(super) fn shown_examples(&self, slot: &Slot) -> Vec<(Range<usize>, &String)> {
         let slots = self.scene.tools.iter().flat_map(|tool| &tool.slots);
         let same = slots.filter(|other| other.words == slot.words);
         let mut shown = Vec::new();
-        for example in same.flat_map(|other| &other.examples) {
-            let words: Vec<&str> = example.split(' ').collect();
-            for (place, said) in self.tokens.windows(words.len()).enumerate() {
-                if said.iter().map(|token| token.lower.as_str()).eq(words.iter().copied()) {
-                    shown.push((place..place + words.len(), example));
-                }
-            }
+        for example in same.flat_map(|other| &other.options) {
+            let words = example.split([' ', '_']).map(|word| stem(&word.to_lowercase()));
+            let words: Vec<String> = words.collect();
+            let places = (0..self.tokens.len()).filter(|place| self.is_said_at(*place, &words));
+            shown.extend(places.map(|place| (place..place + words.len(), example)));
         }
         shown.sort_by_key(|(tokens, _)| (tokens.start, Reverse(tokens.end)));
         shown.dedup_by_key(|(tokens, _)| tokens.start);
@@ -115,6 +115,9 @@ impl Filler<'_> {
     /// Adds patterns of file names: `*.md`, `.env files`, `python files`.
     pub(super) fn add_patterns(&self, at: usize, candidates: &mut Vec<Candidate>) {
         let weights = self.weights;
+        let is_ending = |place: usize| {
+            !self.verb.contains(&place) && !self.scene.nouns.contains(&self.tokens[place].stem)
+        };
         for (place, token) in self.tokens.iter().enumerate() {
             let is_before_file = self.tokens.get(place + 1).is_some_and(|next| next.stem == "file");
             let pattern = match token.kind {
@@ -124,7 +127,7 @@ impl Filler<'_> {
                 Kind::Path if token.value.starts_with('.') => {
                     Some((format!("**/*{}", token.value), weights.typed + weights.form))
                 }
-                Kind::Word if is_before_file && !self.verb.contains(&place) => self
+                Kind::Word if is_before_file && is_ending(place) => self
                     .lexicon
                     .file_ending(token)
                     .map(|ending| (format!("**/*.{ending}"), weights.choice)),

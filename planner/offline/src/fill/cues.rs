@@ -54,36 +54,24 @@ impl Filler<'_> {
         let token = &self.tokens[before];
         let is_preposition = self.lexicon.is_preposition(token);
         if self.is_cue(token, slot) && !is_preposition {
-            let further = before
-                .checked_sub(1)
-                .filter(|place| self.is_at(*place, &["with", "as", "to", "the", "its"]));
-            return Context { score: weights.cue, start: further.unwrap_or(before) };
+            return Context { score: weights.cue, start: before };
         }
         if !is_preposition {
             return Context { score: 0.0, start: at };
         }
-        let is_elsewhere = || {
-            let mut others = self.tool.slots.iter();
-            others
-                .any(|other| other.parameter != slot.parameter && self.is_announced(other, before))
-        };
-        let score = if self.is_announced(slot, before) {
-            weights.preposition
-        } else if is_elsewhere() {
-            -weights.foreign
-        } else {
-            0.0
-        };
+        let score = if self.is_announced(slot, before) { weights.preposition } else { 0.0 };
         Context { score, start: before }
     }
 
     pub(super) fn is_announced(&self, slot: &Slot, place: usize) -> bool {
         let preposition = &self.tokens[place];
-        let Some(names) = self.lexicon.prepositions.get(&preposition.lower) else { return false };
+        let Some(names) = self.lexicon.file.prepositions.get(&preposition.lower) else {
+            return false;
+        };
         if preposition.kind != Kind::Word {
             return false;
         }
-        let states = &self.lexicon.states;
+        let states = &self.lexicon.file.states;
         if preposition.is_any(&["to", "as"]) {
             let mut near = self.tokens[place.saturating_sub(2)..place].iter();
             let near = near.find_map(|token| states.get(&token.lower));

@@ -27,7 +27,7 @@ impl Filler<'_> {
         candidates: &mut Vec<Candidate>,
     ) {
         let Found { value, tokens, start, score } = found;
-        let one = self.single_value_candidate(at, value.clone(), start..tokens.end, score);
+        let one = self.propose(at, value.clone(), start..tokens.end, score);
         candidates.push(one.valued(tokens.clone()));
         let (mut values, last) = self.items(tokens.end, read);
         if !values.is_empty() {
@@ -70,7 +70,7 @@ impl Filler<'_> {
         let weights = self.weights;
         let slot_of =
             |name: &String| self.tool.slots.iter().position(|slot| slot.parameter == *name);
-        let names = &self.lexicon.forms["slashed"];
+        let names = &self.lexicon.file.forms["slashed"];
         let slots: Option<Vec<usize>> = names.iter().map(slot_of).collect();
         let Some([owner, repo]) = slots.as_deref() else { return };
         let parts = |place: usize| {

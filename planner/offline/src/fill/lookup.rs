@@ -14,13 +14,11 @@ use super::{
 };
 use crate::{
     clause::Clause,
-    moment::{find_moments, write_moment},
-    token::{Kind, Token, stem},
+    moment::write_moment,
+    token::Kind,
     tool::{Slot, SlotKind, is_alike},
 };
 
-/// The most words of a value in small letters.
-const MAX_WORDS: usize = 2;
 const MAX_CALLS: usize = 16;
 
 /// The place where a value of a slot begins, and the value.
@@ -28,9 +26,7 @@ type Placed = (usize, Value);
 
 /// Reads a query as calls of a tool that reads.
 pub(crate) fn look_up(scene: &FillContext<'_>, clause: &Clause, tool: usize) -> Reading {
-    let moments = find_moments(&clause.tokens);
-    let reading = Filler::new(scene, clause, tool, &moments).look_up();
-    Reading { tool, ..reading }
+    Reading { tool, ..Filler::new(scene, clause, tool).look_up() }
 }
 
 impl Filler<'_> {
@@ -47,17 +43,16 @@ impl Filler<'_> {
                     self.add_choices(at, slot, None, &mut candidates);
                     for choice in &mut candidates[before..] {
                         choice.repeat = Repeat::Apart;
-                        choice.score += self.weights.form;
                     }
                 }
-                SlotKind::Flag => self.add_named_flags(at, slot, &mut candidates),
+                SlotKind::Flag => self.add_flags(at, slot, &mut candidates),
                 _ => self.add_mentioned(at, slot, &mentions, &mut candidates),
             }
         }
         let mut costs = vec![0.0; self.tokens.len()];
         for mention in &mentions {
-            let factor = if mention.said == Said::Name { 1.0 } else { 1.5 };
-            costs[mention.tokens.start] = factor * self.weights.unplaced;
+            let is_sure = mention.said != Said::Words || mention.is_joined;
+            costs[mention.tokens.start] = if is_sure { self.weights.unplaced } else { 0.0 };
         }
         let chosen = self.choose(&candidates, &costs);
         let mut reading = Reading { score: chosen.score, ..Reading::default() };
@@ -80,28 +75,16 @@ impl Filler<'_> {
             }
             last = Some((slot, candidate.tokens.end));
         }
-        self.join_lists(&mut values);
         let slots = self.tool.slots.iter().enumerate();
         let is_missing = |(at, slot): &(usize, &Slot)| slot.is_required && !values.contains_key(at);
         reading.missing = slots.filter(is_missing).map(|(at, _)| at).collect();
-        let left = mentions.iter().filter(|mention| !is_placed[mention.tokens.start]);
+        let is_left =
+            |mention: &&Mention| mention.said != Said::Words && !is_placed[mention.tokens.start];
+        let left = mentions.iter().filter(is_left);
         reading.unplaced = left.flat_map(|mention| mention.tokens.clone()).collect();
         let is_paired = self.tokens.iter().any(|token| token.is("respectively"));
         reading.fillings = spread(&values, is_paired);
         reading
-    }
-
-    /// Joins several lists of a slot into one list, unless another slot has several values.
-    fn join_lists(&self, values: &mut BTreeMap<usize, Vec<Placed>>) {
-        let several = values.values().filter(|values| values.len() > 1).count();
-        for (slot, lists) in values.iter_mut().filter(|(_, lists)| lists.len() > 1) {
-            if self.tool.slots[*slot].is_list && several == 1 {
-                let start = lists[0].0;
-                let items = lists.drain(..).filter_map(|(_, list)| list.as_array().cloned());
-                let joined = items.flatten().collect();
-                lists.push((start, joined));
-            }
-        }
     }
 
     /// Adds the values that a query mentions, for a slot that can take them.
@@ -132,8 +115,8 @@ impl Filler<'_> {
             };
             let mut push = |value: Value, last: usize, score: f32| {
                 let tokens = mention.tokens.start..mentions[last].tokens.end;
-                let candidate = self.single_value_candidate(at, value, tokens, score);
-                let is_guess = score <= weights.typed;
+                let candidate = self.propose(at, value, tokens, score);
+                let is_guess = score <= weights.typed || mention.said == Said::Words;
                 candidates.push(Candidate { is_guess, repeat, ..candidate });
             };
             push(value.clone(), first, *score);
@@ -150,9 +133,13 @@ impl Filler<'_> {
             }
         }
         if !slot.is_numeric {
-            self.add_options(at, slot, candidates);
-            if slot.is_required && !matches!(slot.kind, SlotKind::Moment | SlotKind::Id) {
-                self.add_small_words(at, slot, mentions, candidates);
+            // `e.g. summary or detailed`
+            for (tokens, option) in self.shown_examples(slot) {
+                let (start, score) = (tokens.start, weights.choice + weights.form);
+                let option = self.propose(at, json!(option), tokens, score);
+                let before = start.checked_sub(1).filter(|at| self.tokens[*at].is_separator());
+                let repeat = before.map_or(Repeat::Apart, Repeat::After);
+                candidates.push(Candidate { repeat, ..option });
             }
         }
     }
@@ -167,10 +154,15 @@ impl Filler<'_> {
             (slot.kind, first.kind),
             (SlotKind::Email, Kind::Email) | (SlotKind::Url, Kind::Url)
         );
-        let text = || json!(self.owner_text(mention));
-        let is_code = slot.kind == SlotKind::Id && matches!(first.kind, Kind::Code | Kind::Id);
-        let form = if is_code || first.kind == Kind::Quoted { weights.form } else { 0.0 };
+        let text = self.slice(mention.tokens.clone());
+        let text = || json!(text.trim_end_matches("'s").trim_end_matches("’s"));
+        let is_clock = slot.words.last().is_some_and(|word| word == "time")
+            && !slot.about.iter().any(|word| word == "date");
         match &mention.said {
+            Said::List(list) => slot.is_list.then(|| (list.clone(), score + weights.form)),
+            Said::Time(time) if is_clock && slot.kind == SlotKind::Moment => {
+                Some((json!(time), score + weights.form))
+            }
             Said::Figure { value, is_share } if slot.is_numeric => {
                 Some((figure_for(value, *is_share, slot)?, score))
             }
@@ -178,7 +170,7 @@ impl Filler<'_> {
             Said::Figure { .. } if slot.kind == SlotKind::Id => {
                 Some((json!(first.value.trim_start_matches('#')), score))
             }
-            Said::Day if slot.kind == SlotKind::Moment => {
+            Said::Day if slot.kind == SlotKind::Moment && !is_clock => {
                 let mut moments = self.moments.iter();
                 let moment = moments.find(|moment| moment.tokens == mention.tokens);
                 let day = moment.and_then(|moment| moment.day);
@@ -186,87 +178,15 @@ impl Filler<'_> {
                 Some((day, score + weights.form))
             }
             Said::Figure { .. } | Said::Day => None,
-            _ if slot.kind == SlotKind::Moment || is_address && !is_same => None,
-            _ => Some((text(), score + form)),
-        }
-    }
-
-    fn owner_text(&self, mention: &Mention) -> String {
-        let text = self.slice(mention.tokens.clone());
-        let is_quoted = self.tokens[mention.tokens.start].kind == Kind::Quoted;
-        let owner = text.strip_suffix("'s").or(text.strip_suffix("’s")).filter(|_| !is_quoted);
-        owner.unwrap_or(&text).to_owned()
-    }
-
-    /// Adds values that both the description and the query contain: `e.g. summary or detailed`.
-    fn add_options(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
-        let score = self.weights.choice + self.weights.form;
-        for option in &slot.options {
-            let words = option.split([' ', '_']).map(|word| stem(&word.to_lowercase()));
-            let words: Vec<String> = words.collect();
-            for place in 0..self.tokens.len() {
-                let tokens = place..place + words.len();
-                if self.is_said_at(place, &words) {
-                    let value = json!(option);
-                    let option = self.single_value_candidate(at, value, tokens, score);
-                    candidates.push(Candidate { repeat: Repeat::Apart, ..option });
-                }
-            }
-        }
-    }
-
-    /// Adds flags whose last word is in the query: `history` for `include_history`.
-    fn add_named_flags(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
-        let is_content = |word: &&String| {
-            !self.lexicon.fillers.contains(*word) && self.lexicon.concepts(word).is_empty()
-        };
-        let Some(last) = slot.words.iter().rfind(is_content) else { return };
-        for (place, token) in self.tokens.iter().enumerate() {
-            if token.kind == Kind::Word && is_alike(&token.stem, last) {
-                let (tokens, score) = (place..place + 1, self.weights.near_form);
-                candidates.push(self.single_value_candidate(at, json!(true), tokens, score));
-            }
-        }
-    }
-
-    /// Adds words in small letters: `made of marble`, `a classical concert`.
-    fn add_small_words(
-        &self,
-        at: usize,
-        slot: &Slot,
-        mentions: &[Mention],
-        candidates: &mut Vec<Candidate>,
-    ) {
-        let weights = self.weights;
-        let is_free = |place: usize| {
-            let token = &self.tokens[place];
-            let is_value = |mention: &Mention| mention.tokens.contains(&place);
-            token.kind == Kind::Word
-                && !self.lexicon.is_filler(token)
-                && !mentions.iter().any(is_value)
-        };
-        let free: Vec<bool> = (0..self.tokens.len()).map(is_free).collect();
-        let is_border = |at: &usize| !free[*at] && !self.is_at(*at, &["the", "a", "an"]);
-        for start in 1..self.tokens.len() {
-            let border = (0..start).rev().find(is_border).map_or(0, |at| at + 1);
-            let count = free[start..].iter().take(MAX_WORDS).take_while(|is_free| **is_free);
-            for end in start + 1..=start + count.count() {
-                let behind = (end + 1).min(self.tokens.len());
-                let mention = self.mention(start..end, Said::Words, border, behind);
-                let evidence = self.evidence(&mention, slot);
-                let is_own =
-                    |token: &&Token| self.is_tool_word(&token.stem) || slot.mentions(&token.stem);
-                let own = self.tokens[start..end].iter().filter(is_own).count();
+            Said::Words => {
+                let can_be = slot.is_required && (slot.is_free() || slot.is_list);
                 let before = mention.before.map(|place| &self.tokens[place]);
                 let is_announced = before.is_some_and(|token| self.lexicon.is_preposition(token));
-                let score = evidence + if is_announced { weights.near_form } else { 0.0 }
-                    - weights.foreign * (count_f32(own) + 1.0);
-                let value = json!(self.slice(start..end));
-                let candidate = self.single_value_candidate(at, value, start..end, score);
-                let is_item = slot.is_list && self.tokens[start - 1].is_separator();
-                let repeat = if is_item { Repeat::After(start - 1) } else { Repeat::Never };
-                candidates.push(Candidate { is_guess: true, repeat, ..candidate });
+                let bonus = if is_announced { weights.near_form } else { 0.0 };
+                can_be.then(|| (text(), score + bonus - weights.typed - weights.foreign))
             }
+            _ if slot.kind == SlotKind::Moment || is_address && !is_same => None,
+            _ => Some((text(), score)),
         }
     }
 
@@ -274,33 +194,16 @@ impl Filler<'_> {
     fn evidence(&self, mention: &Mention, slot: &Slot) -> f32 {
         let weights = self.weights;
         let near = mention.near.iter().map(|(word, weight)| weight * self.word_fit(word, slot));
-        let mut tokens = self.tokens[mention.tokens.clone()].iter();
-        let has_word = |token: &Token| slot.words.iter().any(|word| is_alike(&token.stem, word));
-        // `Premier League` is a league.
-        let is_named = mention.said == Said::Name && tokens.any(has_word);
-        let is_announced = mention.before.is_some_and(|place| {
-            !self.is_at(place, &["for", "of", "with"]) && self.is_announced(slot, place)
-        });
-        let count = count_f32(usize::from(is_named) + usize::from(is_announced));
-        near.sum::<f32>() + weights.preposition * count
+        let is_announced = mention.before.is_some_and(|place| self.is_announced(slot, place));
+        near.sum::<f32>() + if is_announced { weights.preposition } else { 0.0 }
     }
 
     /// Returns how much a word indicates a slot: less if other slots of the tool have it, too.
     fn word_fit(&self, word: &str, slot: &Slot) -> f32 {
         let is_same = |own: &String| is_alike(own, word) || self.lexicon.is_same_noun(own, word);
-        let in_name = |slot: &Slot| slot.words.iter().any(is_same);
-        let in_text =
-            |slot: &Slot| in_name(slot) || slot.gist.iter().any(|own| is_alike(own, word));
-        let count = |is_in: &dyn Fn(&Slot) -> bool| {
-            count_f32(self.tool.slots.iter().filter(|slot| is_in(slot)).count())
-        };
-        if in_name(slot) {
-            self.weights.cue / count(&in_name)
-        } else if in_text(slot) {
-            self.weights.near_form / count(&in_text)
-        } else {
-            0.0
-        }
+        let in_name = |slot: &&Slot| slot.words.iter().any(is_same);
+        let count = self.tool.slots.iter().filter(in_name).count();
+        if in_name(&slot) { self.weights.cue / count_f32(count) } else { 0.0 }
     }
 }
 

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use serde_json::Number;
+use serde_json::{Number, Value};
 
 use super::{Filler, count_f32};
 use crate::{
     moment::Moment,
-    token::{Kind, Token, number, stem},
-    tool::is_alike,
+    token::{Kind, Token, number},
+    tool::{Slot, is_alike},
 };
 
 /// The number of tokens before and after a value that can tell the slot of the value.
@@ -17,6 +17,8 @@ const NEAR_AFTER: usize = 4;
 /// A word counts less with each word between it and the value.
 const DECAY: f32 = 0.85;
 const UNIT_BYTES: usize = 6;
+/// The most words of a value in small letters.
+const MAX_WORDS: usize = 3;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Said {
@@ -30,6 +32,10 @@ pub(super) enum Said {
     /// A quotation, a code or an address.
     Text,
     Day,
+    /// A time of the day, as `19:30`.
+    Time(String),
+    /// A list in brackets: `[1, 2]`.
+    List(Value),
     /// A word in small letters, which may be a value.
     Words,
 }
@@ -53,23 +59,30 @@ impl Filler<'_> {
         let mut mentions: Vec<Mention> = Vec::new();
         let mut at = 0;
         while at < self.tokens.len() {
-            let found = self.read_mention(at);
+            let found = self.read_mention(at).or_else(|| self.read_words(at, mentions.last()));
             let end = found.as_ref().map_or(at + 1, |(_, end)| *end);
-            if let Some((said, _)) = found.filter(|(said, _)| {
-                let is_name = matches!(said, Said::Name | Said::Text);
-                !(is_name && self.is_no_value(at..end, mentions.last()))
-            }) {
+            let is_value = |(said, _): &(Said, usize)| {
+                !matches!(said, Said::Name | Said::Text) || !self.is_no_value(at..end)
+            };
+            if let Some((said, _)) = found.filter(is_value) {
                 mentions.push(self.mention(at..end, said, 0, self.tokens.len()));
             }
             at = end;
         }
         for at in 0..mentions.len() {
-            let start = at.checked_sub(1).map_or(0, |last| mentions[last].tokens.end);
-            let end = mentions.get(at + 1).map_or(self.tokens.len(), |next| next.tokens.start);
             let Mention { tokens, said, .. } = mentions[at].clone();
-            let gap = &self.tokens[start..tokens.start];
+            let gap = at.checked_sub(1).map_or(0, |last| mentions[last].tokens.end);
+            let gap = &self.tokens[gap..tokens.start];
+            // Words in small letters may tell the slot of a value, so they end no context.
+            let is_sure = |other: &&Mention| other.said != Said::Words;
+            let start = mentions[..at].iter().rfind(is_sure).map_or(0, |last| last.tokens.end);
+            let next = mentions[at + 1..].iter().find(is_sure);
+            let end = next.map_or(self.tokens.len(), |next| next.tokens.start);
+            // The items of a list may repeat the preposition: `of Oslo and of Rome`.
+            let before = at.checked_sub(1).and_then(|last| mentions[last].before);
+            let before = before.map_or("", |place| self.tokens[place].lower.as_str());
             let is_small =
-                |token: &Token| token.is_separator() || token.is_any(&["the", "a", "an"]);
+                |token: &Token| token.is_separator() || token.is_any(&["the", "a", "an", before]);
             let is_same = |last: usize| {
                 std::mem::discriminant(&mentions[last].said) == std::mem::discriminant(&said)
             };
@@ -110,53 +123,28 @@ impl Filler<'_> {
         let is_content =
             |token: &&Token| token.kind == Kind::Word && !self.lexicon.is_filler(token);
         let before = self.tokens[start..tokens.start].iter().rev().take(NEAR_BEFORE);
-        let before = before.take_while(|token| !token.is_any(&[".", "?", "!", "\n"]));
         let behind = self.tokens[tokens.end..end].iter().take(NEAR_AFTER).take_while(|token| {
             let is_preposition = self.lexicon.is_preposition(token) && !token.is("of");
             token.kind == Kind::Word && !token.is_separator() && !is_preposition
         });
         let weigh = |(at, token): (usize, &Token)| (token.stem.clone(), DECAY.powf(count_f32(at)));
         let near = before.filter(is_content).enumerate().map(weigh);
-        let near = near.chain(behind.filter(is_content).enumerate().map(weigh));
-        let told = self.told_words(&tokens, &said).iter().map(|word| (stem(word), 1.0));
-        let near = near.chain(told).collect();
+        let near = near.chain(behind.filter(is_content).enumerate().map(weigh)).collect();
         let is_article = |at: &usize| self.is_at(*at, &["the", "a", "an", "my", "our"]);
         let before = (0..tokens.start).rev().find(|at| !is_article(at));
         Mention { tokens, said, near, before, is_joined: false, is_second: false }
     }
 
-    /// Returns words that follow from the form of a figure: `2020` is a year, `$5` an amount.
-    fn told_words(&self, tokens: &Range<usize>, said: &Said) -> &'static [&'static str] {
-        let Said::Figure { value, is_share } = said else { return &[] };
-        let first = &self.tokens[tokens.start];
-        let is_unit = |next: &Token| {
-            next.kind == Kind::Word && !self.lexicon.is_filler(next) && !next.is_separator()
-        };
-        let has_unit = self.tokens.get(tokens.end).is_some_and(is_unit);
-        let is_year = value.as_u64().is_some_and(|year| (1000..2200).contains(&year));
-        if *is_share {
-            &["rate", "percentage"]
-        } else if first.value.starts_with('$') {
-            &["amount", "dollar"]
-        } else if is_year && first.value.len() == 4 && !has_unit {
-            &["year"]
-        } else {
-            &[]
-        }
-    }
-
     fn read_mention(&self, at: usize) -> Option<(Said, usize)> {
         let token = &self.tokens[at];
-        let is_day = |moment: &&Moment| moment.tokens.start == at && moment.time.is_none();
-        if let Some(day) = self.moments.iter().find(is_day) {
-            return Some((Said::Day, day.tokens.end));
+        if let Some(list) = self.read_list(at) {
+            return Some(list);
         }
-        // `2022/08/16`
-        let parts: Vec<&str> = token.value.split(['/', '.', '-']).collect();
-        if parts.len() == 3
-            && parts.iter().all(|part| part.len() <= 4 && part.parse::<u16>().is_ok())
-        {
-            return Some((Said::Day, at + 1));
+        let begins = |moment: &&Moment| moment.tokens.start == at;
+        if let Some(moment) = self.moments.iter().find(begins) {
+            let time = moment.time.filter(|_| moment.day.is_none());
+            let time = time.map(|time| Said::Time(time.format("%H:%M").to_string()));
+            return Some((time.unwrap_or(Said::Day), moment.tokens.end));
         }
         let name = || self.name_end(at).map(|end| (Said::Name, end));
         match token.kind {
@@ -167,32 +155,49 @@ impl Filler<'_> {
         }
     }
 
-    /// Returns whether a name is no value, but words of the tool or the unit of the figure before
-    /// it.
-    fn is_no_value(&self, range: Range<usize>, last: Option<&Mention>) -> bool {
-        let tokens = &self.tokens[range.clone()];
-        let slots = || self.tool.slots.iter();
+    /// Reads a list in brackets, where the tool takes lists: `[1, 2]`, `['a', 'b']`.
+    fn read_list(&self, at: usize) -> Option<(Said, usize)> {
+        let has_lists = self.tool.slots.iter().any(|slot| slot.is_list);
+        let open = Some(&self.tokens[at]).filter(|token| has_lists && token.is_mark("["))?;
+        let text = self.scene.query.get(open.start..)?.replace('\'', "\"");
+        let mut values = serde_json::Deserializer::from_str(&text).into_iter();
+        let list = values.next()?.ok()?;
+        let end = open.start + values.byte_offset();
+        let last = self.tokens.iter().position(|token| token.end >= end)?;
+        Some((Said::List(list), last + 1))
+    }
+
+    /// Returns whether a name consists of words of the tool and its slots, so that it is no value.
+    fn is_no_value(&self, range: Range<usize>) -> bool {
+        let tokens = &self.tokens[range];
         let is_own = |token: &Token| {
-            self.is_tool_word(&token.stem) || slots().any(|slot| slot.words.contains(&token.stem))
+            let mut slots = self.tool.slots.iter();
+            self.is_tool_word(&token.stem) || slots.any(|slot| slot.words.contains(&token.stem))
         };
-        let is_figure = |last: &Mention| {
-            last.tokens.end == range.start && matches!(last.said, Said::Figure { .. })
+        tokens[0].kind != Kind::Quoted && tokens.iter().all(is_own)
+    }
+
+    /// Reads words in small letters that may be a value: `marble` in `made of marble`. Words behind a
+    /// figure are its unit.
+    fn read_words(&self, at: usize, last: Option<&Mention>) -> Option<(Said, usize)> {
+        let is_unit = last
+            .is_some_and(|last| last.tokens.end == at && matches!(last.said, Said::Figure { .. }));
+        let is_value = |token: &&Token| {
+            let stem = &token.stem;
+            let is_chosen = |slot: &Slot| {
+                let shown = slot.choices.iter().chain(&slot.options);
+                slot.mentions(stem)
+                    || shown.into_iter().any(|own| own.to_lowercase() == token.lower)
+            };
+            token.kind == Kind::Word
+                && !token.is_capitalised()
+                && !self.lexicon.is_filler(token)
+                && self.lexicon.concepts(stem).is_empty()
+                && !self.is_tool_word(stem)
+                && !self.tool.slots.iter().any(is_chosen)
         };
-        let is_unit = |token: &Token| {
-            token.value.len() <= 2 || slots().any(|slot| slot.about.contains(&token.stem))
-        };
-        let letters = |text: &str| text.replace(|char: char| !char.is_alphanumeric(), "");
-        let name = letters(&tokens[0].value);
-        let own = [self.tool.name.as_str(), self.tool.name.rsplit('.').next().unwrap_or_default()];
-        if own.iter().any(|own| letters(own).eq_ignore_ascii_case(&name)) {
-            return true;
-        }
-        let is_enclosed =
-            range.start > 0 && self.is_at(range.start - 1, &["("]) && self.is_at(range.end, &[")"]);
-        tokens[0].kind != Kind::Quoted
-            && (tokens.iter().all(is_own)
-                || tokens.len() == 1
-                    && (is_enclosed || last.is_some_and(is_figure) && is_unit(&tokens[0])))
+        let count = self.tokens[at..].iter().take(MAX_WORDS).take_while(is_value).count();
+        (count > 0 && !is_unit).then_some((Said::Words, at + count))
     }
 
     /// Reads `5`, `$1.2`, `5 million`, `3%`, `20kg`, `7-day`, `2nd`, and `three` before the noun of a
@@ -201,7 +206,11 @@ impl Filler<'_> {
         let token = &self.tokens[at];
         let next = self.tokens.get(at + 1);
         if let Some(small) = self.lexicon.small_number(&token.lower) {
-            let mut words = self.tool.slots.iter().flat_map(|slot| &slot.words);
+            let slots = self.tool.slots.iter().filter(|slot| slot.is_numeric);
+            // `two adults` fits the `Number of adults.`
+            let counts = |slot: &&Slot| slot.about.first().is_some_and(|word| word == "number");
+            let about = slots.clone().filter(counts).flat_map(|slot| &slot.about);
+            let mut words = slots.flat_map(|slot| &slot.words).chain(about);
             let is_counted = next.is_some_and(|next| words.any(|word| is_alike(word, &next.stem)));
             let said = Said::Figure { value: small.into(), is_share: false };
             return (small > 1 && is_counted).then_some((said, at + 1));
@@ -214,21 +223,13 @@ impl Filler<'_> {
         if unit.len() > UNIT_BYTES || !is_unit {
             return None;
         }
-        let scale = match next.map_or("", |next| next.lower.as_str()) {
+        let scale: f64 = match next.map_or("", |next| next.lower.as_str()) {
             "thousand" => 1e3,
             "million" => 1e6,
             "billion" => 1e9,
             _ => 1.0,
         };
-        let is_money = token.value.starts_with('$') || token.value.ends_with(['M', 'B']);
-        let by_unit = match unit {
-            "k" if is_money => 1e3,
-            "m" if is_money => 1e6,
-            "b" if is_money => 1e9,
-            _ => 1.0,
-        };
         let end = at + 1 + usize::from(scale > 1.0);
-        let scale = scale * by_unit;
         let scaled = value.as_f64().filter(|_| scale > 1.0);
         let scaled = scaled.and_then(|amount| number(&round(amount * scale).to_string()));
         let is_share =
@@ -249,11 +250,9 @@ impl Filler<'_> {
         }
         let mut end = at + 1;
         loop {
-            let last = &self.tokens[end - 1];
-            let is_owner = last.without_possessive().len() < last.value.len();
             let gap = usize::from(self.is_at(end, &["of", "the"]));
             let is_day = gap == 0 && self.moments.iter().any(|moment| moment.tokens.start == end);
-            if is_owner || is_day || !self.is_name_word(end + gap) {
+            if is_day || !self.is_name_word(end + gap) {
                 return Some(end);
             }
             end += gap + 1;

@@ -72,7 +72,6 @@ pub(crate) struct Reading {
     pub(crate) score: f32,
     /// The score of the verb and the nouns alone.
     pub(crate) words: f32,
-    pub(crate) has_verb: bool,
     pub(crate) has_noun: bool,
     pub(crate) fillings: BTreeMap<usize, Filling>,
     pub(crate) missing: Vec<usize>,

@@ -141,8 +141,7 @@ impl Filler<'_> {
     /// all of them are cues.
     fn linked(&self, slot: usize, found: Recalled, tokens: &Range<usize>, score: f32) -> Candidate {
         let none = tokens.start..tokens.start;
-        let candidate =
-            self.single_value_candidate(slot, found.value, tokens.clone(), score).valued(none);
+        let candidate = self.propose(slot, found.value, tokens.clone(), score).valued(none);
         Candidate { link: Some(found.step), ..candidate }
     }
 }

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Candidate, Filler, count_f32};
 use crate::{
-    token::{Kind, Token, number},
+    token::{Kind, Token},
     tool::{Slot, SlotKind},
 };
 
@@ -50,7 +50,7 @@ impl Filler<'_> {
         let is_cue = self.is_cue(token, slot);
         let is_verb = self.verb.contains(&place)
             && place + 1 < self.tokens.len()
-            && !self.lexicon.states.contains_key(&token.lower);
+            && !self.lexicon.file.states.contains_key(&token.lower);
         // `about X` is a text only if the slot requires one.
         let is_possible = is_cue || self.is_announced(slot, place);
         if !is_possible || is_verb || is_about && !slot.is_required {
@@ -89,14 +89,8 @@ impl Filler<'_> {
         let Some(first) = self.tokens.get(value) else { return };
         if first.kind == Kind::Quoted {
             let score = opening.score + weights.typed + weights.quoted;
-            candidates.push(self.single_value_candidate(
-                at,
-                json!(first.value),
-                start..value + 1,
-                score,
-            ));
-        } else if slot.kind == SlotKind::Id || !self.begins_text(opening, slot) {
-        } else {
+            candidates.push(self.propose(at, json!(first.value), start..value + 1, score));
+        } else if self.begins_text(opening, slot) {
             self.add_extents(at, slot, opening, candidates);
         }
     }
@@ -110,7 +104,6 @@ impl Filler<'_> {
             Kind::Mark => false,
             Kind::Word => !self.lexicon.is_preposition(first),
             Kind::Number => next.is_some_and(|next| next.kind == Kind::Word),
-            Kind::Slug => true,
             Kind::Email => !self.tool.slots.iter().any(|other| other.kind == SlotKind::Email),
             _ => !is_preposition,
         }
@@ -143,9 +136,7 @@ impl Filler<'_> {
             let score = opening.score
                 + if is_bare { 0.0 } else { self.weights.text }
                 + if is_text && !is_bare { length } else { -length };
-            let candidate = self
-                .single_value_candidate(at, as_value(text, slot), start..end, score)
-                .valued(value..end);
+            let candidate = self.propose(at, json!(text), start..end, score).valued(value..end);
             // In `send a mail about lunch`, the words name a topic and are no finished text.
             let is_guess = announced_by == Announcer::About && self.tool.verb == "send";
             candidates.push(Candidate { is_guess, ..candidate });
@@ -236,7 +227,7 @@ impl Filler<'_> {
     /// Finds the words after the verb and its noun: `play Miles Davis`, `search for red lamps`.
     fn bare_value_start(&self, slot: &Slot) -> Option<ValueStart> {
         let is_wanted = slot.is_required || slot.kind == SlotKind::Query && !self.tool.has_effect;
-        let can_be = is_wanted && slot.kind != SlotKind::Id && !slot.is_list;
+        let can_be = is_wanted && !slot.is_list;
         let start = self.bare_start().filter(|start| can_be && self.is_bare(*start, slot))?;
         let is_name = self.tokens[start].is_capitalised();
         let score = self.weights.bare * if is_name { 2.0 } else { 1.0 };
@@ -271,7 +262,7 @@ impl Filler<'_> {
             || is_order && self.verb.is_empty()
             || is_name
                 && self.tool.has_effect
-                && (is_order || self.lexicon.states.contains_key(&first.lower));
+                && (is_order || self.lexicon.file.states.contains_key(&first.lower));
         let before = start.checked_sub(1).map(|place| &self.tokens[place]);
         let is_definite =
             before.is_some_and(|token| token.is("the") || self.lexicon.is_pronoun(token));
@@ -280,11 +271,4 @@ impl Filler<'_> {
         let is_cue = self.tool.slots.iter().any(|other| self.is_cue(first, other));
         !(is_cue || is_other && !first.is_capitalised() || is_definite && takes_text)
     }
-}
-
-fn as_value(text: String, slot: &Slot) -> Value {
-    if slot.is_numeric {
-        return number(&text).map_or(Value::Null, Value::Number);
-    }
-    Value::String(text)
 }

@@ -22,7 +22,7 @@ impl Filler<'_> {
             }
             let context = self.context(place, slot);
             let evidence = if slot.kind == SlotKind::Number { fit } else { 0.0 } + context.score;
-            if self.needs_cue(place, slot) && evidence <= 0.0 {
+            if needs_cue(slot) && evidence <= 0.0 {
                 continue;
             }
             let score = weights.typed + fit + context.score;
@@ -37,21 +37,6 @@ impl Filler<'_> {
         }
     }
 
-    /// Returns whether a slot takes a value only where a word announces it, because many other
-    /// values have the same form.
-    fn needs_cue(&self, place: usize, slot: &Slot) -> bool {
-        let is_object = place > 0
-            && self.verb.contains(&(place - 1))
-            && self.tokens[place].kind == Kind::Number;
-        let is_copied = slot.kind == SlotKind::Email
-            && slot.is_list
-            && self.target_parameter() != Some(&slot.parameter);
-        !slot.is_required
-            && (slot.kind == SlotKind::Number && !is_object
-                || slot.kind == SlotKind::Word
-                || is_copied)
-    }
-
     /// Returns the value that one token gives a slot, and how well it fits.
     fn typed_value(&self, at: usize, slot: &Slot) -> Option<(Value, f32)> {
         let weights = self.weights;
@@ -61,6 +46,7 @@ impl Filler<'_> {
         }
         let text = |fit: f32| Some((json!(token.value), fit));
         match (slot.kind, token.kind) {
+            (SlotKind::Id, _) if self.is_id_of_other(at, slot) => None,
             (SlotKind::Word, _) if slot.is_slashed => None,
             (SlotKind::Word, Kind::Email) if !slot.takes_people() => None,
             (SlotKind::Path, Kind::Quoted) if token.value.contains(' ') => None,
@@ -88,6 +74,23 @@ impl Filler<'_> {
         }
     }
 
+    /// Returns whether the noun before a token says that it is the id of another thing: `order A-1020`
+    /// is no payment.
+    fn is_id_of_other(&self, at: usize, slot: &Slot) -> bool {
+        let is_link = |token: &&Token| token.is_any(&["number", "id", "the"]);
+        let before = self.tokens[..at].iter().enumerate().rev().find(|(_, token)| !is_link(token));
+        let Some((place, noun)) = before else { return false };
+        let mut slots = self.scene.tools.iter().flat_map(|tool| &tool.slots);
+        let is_thing = |slot: &Slot| slot.kind == SlotKind::Id && slot.words.contains(&noun.stem);
+        let is_noun = self.scene.nouns.contains(&noun.stem) || self.lexicon.is_noun(&noun.stem);
+        (is_noun || slots.any(is_thing))
+            && !self.verb.contains(&place)
+            && !self.is_noun(noun)
+            && !self.lexicon.is_compound_of(&noun.stem, &self.tool.nouns)
+            && !self.is_cue(noun, slot)
+            && !slot.mentions(&noun.stem)
+    }
+
     /// Returns whether a token belongs to a day or a time, and is no value of its own.
     fn is_part_of_moment(&self, at: usize, slot: &Slot) -> bool {
         let is_possible = slot.kind != SlotKind::Word && self.tokens[at].kind != Kind::Quoted;
@@ -109,14 +112,14 @@ impl Filler<'_> {
     /// Returns how well a code fits the examples and the nouns of an id, if it can be one.
     fn id_fit(&self, code: &str, slot: &Slot) -> Option<f32> {
         let weights = self.weights;
-        let fits = |slot: &Slot| slot.examples.iter().any(|example| has_form(code, example));
+        let fits = |slot: &Slot| slot.options.iter().any(|example| has_form(code, example));
         if fits(slot) {
             return Some(weights.form);
         }
         // A code that has the form of another id is no value of this slot.
         let mut others = self.scene.tools.iter().flat_map(|tool| &tool.slots);
         let is_other = others.any(|other| other.kind == SlotKind::Id && fits(other));
-        match (is_other, slot.examples.is_empty()) {
+        match (is_other, slot.options.is_empty()) {
             (true, false) => None,
             (false, true) => Some(0.0),
             _ => Some(-weights.form),
@@ -169,11 +172,10 @@ impl Filler<'_> {
         let last = parts().map(|moment| moment.tokens.end).max();
         let (Some(first), Some(last)) = (first, last) else { return };
         let context = self.context(first, slot);
-        let floor = if is_end { 0.0 } else { f32::MIN };
-        let score = weights.typed + weights.form + context.score.max(floor);
+        let score = weights.typed + weights.form + context.score;
         let time = time.and_then(|moment| moment.time);
         let value = json!(write_moment(day, time));
-        candidates.push(self.single_value_candidate(at, value, context.start..last, score));
+        candidates.push(self.propose(at, value, context.start..last, score));
     }
 
     /// Returns the day of an earlier step: `at 11:00 that day`.
@@ -182,4 +184,10 @@ impl Filler<'_> {
         let mut values = steps.flat_map(|step| step.parameters.values());
         values.find_map(|value| value.as_str()?.get(..10)?.parse().ok())
     }
+}
+
+/// Returns whether a slot takes a value only where a word announces it, because many other values
+/// have the same form.
+fn needs_cue(slot: &Slot) -> bool {
+    !slot.is_required && matches!(slot.kind, SlotKind::Number | SlotKind::Word)
 }

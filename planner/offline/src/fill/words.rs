@@ -30,23 +30,14 @@ impl Filler<'_> {
         };
         let found = nouns.iter().filter(|noun| is_said(noun)).count();
         let absent = nouns.len() - found;
-        let is_about = |word: &&&str| {
-            self.tool.about.iter().any(|own| own == *word) && !self.lexicon.fillers.contains(**word)
-        };
-        let about = said.iter().filter(is_about).count();
         let score = weights.noun * count_f32(found.min(2) + found.min(1)) / 2.0
-            - weights.noun_missing * count_f32(absent)
-            + weights.about * count_f32(about.min(3));
+            - weights.noun_missing * count_f32(absent);
         NounFit { score, has_noun: found > 0 }
     }
 
     /// Returns whether a noun of two words is said: `pr` says `pull request`.
     fn has_compound(&self, noun: &str) -> bool {
-        let is_short = |token: &Token| {
-            token.kind == Kind::Word && self.lexicon.is_compound_of(&token.stem, &self.tool.nouns)
-        };
         self.tokens.windows(2).any(|pair| self.lexicon.is_same_noun(&pair_stem(pair), noun))
-            || self.tool.nouns.len() > 1 && self.tokens.iter().any(is_short)
     }
 
     /// Returns the cost of a token that no parameter takes.

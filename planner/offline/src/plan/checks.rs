@@ -21,7 +21,7 @@ impl Planning<'_> {
         let lost = count_f32(reading.unplaced.len());
         let most = weights.most_unplaced * if tool.has_effect { 1.0 } else { 2.0 };
         let is_weak = reading.score < weights.least;
-        if is_weak || !self.names_tool(clause, reading) || self.is_about_other(clause, reading) {
+        if is_weak || !self.names_tool(clause, reading) {
             return Err(Refusal::nothing_fits(&said()));
         }
         if lost > most || !reading.unplaced.iter().all(is_word) {
@@ -57,17 +57,6 @@ impl Planning<'_> {
             && reading.missing.is_empty()
             && (reading.unplaced.is_empty() || !tool.has_effect);
         reading.has_noun || has_own_verb || has_choice || is_exact
-    }
-
-    /// Returns whether the clause names something else: `delete the contact c_4`, where only events
-    /// can be deleted.
-    fn is_about_other(&self, clause: &Clause, reading: &Reading) -> bool {
-        let is_noun = |at: &usize| {
-            let stem = &clause.tokens[*at].stem;
-            self.nouns.contains(stem) || self.lexicon.is_noun(stem)
-        };
-        let acts = self.tools[reading.tool].has_effect;
-        acts && !reading.has_noun && reading.unplaced.iter().any(is_noun)
     }
 
     pub(super) fn missing(&self, clause: &Clause, reading: &Reading, slots: &[usize]) -> Refusal {

@@ -27,8 +27,8 @@ struct Statement {
     tokens: Vec<Token>,
     comparison: Option<Comparison>,
     is_negated: bool,
-    /// `there are no X`, `I have no X`.
-    has_none: bool,
+    /// Something exists, or nothing does: `there are open issues`, `I have no events`.
+    is_existence: bool,
 }
 
 struct Comparison {
@@ -54,8 +54,8 @@ impl Planning<'_> {
             let tool = &self.tools[fact.reading.tool];
             let mut parameters = fact.reading.first_call(tool);
             end_range(tool, &mut parameters);
-            let call = Call::new(fact.reading.tool, parameters);
-            self.add_step(Call { is_next: clause.is_next, ..call })
+            let (tool, is_next) = (fact.reading.tool, clause.is_next);
+            self.add_step(Call { tool, parameters, is_next, ..Call::default() })
         });
         self.last = if fact.step.is_none() { vec![step] } else { std::mem::take(&mut self.last) };
         self.inherit_words(&mut main);
@@ -77,58 +77,27 @@ impl Planning<'_> {
         condition: &Condition,
         shared: Option<&Map<String, Value>>,
     ) -> Option<Fact> {
-        let mut statement = self.read_statement(condition);
+        let statement = self.read_statement(condition);
         let clause = Clause::question(statement.tokens.clone());
-        if statement.is_existence() {
-            let is_empty_word = |token: &Token| self.lexicon.is_filler(token) || token.is("are");
-            let listed =
-                self.memory.steps.iter().rposition(|step| self.tools[step.tool].list().is_some());
-            // `there are none` refers to the items that the step before lists.
-            let step = listed.filter(|_| clause.tokens.iter().all(is_empty_word));
-            let reading = if step.is_some() {
-                Reading::default()
-            } else {
-                let lists = |tool: &Tool| !tool.has_effect && tool.list().is_some();
-                self.known_fact(self.readings(&clause, &lists), shared)?
-            };
-            let tool = step.map_or(reading.tool, |step| self.memory.steps[step].tool);
-            let path = &self.tools[tool].list()?.path;
-            let is_empty = statement.has_none ^ condition.is_negated;
-            let sign = if is_empty { "== 0" } else { "> 0" };
-            let expression = format!("size({{}}.{path}) {sign}");
-            return Some(Fact { step, reading, expression });
-        }
-        if statement.has_none && statement.comparison.is_none() {
-            statement.comparison = Some(Comparison { sign: "==".to_owned(), value: 0.0 });
-        }
-        let is_pronoun = |token: &Token| self.lexicon.is_pronoun(token) || token.is("it's");
-        let has_pronoun = clause.tokens.iter().any(is_pronoun);
-        if !clause.has_value() {
-            // `it is zero` refers to the output of an earlier step.
-            let has_noun = |tool: &Tool| {
-                let mut words = clause.tokens.iter().filter(|token| token.kind == Kind::Word);
-                words.any(|token| tool.has_noun(&token.stem, self.lexicon))
-            };
-            let mut steps = self.memory.steps.iter().enumerate().rev();
-            let known = steps.find_map(|(at, step)| {
-                let tool = &self.tools[step.tool];
-                let expression = self.express(&statement, tool)?;
-                (has_pronoun || has_noun(tool)).then(|| Fact {
-                    step: Some(at),
-                    reading: Reading::default(),
-                    expression,
-                })
-            });
-            if known.is_some() {
-                return known;
-            }
-        }
-        let readings = self.readings(&clause, &|tool| {
-            !tool.has_effect && self.express(&statement, tool).is_some()
+        // `it is zero` and `there are none` refer to the output of an earlier step.
+        let is_small = |token: &Token| self.lexicon.is_filler(token) || token.is("are");
+        let is_pronoun =
+            |token: &Token| self.lexicon.is_pronoun(token) || token.is_any(&["it's", "there"]);
+        let mut words = clause.tokens.iter().filter(|token| token.kind == Kind::Word);
+        let refers =
+            if statement.is_existence { words.all(is_small) } else { words.any(is_pronoun) };
+        let mut steps = self.memory.steps.iter().enumerate().rev();
+        let known = steps.find_map(|(at, step)| {
+            let expression = self.express(&statement, &self.tools[step.tool])?;
+            Some(Fact { step: Some(at), reading: Reading::default(), expression })
         });
-        let best = self.known_fact(readings, shared)?;
-        let expression = self.express(&statement, &self.tools[best.tool])?;
-        Some(Fact { step: None, reading: best, expression })
+        if known.is_some() && refers && !clause.has_value() {
+            return known;
+        }
+        let reads = |tool: &Tool| !tool.has_effect && self.express(&statement, tool).is_some();
+        let reading = self.known_reading(self.readings(&clause, &reads), shared)?;
+        let expression = self.express(&statement, &self.tools[reading.tool])?;
+        Some(Fact { step: None, reading, expression })
     }
 
     fn read_statement(&self, condition: &Condition) -> Statement {
@@ -138,8 +107,9 @@ impl Planning<'_> {
             tokens: Vec::new(),
             comparison: None,
             is_negated: condition.is_negated ^ tokens.iter().any(is_not),
-            has_none: false,
+            is_existence: false,
         };
+        let mut has_none = false;
         let mut at = 0;
         while let Some(token) = tokens.get(at) {
             let found = self.lexicon.conditions.find(tokens, at);
@@ -153,17 +123,28 @@ impl Planning<'_> {
                 statement.comparison = Some(Comparison { sign: key.to_owned(), value });
                 at = behind;
             }
-            statement.has_none |= key == "none";
+            has_none |= key == "none";
             // In `warmer than 22`, the word `warmer` tells which number is compared.
             if key != "none" && !is_not(token) {
                 statement.tokens.push(token.clone());
             }
             at += 1;
         }
+        let is_thing = statement.copula().is_some_and(|at| at + 1 < statement.tokens.len());
+        let begins_with_there = tokens.first().is_some_and(|token| token.is("there"));
+        statement.is_existence =
+            statement.comparison.is_none() && (begins_with_there || has_none && is_thing);
+        if has_none && statement.is_existence {
+            statement.is_negated ^= true;
+        } else if has_none && statement.comparison.is_none() {
+            statement.comparison = Some(Comparison { sign: "==".to_owned(), value: 0.0 });
+        }
         statement
     }
 
-    fn known_fact(
+    /// Returns the best reading that names its tool or a value, and misses nothing. `shared` are
+    /// parameters that it may have in common with another call.
+    pub(super) fn known_reading(
         &self,
         mut readings: Vec<Reading>,
         shared: Option<&Map<String, Value>>,
@@ -171,10 +152,11 @@ impl Planning<'_> {
         for reading in &mut readings {
             self.inherit_values(reading, shared);
         }
+        readings.sort_by(|a, b| b.score.total_cmp(&a.score));
         readings.into_iter().find(|reading| {
-            let slots = &self.tools[reading.tool].slots;
-            let has_id = reading.fillings.keys().any(|slot| slots[*slot].kind == SlotKind::Id);
-            (reading.has_noun || has_id) && reading.missing.is_empty()
+            let mut slots = reading.fillings.keys().map(|at| &self.tools[reading.tool].slots[*at]);
+            let is_named = slots.any(|slot| matches!(slot.kind, SlotKind::Id | SlotKind::Choice));
+            (reading.has_noun || is_named) && reading.missing.is_empty()
         })
     }
 
@@ -183,6 +165,10 @@ impl Planning<'_> {
             |output: &&Output| output.kind != OutputKind::List && output.kind != OutputKind::Object;
         let scalars: Vec<&Output> = tool.outputs.iter().filter(is_scalar).collect();
         let is_negated = statement.is_negated;
+        if statement.is_existence {
+            let sign = if is_negated { "== 0" } else { "> 0" };
+            return Some(format!("size({{}}.{}) {sign}", tool.list()?.path));
+        }
         if let Some(Comparison { sign, value }) = &statement.comparison {
             let text =
                 format!("{{}}.{} {sign} {value}", self.compared_output(statement, &scalars)?);
@@ -240,13 +226,5 @@ impl Statement {
     fn copula(&self) -> Option<usize> {
         let words = ["is", "are", "was", "were", "has", "have"];
         self.tokens.iter().position(|token| token.is_any(&words))
-    }
-
-    /// Returns whether the statement says that something exists, or that nothing does: `there are open
-    /// issues`.
-    fn is_existence(&self) -> bool {
-        let begins_with_there = self.tokens.first().is_some_and(|token| token.is("there"));
-        let is_none = self.has_none && self.comparison.is_none();
-        begins_with_there || is_none && self.copula().is_some_and(|at| at + 1 < self.tokens.len())
     }
 }

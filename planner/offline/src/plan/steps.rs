@@ -15,6 +15,7 @@ use crate::{
 
 const SUFFIX_LEN: usize = 4;
 
+#[derive(Default)]
 pub(super) struct Call<'c> {
     pub(super) tool: usize,
     pub(super) parameters: Map<String, Value>,
@@ -26,12 +27,6 @@ pub(super) struct Call<'c> {
     pub(super) links: &'c [usize],
 }
 
-impl Call<'_> {
-    pub(super) fn new(tool: usize, parameters: Map<String, Value>) -> Self {
-        Self { tool, parameters, each: None, when: None, is_next: false, links: &[] }
-    }
-}
-
 impl Planning<'_> {
     /// Adds the calls of a reading, or says why not.
     pub(super) fn accept(
@@ -41,16 +36,14 @@ impl Planning<'_> {
         when: Option<&str>,
     ) -> Result<(), Refusal> {
         self.inherit_values(&mut reading, None);
-        let derivations = self.derivations(clause, &mut reading);
         let tool = &self.tools[reading.tool];
-        let is_clear = reading.has_noun && reading.has_verb && reading.words >= self.weights.akin;
-        if !is_clear || reading.missing.is_empty() {
+        let has_verb = clause.verb.is_some() && reading.words >= self.weights.akin;
+        if !(reading.has_noun && has_verb) || reading.missing.is_empty() {
             self.check(clause, &reading)?;
         }
         if !reading.missing.is_empty() {
             return Err(self.missing(clause, &reading, &reading.missing));
         }
-        self.add_derivations(&mut reading, derivations);
         self.add_doubts(clause, &reading);
         let calls = reading.calls(tool);
         let is_them = clause.tokens.iter().any(|token| token.is_any(&["them", "these", "those"]));
@@ -61,14 +54,14 @@ impl Planning<'_> {
         };
         let mut places = Vec::new();
         if let Some(each) = list {
-            let call = Call::new(reading.tool, each.parameters);
-            places.push(self.add_step(Call { each: Some(each.items), when, ..call }));
+            let (tool, parameters, each) = (reading.tool, each.parameters, Some(each.items));
+            places.push(self.add_step(Call { tool, parameters, each, when, ..Call::default() }));
         } else {
             for mut parameters in calls {
                 end_range(tool, &mut parameters);
                 let (is_next, links) = (clause.is_next, reading.links.as_slice());
-                let call = Call::new(reading.tool, parameters);
-                places.push(self.add_step(Call { when, is_next, links, ..call }));
+                let (tool, each) = (reading.tool, None);
+                places.push(self.add_step(Call { tool, parameters, each, when, is_next, links }));
             }
         }
         self.last = places;
@@ -85,7 +78,6 @@ impl Planning<'_> {
             tool: call.tool,
             parameters: call.parameters.clone(),
             is_loop: call.each.is_some(),
-            is_derived: false,
         });
         self.planned.steps.push(DraftStep {
             id: Some(id),
@@ -130,7 +122,7 @@ impl Planning<'_> {
             .collect();
         let is_free = |id: &String| {
             !RESERVED_STEP_IDS.contains(&id.as_str())
-                && self.memory.steps.iter().all(|step| step.id != *id)
+                && self.planned.steps.iter().all(|step| step.id.as_ref() != Some(id))
         };
         let mut numbered = (2..).map(|number| format!("{base}_{number}"));
         if is_free(&base) { base } else { numbered.find(is_free).unwrap_or_default() }
@@ -142,12 +134,13 @@ impl Planning<'_> {
         let names: Vec<Option<String>> =
             self.planned.steps.iter().map(|step| step.name.clone()).collect();
         let has_doubts = !self.planned.doubts.is_empty();
-        for (step, done) in self.planned.steps.iter_mut().zip(&self.memory.steps) {
+        for (at, step) in self.planned.steps.iter_mut().enumerate() {
             let count = names.iter().filter(|name| **name == step.name).count();
             if count == 1 && step.id == step.name {
                 step.id = None;
             }
-            if has_doubts && !done.is_derived && self.tools[done.tool].has_effect {
+            let done = self.memory.steps.get(at);
+            if has_doubts && done.is_some_and(|done| self.tools[done.tool].has_effect) {
                 step.requires_approval = Some(true);
             }
         }

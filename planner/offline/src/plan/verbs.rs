@@ -9,7 +9,7 @@ use crate::{
 
 /// Returns whether a concept only reads. A verb of such a concept fits tools of every other such
 /// concept, too.
-fn is_read(concept: &str) -> bool {
+pub(crate) fn is_read(concept: &str) -> bool {
     matches!(concept, "get" | "list" | "search" | "tree")
 }
 
@@ -26,7 +26,7 @@ impl Planning<'_> {
             return VerbFit { score: self.weights.verb, ..none };
         }
         let word = clause.tokens.get(verb.places[0]).map_or("", |token| token.lower.as_str());
-        let target = self.lexicon.states.get(word).map(String::as_str);
+        let target = self.lexicon.file.states.get(word).map(String::as_str);
         let has_choice = |state: &&str| {
             let mut choices = tool.slots.iter().flat_map(|slot| &slot.choices);
             tool.has_effect && choices.any(|choice| choice == state)
@@ -46,12 +46,7 @@ impl Planning<'_> {
         let weights = self.weights;
         let is_said = |word: &str| clause.tokens.iter().any(|token| token.is(word));
         if clause.mood == Mood::Question {
-            let has_verb = clause.tokens.iter().any(|token| token.stem == tool.verb);
-            return if tool.has_effect {
-                0.0
-            } else {
-                weights.reads + if has_verb { weights.about } else { 0.0 }
-            };
+            return if tool.has_effect { 0.0 } else { weights.reads };
         }
         let particle = tool.verb.split(' ').nth(1);
         if particle.is_some_and(is_said) {
@@ -68,13 +63,8 @@ impl Planning<'_> {
             return 0.0;
         };
         let before = place.checked_sub(1).map(|before| tool.about[before].as_str());
-        if before.is_none_or(|before| matches!(before, "or" | "and")) {
-            self.weights.described
-        } else if tool.has_effect || !self.lexicon.concepts(&verb.stem).is_empty() {
-            0.0
-        } else {
-            self.weights.related
-        }
+        let is_verb = before.is_none_or(|before| matches!(before, "or" | "and"));
+        if is_verb { self.weights.described } else { 0.0 }
     }
 
     /// Scores a verb that means the same as the tool's verb, or as the first word of its

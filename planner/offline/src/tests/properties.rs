@@ -29,7 +29,7 @@ fn without_active_tools_there_is_no_plan() {
 #[tokio::test]
 async fn the_notes_tell_how_a_query_was_read() {
     let query = "List all authors, then list all blogs";
-    let proposal = Offline::default().propose(query, &blog()).await.unwrap();
+    let proposal = Offline::default().propose(query, &blog(), &blog()).await.unwrap();
     assert_eq!(proposal.draft.query.as_deref(), Some(query));
     let kinds: Vec<&str> = proposal.notes.iter().map(|note| note.kind).collect();
     assert_eq!(kinds, ["clauses", "candidates"]);

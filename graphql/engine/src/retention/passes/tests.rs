@@ -53,6 +53,7 @@ impl World {
             documents: vec![document],
             head: Some(head),
             heard: Vec::new(),
+            audit: None,
         };
         self.store.append(append).await.unwrap();
     }
@@ -142,6 +143,7 @@ async fn the_first_rule_with_the_labels_decides() {
             rule(vec![label("team", Some("batch")), label("env", None)], HOUR.into()),
             rule(vec![label("team", Some("batch"))], only_completed(HOUR * 30)),
         ],
+        audit: None,
     });
     let batch = ("team", "batch");
     world.put(1, Failed, 0, &[("keep", ""), batch, ("env", "test")]).await;
