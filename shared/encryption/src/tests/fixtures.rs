@@ -80,7 +80,7 @@ fn error() -> ToolError {
 }
 
 pub(super) fn request() -> Request {
-    Request { id: request_id(), query: "a clear query".to_owned(), created_at: at(1) }
+    Request::new(request_id(), "a clear query".to_owned(), at(1))
 }
 
 pub(super) fn transcript() -> Vec<TranscriptEntry> {
