@@ -282,10 +282,11 @@ pub(crate) async fn open_store(setup: Setup<'_>) -> Result<Arc<dyn Store>, Failu
 
 /// Opens the configured store to copy values from it or into it. A restore into the store may be
 /// incomplete.
+///
+/// Keys are not used, because a copy that encrypted values could not be compared with its source.
 pub(crate) async fn open_store_for_copies(setup: Setup<'_>) -> Result<Arc<dyn Store>, Failure> {
     create_default_folder(setup).await?;
-    let keys = open_keys(setup).await?;
-    Ok(engine::store::open_store_for_copies(&setup.config.store.value, keys).await?)
+    Ok(engine::store::open_store_for_copies(&setup.config.store.value, None).await?)
 }
 
 async fn open_keys(setup: Setup<'_>) -> Result<Option<Keyring>, Failure> {

@@ -348,14 +348,10 @@ impl Reader<'_> {
         clause.mood = self.read_mood(&clause.tokens);
         if matches!(clause.mood, Mood::Order | Mood::Question) {
             let start = self.skip_fillers(&clause.tokens, 0);
-            clause.verb = self.verb_at(&clause.tokens, start);
+            let verb = clause.tokens.get(start).filter(|token| self.is_verb(token));
+            clause.verb = verb.map(|_| read_verb(self.lexicon, &clause.tokens, start));
         }
         Some(clause)
-    }
-
-    pub(super) fn verb_at(&self, tokens: &[Token], at: usize) -> Option<Verb> {
-        tokens.get(at).filter(|token| self.is_verb(token))?;
-        Some(read_verb(self.lexicon, tokens, at))
     }
 
     /// Takes a condition out of a clause: `if X`, or `… in case X` at its end.

@@ -34,7 +34,7 @@ use super::{
     memory::Memory,
     moment::{Moment, find_moments},
     token::{Token, words_of},
-    tool::{Slot, SlotKind, Tool, is_file},
+    tool::{Slot, SlotKind, Tool},
     weights::Weights,
 };
 
@@ -115,9 +115,9 @@ impl Filler<'_> {
         reading.unplaced = (0..self.tokens.len())
             .filter(|at| !reading.claimed[*at] && costs[*at] >= weights.unplaced)
             .collect();
-        let nouns = self.score_nouns(&reading.claimed, &values);
-        reading.has_noun = nouns.has_noun;
-        reading.words = verb.score + nouns.score;
+        let (nouns, has_noun) = self.score_nouns(&reading.claimed, &values);
+        reading.has_noun = has_noun;
+        reading.words = verb.score + nouns;
         reading.score =
             reading.words + chosen.score - weights.missing * count_f32(reading.missing.len());
         reading
@@ -180,8 +180,12 @@ impl Filler<'_> {
             .map(|(at, _)| at)
             .collect();
         let [from, to] = paths.as_slice() else { return };
-        let text = |slot| fillings.get(slot).and_then(Filling::as_text);
+        let text = |slot| match fillings.get(slot)? {
+            Filling::One(value) => value.as_str(),
+            Filling::Many(_) => None,
+        };
         let (Some(file), Some(directory)) = (text(from), text(to)) else { return };
+        let is_file = |path: &str| path.rsplit('/').next().is_some_and(|name| name.contains('.'));
         let is_into = directory.ends_with('/')
             || self.tokens.iter().any(|token| token.is_any(&["into", "there"]));
         if is_into && is_file(file) && !is_file(directory) && !directory.contains("{{") {

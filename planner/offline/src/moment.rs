@@ -30,7 +30,7 @@ pub(super) fn find_moments(tokens: &[Token]) -> Vec<Moment> {
 fn read_day(tokens: &[Token], at: usize) -> Option<Moment> {
     let token = &tokens[at];
     if token.kind == Kind::Date {
-        let day = token.value.get(..10)?.parse().ok();
+        let day = token.value.get(..10)?.replace('/', "-").parse().ok();
         let time = token.value.get(11..16);
         let time = time.and_then(|text| NaiveTime::parse_from_str(text, "%H:%M").ok());
         return Some(Moment { tokens: at..at + 1, day, time });

@@ -89,12 +89,9 @@ impl Token {
     }
 
     pub(super) fn without_possessive(&self) -> &str {
-        owner(&self.value).unwrap_or(&self.value)
+        let owner = self.value.strip_suffix("'s").or_else(|| self.value.strip_suffix("’s"));
+        owner.unwrap_or(&self.value)
     }
-}
-
-fn owner(word: &str) -> Option<&str> {
-    word.strip_suffix("'s").or_else(|| word.strip_suffix("’s"))
 }
 
 pub(super) fn tokens(query: &str) -> Vec<Token> {
@@ -239,7 +236,7 @@ fn is_id(text: &str) -> bool {
 }
 
 fn is_date(text: &str) -> bool {
-    text.get(..10).is_some_and(|day| day.parse::<chrono::NaiveDate>().is_ok())
+    text.get(..10).is_some_and(|day| day.replace('/', "-").parse::<chrono::NaiveDate>().is_ok())
         && text.as_bytes().get(10).is_none_or(|byte| matches!(byte, b'T' | b't'))
 }
 
@@ -293,13 +290,9 @@ pub(super) fn is_code(text: &str) -> bool {
     let has_letter = text.bytes().any(|byte| byte.is_ascii_alphabetic());
     let is_plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
     let is_joined = text.contains(['-', '_']);
-    let is_ordinal = ["st", "nd", "rd", "th"].iter().any(|ending| {
-        text.strip_suffix(ending).is_some_and(|digits| digits.parse::<u32>().is_ok())
-    });
     let is_upper = text.len() > 1 && !text.bytes().any(|byte| byte.is_ascii_lowercase());
     is_plain
         && has_letter
-        && !is_ordinal
         && (has_digit && (is_joined || text.len() > 5 || is_upper) || is_joined && is_upper)
 }
 

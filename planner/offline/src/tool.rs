@@ -382,10 +382,6 @@ pub(super) fn is_alike(one: &str, other: &str) -> bool {
     short == long || short.len() >= 4 && long.starts_with(short) && long.len() <= short.len() + 4
 }
 
-pub(super) fn is_file(path: &str) -> bool {
-    path.rsplit('/').next().is_some_and(|name| name.contains('.'))
-}
-
 /// Returns whether a code has the form of an example: `C-61` and `C-204`.
 pub(super) fn has_form(code: &str, example: &str) -> bool {
     let form = |text: &str| {

@@ -1,9 +1,9 @@
 //! The embedded store: one SQLite file that people can open with the usual tools.
 //!
 //! *Durability.* The file is in WAL mode with `synchronous=FULL`, so a write that returned is on
-//! the disk. All writes of a process go through [one thread](writer), which commits all waiting
-//! writes in one transaction. Many appends share one `fdatasync`, and a single append waits for no
-//! other append. Checkpoints run in [another thread](watcher), so that they do not slow commits
+//! the disk. All writes of a process use [one connection](writer). A thread commits all waiting
+//! writes in one transaction, so many appends share one `fdatasync`, and a single append waits for
+//! no other append. If no other write waits, the caller can commit its write itself. Checkpoints run in [another thread](watcher), so that they do not slow commits
 //! down.
 //!
 //! *Fence.* The index `events_fence` is unique over log and first position, and every transaction

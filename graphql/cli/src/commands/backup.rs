@@ -157,7 +157,10 @@ pub(crate) async fn export_history(app: &App, args: ExportArgs) -> Result<ExitSt
 /// Creates a folder for the list of executions. Other users share the folder of temporary files, so
 /// the new folder has a random name, and only this user can open it.
 fn create_spool_folder() -> Result<TempDir, BackupError> {
-    tempfile::tempdir().map_err(|err| BackupError::File {
+    use std::os::unix::fs::PermissionsExt;
+    let only_owner = std::fs::Permissions::from_mode(0o700);
+    let folder = tempfile::Builder::new().permissions(only_owner).tempdir();
+    folder.map_err(|err| BackupError::File {
         path: std::env::temp_dir().display().to_string(),
         action: "written",
         err,

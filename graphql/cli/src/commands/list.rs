@@ -222,7 +222,7 @@ mod tests {
         let items: Vec<T> = serde_json::from_value(items).unwrap();
         let rows: Vec<_> = items.iter().map(|item| row(item, paint)).collect();
         assert!(rows.iter().all(|row| row.len() == headings.len()), "one cell for each heading");
-        expected.assert_eq(&draw_table(headings, &rows, Some(110), paint));
+        expected.assert_eq(&draw_table(headings, &rows, Some(120), paint));
     }
 
     #[test]
@@ -236,7 +236,8 @@ mod tests {
         check(
             json!([
                 { "requestId": "req_1_aaaaaaaaa", "createdAt": "2026-01-01T00:00:00.123456Z",
-                  "labels": { "team": "shop\n" }, "query": "pay the \u{1b}[2J bill\nnow", "executions": [failed] },
+                  "labels": { "team": "shop" }, "query": "pay the \u{1b}[2J bill\nnow",
+                  "executions": [failed] },
                 { "requestId": "req_1_bbbbbbbbb", "createdAt": "2026-01-02T00:00:00Z",
                   "query": "a query that is far too long for the window that it is in",
                   "executions": [] },
@@ -247,10 +248,10 @@ mod tests {
             REQUEST_HEADINGS,
             request_row,
             expect![[r"
-                REQUEST          STATE            CREATED              TOOK   WHY                       QUERY
-                req_1_aaaaaaaaa  FAILED           2026-01-01 00:00:00  2.5 s  `export` failed: no code  pay the ␛[2J bill
-                req_1_bbbbbbbbb                   2026-01-02 00:00:00                                   a query that is far t…
-                req_1_ccccccccc  PLANNING_FAILED  2026-01-02 00:00:00         no tool fits              paint the fence"]],
+                REQUEST          STATE            CREATED              TOOK   LABELS     WHY                       QUERY
+                req_1_aaaaaaaaa  FAILED           2026-01-01 00:00:00  2.5 s  team=shop  `export` failed: no code  pay the ␛[2J bill
+                req_1_bbbbbbbbb                   2026-01-02 00:00:00                                              a query that is far …
+                req_1_ccccccccc  PLANNING_FAILED  2026-01-02 00:00:00                    no tool fits              paint the fence"]],
         );
         let mut execution = times;
         execution["executionId"] = json!("exec_1_aaaaaaaaa");
@@ -269,8 +270,8 @@ mod tests {
             EXECUTION_HEADINGS,
             execution_row,
             expect![[r"
-                EXECUTION         STATE      STEPS  CREATED              TOOK   WHY  PLAN
-                exec_1_aaaaaaaaa  COMPLETED  3/4    2026-01-01 00:00:00  2.5 s       plan_1_aaaaaaaaa"]],
+                EXECUTION         STATE      STEPS  CREATED              TOOK   LABELS              WHY  PLAN
+                exec_1_aaaaaaaaa  COMPLETED  3/4    2026-01-01 00:00:00  2.5 s  env=test team=shop       plan_1_aaaaaaaaa"]],
         );
         let plan = json!({ "planId": "plan_1_aaaaaaaaa", "version": 2, "executionOrder": ["a"],
             "createdAt": "2026-01-01T00:00:00Z", "query": "pay" });

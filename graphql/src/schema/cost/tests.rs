@@ -54,7 +54,7 @@ const CHEAP_FIELDS: &[(&str, &str)] = &[
     ("Remedy", "command isDangerous label mutation variables"),
     ("RepeatedCall", "calls outcomeUnknown remedies stepId toolName"),
     ("Replanning", "givenUp reason state"),
-    ("Request", "createdAt labels executions query requestId"),
+    ("Request", "createdAt executions labels query requestId"),
     ("RequestConnection", "edges nodes pageInfo"),
     ("RequestEdge", "cursor node"),
     ("RequestEvent", "at attempt data executionId planId requestId seq stepId type"),

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     clause::Clause,
     moment::write_moment,
-    token::Kind,
+    token::{Kind, Token},
     tool::{Slot, SlotKind, is_alike},
 };
 
@@ -50,8 +50,10 @@ impl Filler<'_> {
             }
         }
         let mut costs = vec![0.0; self.tokens.len()];
-        for mention in &mentions {
-            let is_sure = mention.said != Said::Words || mention.is_joined;
+        for (at, mention) in mentions.iter().enumerate() {
+            let is_item =
+                mention.is_joined || mentions.get(at + 1).is_some_and(|next| next.is_joined);
+            let is_sure = mention.said != Said::Words || is_item;
             costs[mention.tokens.start] = if is_sure { self.weights.unplaced } else { 0.0 };
         }
         let chosen = self.choose(&candidates, &costs);
@@ -96,17 +98,14 @@ impl Filler<'_> {
         candidates: &mut Vec<Candidate>,
     ) {
         let weights = self.weights;
-        let fits: Vec<Option<(Value, f32)>> =
-            mentions.iter().map(|mention| self.mention_fit(mention, slot)).collect();
-        for (first, fit) in fits.iter().enumerate() {
-            let Some((value, score)) = fit else { continue };
-            let mention = &mentions[first];
+        for (first, mention) in mentions.iter().enumerate() {
+            let Some((value, score)) = self.mention_fit(mention, slot) else { continue };
             let minimum = match mention.said {
                 Said::Figure { .. } => weights.unusual,
-                Said::Day => 0.0,
+                Said::Moment => 0.0,
                 _ => weights.preposition,
             };
-            if !slot.is_required && *score < weights.typed + minimum {
+            if !slot.is_required && score < weights.typed + minimum {
                 continue;
             }
             let repeat = match first.checked_sub(1).filter(|_| mention.is_joined) {
@@ -119,7 +118,7 @@ impl Filler<'_> {
                 let is_guess = score <= weights.typed || mention.said == Said::Words;
                 candidates.push(Candidate { is_guess, repeat, ..candidate });
             };
-            push(value.clone(), first, *score);
+            push(value, first, score);
             // `Maroon 5`, `Yamaha P125` and `Miami, Florida`.
             let is_more = |next: &&Mention| {
                 let is_number =
@@ -137,8 +136,9 @@ impl Filler<'_> {
             for (tokens, option) in self.shown_examples(slot) {
                 let (start, score) = (tokens.start, weights.choice + weights.form);
                 let option = self.propose(at, json!(option), tokens, score);
-                let before = start.checked_sub(1).filter(|at| self.tokens[*at].is_separator());
-                let repeat = before.map_or(Repeat::Apart, Repeat::After);
+                let before = self.tokens[..start].iter().rev();
+                let gap = before.take_while(|token| token.is_separator()).count();
+                let repeat = if gap == 0 { Repeat::Apart } else { Repeat::After(start - gap) };
                 candidates.push(Candidate { repeat, ..option });
             }
         }
@@ -149,20 +149,14 @@ impl Filler<'_> {
         let weights = self.weights;
         let score = weights.typed + self.evidence(mention, slot);
         let first = &self.tokens[mention.tokens.start];
-        let is_address = matches!(slot.kind, SlotKind::Email | SlotKind::Url);
-        let is_same = matches!(
-            (slot.kind, first.kind),
-            (SlotKind::Email, Kind::Email) | (SlotKind::Url, Kind::Url)
-        );
         let text = self.slice(mention.tokens.clone());
         let text = || json!(text.trim_end_matches("'s").trim_end_matches("’s"));
+        let moment = self.moments.iter().find(|moment| moment.tokens == mention.tokens);
+        let time = moment.filter(|moment| moment.day.is_none()).and_then(|moment| moment.time);
         let is_clock = slot.words.last().is_some_and(|word| word == "time")
             && !slot.about.iter().any(|word| word == "date");
         match &mention.said {
             Said::List(list) => slot.is_list.then(|| (list.clone(), score + weights.form)),
-            Said::Time(time) if is_clock && slot.kind == SlotKind::Moment => {
-                Some((json!(time), score + weights.form))
-            }
             Said::Figure { value, is_share } if slot.is_numeric => {
                 Some((figure_for(value, *is_share, slot)?, score))
             }
@@ -170,14 +164,13 @@ impl Filler<'_> {
             Said::Figure { .. } if slot.kind == SlotKind::Id => {
                 Some((json!(first.value.trim_start_matches('#')), score))
             }
-            Said::Day if slot.kind == SlotKind::Moment && !is_clock => {
-                let mut moments = self.moments.iter();
-                let moment = moments.find(|moment| moment.tokens == mention.tokens);
+            Said::Moment if slot.kind == SlotKind::Moment && is_clock == time.is_some() => {
                 let day = moment.and_then(|moment| moment.day);
-                let day = day.map_or_else(text, |day| json!(write_moment(day, None)));
-                Some((day, score + weights.form))
+                let day = day.map(|day| json!(write_moment(day, None)));
+                let time = time.map(|time| json!(time.format("%H:%M").to_string()));
+                Some((day.or(time).unwrap_or_else(text), score + weights.form))
             }
-            Said::Figure { .. } | Said::Day => None,
+            Said::Figure { .. } | Said::Moment => None,
             Said::Words => {
                 let can_be = slot.is_required && (slot.is_free() || slot.is_list);
                 let before = mention.before.map(|place| &self.tokens[place]);
@@ -185,7 +178,9 @@ impl Filler<'_> {
                 let bonus = if is_announced { weights.near_form } else { 0.0 };
                 can_be.then(|| (text(), score + bonus - weights.typed - weights.foreign))
             }
-            _ if slot.kind == SlotKind::Moment || is_address && !is_same => None,
+            _ if slot.kind == SlotKind::Moment => None,
+            _ if slot.kind == SlotKind::Email && first.kind != Kind::Email => None,
+            _ if slot.kind == SlotKind::Url && first.kind != Kind::Url => None,
             _ => Some((text(), score)),
         }
     }
@@ -195,15 +190,28 @@ impl Filler<'_> {
         let weights = self.weights;
         let near = mention.near.iter().map(|(word, weight)| weight * self.word_fit(word, slot));
         let is_announced = mention.before.is_some_and(|place| self.is_announced(slot, place));
-        near.sum::<f32>() + if is_announced { weights.preposition } else { 0.0 }
+        // `Premier League` is a league.
+        let mut tokens = self.tokens[mention.tokens.clone()].iter();
+        let has_word = |token: &Token| slot.words.iter().any(|word| is_alike(&token.stem, word));
+        let is_named = mention.said == Said::Name && tokens.any(has_word);
+        let count = count_f32(usize::from(is_named) + usize::from(is_announced));
+        near.sum::<f32>() + weights.preposition * count
     }
 
     /// Returns how much a word indicates a slot: less if other slots of the tool have it, too.
     fn word_fit(&self, word: &str, slot: &Slot) -> f32 {
         let is_same = |own: &String| is_alike(own, word) || self.lexicon.is_same_noun(own, word);
         let in_name = |slot: &&Slot| slot.words.iter().any(is_same);
-        let count = self.tool.slots.iter().filter(in_name).count();
-        if in_name(&slot) { self.weights.cue / count_f32(count) } else { 0.0 }
+        let in_text =
+            |slot: &&Slot| in_name(slot) || slot.about.iter().any(|own| is_alike(own, word));
+        let slots = || self.tool.slots.iter();
+        if in_name(&slot) {
+            self.weights.cue / count_f32(slots().filter(in_name).count())
+        } else if in_text(&slot) {
+            self.weights.near_form / count_f32(slots().filter(in_text).count())
+        } else {
+            0.0
+        }
     }
 }
 

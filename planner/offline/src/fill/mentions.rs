@@ -7,7 +7,7 @@ use serde_json::{Number, Value};
 use super::{Filler, count_f32};
 use crate::{
     moment::Moment,
-    token::{Kind, Token, number},
+    token::{Kind, Token, number, stem},
     tool::{Slot, is_alike},
 };
 
@@ -23,17 +23,13 @@ const MAX_WORDS: usize = 3;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Said {
     /// A number. `is_share` is set if the query gives it in percent.
-    Figure {
-        value: Number,
-        is_share: bool,
-    },
+    Figure { value: Number, is_share: bool },
     /// Words in capital letters.
     Name,
     /// A quotation, a code or an address.
     Text,
-    Day,
-    /// A time of the day, as `19:30`.
-    Time(String),
+    /// A day or a time.
+    Moment,
     /// A list in brackets: `[1, 2]`.
     List(Value),
     /// A word in small letters, which may be a value.
@@ -59,7 +55,7 @@ impl Filler<'_> {
         let mut mentions: Vec<Mention> = Vec::new();
         let mut at = 0;
         while at < self.tokens.len() {
-            let found = self.read_mention(at).or_else(|| self.read_words(at, mentions.last()));
+            let found = self.read_mention(at).or_else(|| self.read_words(at));
             let end = found.as_ref().map_or(at + 1, |(_, end)| *end);
             let is_value = |(said, _): &(Said, usize)| {
                 !matches!(said, Said::Name | Said::Text) || !self.is_no_value(at..end)
@@ -86,7 +82,9 @@ impl Filler<'_> {
             let is_same = |last: usize| {
                 std::mem::discriminant(&mentions[last].said) == std::mem::discriminant(&said)
             };
-            let is_joined = gap.iter().any(Token::is_separator)
+            let is_list = matches!(said, Said::List(_));
+            let is_joined = !is_list
+                && gap.iter().any(Token::is_separator)
                 && gap.iter().all(is_small)
                 && at.checked_sub(1).is_some_and(is_same);
             mentions[at] = Mention { is_joined, ..self.mention(tokens, said, start, end) };
@@ -129,7 +127,12 @@ impl Filler<'_> {
         });
         let weigh = |(at, token): (usize, &Token)| (token.stem.clone(), DECAY.powf(count_f32(at)));
         let near = before.filter(is_content).enumerate().map(weigh);
-        let near = near.chain(behind.filter(is_content).enumerate().map(weigh)).collect();
+        // The unit of `45-minute` stands in the same token.
+        let unit =
+            self.tokens[tokens.start].lower.trim_start_matches(|char: char| !char.is_alphabetic());
+        let has_unit = matches!(said, Said::Figure { .. }) && !unit.is_empty();
+        let near = near.chain(behind.filter(is_content).enumerate().map(weigh));
+        let near = near.chain(has_unit.then(|| (stem(unit), 1.0))).collect();
         let is_article = |at: &usize| self.is_at(*at, &["the", "a", "an", "my", "our"]);
         let before = (0..tokens.start).rev().find(|at| !is_article(at));
         Mention { tokens, said, near, before, is_joined: false, is_second: false }
@@ -142,9 +145,7 @@ impl Filler<'_> {
         }
         let begins = |moment: &&Moment| moment.tokens.start == at;
         if let Some(moment) = self.moments.iter().find(begins) {
-            let time = moment.time.filter(|_| moment.day.is_none());
-            let time = time.map(|time| Said::Time(time.format("%H:%M").to_string()));
-            return Some((time.unwrap_or(Said::Day), moment.tokens.end));
+            return Some((Said::Moment, moment.tokens.end));
         }
         let name = || self.name_end(at).map(|end| (Said::Name, end));
         match token.kind {
@@ -172,16 +173,16 @@ impl Filler<'_> {
         let tokens = &self.tokens[range];
         let is_own = |token: &Token| {
             let mut slots = self.tool.slots.iter();
-            self.is_tool_word(&token.stem) || slots.any(|slot| slot.words.contains(&token.stem))
+            // `Celsius` is a unit.
+            let is_unit = |slot: &Slot| slot.is_numeric && slot.about.contains(&token.stem);
+            self.is_tool_word(&token.stem)
+                || slots.any(|slot| slot.words.contains(&token.stem) || is_unit(slot))
         };
         tokens[0].kind != Kind::Quoted && tokens.iter().all(is_own)
     }
 
-    /// Reads words in small letters that may be a value: `marble` in `made of marble`. Words behind a
-    /// figure are its unit.
-    fn read_words(&self, at: usize, last: Option<&Mention>) -> Option<(Said, usize)> {
-        let is_unit = last
-            .is_some_and(|last| last.tokens.end == at && matches!(last.said, Said::Figure { .. }));
+    /// Reads words in small letters that may be a value: `marble` in `made of marble`.
+    fn read_words(&self, at: usize) -> Option<(Said, usize)> {
         let is_value = |token: &&Token| {
             let stem = &token.stem;
             let is_chosen = |slot: &Slot| {
@@ -197,7 +198,10 @@ impl Filler<'_> {
                 && !self.tool.slots.iter().any(is_chosen)
         };
         let count = self.tokens[at..].iter().take(MAX_WORDS).take_while(is_value).count();
-        (count > 0 && !is_unit).then_some((Said::Words, at + count))
+        // `the next 100 generations`
+        let next = self.tokens.get(at + count).filter(|_| count > 0);
+        let is_before_figure = next.is_some_and(|next| next.kind == Kind::Number);
+        (count > 0 && !is_before_figure).then_some((Said::Words, at + count))
     }
 
     /// Reads `5`, `$1.2`, `5 million`, `3%`, `20kg`, `7-day`, `2nd`, and `three` before the noun of a
@@ -211,7 +215,9 @@ impl Filler<'_> {
             let counts = |slot: &&Slot| slot.about.first().is_some_and(|word| word == "number");
             let about = slots.clone().filter(counts).flat_map(|slot| &slot.about);
             let mut words = slots.flat_map(|slot| &slot.words).chain(about);
-            let is_counted = next.is_some_and(|next| words.any(|word| is_alike(word, &next.stem)));
+            // `five tallest buildings`
+            let near = &self.tokens[at + 1..self.tokens.len().min(at + 3)];
+            let is_counted = words.any(|word| near.iter().any(|next| is_alike(word, &next.stem)));
             let said = Said::Figure { value: small.into(), is_share: false };
             return (small > 1 && is_counted).then_some((said, at + 1));
         }

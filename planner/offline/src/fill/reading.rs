@@ -18,13 +18,6 @@ impl Filling {
     pub(crate) fn of(mut values: Vec<Value>) -> Self {
         if values.len() == 1 { Self::One(values.remove(0)) } else { Self::Many(values) }
     }
-
-    pub(crate) fn as_text(&self) -> Option<&str> {
-        match self {
-            Self::One(value) => value.as_str(),
-            Self::Many(_) => None,
-        }
-    }
 }
 
 /// Words that may fill one slot, or several slots that belong together.

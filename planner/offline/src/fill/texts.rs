@@ -65,14 +65,13 @@ impl Filler<'_> {
         while self.tokens.get(value).is_some_and(|token| is_skipped(value, token)) {
             value += 1;
         }
-        let has_link = place > 0 && self.is_at(place - 1, &["with", "the", "and", ",", "as", "("]);
         let score = if is_preposition { self.weights.preposition } else { self.weights.cue };
         let announced_by = match (is_about, is_cue) {
             (true, _) => Announcer::About,
             (_, true) => Announcer::Cue,
             (_, false) => Announcer::Preposition,
         };
-        Some(ValueStart { start: place - usize::from(has_link), value, score, announced_by })
+        Some(ValueStart { start: place, value, score, announced_by })
     }
 
     /// Adds the text that an opening announces: a quotation, a list, or words, for each place at

@@ -22,7 +22,9 @@ impl Filler<'_> {
             }
             let context = self.context(place, slot);
             let evidence = if slot.kind == SlotKind::Number { fit } else { 0.0 } + context.score;
-            if needs_cue(slot) && evidence <= 0.0 {
+            // Many other values have the same form.
+            let is_loose = matches!(slot.kind, SlotKind::Number | SlotKind::Word);
+            if is_loose && !slot.is_required && evidence <= 0.0 {
                 continue;
             }
             let score = weights.typed + fit + context.score;
@@ -184,10 +186,4 @@ impl Filler<'_> {
         let mut values = steps.flat_map(|step| step.parameters.values());
         values.find_map(|value| value.as_str()?.get(..10)?.parse().ok())
     }
-}
-
-/// Returns whether a slot takes a value only where a word announces it, because many other values
-/// have the same form.
-fn needs_cue(slot: &Slot) -> bool {
-    !slot.is_required && matches!(slot.kind, SlotKind::Number | SlotKind::Word)
 }

@@ -5,17 +5,13 @@ use std::collections::BTreeSet;
 use super::{Filler, count_f32};
 use crate::token::{Kind, Token};
 
-pub(super) struct NounFit {
-    pub(super) score: f32,
-    pub(super) has_noun: bool,
-}
-
 impl Filler<'_> {
-    pub(super) fn score_nouns(&self, claimed: &[bool], values: &BTreeSet<usize>) -> NounFit {
+    /// Scores the nouns of the tool that are said. Returns also whether there is one.
+    pub(super) fn score_nouns(&self, claimed: &[bool], values: &BTreeSet<usize>) -> (f32, bool) {
         let weights = self.weights;
         let nouns = &self.tool.nouns;
         if nouns.is_empty() {
-            return NounFit { score: 0.0, has_noun: false };
+            return (0.0, false);
         }
         let mut said: Vec<&str> = Vec::new();
         for (at, token) in self.tokens.iter().enumerate() {
@@ -32,7 +28,7 @@ impl Filler<'_> {
         let absent = nouns.len() - found;
         let score = weights.noun * count_f32(found.min(2) + found.min(1)) / 2.0
             - weights.noun_missing * count_f32(absent);
-        NounFit { score, has_noun: found > 0 }
+        (score, found > 0)
     }
 
     /// Returns whether a noun of two words is said: `pr` says `pull request`.

@@ -18,7 +18,7 @@ use crate::{
     clause::{Clause, Mood},
     plan_name,
     token::{Kind, Token, number},
-    tool::{has_form, read_options},
+    tool::{Tool, has_form, read_options},
 };
 
 /// Maximum number of words that name a value, and of small words between these words and the value:
@@ -101,11 +101,9 @@ impl Planning<'_> {
     }
 
     /// Returns whether a clause may order a call with an effect.
-    pub(super) fn may_act(&self, clause: &Clause) -> bool {
-        let acts = |clause: &Clause| {
-            self.tools.iter().any(|tool| tool.has_effect && self.verb_fit(clause, tool).score > 0.0)
-        };
-        clause.verb.is_some() && acts(clause) || self.names_order(clause)
+    fn may_act(&self, clause: &Clause) -> bool {
+        let fits = |tool: &Tool| tool.has_effect && self.verb_fit(clause, tool).score > 0.0;
+        clause.verb.is_some() && self.tools.iter().any(fits) || self.names_order(clause)
     }
 
     /// Returns the value of a token for the parameters that the words before it name.

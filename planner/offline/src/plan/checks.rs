@@ -67,15 +67,8 @@ impl Planning<'_> {
 
     pub(super) fn add_doubts(&mut self, clause: &Clause, reading: &Reading) {
         let path = format!("tools[{}]", self.planned.steps.len());
-        let mut ranges: Vec<(usize, usize)> = Vec::new();
-        for at in &reading.unplaced {
-            match ranges.last_mut() {
-                Some((_, end)) if *end + 1 == *at => *end = *at,
-                _ => ranges.push((*at, *at)),
-            }
-        }
-        for (start, end) in ranges {
-            let words = self.words(&clause.tokens[start..=end]);
+        for range in reading.unplaced.chunk_by(|at, next| at + 1 == *next) {
+            let words = self.words(&clause.tokens[range[0]..range[0] + range.len()]);
             let message = format!("the plan does not use `{words}`");
             let help =
                 "leave it out, or put it between quotation marks behind the name of its parameter";

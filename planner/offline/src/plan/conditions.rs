@@ -25,15 +25,11 @@ struct Fact {
 
 struct Statement {
     tokens: Vec<Token>,
-    comparison: Option<Comparison>,
+    /// The sign and the number of a comparison.
+    comparison: Option<(String, f64)>,
     is_negated: bool,
     /// Something exists, or nothing does: `there are open issues`, `I have no events`.
     is_existence: bool,
-}
-
-struct Comparison {
-    sign: String,
-    value: f64,
 }
 
 impl Planning<'_> {
@@ -120,7 +116,7 @@ impl Planning<'_> {
                 .filter(|token| token.kind == Kind::Number && key.starts_with(['<', '>']))
                 .and_then(|token| number(&token.value)?.as_f64());
             if let Some(value) = number {
-                statement.comparison = Some(Comparison { sign: key.to_owned(), value });
+                statement.comparison = Some((key.to_owned(), value));
                 at = behind;
             }
             has_none |= key == "none";
@@ -137,7 +133,7 @@ impl Planning<'_> {
         if has_none && statement.is_existence {
             statement.is_negated ^= true;
         } else if has_none && statement.comparison.is_none() {
-            statement.comparison = Some(Comparison { sign: "==".to_owned(), value: 0.0 });
+            statement.comparison = Some(("==".to_owned(), 0.0));
         }
         statement
     }
@@ -169,7 +165,7 @@ impl Planning<'_> {
             let sign = if is_negated { "== 0" } else { "> 0" };
             return Some(format!("size({{}}.{}) {sign}", tool.list()?.path));
         }
-        if let Some(Comparison { sign, value }) = &statement.comparison {
+        if let Some((sign, value)) = &statement.comparison {
             let text =
                 format!("{{}}.{} {sign} {value}", self.compared_output(statement, &scalars)?);
             return Some(if is_negated { format!("!({text})") } else { text });

@@ -13,8 +13,6 @@ use crate::{
     tool::Tool,
 };
 
-/// The number of tools whose calls are compared.
-const MAX_TOOLS: usize = 3;
 /// With so few tools, the values alone can tell which tool is meant.
 const FEW_TOOLS: usize = 4;
 
@@ -41,14 +39,10 @@ impl Planning<'_> {
         if tokens.len() > MAX_CLAUSE_TOKENS || !self.is_small() {
             return false;
         }
-        let mut ranked: Vec<(f32, usize)> =
-            self.score_shared_words(tokens).into_iter().zip(0..).collect();
-        ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
-        ranked.truncate(MAX_TOOLS);
         let scene = self.fill_context();
         let clause = Clause::question(tokens.to_vec());
         let mut best: Option<(f32, Reading)> = None;
-        for (shared, tool) in ranked {
+        for (tool, shared) in self.score_shared_words(tokens).into_iter().enumerate() {
             let reading = look_up(&scene, &clause, tool);
             let score = shared + self.weights.foreign * reading.score;
             let is_better = best.as_ref().is_none_or(|(most, _)| score > *most);

@@ -141,11 +141,8 @@ impl Planning<'_> {
         let path = &self.tools[list.tool].list()?.path;
         let first = format!("{{{{{}.{path}[0].", list.id);
         let items = format!("{{{{{}.{path}}}}}", list.id);
-        let whole = format!("{{{{{}}}}}", list.id);
         let text = Value::Object(call.clone()).to_string().replace(&first, "{{item.");
-        // The whole list is not a value for one item.
-        let has_list = text.contains(&items) || text.contains(&whole);
-        let is_each = text.contains("{{item.") && !has_list;
+        let is_each = text.contains("{{item.");
         let parameters = serde_json::from_str(&text).ok().filter(|_| is_each)?;
         Some(EachItem { parameters, items })
     }

@@ -102,6 +102,33 @@ fn the_form_of_a_figure_tells_its_slot() {
 }
 
 #[test]
+fn a_list_in_brackets_stays_whole() {
+    let about = "The numbers.";
+    let numbers = json!({ "type": "array", "items": { "type": "integer" }, "description": about });
+    let sort = read("sort_numbers", "Sort numbers.", json!({ "numbers!": numbers }));
+    let expected = [json!({ "numbers": [9, 4, 1] }), json!({ "numbers": [2, 8] })];
+    assert_eq!(parameters(sort, "Sort [9, 4, 1] and [2, 8]."), expected);
+}
+
+#[test]
+fn a_time_of_the_day_fills_a_time() {
+    let fields = json!({
+        "date!": { "type": "string", "description": "Date of the visit, YYYY-MM-DD." },
+        "time!": { "type": "string", "description": "Time in 24-hour format, HH:MM." },
+    });
+    let reserve = read("reserve_table", "Reserve a table.", fields);
+    let said = "Reserve a table on 12 October 2024 at 7 pm.";
+    assert_eq!(parameters(reserve, said), [json!({ "date": "2024-10-12", "time": "19:00" })]);
+}
+
+#[test]
+fn items_of_a_list_may_repeat_the_preposition() {
+    let said = "What is the humidity of Oslo and of Rome for 3 days?";
+    let call = |city: &str| json!({ "weather.humidity": { "city": city, "days": 3 } });
+    assert_eq!(calls(said), [call("Oslo"), call("Rome")]);
+}
+
+#[test]
 fn an_order_with_an_unknown_verb_is_no_lookup() {
     let title = json!({ "title!": { "type": "string" } });
     let board = catalog(vec![

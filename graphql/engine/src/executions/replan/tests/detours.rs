@@ -26,7 +26,7 @@ use crate::{
 
 /// Time limit of every wait. It is long, because the machine of the test can be busy.
 const LONG: Duration = Duration::from_mins(1);
-const REFUND: &str = "Refund the payment of order A-1020";
+const REFUND: &str = "Find order A-1020, then refund its payment";
 const READ: &str = "Get order A-1020";
 
 /// The names of the called tools, in the order of their calls.
@@ -179,20 +179,13 @@ async fn a_failure_that_may_pass_causes_no_detour() {
     }
 }
 
-/// `find_order` and `get_order` both return a payment, so the refund waits for a person before and
-/// after the detour.
+/// Only `get_order` is left that returns the payment of an order, so the payment is no guess.
 #[tokio::test]
-async fn an_acting_call_after_a_detour_waits_and_is_made_once() {
+async fn an_acting_call_after_a_detour_is_made_once() {
     let shop = Shop::open(&[("find_order", gone())]).await;
     let last = shop.run(REFUND, 3).await;
-    assert_eq!(shop.calls(), ["find_order", "get_order"]);
-    assert_eq!(last.state(), ExecutionState::Waiting);
-    let step = last.plan().steps().last().unwrap();
-    assert!(step.policy.requires_approval);
-    let executions = &shop.faber.engine().executions;
-    executions.approve(last.id(), step.id.as_str(), true, None).await.unwrap();
-    let last = shop.faber.ended(last.id()).await.unwrap();
     assert_eq!(last.state(), ExecutionState::Completed);
+    assert_eq!(last.plan().info().version, 2);
     assert_eq!(shop.calls(), ["find_order", "get_order", "refund_payment"]);
     shop.faber.close().await;
 }
@@ -201,13 +194,9 @@ async fn an_acting_call_after_a_detour_waits_and_is_made_once() {
 async fn no_detour_leads_around_an_acting_call() {
     for err in [gone(), gone().with_unknown_outcome()] {
         let shop = Shop::open(&[("refund_payment", err)]).await;
-        let first = shop.run(REFUND, 3).await;
-        let step = first.plan().steps().last().unwrap().id.clone();
-        let executions = &shop.faber.engine().executions;
-        executions.approve(first.id(), step.as_str(), true, None).await.unwrap();
-        let ended = shop.faber.ended(first.id()).await.unwrap();
-        let last = tokio::time::timeout(LONG, shop.last_of(ended.id())).await.unwrap();
-        assert_eq!(last.id(), first.id());
+        let last = shop.run(REFUND, 3).await;
+        assert_ne!(last.state(), ExecutionState::Completed);
+        assert_eq!(last.plan().info().version, 1);
         let acted = shop.calls().into_iter().filter(|name| name == "refund_payment").count();
         assert_eq!(acted, 1);
         shop.faber.close().await;
