@@ -206,7 +206,7 @@ impl Driver {
         let NewExecution { execution, created, commands, stored, slot } = new;
         let mut driver = Self::new(context, execution, Seq::START, commands, slot);
         driver.pending.push([created]);
-        driver.pending.notify_created(stored);
+        driver.pending.set_created_notice(stored);
         driver.record_claim(false);
         driver.decide(Input::Woken);
         driver

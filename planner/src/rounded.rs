@@ -94,15 +94,15 @@ pub fn warn_of_input(
     });
 }
 
-/// Returns a warning for each double that may have been an integer and has then lost its last
-/// digits.
+/// Returns a warning for each double that may have been written as an integer. The last digits of
+/// such an integer may be lost.
 pub fn output_warnings(value: &Value, root: &str) -> Vec<String> {
     let mut found = Vec::new();
     visit_doubles(value, &mut root.to_owned(), &mut |path, double, number| {
         if found.len() < MAX_WARNINGS && may_be_rounded(double) {
             found.push(format!(
-                "`{path}` is beyond 64 bits and kept as a double, `{number}`: a whole number has \
-                 lost its last digits; pass it as text if they matter"
+                "`{path}` is beyond 64 bits and kept as the double `{number}`: if it was written \
+                 as a whole number, its last digits may be lost; pass it as text if they matter"
             ));
         }
     });
@@ -182,7 +182,7 @@ mod tests {
         let mut found = Vec::new();
         warn_of_input(&value, "", None, &mut found);
         assert_eq!(found.len(), 1);
-        expect![[r#"["`output.n` is beyond 64 bits and kept as a double, `1e+30`: a whole number has lost its last digits; pass it as text if they matter"]"#]]
+        expect![[r#"["`output.n` is beyond 64 bits and kept as the double `1e+30`: if it was written as a whole number, its last digits may be lost; pass it as text if they matter"]"#]]
             .assert_eq(&format!("{:?}", output_warnings(&value, "output")));
     }
 }

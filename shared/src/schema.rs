@@ -2,7 +2,7 @@
 //!
 //! Schemas are untrusted, and a small schema can cost more evaluations than a check has time for.
 //! So [`check_cost`] refuses such a schema before it is compiled, and every check has a [`Budget`].
-//! A check that exceeds `QUICK_EVALUATIONS` runs on its own thread.
+//! A check that exceeds `QUICK_EVALUATIONS` runs on a separate thread.
 
 mod cost;
 mod keywords;
@@ -267,7 +267,7 @@ impl Schema {
         is_small(value, &mut { MAX_UNMETERED_PARTS }).then_some(plain)
     }
 
-    /// Runs a check on the caller's thread first, and on its own thread if it needs more
+    /// Runs a check on the caller's thread first, and on a separate thread if it needs more
     /// evaluations.
     fn check_metered<T: Send>(
         &self,

@@ -39,7 +39,7 @@ impl<'a> SealedText<'a> {
     }
 }
 
-/// Returns `true` for 1 to 64 letters, digits and `.`, `_` or `-`.
+/// Returns `true` for 1 to 64 characters that are ASCII letters, digits, `.`, `_` or `-`.
 pub fn is_key_id(text: &str) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     (1..=KEY_ID_BYTES).contains(&text.len()) && text.bytes().all(is_letter)

@@ -141,7 +141,8 @@ stores! {
     on_mongodb_with_two_layouts: crate::stores::mongo::open_with_two_layouts,
 }
 
-/// Promises about what the present layout added. A node of the layout before does not keep them.
+/// Promises about data that the present store layout added. A node that uses the previous layout
+/// does not keep these promises.
 mod of_this_layout {
     mod on_the_memory_store {
         promises! { crate::stores::memory_store: a_request_keeps_its_labels }
@@ -179,9 +180,9 @@ async fn memory_store() -> StorePair {
     StorePair::new(store, ())
 }
 
-/// Two nodes of the layout before, and one of the present layout, work on the same requests and
-/// executions. The second one was started after the present layout was there. The request 1 is
-/// stored.
+/// Two nodes that use the previous store layout and a node that uses the present layout work on the
+/// same requests and executions. The node `restarted` uses the previous layout, and started after
+/// the store had the present layout. The request 1 is stored.
 async fn check_neighbours(old: &dyn Store, new: &dyn Store, restarted: &dyn Store) {
     let labels = [("team".to_owned(), "blue".to_owned())];
     let labelled = Request { labels: labels.clone().into(), ..request(2, "new", 2) };

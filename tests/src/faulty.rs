@@ -112,7 +112,8 @@ impl FaultyStore {
         Self { inner, dice, rates, is_calm, refuses_heads, operations: watch::Sender::new(0) }
     }
 
-    /// Sets the error with which heads without events are refused, or `None` to write them again.
+    /// Sets the error with which heads without events are refused, or `None` to accept such heads
+    /// again.
     pub fn refuse_heads(&self, reason: Option<StoreError>) {
         *self.refuses_heads.lock().unwrap_or_else(PoisonError::into_inner) = reason;
     }

@@ -132,7 +132,7 @@ fn unreadable_error(text: &[u8], err: &serde_json::Error) -> Option<RxJsonRpcMes
         Ok(message) => answered_id(&message)?,
         Err(_) => answered_id_in_text(text)?,
     };
-    let reason = format!("the server's answer is not MCP: {err}");
+    let reason = format!("the server's answer is not a valid MCP message: {err}");
     Some(JsonRpcMessage::error(ErrorData::new(UNREADABLE_CODE, reason, None), Some(id)))
 }
 

@@ -140,7 +140,7 @@ impl Session {
                 Ok(Err(ToolError::new(ErrorCode::CANCELLED, reason).with_unknown_outcome()))
             }
             Err(err) => {
-                let reason = format!("the server's answer is not MCP: {err}");
+                let reason = format!("the server's answer is not a valid MCP message: {err}");
                 Ok(Err(ToolError::failed(reason).with_unknown_outcome()))
             }
         }

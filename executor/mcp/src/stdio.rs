@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn a_malformed_answer_fails_its_call() {
         let (message, id) = answer(r#"{"jsonrpc":"1.0","id":7,"result":{}}"#).unwrap();
-        assert!(message.contains("not MCP"), "{message}");
+        assert!(message.contains("not a valid MCP message"), "{message}");
         assert_eq!(id, 7);
         // The id is found even in a line that is not valid JSON or not an answer.
         let deep = "[".repeat(500);

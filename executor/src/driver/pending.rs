@@ -91,7 +91,7 @@ impl PendingEvents {
         }
     }
 
-    pub(super) fn notify_created(&mut self, notice: oneshot::Sender<Result<(), AppendError>>) {
+    pub(super) fn set_created_notice(&mut self, notice: oneshot::Sender<Result<(), AppendError>>) {
         self.created_notice = Some(notice);
     }
 

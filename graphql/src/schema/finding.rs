@@ -28,7 +28,7 @@ pub(super) enum FindingKind {
 /// Reason why an execution failed, waits or skipped a step, or a warning about it.
 #[derive(Clone, Debug, SimpleObject)]
 pub(super) struct Finding {
-    /// Stable code. A failure has the code of its error, such as `tool.timeout`.
+    /// Stable code. A finding about a failure has the code of its error, such as `tool.timeout`.
     code: String,
     /// Severity. `INFO` needs no action.
     severity: Severity,

@@ -503,8 +503,8 @@ pub(super) struct ExecutionFilter {
     error_code: Option<String>,
     /// Its first error comes from a step that calls this tool, written as `set.name`.
     failed_tool: Option<String>,
-    /// Words that the code and the message of its first error must contain, ignoring case. At most
-    /// 64 different words.
+    /// Words that its first error must contain, each in its code or its message. Case is ignored.
+    /// At most 64 different words.
     error_text: Option<String>,
     /// Has one of these ids, `exec_…`. At most 1000 ids. An empty list matches nothing.
     execution_ids: Option<Vec<ID>>,

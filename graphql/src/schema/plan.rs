@@ -170,7 +170,7 @@ impl Plan {
         diagnostics(self.0.diagnostics())
     }
 
-    /// Newest executions of the plan, in the order of their creation.
+    /// The newest `last` executions of the plan, oldest first.
     async fn executions(
         &self,
         ctx: &Context<'_>,

@@ -49,7 +49,7 @@ impl Request {
         load_plans(ctx, self.0.id).await
     }
 
-    /// Newest executions of the request's plans, in the order of their creation.
+    /// The newest `last` executions of the request's plans, oldest first.
     async fn executions(
         &self,
         ctx: &Context<'_>,

@@ -16,9 +16,9 @@ pub(super) struct SelectQuery;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[graphql(remote = "Criterion")]
 pub(super) enum SelectionCriterion {
-    /// Cosine of the query to the centroid of the tool's examples. A tool is a hit if this cosine
-    /// is at least the cosine of its least similar example plus the setting `selection.margin`.
-    /// Tools without examples are left out.
+    /// Cosine of the query to the centroid of the tool's examples. A tool is a hit if this value is
+    /// at least the sum of two numbers: the cosine of the tool's least similar example to the
+    /// centroid, and the setting `selection.margin`. Tools without examples are left out.
     Centroid,
     /// Cosine of the query to the tool's description. Tools without a description are left out.
     Description,

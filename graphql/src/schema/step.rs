@@ -129,7 +129,7 @@ pub(super) struct Progress {
     /// Amount of work that is done, in a unit that the tool chooses.
     #[graphql(name = "progress")]
     done: f64,
-    /// Total amount of work, in the same unit. Null if the tool does not know it.
+    /// Total amount of work, in the unit of `progress`. Null if the tool does not know it.
     total: Option<f64>,
     /// Current activity, in words, at most 512 bytes.
     message: Option<String>,

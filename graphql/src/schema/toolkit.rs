@@ -282,7 +282,8 @@ impl ActionInput {
     }
 }
 
-/// Edge between the new action, or the connected tool, and another action or tool.
+/// Edge of the action that is added, or of the tool that `connectTool` connects. Leads to or from
+/// the named action or tool.
 #[derive(InputObject)]
 pub(super) struct EdgeInput {
     /// Name of the action or tool to which the edge leads, or from which it comes.

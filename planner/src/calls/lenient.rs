@@ -1,7 +1,8 @@
 //! JSON as models write it: single quotes, bare words, trailing commas, comments, Python literals.
 //!
-//! The reader visits each byte once. After an error, the scan continues after the text that was
-//! read, but before the last string, because a string with a missing quote may contain other calls.
+//! After a syntax error, the scan continues where the reader stopped. If the reader had just read a
+//! string, the scan continues directly after the opening quote of that string: its closing quote
+//! may be missing, so it may contain other calls.
 
 use std::ops::Range;
 

@@ -57,7 +57,7 @@ impl ModelShape {
             && other != "absolute"
         {
             return Err(InvalidModel(format!(
-                "its positions are `{other}`, which is not supported"
+                "its `position_embedding_type` is `{other}`; only `absolute` is supported"
             )));
         }
         let (size, heads) = (shape.hidden_size, shape.num_attention_heads);

@@ -165,7 +165,7 @@ impl Model for Provider {
 
     async fn ask(&self, question: &Question) -> Result<Reply, ModelError> {
         let may_form =
-            self.settings.structured && !self.rejects_answer_schemas.load(Ordering::Relaxed);
+            self.settings.structured_output && !self.rejects_answer_schemas.load(Ordering::Relaxed);
         let form = question.answer.as_ref().filter(|_| may_form);
         match self.ask_once(question, form).await {
             Err(ModelError::Refused { reason, .. })

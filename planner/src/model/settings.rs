@@ -28,7 +28,7 @@ pub struct Settings {
     pub temperature: Option<f64>,
     pub price: Option<Price>,
     /// If true, the provider is asked for plans that follow their schema.
-    pub structured: bool,
+    pub structured_output: bool,
     /// If true, tools are offered through the interface of the provider. Otherwise they are
     /// described in words.
     pub native_tools: bool,

@@ -46,7 +46,8 @@ pub struct Failure {
 #[derive(Clone, Debug)]
 pub struct Detour {
     pub draft: Draft,
-    /// The values that are guessed for acting calls.
+    /// One warning for each step with an effect that a guessed value may reach. Such a step waits
+    /// for an approval.
     pub warnings: Vec<Diagnostic>,
 }
 

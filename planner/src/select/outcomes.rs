@@ -68,9 +68,8 @@ impl Outcomes {
         at: Timestamp,
     ) {
         let weight = self.current_weight(at);
-        let place = kind
-            .filter(|place| *place < self.kinds.len())
-            .unwrap_or_else(|| self.start_kind(query));
+        let place =
+            kind.filter(|place| *place < self.kinds.len()).unwrap_or_else(|| self.add_kind(query));
         let kind = &mut self.kinds[place];
         kind.at = kind.at.max(Some(at));
         let known_tools = &mut kind.tools;
@@ -89,8 +88,9 @@ impl Outcomes {
         had - self.kinds.len()
     }
 
-    /// Starts a kind. If there are too many kinds, it replaces the kind with the least weight.
-    fn start_kind(&mut self, query: &str) -> usize {
+    /// Adds a kind of query. If there are too many kinds, it replaces the kind with the least
+    /// weight.
+    fn add_kind(&mut self, query: &str) -> usize {
         let query = query[..query.floor_char_boundary(MAX_QUERY_BYTES)].to_owned();
         let kind = QueryKind { query, at: None, tools: BTreeMap::new() };
         if self.kinds.len() < MAX_KINDS {

@@ -158,7 +158,7 @@ fn impossible_reason(found: &Value) -> Option<String> {
 fn shape_plan(
     found: Value,
     catalog: &Catalog,
-    plans: &BTreeSet<&str>,
+    known_plans: &BTreeSet<&str>,
     warnings: &mut Vec<Diagnostic>,
 ) -> Value {
     let mut fields = match found {
@@ -177,7 +177,7 @@ fn shape_plan(
         .map(|(index, written)| {
             shape_step(
                 written,
-                &mut StepReader { step_index: index, names: &names, plans, warnings },
+                &mut StepReader { step_index: index, names: &names, known_plans, warnings },
             )
         })
         .collect();
@@ -215,7 +215,7 @@ fn unwrap_plan(mut fields: Map<String, Value>) -> Map<String, Value> {
 struct StepReader<'a, 'b> {
     step_index: usize,
     names: &'a CatalogNames<'b>,
-    plans: &'a BTreeSet<&'b str>,
+    known_plans: &'a BTreeSet<&'b str>,
     warnings: &'a mut Vec<Diagnostic>,
 }
 
@@ -257,7 +257,7 @@ fn shape_step(written: Value, reading: &mut StepReader<'_, '_>) -> Value {
     }
     // If a step names a tool, `plan` is a description and not a sub-plan.
     let plan = fields.get("plan").and_then(Value::as_str).filter(|_| !step.contains_key("name"));
-    if plan.is_some_and(|plan| reading.plans.contains(plan)) {
+    if plan.is_some_and(|plan| reading.known_plans.contains(plan)) {
         step.extend(fields.shift_remove("plan").map(|plan| ("plan".to_owned(), plan)));
     } else if step.contains_key("name") {
         fields.shift_remove("plan");

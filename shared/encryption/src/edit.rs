@@ -82,43 +82,47 @@ impl<'a> Edit<'a> {
         self.has_locked.get()
     }
 
-    pub(crate) fn text(&self, field: &str, text: &mut String) -> Result<(), StoreError> {
+    pub(crate) fn edit_text(&self, field: &str, text: &mut String) -> Result<(), StoreError> {
         if let Some(new) = self.convert_text(field, text)? {
             *text = new;
         }
         Ok(())
     }
 
-    pub(crate) fn shared_text(&self, field: &str, text: &mut Arc<str>) -> Result<(), StoreError> {
+    pub(crate) fn edit_shared_text(
+        &self,
+        field: &str,
+        text: &mut Arc<str>,
+    ) -> Result<(), StoreError> {
         if let Some(new) = self.convert_text(field, text)? {
             *text = new.into();
         }
         Ok(())
     }
 
-    pub(crate) fn optional_text(
+    pub(crate) fn edit_optional_text(
         &self,
         field: &str,
         text: &mut Option<String>,
     ) -> Result<(), StoreError> {
-        text.as_mut().map_or(Ok(()), |text| self.text(field, text))
+        text.as_mut().map_or(Ok(()), |text| self.edit_text(field, text))
     }
 
-    pub(crate) fn texts(&self, field: &str, texts: &mut [String]) -> Result<(), StoreError> {
+    pub(crate) fn edit_texts(&self, field: &str, texts: &mut [String]) -> Result<(), StoreError> {
         for (index, text) in texts.iter_mut().enumerate() {
-            self.text(&format!("{field}/{index}"), text)?;
+            self.edit_text(&format!("{field}/{index}"), text)?;
         }
         Ok(())
     }
 
-    pub(crate) fn value(&self, field: &str, value: &mut Value) -> Result<(), StoreError> {
+    pub(crate) fn edit_value(&self, field: &str, value: &mut Value) -> Result<(), StoreError> {
         if let Some(new) = self.convert_value(field, value)? {
             *value = new;
         }
         Ok(())
     }
 
-    pub(crate) fn shared_value(
+    pub(crate) fn edit_shared_value(
         &self,
         field: &str,
         value: &mut Arc<Value>,
@@ -129,12 +133,12 @@ impl<'a> Edit<'a> {
         Ok(())
     }
 
-    pub(crate) fn optional_value(
+    pub(crate) fn edit_optional_value(
         &self,
         field: &str,
         value: &mut Option<Arc<Value>>,
     ) -> Result<(), StoreError> {
-        value.as_mut().map_or(Ok(()), |value| self.shared_value(field, value))
+        value.as_mut().map_or(Ok(()), |value| self.edit_shared_value(field, value))
     }
 
     /// Returns the new text. `None` keeps the old one.

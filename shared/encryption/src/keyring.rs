@@ -39,7 +39,10 @@ pub struct Keyring {
 pub enum KeyError {
     #[error("a key has 32 bytes in base64, as `openssl rand -base64 32` prints them")]
     Form,
-    #[error("`{0}` is not a key id: it has 1 to 64 letters, digits, `.`, `_` and `-`")]
+    #[error(
+        "`{0}` is not a key id: a key id has 1 to 64 characters, which are ASCII letters, digits, \
+         `.`, `_` or `-`"
+    )]
     Id(String),
     #[error("two keys have the id `{0}`")]
     Repeated(String),

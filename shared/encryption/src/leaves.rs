@@ -25,16 +25,16 @@ pub(crate) fn edit_event(edit: &Edit<'_>, event: &mut Event) -> Edited {
         Event::Created(created) => edit_created(edit, created),
         Event::StepStarted(started) => edit_step_started(edit, started),
         Event::StepSucceeded { step: _, part: _, attempt: _, output, cached: _, stderr } => {
-            edit.optional_value("output", output)?;
-            edit.optional_text("stderr", stderr)
+            edit.edit_optional_value("output", output)?;
+            edit.edit_optional_text("stderr", stderr)
         }
         Event::StepProgress { step: _, part: _, attempt: _, progress } => {
             let Progress { progress: _, total: _, message } = progress;
-            message.as_mut().map_or(Ok(()), |message| edit.shared_text("message", message))
+            message.as_mut().map_or(Ok(()), |message| edit.edit_shared_text("message", message))
         }
         Event::StepChecked { step: _, parameters, warnings } => {
-            edit.shared_value("parameters", parameters)?;
-            edit.texts("warnings", warnings)
+            edit.edit_shared_value("parameters", parameters)?;
+            edit.edit_texts("warnings", warnings)
         }
         Event::StepRetryScheduled { step: _, part: _, attempt: _, error, until: _ }
         | Event::StepFailed { step: _, part: _, attempt: _, error, command: _ }
@@ -43,15 +43,15 @@ pub(crate) fn edit_event(edit: &Edit<'_>, event: &mut Event) -> Edited {
             error.as_mut().map_or(Ok(()), |error| edit_error(edit, error))
         }
         Event::StepWaiting { step: _, part: _, reason, parameters, warnings } => {
-            edit.shared_value("parameters", parameters)?;
-            edit.texts("warnings", warnings)?;
+            edit.edit_shared_value("parameters", parameters)?;
+            edit.edit_texts("warnings", warnings)?;
             match reason {
                 WaitReason::Decision { error } => edit_error(edit, error),
                 WaitReason::Approval | WaitReason::Signal { name: _, until: _ } => Ok(()),
             }
         }
         Event::StepApproved { step: _, part: _, comment, command: _ } => {
-            edit.optional_text("comment", comment)
+            edit.edit_optional_text("comment", comment)
         }
         Event::StepSettled {
             step: _,
@@ -62,13 +62,13 @@ pub(crate) fn edit_event(edit: &Edit<'_>, event: &mut Event) -> Edited {
             comment,
             command: _,
         } => {
-            edit.optional_value("output", output)?;
-            edit.optional_text("comment", comment)
+            edit.edit_optional_value("output", output)?;
+            edit.edit_optional_text("comment", comment)
         }
         Event::SignalReceived { name: _, payload, command: _ } => {
-            edit.shared_value("payload", payload)
+            edit.edit_shared_value("payload", payload)
         }
-        Event::CancelRequested { reason } => edit.optional_text("reason", reason),
+        Event::CancelRequested { reason } => edit.edit_optional_text("reason", reason),
         Event::Claimed(_)
         | Event::StepSkipped { step: _, part: _, reason: _ }
         | Event::StepCancelled { step: _, part: _ }
@@ -109,19 +109,19 @@ fn edit_created(edit: &Edit<'_>, created: &mut Created) -> Edited {
         replans: _,
         labels: _,
     } = options;
-    edit.shared_value("input", input)?;
+    edit.edit_shared_value("input", input)?;
     for (index, (_, output)) in reused.iter_mut().enumerate() {
-        edit.shared_value(&format!("reused/{index}"), output)?;
+        edit.edit_shared_value(&format!("reused/{index}"), output)?;
     }
     // Anybody could compute the hash of guessed parameters.
     for (index, CallKey { place: _, key: _, parameters }) in call_keys.iter_mut().enumerate() {
-        edit.text(&format!("callKeys/{index}"), parameters)?;
+        edit.edit_text(&format!("callKeys/{index}"), parameters)?;
     }
     for (index, call) in settled.iter_mut().enumerate() {
         let SettledCall { place: _, output, parameters, comment } = call;
-        edit.optional_value(&format!("settled/{index}/output"), output)?;
-        edit.text(&format!("settled/{index}/parameters"), parameters)?;
-        edit.optional_text(&format!("settled/{index}/comment"), comment)?;
+        edit.edit_optional_value(&format!("settled/{index}/output"), output)?;
+        edit.edit_text(&format!("settled/{index}/parameters"), parameters)?;
+        edit.edit_optional_text(&format!("settled/{index}/comment"), comment)?;
     }
     Ok(())
 }
@@ -139,27 +139,27 @@ fn edit_step_started(edit: &Edit<'_>, started: &mut StepStarted) -> Edited {
         key: _,
         effect: _,
     } = started;
-    edit.shared_value("parameters", parameters)?;
-    edit.texts("warnings", warnings)
+    edit.edit_shared_value("parameters", parameters)?;
+    edit.edit_texts("warnings", warnings)
 }
 
 fn edit_error(edit: &Edit<'_>, error: &mut ToolError) -> Edited {
     let ToolError { code: _, message, retryable: _, is_definite: _ } = error;
-    edit.shared_text("error", message)
+    edit.edit_shared_text("error", message)
 }
 
 pub(crate) fn edit_command(edit: &Edit<'_>, command: &mut Command) -> Edited {
     match command {
-        Command::Cancel { reason } => edit.optional_text("reason", reason),
+        Command::Cancel { reason } => edit.edit_optional_text("reason", reason),
         Command::Approve { step: _, item: _, approved: _, comment } => {
-            edit.optional_text("comment", comment)
+            edit.edit_optional_text("comment", comment)
         }
         Command::Settle { step: _, item: _, decision } => {
             let Settlement { outcome: _, output, comment } = decision;
-            edit.optional_value("output", output)?;
-            edit.optional_text("comment", comment)
+            edit.edit_optional_value("output", output)?;
+            edit.edit_optional_text("comment", comment)
         }
-        Command::Signal { name: _, payload } => edit.shared_value("payload", payload),
+        Command::Signal { name: _, payload } => edit.edit_shared_value("payload", payload),
         Command::Pause | Command::Resume | Command::ChildEnded { child: _ } => Ok(()),
     }
 }
@@ -181,7 +181,7 @@ fn edit_head_text(edit: &Edit<'_>, field: &str, text: &mut Arc<str>) {
     if edit.is_sealing() && is_sealed(text) {
         return;
     }
-    match edit.shared_text(field, text) {
+    match edit.edit_shared_text(field, text) {
         Ok(()) | Err(StoreError::Locked { .. }) => (),
         Err(_) => *text = "".into(),
     }
@@ -204,8 +204,8 @@ pub(crate) fn edit_plan(edit: &Edit<'_>, plan: &mut UncheckedPlan) -> Edited {
     }
     for (index, diagnostic) in diagnostics.iter_mut().enumerate() {
         let Diagnostic { severity: _, code: _, path: _, message, help } = diagnostic;
-        edit.text(&format!("diagnostics/{index}/message"), message)?;
-        edit.optional_text(&format!("diagnostics/{index}/help"), help)?;
+        edit.edit_text(&format!("diagnostics/{index}/message"), message)?;
+        edit.edit_optional_text(&format!("diagnostics/{index}/help"), help)?;
     }
     Ok(())
 }
@@ -215,7 +215,7 @@ pub(crate) fn edit_query(edit: &Edit<'_>, query: &mut String) -> Edited {
     if edit.skips_queries() {
         return Ok(());
     }
-    edit.text("query", query)
+    edit.edit_text("query", query)
 }
 
 /// Encrypts the values of a step as one, in the place of its parameters.
@@ -254,7 +254,7 @@ fn edit_step(edit: &Edit<'_>, field: &str, step: &mut UncheckedStep) -> Edited {
             return Ok(());
         }
         let mut content = secrets.into_value();
-        edit.value(field, &mut content)?;
+        edit.edit_value(field, &mut content)?;
         *parameters = Arc::new(content);
         let key = edit.ring().active().unwrap_or_default();
         *when = when.take().map(|_| locked_condition(key));
@@ -266,7 +266,7 @@ fn edit_step(edit: &Edit<'_>, field: &str, step: &mut UncheckedStep) -> Edited {
         return Ok(());
     }
     let mut content = Value::clone(parameters);
-    edit.value(field, &mut content)?;
+    edit.edit_value(field, &mut content)?;
     let Some(secrets) = StepSecrets::from_value(&mut content) else {
         // The key is missing, and the content is what a reader sees instead.
         let locked = Arc::new(content);
@@ -323,13 +323,17 @@ pub(crate) fn edit_record(edit: &Edit<'_>, record: &mut Record) -> Edited {
     match record.kind.secret_parts() {
         SecretParts::None => Ok(()),
         SecretParts::Queries if edit.skips_queries() => Ok(()),
-        SecretParts::Whole | SecretParts::Queries => edit.shared_value("value", &mut record.value),
+        SecretParts::Whole | SecretParts::Queries => {
+            edit.edit_shared_value("value", &mut record.value)
+        }
         SecretParts::Fields(fields) => {
             let mut value = Value::clone(&record.value);
             for field in fields {
                 match value.get_mut(field.name) {
-                    Some(Value::String(text)) if field.is_text => edit.text(field.name, text)?,
-                    Some(part) => edit.value(field.name, part)?,
+                    Some(Value::String(text)) if field.is_text => {
+                        edit.edit_text(field.name, text)?;
+                    }
+                    Some(part) => edit.edit_value(field.name, part)?,
                     None => (),
                 }
             }

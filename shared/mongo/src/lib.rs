@@ -91,7 +91,7 @@ impl Mongo {
         Self::open_as(url, LAYOUT).await
     }
 
-    /// Opens the store as a node with the layout before the present one does, for tests. Such a node
+    /// Opens the store as a node that uses the previous store layout does, for tests. Such a node
     /// does not write what the present layout added.
     ///
     /// # Errors

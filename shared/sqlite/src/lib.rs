@@ -92,7 +92,7 @@ impl Sqlite {
         Self::open_as(path, LAYOUT)
     }
 
-    /// Opens the store as a node with the layout before the present one does, for tests. Such a node
+    /// Opens the store as a node that uses the previous store layout does, for tests. Such a node
     /// neither upgrades the file nor writes what the present layout added.
     ///
     /// # Errors

@@ -280,7 +280,8 @@ impl Agenda {
             && self.undoing.is_none())
     }
 
-    /// Returns `true` if no task runs and the machine can advance none.
+    /// Returns `true` if no task runs, the machine can advance none, and at least one task waits or
+    /// will be retried.
     pub fn only_waits(&self) -> bool {
         self.running.is_empty()
             && !self.has_work()

@@ -117,7 +117,7 @@ pub(super) fn is_check_running() -> bool {
     lock_slots().running > 0
 }
 
-/// Runs a job on its own thread. On a multi-threaded runtime, other tasks continue while it runs.
+/// Runs a job on a separate thread. On a multi-threaded runtime, other tasks continue meanwhile.
 ///
 /// # Errors
 ///

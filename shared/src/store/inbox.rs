@@ -21,8 +21,8 @@ pub struct SentCommand {
     pub execution: ExecutionId,
     #[serde(with = "chrono::serde::ts_microseconds")]
     pub at: Timestamp,
-    /// The actor that gave the command. `None` for commands between executions, and for commands of
-    /// earlier versions.
+    /// The actor that gave the command. `None` for commands that an execution sends to its parent
+    /// or child, and for commands of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Arc<Actor>>,
     pub command: Command,

@@ -180,7 +180,7 @@ async fn a_server_that_prints_garbage_stays_usable() {
         assert_eq!(test.call(garbage, json!({})).await, Ok(json!("still here")), "{garbage}");
     }
     let err = test.call("not_mcp", json!({})).await.unwrap_err();
-    assert!(err.to_string().contains("not MCP"), "{err}");
+    assert!(err.to_string().contains("not a valid MCP message"), "{err}");
     assert!(!err.is_definite, "the outcome of the call is unknown");
     let kept = json!([7, { "type": "hologram", "depth": 3 }]);
     assert_eq!(test.call("strange", json!({})).await, Ok(kept));

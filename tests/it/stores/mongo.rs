@@ -45,7 +45,8 @@ pub(crate) async fn open_twice() -> StorePair {
     StorePair::shared(open_store(&url).await.unwrap(), open_store(&url).await.unwrap(), ())
 }
 
-/// A node of the layout before the present one, and a node of the present layout.
+/// Opens a store as a node that uses the previous store layout, and as a node that uses the present
+/// layout.
 pub(crate) async fn open_with_two_layouts() -> StorePair {
     let url = Mongod::shared().await.new_database_url();
     let old = Mongo::open_as(&url, LAYOUT - 1).await.unwrap();
@@ -255,9 +256,10 @@ async fn a_node_of_the_next_layout_may_use_the_same_database() {
     assert_eq!(count_found(&url, "workers", doc! { "layout": layout }).await, 1);
 }
 
-/// A worker of the layout before runs while a node of this layout opens the database.
+/// A worker that uses the previous store layout runs while a node of the present layout opens the
+/// database.
 #[tokio::test]
-async fn a_node_of_the_layout_before_goes_on_beside_this_one() {
+async fn a_node_of_the_previous_layout_works_beside_a_newer_node() {
     let url = Mongod::shared().await.new_database_url();
     let old = Mongo::open_as(&url, LAYOUT - 1).await.unwrap();
     let lease = |n| Lease { worker: worker(n), node: "n".to_owned(), until: at(4_000_000_000) };

@@ -50,7 +50,8 @@ pub(crate) async fn open_twice() -> StorePair {
     StorePair::shared(open_store(&url).await.unwrap(), open_store(&url).await.unwrap(), folder)
 }
 
-/// A node of the layout before the present one, and a node of the present layout.
+/// Opens a store as a node that uses the previous store layout, and as a node that uses the present
+/// layout.
 pub(crate) async fn open_with_two_layouts() -> StorePair {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("faber.db");
@@ -202,9 +203,10 @@ async fn a_node_of_the_next_layout_may_use_the_same_file() {
     assert_eq!(layout, LAYOUT);
 }
 
-/// A worker of the layout before runs while a node of this layout opens the file.
+/// A worker that uses the previous store layout runs while a node of the present layout opens the
+/// file.
 #[tokio::test]
-async fn a_node_of_the_layout_before_goes_on_beside_this_one() {
+async fn a_node_of_the_previous_layout_works_beside_a_newer_node() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("faber.db");
     let old = Sqlite::open_as(&path, LAYOUT - 1).unwrap();

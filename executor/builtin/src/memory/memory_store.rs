@@ -174,7 +174,7 @@ impl MemoryStore {
             let looked = spawn_blocking(move || {
                 for (key, memory) in page.iter().filter_map(|record| parse_record(scope, record)) {
                     bytes += memory.value.len();
-                    matches.add_match(&key, &memory, &wanted);
+                    matches.add_if_match(&key, &memory, &wanted);
                 }
                 (matches, bytes)
             });
@@ -199,7 +199,7 @@ struct Matches {
 }
 
 impl Matches {
-    fn add_match(&mut self, key: &Key, memory: &Memory, wanted: &str) {
+    fn add_if_match(&mut self, key: &Key, memory: &Memory, wanted: &str) {
         self.seen += 1;
         let has = |text: &str| text.to_lowercase().contains(wanted);
         let description = memory.description.as_deref().unwrap_or_default();

@@ -25,7 +25,7 @@ use shared::{
 };
 use tempfile::TempDir;
 
-use super::serve::refuse_server;
+use super::serve::refuse_server_flag;
 use crate::{
     App, ExitStatus,
     args::ExportArgs,
@@ -51,7 +51,7 @@ pub(crate) async fn write_backup(app: &App, file: &Path) -> Result<ExitStatus, F
 }
 
 pub(crate) async fn restore(app: &App, file: &Path) -> Result<ExitStatus, Failure> {
-    refuse_server(app, "restore")?;
+    refuse_server_flag(app, "restore")?;
     refuse_memory(app, "restore")?;
     let line = ProgressLine::new(&app.screen);
     let show = |progress| line.show(progress);
@@ -83,7 +83,7 @@ pub(crate) async fn restore(app: &App, file: &Path) -> Result<ExitStatus, Failur
 }
 
 pub(crate) async fn import(app: &App, file: &Path) -> Result<ExitStatus, Failure> {
-    refuse_server(app, "import")?;
+    refuse_server_flag(app, "import")?;
     refuse_memory(app, "import")?;
     let store = open_store_for_copies(app.setup()).await?;
     store.check_restored().await?;
@@ -200,7 +200,7 @@ async fn parse_since(store: &dyn Store, text: &str) -> Result<Timestamp, Failure
 }
 
 async fn open_existing_store(app: &App, command: &str) -> Result<Arc<dyn Store>, Failure> {
-    refuse_server(app, command)?;
+    refuse_server_flag(app, command)?;
     if let Some(path) = missing_store(app.setup()) {
         let why = format!("there is no store at `{}`", path.display());
         return Err(Failure::new("NOT_FOUND", why));

@@ -7,7 +7,7 @@ use std::{
 
 use client::failure::Failure;
 
-use super::serve::refuse_server;
+use super::serve::refuse_server_flag;
 use crate::{
     App, ExitStatus,
     bench::{self, BenchArgs},
@@ -16,7 +16,7 @@ use crate::{
 };
 
 pub(crate) async fn bench(app: &App, args: &BenchArgs) -> Result<ExitStatus, Failure> {
-    refuse_server(app, "bench")?;
+    refuse_server_flag(app, "bench")?;
     let config = &app.config;
     let temporary = create_temporary_store(config)?;
     let url = match &temporary {

@@ -154,7 +154,7 @@ fn finish_checks(app: &App, checks: &[Check]) -> Result<ExitStatus, Failure> {
 }
 
 fn check_configuration(app: &App, wrong_settings: &[String]) -> Vec<Check> {
-    let help = "correct the file; no other command works with it";
+    let help = "correct the file; until then, no other command works";
     let check = |result| Check::new("configuration", result, help);
     if !wrong_settings.is_empty() {
         return wrong_settings.iter().map(|reason| check(Err(reason.clone()))).collect();

@@ -291,7 +291,7 @@ impl EventReader<'_> {
         let mut unowned = pin!(follower.await_loss_of_owner());
         let mut is_user_told = self.follower.purpose == Purpose::Drive;
         loop {
-            match self.read_update(unowned.as_mut(), &mut is_user_told).await {
+            match self.show_until_stopped(unowned.as_mut(), &mut is_user_told).await {
                 Ok(Some(stopped)) => return Ok(stopped),
                 Ok(None) if self.watcher.is_finished().await? => return Ok(StopReason::Over),
                 Ok(None) => (),
@@ -301,8 +301,8 @@ impl EventReader<'_> {
     }
 
     /// Shows events until the execution is finished or waits for a person. Returns `None` if the
-    /// stream ends.
-    async fn read_update(
+    /// stream ends first.
+    async fn show_until_stopped(
         &mut self,
         mut unowned: Pin<&mut impl Future<Output = ()>>,
         is_user_told: &mut bool,

@@ -26,7 +26,7 @@ use crate::{
 };
 
 pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
-    refuse_server(app, "serve")?;
+    refuse_server_flag(app, "serve")?;
     let config = &app.config;
     let end_signal = listen_for_end_signal()?;
     let access = config.access.value.open(&config.toolsets.value, variable)?;
@@ -68,7 +68,7 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
 }
 
 pub(crate) async fn run_worker(app: &App) -> Result<ExitStatus, Failure> {
-    refuse_server(app, "worker")?;
+    refuse_server_flag(app, "worker")?;
     let end_signal = listen_for_end_signal()?;
     let listener = match &app.config.metrics {
         Some(metrics) => Some(open_listener(metrics.value, "--metrics").await?),
@@ -227,7 +227,7 @@ fn listen_for_end_signal() -> Result<impl Future<Output = ()> + Send, Failure> {
     signals::await_end_signal().map_err(deaf)
 }
 
-pub(crate) fn refuse_server(app: &App, command: &str) -> Result<(), Failure> {
+pub(crate) fn refuse_server_flag(app: &App, command: &str) -> Result<(), Failure> {
     match &app.config.server {
         Some(server) if server.origin == crate::config::Origin::Flag("--server") => {
             let reason = format!("`faber {command}` opens the store itself: remove `--server`");

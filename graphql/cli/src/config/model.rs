@@ -43,7 +43,7 @@ pub struct ModelConfig {
     max_tokens: Option<u32>,
     temperature: Option<f64>,
     price: Option<Price>,
-    structured: bool,
+    structured_output: bool,
     native_tools: bool,
     fallback: Option<Box<ModelConfig>>,
 }
@@ -80,7 +80,8 @@ struct WrittenModel {
     max_tokens: Option<u32>,
     temperature: Option<f64>,
     price: Option<WrittenPrice>,
-    structured: Option<bool>,
+    #[serde(rename = "structured")]
+    structured_output: Option<bool>,
     native_tools: Option<bool>,
     fallback: Option<Box<WrittenModel>>,
 }
@@ -207,7 +208,7 @@ impl WrittenModel {
             max_tokens: self.max_tokens.or_else(|| provider.is_local().then_some(MAX_LOCAL_TOKENS)),
             temperature: self.temperature.or_else(|| provider.is_local().then_some(0.0)),
             price: self.price.map(|price| Price { input: price.input, output: price.output }),
-            structured: self.structured.unwrap_or(true),
+            structured_output: self.structured_output.unwrap_or(true),
             native_tools: self.native_tools.unwrap_or(true),
             fallback: fallback.transpose()?.map(Box::new),
         })
@@ -283,7 +284,7 @@ impl ModelConfig {
             max_tokens: self.max_tokens,
             temperature: self.temperature,
             price: self.price,
-            structured: self.structured,
+            structured_output: self.structured_output,
             native_tools: self.native_tools,
             fallback: self.fallback.as_ref().map(|model| Box::new(model.settings_from(variable))),
             starter: None,
@@ -306,7 +307,7 @@ impl ModelConfig {
             "max_tokens": self.max_tokens,
             "temperature": self.temperature,
             "price": self.price.map(|price| json!({ "input": price.input, "output": price.output })),
-            "structured": self.structured,
+            "structured": self.structured_output,
             "native_tools": self.native_tools,
             "fallback": self.fallback.as_deref().map(Self::to_json),
         })

@@ -96,7 +96,8 @@ impl Planners {
         self.find_planner(wanted).is_ok_and(|planner| self.is_offline(&*planner))
     }
 
-    /// Returns whether the offline planner made a plan. It can find detours only for such a plan.
+    /// Returns whether the offline planner made this plan. It can find detours only for such a
+    /// plan.
     pub(crate) fn made_offline(&self, plan: &Plan) -> bool {
         plan.info().planner == self.offline.name()
     }

@@ -117,7 +117,9 @@ impl Connection {
             given = self.operations.next(), if has_room && !self.operations.is_empty() => {
                 ConnectionEvent::OperationOutput(given)
             }
-            last_written_at = self.outbox.write(), if self.outbox.has_unsent => ConnectionEvent::Written(last_written_at),
+            written = self.outbox.write(), if self.outbox.has_unsent => {
+                ConnectionEvent::Written(written)
+            }
             () = sleep_until(self.clock.init_until), if !self.session.is_acknowledged() => {
                 ConnectionEvent::InitTimeout
             }
@@ -136,7 +138,7 @@ impl Connection {
                 self.apply_effect(effect)
             }
             ConnectionEvent::Written(Ok(())) => {
-                self.clock.last_written_at = Instant::now();
+                self.clock.outbox_progress_at = Instant::now();
                 ControlFlow::Continue(())
             }
             ConnectionEvent::Written(Err(_)) => ControlFlow::Break(None),
@@ -209,7 +211,7 @@ impl Connection {
     fn handle_tick(&mut self) -> ControlFlow<ConnectionEnd> {
         let options = &self.app.options;
         if self.outbox.has_unsent {
-            let stalled = self.clock.last_written_at.max(self.clock.last_received_at).elapsed();
+            let stalled = self.clock.outbox_progress_at.max(self.clock.last_received_at).elapsed();
             if stalled > options.stall_timeout {
                 return ControlFlow::Break(None);
             }
@@ -227,8 +229,8 @@ impl Connection {
 
     fn send(&mut self, message: Message) {
         if !self.outbox.has_unsent {
-            // The stall timeout starts when the outbox gets its first message.
-            self.clock.last_written_at = Instant::now();
+            // The stall timeout starts when an empty outbox gets a message.
+            self.clock.outbox_progress_at = Instant::now();
         }
         self.outbox.push(message);
     }
@@ -238,9 +240,9 @@ struct Clock {
     init_until: Instant,
     ticks: Interval,
     last_received_at: Instant,
-    /// The time at which the outbox was last empty or got its first message. The stall timeout
-    /// starts at this time.
-    last_written_at: Instant,
+    /// The time at which the outbox last became empty, or got a message while it was empty. The
+    /// stall timeout counts from this time or from `last_received_at`, whichever is later.
+    outbox_progress_at: Instant,
 }
 
 impl Clock {
@@ -248,7 +250,12 @@ impl Clock {
         let now = Instant::now();
         let mut ticks = interval_at(now + keep_alive, keep_alive);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { init_until: now + init_timeout, ticks, last_received_at: now, last_written_at: now }
+        Self {
+            init_until: now + init_timeout,
+            ticks,
+            last_received_at: now,
+            outbox_progress_at: now,
+        }
     }
 }
 

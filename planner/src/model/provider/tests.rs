@@ -61,7 +61,7 @@ pub(in crate::model) fn settings_of(provider: ProviderKind, base_url: Option<Str
         max_tokens: None,
         temperature: None,
         price: None,
-        structured: true,
+        structured_output: true,
         native_tools: true,
         fallback: None,
         starter: None,

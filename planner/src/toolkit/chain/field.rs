@@ -7,11 +7,11 @@ use serde_json::Value;
 use crate::select::words;
 
 /// Maximum nesting of objects whose fields are outputs.
-const LEVELS: usize = 3;
+const MAX_LEVELS: usize = 3;
 /// Maximum number of references of a schema that are followed.
 const MAX_REFERENCES: usize = 8;
-/// Minimum number of words, besides the words that every schema uses, that make a description a
-/// type.
+/// Minimum number of different words outside [`COMMON`] that a description needs. Only then can the
+/// description serve as the type of a field.
 const MIN_TELLING_WORDS: usize = 2;
 
 /// Words that name a property of any thing. Alone, they do not show which thing it belongs to.
@@ -216,7 +216,7 @@ pub(super) fn inputs_of(
 pub(super) fn outputs_of(schema: &Value, owner: &Owner, subjects: &BTreeSet<String>) -> Vec<Field> {
     let mut fields = Vec::new();
     let top = Place { schema, path: String::new(), owner: owner.clone() };
-    let mut open = vec![(top, LEVELS)];
+    let mut open = vec![(top, MAX_LEVELS)];
     while let Some((place, levels)) = open.pop() {
         let object = resolve(place.schema, schema);
         for (name, described) in object["properties"].as_object().into_iter().flatten() {

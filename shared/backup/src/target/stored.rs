@@ -50,6 +50,8 @@ pub(super) struct Transcript {
 }
 
 impl Transcript {
+    /// Compares the transcript with the store, and writes what is missing unless `mode` is
+    /// `Compare`.
     pub(super) async fn put(self, store: &dyn Store, mode: Mode) -> Result<Found, BackupError> {
         let id = self.request.id;
         let different = |what: &str| Ok(Found::Different(format!("`{id}` ({what})")));
@@ -84,6 +86,7 @@ impl Transcript {
     }
 }
 
+/// Compares the plan with the store, and writes it if it is missing, unless `mode` is `Compare`.
 pub(super) async fn put_plan(
     store: &dyn Store,
     mode: Mode,
@@ -132,6 +135,8 @@ pub(super) struct Log {
 }
 
 impl Log {
+    /// Compares the log with the store, and writes what is missing unless `mode` is `Compare`. A
+    /// restore also writes the head and the commands of a log that the store has already.
     pub(super) async fn put(self, store: &dyn Store, mode: Mode) -> Result<Found, BackupError> {
         if let Some(Found::Different(why)) = &self.earlier {
             return Ok(Found::Different(why.clone()));
@@ -240,6 +245,7 @@ async fn end_within(
     Ok(end.min(last.seq))
 }
 
+/// Compares the record with the store, and writes it if it is missing, unless `mode` is `Compare`.
 pub(super) async fn put_record(
     store: &dyn Store,
     mode: Mode,
@@ -269,7 +275,8 @@ pub(super) async fn put_record(
     })
 }
 
-/// An entry with the same id is the same one, because entries never change.
+/// Writes the entry if it is missing, unless `mode` is `Compare`. Does not compare the contents,
+/// because entries never change: an entry with the same id is the same entry.
 pub(super) async fn put_audit_entry(
     store: &dyn Store,
     mode: Mode,

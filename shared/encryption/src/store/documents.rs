@@ -51,7 +51,7 @@ impl EncryptedStore {
     ) -> Result<TranscriptEntry, StoreError> {
         let mut content = entry.content.clone();
         let place = EntryPlace { request, entry };
-        self.edit(task, TRANSCRIPTS, &place).value("content", &mut content)?;
+        self.edit(task, TRANSCRIPTS, &place).edit_value("content", &mut content)?;
         Ok(TranscriptEntry { at: entry.at, kind: entry.kind.clone(), content })
     }
 

@@ -61,7 +61,7 @@ fn any_value() -> impl Strategy<Value = Value> {
 
 fn edit_value(ring: &Keyring, task: Task, value: &Value) -> Result<Value, StoreError> {
     let mut value = value.clone();
-    Edit::new(ring, task, "events", &"exec_1/1").value("output", &mut value)?;
+    Edit::new(ring, task, "events", &"exec_1/1").edit_value("output", &mut value)?;
     Ok(value)
 }
 
@@ -78,9 +78,11 @@ proptest! {
         prop_assert_eq!(edit_value(&ring, Task::SealRest, &sealed).unwrap(), sealed);
 
         let mut changed = text.clone();
-        Edit::new(&ring, Task::Seal, "events", &"exec_1/1").text("stderr", &mut changed).unwrap();
+        let sealing = Edit::new(&ring, Task::Seal, "events", &"exec_1/1");
+        sealing.edit_text("stderr", &mut changed).unwrap();
         prop_assert!(text.is_empty() || is_sealed(&changed));
-        Edit::new(&ring, Task::Open, "events", &"exec_1/1").text("stderr", &mut changed).unwrap();
+        let opening = Edit::new(&ring, Task::Open, "events", &"exec_1/1");
+        opening.edit_text("stderr", &mut changed).unwrap();
         prop_assert_eq!(changed, text);
     }
 
@@ -125,7 +127,7 @@ fn a_damaged_value_is_reported_with_its_place() {
     let sealed = edit_value(&ring, Task::Seal, &json!("x")).unwrap();
     let mut moved = sealed.clone();
     let edit = Edit::new(&ring, Task::Show, "events", &"exec_1/2");
-    let error = edit.value("output", &mut moved).unwrap_err().to_string();
+    let error = edit.edit_value("output", &mut moved).unwrap_err().to_string();
     let expected = "`exec_1/2` is damaged in the store: `output` cannot be decrypted: it was \
                     changed or moved";
     assert_eq!(error, expected);

@@ -9,11 +9,12 @@ use super::{CHILD, COUNTED, CellChange, CellKey, DRY_RUN, LEVELS, PlanKey, read_
 /// time.
 const MANY: u64 = 10_000;
 
-/// The first and the last execution of a cell.
+/// The times of the first and the last execution of a cell.
 struct Bounds {
     first_at: i64,
     last_at: i64,
-    sample: String,
+    /// The id of the last execution. A tally keeps this id as its `sample`.
+    newest_id: String,
 }
 
 /// Changes a cell, and returns its tally unless it counts nothing now. Reads the stored tally unless
@@ -120,9 +121,9 @@ fn apply_change(
         return Ok(None);
     }
     if (removed.first_at <= tally.first_at || removed.last_at >= tally.last_at)
-        && let Some(Bounds { first_at, last_at, sample }) = find_bounds(&tally)?
+        && let Some(Bounds { first_at, last_at, newest_id }) = find_bounds(&tally)?
     {
-        tally = Tally { first_at, last_at, sample, ..tally };
+        tally = Tally { first_at, last_at, sample: newest_id, ..tally };
     }
     Ok(Some(tally))
 }
@@ -167,7 +168,7 @@ fn find_bounds(connection: &Connection, key: &CellKey) -> rusqlite::Result<Optio
     let finer = i64::try_from(*level + 1).unwrap_or_default();
     let values = params![finer, slot, end, kind, state, error, tool];
     let read = |row: &rusqlite::Row<'_>| {
-        Ok(Bounds { first_at: row.get(0)?, last_at: row.get(1)?, sample: row.get(2)? })
+        Ok(Bounds { first_at: row.get(0)?, last_at: row.get(1)?, newest_id: row.get(2)? })
     };
     connection.prepare_cached(sql)?.query_row(values, read).optional()
 }
@@ -208,9 +209,9 @@ fn find_ends(
         statement.query_row(values, read).optional()
     };
     let (first, last) = (find("ASC")?, find("DESC")?);
-    Ok(first.zip(last).map(|((first_at, _), (last_at, sample))| Bounds {
+    Ok(first.zip(last).map(|((first_at, _), (last_at, newest_id))| Bounds {
         first_at,
         last_at,
-        sample,
+        newest_id,
     }))
 }

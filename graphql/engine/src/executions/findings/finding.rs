@@ -28,7 +28,7 @@ pub enum FindingKind {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// A code that never changes. A failure has the code of its error.
+    /// A code that never changes. A finding about a failure has the code of its error.
     pub code: Cow<'static, str>,
     pub severity: Severity,
     pub kind: FindingKind,
