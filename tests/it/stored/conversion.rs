@@ -83,9 +83,9 @@ async fn a_sqlite_file_of_each_earlier_version_is_converted() {
             assert_eq!(count(old), 0, "{version}: {old}");
         }
         assert!(count("SELECT count(*) FROM plans WHERE json LIKE '%\"maxAttempts\":%'") > 0);
-        for name in ["schema_version", "oldest_version"] {
+        for (name, expected) in [("schema_version", 7), ("oldest_version", 6)] {
             let value = format!("SELECT CAST(value AS INTEGER) FROM meta WHERE name = '{name}'");
-            assert_eq!(count(&value), 6, "{version}: {name}");
+            assert_eq!(count(&value), expected, "{version}: {name}");
         }
     }
 }
@@ -121,7 +121,7 @@ async fn a_mongodb_database_of_each_earlier_version_is_converted() {
         assert!(count("events", doc! { "events.stepId": "send" }).await > 0);
         assert!(count("plans", doc! { "steps.policy.retry.maxAttempts": 1 }).await > 0);
         assert!(count("transcripts", doc! { "kind": { "$type": "string" } }).await > 0);
-        assert_eq!(count("meta", doc! { "version": 6, "oldest": 6 }).await, 1);
+        assert_eq!(count("meta", doc! { "version": 7, "oldest": 6 }).await, 1);
     }
 }
 
