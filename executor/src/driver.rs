@@ -342,7 +342,7 @@ impl Driver {
             {
                 self.handle_result(done);
             }
-            self.start_held();
+            self.start_held_tasks();
             self.renew_claim();
             self.request_permits();
             self.pending.send_append(&self.context, &self.execution);

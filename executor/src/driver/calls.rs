@@ -132,7 +132,7 @@ impl Driver {
     }
 
     /// Starts all calls and children whose start event is durable, unless the lease is in doubt.
-    pub(super) fn start_held(&mut self) {
+    pub(super) fn start_held_tasks(&mut self) {
         let durable = self.pending.durable_seq();
         while let Some((seq, _)) = self.held_starts.front()
             && *seq <= durable

@@ -104,7 +104,7 @@ impl Child {
     /// Starts the child if it does not exist, and waits as long as the child needs this process.
     async fn watch(self, context: Arc<WorkerContext>) -> ChildStatus {
         loop {
-            let is_seen = match self.check(&context).await {
+            let is_seen = match self.start_or_check(&context).await {
                 Ok(Some(result)) => {
                     let bytes =
                         result.as_ref().map_or(256, |output| json::json_size(&output.output));
@@ -138,7 +138,7 @@ impl Child {
         }
     }
 
-    async fn check(
+    async fn start_or_check(
         &self,
         context: &WorkerContext,
     ) -> Result<Option<Result<CallOutput, ToolError>>, DriveError> {

@@ -114,7 +114,7 @@ impl Retention {
         };
         loop {
             let pruned = prune_batch(store, time_before(clock, age)).await?;
-            self.count(pruned, all);
+            self.add_counts(pruned, all);
             if !pruned.more {
                 return Ok(());
             }
@@ -133,7 +133,7 @@ impl Retention {
         let Some((shortest, longest)) = ages.first().zip(ages.last()) else { return Ok(()) };
         let mut has_removed = passes.begin_round(clock.now());
         while let Some(pruned) = passes.run_page(store, clock).await? {
-            self.count(pruned, all);
+            self.add_counts(pruned, all);
             if pruned.executions + pruned.plans + pruned.requests > 0 {
                 has_removed = true;
                 time::sleep(BATCH_PAUSE).await;
@@ -147,7 +147,7 @@ impl Retention {
         store.prune(before, 0).await.map(drop)
     }
 
-    fn count(&self, pruned: Pruned, all: &mut Pruned) {
+    fn add_counts(&self, pruned: Pruned, all: &mut Pruned) {
         all.executions += pruned.executions;
         all.plans += pruned.plans;
         all.requests += pruned.requests;

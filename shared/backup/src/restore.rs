@@ -37,7 +37,8 @@ impl VerifiedBackup {
     /// If the file cannot be read, is no backup, is damaged, or has a newer format.
     pub async fn open(path: &Path, on_progress: OnProgress<'_>) -> Result<Self, BackupError> {
         let file = File::open(path).map_err(|err| BackupError::file(path, "read", err))?;
-        let file = FileReader::open(BufReader::new(file)).map_err(|err| name_file(path, err))?;
+        let file =
+            FileReader::open(BufReader::new(file)).map_err(|err| to_backup_error(path, err))?;
         let mut backup = Self { path: path.to_owned(), file };
         let mut reading = Reading::new(&mut backup, Stage::Checking, on_progress);
         while reading.next().await?.is_some() {}
@@ -54,7 +55,7 @@ impl VerifiedBackup {
     }
 }
 
-fn name_file(path: &Path, err: FormatError) -> BackupError {
+fn to_backup_error(path: &Path, err: FormatError) -> BackupError {
     let name = || path.display().to_string();
     match err {
         FormatError::Io(err) => BackupError::file(path, "read", err),
@@ -73,12 +74,12 @@ struct Reading<'a> {
     stage: Stage,
     on_progress: OnProgress<'a>,
     /// The position that was reported last.
-    reported: u64,
+    reported_position: u64,
 }
 
 impl<'a> Reading<'a> {
     fn new(backup: &'a mut VerifiedBackup, stage: Stage, on_progress: OnProgress<'a>) -> Self {
-        Self { backup, replay: Replay::new(None), stage, on_progress, reported: 0 }
+        Self { backup, replay: Replay::new(None), stage, on_progress, reported_position: 0 }
     }
 
     async fn next(&mut self) -> Result<Option<Item>, BackupError> {
@@ -88,13 +89,14 @@ impl<'a> Reading<'a> {
             ReplayError::Wrong(why) => BackupError::damaged(path, why),
             ReplayError::Store(err) => err.into(),
         };
-        let Some((entry, len)) = file.next_entry().map_err(|err| name_file(path, err))? else {
+        let Some((entry, len)) = file.next_entry().map_err(|err| to_backup_error(path, err))?
+        else {
             self.replay.finish().map_err(wrong)?;
             return Ok(None);
         };
         let (done, total) = file.progress();
-        if done != self.reported {
-            self.reported = done;
+        if done != self.reported_position {
+            self.reported_position = done;
             (self.on_progress)(Progress { stage: self.stage, done, total: Some(total) });
         }
         self.replay.check(entry, len).await.map(Some).map_err(wrong)
@@ -126,7 +128,7 @@ pub async fn restore(
         }
     }
     let path = backup.path.clone();
-    backup.file.rewind().map_err(|err| name_file(&path, err))?;
+    backup.file.rewind().map_err(|err| to_backup_error(&path, err))?;
     let mut reading = Reading::new(backup, Stage::Writing, on_progress);
     let mut target = Target::new(store, Mode::Restore);
     while let Some(item) = reading.next().await? {

@@ -43,7 +43,7 @@ pub(crate) struct Spool {
 /// The rows of a spool, from the last to the first.
 pub(crate) struct SpoolReader {
     file: File,
-    left: usize,
+    rows_left: usize,
 }
 
 impl Spool {
@@ -67,24 +67,24 @@ impl Spool {
     }
 
     pub(crate) fn into_reader(self) -> io::Result<SpoolReader> {
-        let left = self.len;
+        let rows_left = self.len;
         let file = self.out.into_inner().map_err(io::IntoInnerError::into_error)?;
-        Ok(SpoolReader { file, left })
+        Ok(SpoolReader { file, rows_left })
     }
 }
 
 impl SpoolReader {
-    pub(crate) fn left(&self) -> usize {
-        self.left
+    pub(crate) fn rows_left(&self) -> usize {
+        self.rows_left
     }
 
     /// Returns up to `most` rows that come before the rows of the last call, in reverse order.
     pub(crate) fn next_rows(&mut self, most: usize) -> io::Result<Vec<SpooledExecution>> {
-        let first = self.left.saturating_sub(most);
-        let mut bytes = vec![0; (self.left - first) * ROW_LEN];
+        let first = self.rows_left.saturating_sub(most);
+        let mut bytes = vec![0; (self.rows_left - first) * ROW_LEN];
         self.file.seek(SeekFrom::Start((first * ROW_LEN) as u64))?;
         self.file.read_exact(&mut bytes)?;
-        self.left = first;
+        self.rows_left = first;
         bytes.chunks_exact(ROW_LEN).rev().map(read_row).collect()
     }
 }
@@ -123,7 +123,7 @@ mod tests {
         }
         let mut reader = spool.into_reader().unwrap();
         assert_eq!(reader.next_rows(2).unwrap(), [rows[2], rows[1]]);
-        assert_eq!((reader.left(), reader.next_rows(2).unwrap()), (1, vec![rows[0]]));
+        assert_eq!((reader.rows_left(), reader.next_rows(2).unwrap()), (1, vec![rows[0]]));
         assert!(reader.next_rows(2).unwrap().is_empty());
     }
 }

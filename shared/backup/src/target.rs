@@ -104,13 +104,13 @@ impl<'a> Target<'a> {
                 let counts = Counts { requests: u64::from(known == 0), ..Counts::default() };
                 let part = Transcript { request, known, entries: transcript };
                 let work = async move { part.put(store, mode).await };
-                self.start(key, 0, counts, work.boxed()).await
+                self.start_job(key, 0, counts, work.boxed()).await
             }
             Item::Plan(plan) => {
                 let key = plan.id().to_string();
                 let counts = Counts { plans: 1, ..Counts::default() };
                 let work = async move { stored::put_plan(store, mode, &plan).await };
-                self.start(key, 0, counts, work.boxed()).await
+                self.start_job(key, 0, counts, work.boxed()).await
             }
             Item::Events { head, events } => self.put_events(*head, events).await,
             Item::LogEnd { head, commands } => self.put_log_end(*head, commands).await,
@@ -119,7 +119,7 @@ impl<'a> Target<'a> {
                 let key = entry.id.to_string();
                 let counts = Counts { audit_entries: 1, ..Counts::default() };
                 let work = async move { stored::put_audit_entry(store, mode, *entry).await };
-                self.start(key, 0, counts, work.boxed()).await
+                self.start_job(key, 0, counts, work.boxed()).await
             }
         }
     }
@@ -129,7 +129,7 @@ impl<'a> Target<'a> {
         if self.last_kind != Some(kind) {
             // Waits for the writes of the previous kind, because a decision needs its execution and
             // a part of a blob needs its blob.
-            self.drain().await?;
+            self.finish_all_jobs().await?;
             self.last_kind = Some(kind);
         }
         let key = format!("{} {}", kind.as_str(), record.name);
@@ -140,14 +140,14 @@ impl<'a> Target<'a> {
         };
         let bytes = if kind == RecordKind::BlobPart { LOG_BYTES } else { 0 };
         let work = async move { stored::put_record(store, mode, record).await };
-        self.start(key, bytes, counts, work.boxed()).await?;
+        self.start_job(key, bytes, counts, work.boxed()).await?;
         // Waits for each write of a shared record, because all of them change the same counter.
-        if kind.is_shared_by_nodes() { self.drain().await } else { Ok(()) }
+        if kind.is_shared_by_nodes() { self.finish_all_jobs().await } else { Ok(()) }
     }
 
     /// Waits for all writes.
     pub(crate) async fn finish(mut self) -> Result<Outcome, BackupError> {
-        self.drain().await?;
+        self.finish_all_jobs().await?;
         let Self { new, known, different, .. } = self;
         Ok(Outcome { new, known, different })
     }
@@ -185,10 +185,10 @@ impl<'a> Target<'a> {
         let (store, mode, key) = (self.store, self.mode, head.execution.to_string());
         let log = Log { head, events, commands, earlier: found, is_complete: true };
         let work = async move { log.put(store, mode).await };
-        self.start(key, bytes, counts, work.boxed()).await
+        self.start_job(key, bytes, counts, work.boxed()).await
     }
 
-    async fn start(
+    async fn start_job(
         &mut self,
         key: String,
         bytes: usize,
@@ -196,10 +196,10 @@ impl<'a> Target<'a> {
         work: BoxFuture<'a, Result<Found, BackupError>>,
     ) -> Result<(), BackupError> {
         if self.keys.contains(&key) {
-            self.drain().await?;
+            self.finish_all_jobs().await?;
         }
         while self.jobs.len() >= MAX_JOBS || (self.bytes + bytes > MAX_BYTES && self.bytes > 0) {
-            self.finish_one().await?;
+            self.finish_job().await?;
         }
         self.keys.insert(key.clone());
         self.bytes += bytes;
@@ -208,14 +208,14 @@ impl<'a> Target<'a> {
         Ok(())
     }
 
-    async fn drain(&mut self) -> Result<(), BackupError> {
+    async fn finish_all_jobs(&mut self) -> Result<(), BackupError> {
         while !self.jobs.is_empty() {
-            self.finish_one().await?;
+            self.finish_job().await?;
         }
         Ok(())
     }
 
-    async fn finish_one(&mut self) -> Result<(), BackupError> {
+    async fn finish_job(&mut self) -> Result<(), BackupError> {
         let Some(done) = self.jobs.next().await else { return Ok(()) };
         let Done { key, bytes, counts, found } = done?;
         self.keys.remove(&key);

@@ -47,7 +47,7 @@ pub async fn protect(
     }
     known.remove_other_keys(&mut ring);
     if let Some(active) = ring.active().map(str::to_owned) {
-        known.add(&*store, &ring, &active).await?;
+        known.put_active_key(&*store, &ring, &active).await?;
         // Another process may have added another key with this id at the same time.
         known = KnownKeys::read(&*store).await?;
         known.remove_other_keys(&mut ring);
@@ -114,7 +114,12 @@ impl KnownKeys {
     }
 
     /// Adds the active key, or the mark that queries are encrypted.
-    async fn add(&self, store: &dyn Store, ring: &Keyring, id: &str) -> Result<(), StoreError> {
+    async fn put_active_key(
+        &self,
+        store: &dyn Store,
+        ring: &Keyring,
+        id: &str,
+    ) -> Result<(), StoreError> {
         let is_known = self.checks.contains_key(id);
         if is_known && (self.encrypts_queries || !ring.encrypts_queries()) {
             return Ok(());

@@ -182,7 +182,7 @@ impl WrittenTallies {
     /// executions of the same time usually need.
     const MAX_LEN: usize = 64;
 
-    fn keep_small(&mut self) {
+    fn clear_if_large(&mut self) {
         if self.cells.len() > Self::MAX_LEN {
             self.cells.clear();
         }
@@ -244,7 +244,7 @@ impl CountChanges {
                 self.written.plans.insert(key, after);
             }
         }
-        self.written.keep_small();
+        self.written.clear_if_large();
         Ok(())
     }
 }

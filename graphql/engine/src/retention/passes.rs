@@ -131,7 +131,7 @@ impl RetentionPasses {
                 let pruned = self.remove_executions(store, heads).await?;
                 Pruned { more: rest > 0, ..pruned }
             }
-            Part::Executions(age) => self.run_executions(store, clock, age).await?,
+            Part::Executions(age) => self.prune_page_of_executions(store, clock, age).await?,
             Part::Plans(age) => {
                 let DocumentPage { ids, more } =
                     self.plans.read_plans(store, time_before(clock, age)).await?;
@@ -151,7 +151,7 @@ impl RetentionPasses {
         Ok(Some(pruned))
     }
 
-    async fn run_executions(
+    async fn prune_page_of_executions(
         &mut self,
         store: &dyn Store,
         clock: &dyn Clock,
@@ -175,7 +175,7 @@ impl RetentionPasses {
         store: &dyn Store,
         heads: Vec<ExecutionHead>,
     ) -> Result<Pruned, StoreError> {
-        let pruned = remove_with_documents(store, &heads).await?;
+        let pruned = remove_executions_with_documents(store, &heads).await?;
         if pruned.executions == heads.len() {
             return Ok(pruned);
         }
@@ -248,7 +248,7 @@ fn next_position(after: Timestamp, last: Timestamp) -> Timestamp {
     if before > after { before } else { last }
 }
 
-async fn remove_with_documents(
+async fn remove_executions_with_documents(
     store: &dyn Store,
     heads: &[ExecutionHead],
 ) -> Result<Pruned, StoreError> {

@@ -89,7 +89,7 @@ impl Source<'_> {
                     return Ok(());
                 }
                 self.report.counts.plans += 1;
-                if !self.is_with_a_log(listed.id).await? {
+                if !self.is_written_with_log(listed.id).await? {
                     self.write_stored_plan(listed.id, cursor.at).await?;
                 }
             }
@@ -101,7 +101,7 @@ impl Source<'_> {
     }
 
     /// Returns `true` only if the plan was certainly written together with the log of an execution.
-    async fn is_with_a_log(&self, plan: PlanId) -> Result<bool, BackupError> {
+    async fn is_written_with_log(&self, plan: PlanId) -> Result<bool, BackupError> {
         // If a damaged log was left out, its plan may not have been written.
         if !self.report.damaged.is_empty() {
             return Ok(false);

@@ -56,7 +56,7 @@ impl Source<'_> {
         spool: &Path,
     ) -> Result<(), BackupError> {
         let store = self.store;
-        let total = executions.left() as u64;
+        let total = executions.rows_left() as u64;
         // Parents that were written before their place in the list, because a child came first.
         let mut early = BTreeSet::new();
         loop {
@@ -79,7 +79,7 @@ impl Source<'_> {
                     self.write_child(row, &written, &mut early).await?;
                 }
             }
-            let done = total - executions.left() as u64;
+            let done = total - executions.rows_left() as u64;
             self.report_progress(Stage::Executions, done, Some(total));
         }
     }

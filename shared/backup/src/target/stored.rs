@@ -188,7 +188,7 @@ impl Log {
             }
             match compare_events(store, id, events).await? {
                 Found::New => {
-                    let end = end_within(store, id, events).await?;
+                    let end = find_end_within(store, id, events).await?;
                     if end <= after {
                         // The stored log does not continue, and yet the append was a conflict, so
                         // another process writes the log.
@@ -229,7 +229,7 @@ async fn compare_events(
 }
 
 /// Returns the position of the last stored event, but not beyond the last of `events`.
-async fn end_within(
+async fn find_end_within(
     store: &dyn Store,
     id: ExecutionId,
     events: &[RecordedEvent],

@@ -37,13 +37,13 @@ impl fmt::Display for EntryPlace<'_> {
 }
 
 impl EncryptedStore {
-    fn edited_request(&self, task: Task, mut request: Request) -> Result<Request, StoreError> {
+    fn convert_request(&self, task: Task, mut request: Request) -> Result<Request, StoreError> {
         let Request { id, query, created_at: _, labels: _ } = &mut request;
         edit_query(&self.edit(task, REQUESTS, id), query)?;
         Ok(request)
     }
 
-    fn edited_entry(
+    fn convert_entry(
         &self,
         task: Task,
         request: RequestId,
@@ -93,13 +93,13 @@ fn map_items<T>(
 impl Documents for EncryptedStore {
     async fn put_request(&self, request: &Request) -> Result<(), StoreError> {
         self.check_writable()?;
-        let sealed = self.edited_request(self.write_task(), request.clone())?;
+        let sealed = self.convert_request(self.write_task(), request.clone())?;
         self.inner.put_request(&sealed).await
     }
 
     async fn request(&self, id: RequestId) -> Result<Option<Request>, StoreError> {
         let found = self.inner.request(id).await?;
-        found.map(|request| self.edited_request(self.read_task(), request)).transpose()
+        found.map(|request| self.convert_request(self.read_task(), request)).transpose()
     }
 
     async fn list_requests(
@@ -109,7 +109,7 @@ impl Documents for EncryptedStore {
     ) -> Result<Listing<Request>, StoreError> {
         self.check_search(filter.search.as_deref())?;
         let listing = self.inner.list_requests(filter, page).await?;
-        map_items(listing, |request| self.edited_request(self.read_task(), request))
+        map_items(listing, |request| self.convert_request(self.read_task(), request))
     }
 
     async fn add_transcript(
@@ -117,7 +117,7 @@ impl Documents for EncryptedStore {
         id: RequestId,
         entries: &[TranscriptEntry],
     ) -> Result<(), StoreError> {
-        let sealed = entries.iter().map(|entry| self.edited_entry(self.write_task(), id, entry));
+        let sealed = entries.iter().map(|entry| self.convert_entry(self.write_task(), id, entry));
         let sealed = sealed.collect::<Result<Vec<_>, _>>()?;
         self.inner.add_transcript(id, &sealed).await
     }
@@ -128,7 +128,7 @@ impl Documents for EncryptedStore {
         known: usize,
     ) -> Result<Vec<TranscriptEntry>, StoreError> {
         let entries = self.inner.transcript_after(id, known).await?;
-        entries.iter().map(|entry| self.edited_entry(self.read_task(), id, entry)).collect()
+        entries.iter().map(|entry| self.convert_entry(self.read_task(), id, entry)).collect()
     }
 
     async fn put_plan(&self, plan: &Plan) -> Result<(), StoreError> {
@@ -161,7 +161,7 @@ impl Documents for EncryptedStore {
 
     async fn head(&self, id: ExecutionId) -> Result<Option<ExecutionHead>, StoreError> {
         let found = self.inner.head(id).await?;
-        Ok(found.map(|head| self.edited_head(self.read_task(), head)))
+        Ok(found.map(|head| self.convert_head(self.read_task(), head)))
     }
 
     async fn list_heads(
@@ -171,7 +171,7 @@ impl Documents for EncryptedStore {
     ) -> Result<Listing<ExecutionHead>, StoreError> {
         Self::check_filter(filter)?;
         let listing = self.inner.list_heads(filter, page).await?;
-        map_items(listing, |head| Ok(self.edited_head(self.read_task(), head)))
+        map_items(listing, |head| Ok(self.convert_head(self.read_task(), head)))
     }
 
     async fn count_executions(

@@ -33,7 +33,7 @@ impl EncryptedStore {
         for recorded in &mut events {
             self.edit_recorded(self.write_task(), execution, recorded)?;
         }
-        let head = head.map(|head| self.edited_head(self.write_task(), head));
+        let head = head.map(|head| self.convert_head(self.write_task(), head));
         Ok(Append { head, heard, audit, ..Append::new(execution, after, &events) })
     }
 
@@ -48,13 +48,13 @@ impl EncryptedStore {
         edit_event(&self.edit(task, EVENTS, &place), event)
     }
 
-    pub(super) fn edited_head(&self, task: Task, mut head: ExecutionHead) -> ExecutionHead {
+    pub(super) fn convert_head(&self, task: Task, mut head: ExecutionHead) -> ExecutionHead {
         let execution = head.execution;
         edit_head(&self.edit(task, HEADS, &execution), &mut head);
         head
     }
 
-    fn edited_command(
+    fn convert_command(
         &self,
         task: Task,
         mut command: SentCommand,
@@ -104,7 +104,7 @@ impl Log for EncryptedStore {
     }
 
     async fn put_head(&self, head: ExecutionHead) -> Result<(), StoreError> {
-        self.inner.put_head(self.edited_head(self.write_task(), head)).await
+        self.inner.put_head(self.convert_head(self.write_task(), head)).await
     }
 
     async fn find_heads(
@@ -125,7 +125,7 @@ impl Log for EncryptedStore {
         }
         let heads = self.inner.find_heads(query, most).await?;
         let task = self.read_task();
-        Ok(heads.into_iter().map(|head| self.edited_head(task, head)).collect())
+        Ok(heads.into_iter().map(|head| self.convert_head(task, head)).collect())
     }
 
     async fn renew_lease(&self, lease: Lease) -> Result<(), StoreError> {
@@ -145,13 +145,13 @@ impl Log for EncryptedStore {
 #[async_trait]
 impl Inbox for EncryptedStore {
     async fn send_command(&self, command: SentCommand) -> Result<(), StoreError> {
-        self.inner.send_command(self.edited_command(self.write_task(), command)?).await
+        self.inner.send_command(self.convert_command(self.write_task(), command)?).await
     }
 
     async fn list_commands(&self, of: Option<ExecutionId>) -> Result<Vec<SentCommand>, StoreError> {
         let commands = self.inner.list_commands(of).await?;
         let task = self.read_task();
-        let opened = commands.into_iter().map(|command| self.edited_command(task, command));
+        let opened = commands.into_iter().map(|command| self.convert_command(task, command));
         if of.is_some() {
             return opened.collect();
         }

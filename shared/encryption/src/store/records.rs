@@ -25,7 +25,7 @@ impl fmt::Display for RecordPlace<'_> {
 }
 
 impl EncryptedStore {
-    fn edited_record(&self, task: Task, record: &Record) -> Result<Record, StoreError> {
+    fn convert_record(&self, task: Task, record: &Record) -> Result<Record, StoreError> {
         let mut edited = record.clone();
         let place = RecordPlace { kind: record.kind, name: &record.name };
         let task = match (task, record.kind.secret_parts()) {
@@ -40,7 +40,7 @@ impl EncryptedStore {
     /// Decrypts a record. A cached output without its key counts as missing, so that it is made
     /// again.
     fn open_record(&self, record: &Record) -> Result<Option<Record>, StoreError> {
-        match self.edited_record(self.read_task(), record) {
+        match self.convert_record(self.read_task(), record) {
             Err(StoreError::Locked { .. }) if record.kind == RecordKind::Output => Ok(None),
             opened => opened.map(Some),
         }
@@ -68,7 +68,7 @@ impl KeyValue for EncryptedStore {
         }
         // The limits of a value are those of its clear form.
         record.encode()?;
-        let sealed = self.edited_record(self.write_task(), record)?;
+        let sealed = self.convert_record(self.write_task(), record)?;
         self.inner.put_record(&sealed, unless).await
     }
 

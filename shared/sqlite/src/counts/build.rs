@@ -65,14 +65,14 @@ pub(super) fn count_part(
         return Ok(None);
     }
     connection.execute_batch("BEGIN IMMEDIATE")?;
-    let counted = count_next(connection, batch_len);
+    let counted = count_next_batch(connection, batch_len);
     let ended = connection.execute_batch(if counted.is_ok() { "COMMIT" } else { "ROLLBACK" });
     let counted = counted?;
     ended?;
     Ok(counted)
 }
 
-fn count_next(connection: &Connection, batch_len: u32) -> rusqlite::Result<Option<usize>> {
+fn count_next_batch(connection: &Connection, batch_len: u32) -> rusqlite::Result<Option<usize>> {
     // Another process may have counted executions since the last look.
     if find_meta(connection, READY)?.is_some() {
         return Ok(None);

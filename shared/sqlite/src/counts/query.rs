@@ -16,7 +16,7 @@ use super::{
 
 const FINISHED: [&str; 3] = ["COMPLETED", "FAILED", "CANCELLED"];
 const UNFINISHED: [&str; 5] = ["PENDING", "IN_PROGRESS", "PAUSED", "WAITING", "COMPENSATING"];
-/// The columns that [`read_execution`] expects, before the label.
+/// The columns that [`add_execution`] expects, before the label.
 const COLUMNS: &str = "state, planId, failedTool, errorCode, executions.createdAt, startedAt,
     finishedAt, executions.executionId";
 
@@ -156,7 +156,7 @@ impl Counter<'_, '_> {
         let mut statement = self.connection.prepare(&query.sql)?;
         let mut found = statement.query(params_from_iter(query.values))?;
         while let Some(row) = found.next()? {
-            read_execution(row, label.is_some(), self.table)?;
+            add_execution(row, label.is_some(), self.table)?;
         }
         Ok(())
     }
@@ -241,7 +241,7 @@ fn add_states(query: &mut lists::Query, states: &[&str]) {
     }
 }
 
-fn read_execution(
+fn add_execution(
     row: &Row<'_>,
     has_label: bool,
     table: &mut CountTable<'_>,
