@@ -262,8 +262,7 @@ impl Mongo {
         while let Some(row) = parts.try_next().await.map_err(|err| to_store_error(&err))? {
             if left == 0 {
                 let id = row.get_document("_id").cloned().unwrap_or_default();
-                let end = doc! { "r": request, "n": Bson::MaxKey };
-                return Ok(Some(doc! { "_id": { "$gte": id, "$lt": end } }));
+                return Ok(Some(transcript_range_from(request, id)));
             }
             if !row.get_bool("more").unwrap_or_default() {
                 left -= 1;
@@ -294,10 +293,13 @@ impl Mongo {
 }
 
 pub(super) fn transcript_range(id: &str) -> Row {
-    doc! { "_id": {
-        "$gte": { "r": id, "n": Bson::MinKey },
-        "$lt": { "r": id, "n": Bson::MaxKey },
-    } }
+    transcript_range_from(id, doc! { "r": id, "n": Bson::MinKey })
+}
+
+/// Selects the documents of a transcript from the document with the id `first` on. If `transcripts`
+/// is sharded, the server finds the shard by `_id.r`, because a range of `_id` names no shard.
+fn transcript_range_from(id: &str, first: Row) -> Row {
+    doc! { "_id": { "$gte": first, "$lt": { "r": id, "n": Bson::MaxKey } }, "_id.r": id }
 }
 
 impl Mongo {

@@ -306,11 +306,12 @@ fn row_id(row: &Row) -> String {
     row.get_str("_id").unwrap_or_default().to_owned()
 }
 
+/// Selects the parts of a plan. If `parts` is sharded, the server finds the shard by `_id.of`,
+/// because a range of `_id` names no shard.
 fn plan_parts_range(id: &str) -> Row {
-    doc! { "_id": {
-        "$gte": { "of": id, "n": Bson::MinKey },
-        "$lt": { "of": id, "n": Bson::MaxKey },
-    } }
+    let range =
+        doc! { "$gte": { "of": id, "n": Bson::MinKey }, "$lt": { "of": id, "n": Bson::MaxKey } };
+    doc! { "_id": range, "_id.of": id }
 }
 
 fn to_texts(values: &[Bson]) -> BTreeSet<String> {
