@@ -231,7 +231,9 @@ impl Config {
                 Some(kept) => Setting { value: Some(kept), origin: Origin::File },
                 None => Setting { value: None, origin: Origin::Default },
             },
-            audit_retention: or_default(file.audit_retention, || Some(DEFAULT_AUDIT_RETENTION)),
+            audit_retention: or_default(file.audit_retention.map(|age| age.0), || {
+                Some(DEFAULT_AUDIT_RETENTION)
+            }),
             access: or_default(file.access, AccessConfig::default),
             contexts: file.contexts,
             toolkit: or_default(file.toolkit, ToolkitFiles::default),

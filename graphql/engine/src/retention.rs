@@ -231,7 +231,7 @@ mod tests {
             let (action, target) = (AuditAction::EXECUTE, AuditTarget::default());
             AuditEntry::new(at, Arc::clone(&actor), action, target, json!({}))
         };
-        let old: Vec<_> = (0..2 * AUDIT_BATCH_LEN + 1).map(|_| entry(WallClock.now())).collect();
+        let old: Vec<_> = (0..=2 * AUDIT_BATCH_LEN).map(|_| entry(WallClock.now())).collect();
         store.put_audit_entries(&old).await.unwrap();
         let young = entry(OneYearLater.now());
         store.put_audit_entries(std::slice::from_ref(&young)).await.unwrap();

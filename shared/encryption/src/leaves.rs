@@ -259,7 +259,9 @@ fn edit_step(edit: &Edit<'_>, field: &str, step: &mut UncheckedStep) -> Edited {
         let key = edit.ring().active().unwrap_or_default();
         *when = when.take().map(|_| locked_condition(key));
         *inputs = None;
-        undo.into_iter().for_each(|undo| *undo = Arc::default());
+        if let Some(undo) = undo {
+            *undo = Arc::default();
+        }
         return Ok(());
     }
     if !parameters.as_str().is_some_and(is_sealed) {

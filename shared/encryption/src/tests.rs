@@ -4,7 +4,7 @@ mod fixtures;
 mod opening;
 mod values;
 
-use std::sync::Arc;
+use std::{fmt::Write as _, sync::Arc};
 
 use serde_json::json;
 use shared::{
@@ -45,17 +45,19 @@ async fn fill(store: &dyn Store) {
 async fn dump(store: &dyn Store) -> String {
     let first = Page { first: 10, after: None };
     let mut text = format!("{:?}", store.request(request_id()).await.unwrap());
-    text += &format!("{:?}", store.transcript(request_id()).await.unwrap());
+    write!(text, "{:?}", store.transcript(request_id()).await.unwrap()).unwrap();
     text += &store.plan(plan().id()).await.unwrap().unwrap().to_json();
-    text += &format!("{:?}", store.read(execution(), Seq(0)).await.unwrap());
-    text += &format!("{:?}", store.list_commands(Some(execution())).await.unwrap());
-    text += &format!(
+    write!(text, "{:?}", store.read(execution(), Seq(0)).await.unwrap()).unwrap();
+    write!(text, "{:?}", store.list_commands(Some(execution())).await.unwrap()).unwrap();
+    write!(
+        text,
         "{:?}",
         store.list_heads(&ExecutionFilter::default(), &first).await.unwrap().items
-    );
+    )
+    .unwrap();
     for record in records() {
         let page = RecordPage::first_records(10);
-        text += &format!("{:?}", store.list_records(record.kind, page).await.unwrap());
+        write!(text, "{:?}", store.list_records(record.kind, page).await.unwrap()).unwrap();
     }
     text
 }

@@ -25,6 +25,7 @@ pub(super) async fn create_indexes(database: &Database) -> Result<(), StoreError
     Ok(())
 }
 
+#[expect(clippy::too_many_lines, reason = "a table of all indexes")]
 fn index_models() -> [(&'static str, Vec<IndexModel>); 10] {
     let plain = |keys| IndexModel::builder().keys(keys).build();
     let only_with = |keys, field: &str| {

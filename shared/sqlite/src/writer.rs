@@ -10,7 +10,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, TryLockError,
+        Arc, Mutex,
         atomic::{AtomicU32, Ordering},
     },
     thread::{self, JoinHandle},
@@ -111,14 +111,11 @@ impl Writer {
 
     /// Returns when the change is on the disk.
     pub(super) async fn write(&self, change: Change) -> Result<Answer, StoreError> {
-        let change = match self.commit_in_place(change) {
-            Ok(written) => {
-                // A caller that never waits must let other tasks run.
-                coop::consume_budget().await;
-                return written;
-            }
-            Err(change) => change,
-        };
+        if let Some(written) = self.commit_in_place(&change) {
+            // A caller that never waits must let other tasks run.
+            coop::consume_budget().await;
+            return written;
+        }
         let (reply, answer) = oneshot::channel();
         let message = Message::Write(Operation { change, reply });
         let closed = || StoreError::Unavailable("the store is closed".to_owned());
@@ -126,10 +123,10 @@ impl Writer {
         answer.await.map_err(|_| closed())?
     }
 
-    /// Commits the change in the thread of the caller. Returns the change if it must go through the
-    /// queue: because other operations wait or came lately, the disk is slow, another process
+    /// Commits the change in the thread of the caller. Returns `None` if the change must go through
+    /// the queue: because other operations wait or came lately, the disk is slow, another process
     /// writes, or the runtime has no second thread for the other tasks.
-    fn commit_in_place(&self, change: Change) -> Result<Result<Answer, StoreError>, Change> {
+    fn commit_in_place(&self, change: &Change) -> Option<Result<Answer, StoreError>> {
         let has_waiting = self.queue().is_none_or(|queue| queue.capacity() < queue.max_capacity());
         let may_commit = self.single_commits.are_enough()
             && !has_waiting
@@ -137,12 +134,10 @@ impl Writer {
             && !matches!(change, Change::Prune(_))
             && has_several_threads();
         if !may_commit {
-            return Err(change);
+            return None;
         }
-        let mut committer = match self.committer.try_lock() {
-            Ok(committer) => committer,
-            Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => return Err(change),
-        };
+        // The thread holds the lock, or has panicked.
+        let Ok(mut committer) = self.committer.try_lock() else { return None };
         let started_at = Instant::now();
         let written = committer.commit_now(change);
         self.single_commits.record(1, started_at.elapsed());
@@ -266,14 +261,14 @@ impl Committer {
         self.usage.should_free(bytes, has_heartbeat)
     }
 
-    /// Commits one change. Returns the change if the transaction cannot begin immediately, because
+    /// Commits one change. Returns `None` if the transaction cannot begin immediately, because
     /// another process writes or the file has a fault. The thread then waits or reports the fault.
-    fn commit_now(&mut self, change: Change) -> Result<Result<Answer, StoreError>, Change> {
+    fn commit_now(&mut self, change: &Change) -> Option<Result<Answer, StoreError>> {
         if self.identity.check().is_err() || !self.begin_without_waiting() {
-            return Err(change);
+            return None;
         }
-        let should_free = self.count_usage(std::iter::once(&change));
-        let written = self.finish_transaction(std::slice::from_ref(&&change));
+        let should_free = self.count_usage(std::iter::once(change));
+        let written = self.finish_transaction(&[change]);
         let answer = written.and_then(|mut answers| answers.pop().unwrap_or(Ok(Answer::Done)));
         if answer.is_ok() {
             self.hints.count_commit();
@@ -284,7 +279,7 @@ impl Committer {
         if should_free {
             free_cache(&self.connection);
         }
-        Ok(answer)
+        Some(answer)
     }
 
     /// Writes a batch in one transaction, answers, and sends hints.
@@ -438,30 +433,30 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn after_many_single_commits_the_caller_commits_in_place() {
         let (_folder, writer) = start_writer(|_| ());
-        assert!(writer.commit_in_place(small_change(0)).is_err(), "nothing was committed yet");
+        assert!(writer.commit_in_place(&small_change(0)).is_none(), "nothing was committed yet");
         allow_commits_in_place(&writer);
         assert!(writer.single_commits.are_enough());
         let commits = writer.committer.lock().unwrap().hints.commits();
-        let written = writer.commit_in_place(small_change(0)).expect("it is committed in place");
+        let written = writer.commit_in_place(&small_change(0)).expect("it is committed in place");
         assert!(written.unwrap().is_done());
         assert_eq!(writer.committer.lock().unwrap().hints.commits(), commits + 1);
         let (id, query) = ("req_1_aaaaaaaaa".to_owned(), "x".repeat(MAX_BYTES_IN_PLACE + 1));
         let (created_at, folded) = (0, String::new());
         let large = Change::PutRequest(RequestRow { id, created_at, query, folded, labels: None });
-        assert!(writer.commit_in_place(large).is_err(), "it is large");
+        assert!(writer.commit_in_place(&large).is_none(), "it is large");
         allow_commits_in_place(&writer);
         writer.single_commits.record(2, Duration::ZERO);
-        assert!(writer.commit_in_place(small_change(0)).is_err(), "others came at the same time");
+        assert!(writer.commit_in_place(&small_change(0)).is_none(), "others came at the same time");
         allow_commits_in_place(&writer);
         writer.single_commits.record(1, MAX_TIME_IN_PLACE * 2);
-        assert!(writer.commit_in_place(small_change(0)).is_err(), "the disk is slow");
+        assert!(writer.commit_in_place(&small_change(0)).is_none(), "the disk is slow");
     }
 
     #[tokio::test]
     async fn a_runtime_with_one_thread_commits_nothing_in_place() {
         let (_folder, writer) = start_writer(|_| ());
         allow_commits_in_place(&writer);
-        assert!(writer.commit_in_place(small_change(0)).is_err());
+        assert!(writer.commit_in_place(&small_change(0)).is_none());
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -470,12 +465,12 @@ mod tests {
         allow_commits_in_place(&writer);
         let other = Connection::open(folder.path().join("faber.db")).unwrap();
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
-        assert!(writer.commit_in_place(small_change(0)).is_err(), "it would wait for the other");
+        assert!(writer.commit_in_place(&small_change(0)).is_none(), "it would wait for the other");
         let written = writer.write(small_change(0));
         other.execute_batch("COMMIT").unwrap();
         assert!(written.await.unwrap().is_done());
         allow_commits_in_place(&writer);
-        assert!(writer.commit_in_place(small_change(0)).is_ok(), "nobody else writes any more");
+        assert!(writer.commit_in_place(&small_change(0)).is_some(), "nobody else writes any more");
     }
 
     #[test]

@@ -142,15 +142,16 @@ async fn add_by_hand(store: &dyn Store, done: ExecutionId, waiting: ExecutionId)
     let command =
         SentCommand { id: command_id(1), execution: waiting, at: at(0), by: None, command };
     store.send_command(command).await.unwrap();
-    let by = Some(Arc::new(Actor::user(Some("ada"))));
+    let ada = Arc::new(Actor::user(Some("ada")));
     let (id, command) =
         (command_id(2), Command::Signal { name: "ours".to_owned(), payload: Arc::new(json!(2)) });
-    let command = SentCommand { id, execution: waiting, at: at(1), by: by.clone(), command };
+    let command =
+        SentCommand { id, execution: waiting, at: at(1), by: Some(Arc::clone(&ada)), command };
     store.send_command(command).await.unwrap();
     let target = AuditTarget::named("shop");
     let detail = json!({ "z": u64::MAX, "a": [0.5, "\u{0}"] });
     let action = AuditAction::SET_CONTEXT;
-    let entry = AuditEntry::new(at(2), by.unwrap(), action, target, detail);
+    let entry = AuditEntry::new(at(2), ada, action, target, detail);
     assert_eq!(store.put_audit_entries(&[entry]).await, Ok(1));
     let request = store.head(done).await.unwrap().unwrap().request;
     let entry = |n: usize| TranscriptEntry {

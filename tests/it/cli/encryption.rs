@@ -1,7 +1,7 @@
 //! Encryption of a store by the real binary: what the raw store has, and what a process without the
 //! key can do.
 
-use std::fs;
+use std::{fmt::Write as _, fs};
 
 use engine::store::open_store_for_copies;
 use futures::TryStreamExt as _;
@@ -143,7 +143,7 @@ async fn dump_mongodb(url: &str) -> String {
     for name in database.list_collection_names().await.unwrap() {
         let mut found = database.collection::<Document>(&name).find(Document::new()).await.unwrap();
         while let Some(document) = found.try_next().await.unwrap() {
-            text += &format!("{document:?}\n");
+            writeln!(text, "{document:?}").unwrap();
         }
     }
     text

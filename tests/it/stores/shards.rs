@@ -250,7 +250,7 @@ async fn operations_are_targeted_and_bounded_as_the_design_says() {
         assert_eq!(documents.count_documents(without_key).await.unwrap(), 0, "{collection}");
         assert!(documents.find_one(doc! {}).await.unwrap().is_some(), "{collection} is empty");
     }
-    for operation in profile_operations(&database, workload::read_lists(&store)).await {
+    for operation in profile_operations(&database, Box::pin(workload::read_lists(&store))).await {
         checker.check_shards("lists", &operation);
         if !operation.is_count() {
             checker.check_index("lists", &operation);

@@ -125,12 +125,12 @@ mod tests {
         let entries: Vec<AuditEntry> = serde_json::from_value(entries).unwrap();
         let paint = Paint::new(false);
         let rows: Vec<_> = entries.iter().map(|entry| entry_row(entry, paint)).collect();
-        expect![[r#"
+        expect![[r"
             TIME                 ACTOR                        ACTION       TARGET                   DETAIL
             2026-01-01 00:00:00  token:ops through Inspector  reject       exec_1_aaaaaaaaa pay[3]
             2026-01-01 00:00:01  user:ada                     plan         plan_1_aaaaaaaaa         version 1, planner offline
             2026-01-01 00:00:02  local                        set_context  sh␛op
-            2026-01-01 00:00:03  faber                        prune                                 executions 7, plans 2, requests 2"#]].assert_eq(&draw_table(HEADINGS, &rows, Some(140), paint));
+            2026-01-01 00:00:03  faber                        prune                                 executions 7, plans 2, requests 2"]].assert_eq(&draw_table(HEADINGS, &rows, Some(140), paint));
     }
 
     #[test]

@@ -348,22 +348,22 @@ fn check_embedding(opened: Result<Option<Embedding>, EmbedError>) -> Check {
 fn check_retention(config: &Config) -> Check {
     let describe = |age: Option<_>| age.map_or_else(|| "for ever".to_owned(), age::format);
     let result = match &config.retention.value {
-        Some(policy) => match policy.uniform() {
-            Some(age) => format!("finished executions are kept for {}", age::format(age)),
-            None => {
-                let RetentionAges { completed, failed, cancelled } = policy.ages;
-                let rules = match policy.rules.len() {
-                    0 => String::new(),
-                    rules => format!("; {} by labels", count_noun(rules as u64, "rule")),
-                };
-                format!(
-                    "executions are kept: succeeded {}, failed {}, cancelled {}{rules}",
-                    describe(completed),
-                    describe(failed),
-                    describe(cancelled)
-                )
-            }
-        },
+        Some(policy) if let Some(age) = policy.uniform() => {
+            format!("finished executions are kept for {}", age::format(age))
+        }
+        Some(policy) => {
+            let RetentionAges { completed, failed, cancelled } = policy.ages;
+            let rules = match policy.rules.len() {
+                0 => String::new(),
+                rules => format!("; {} by labels", count_noun(rules as u64, "rule")),
+            };
+            format!(
+                "executions are kept: succeeded {}, failed {}, cancelled {}{rules}",
+                describe(completed),
+                describe(failed),
+                describe(cancelled)
+            )
+        }
         None => "finished executions are kept forever; set `retention: 30d` in the configuration \
                  to prune them"
             .to_owned(),

@@ -5,7 +5,6 @@ use std::{
     fs::File as OsFile,
     io::Read,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use ::toolsets::sources::{SetConfig, habilis};
@@ -53,8 +52,7 @@ pub(super) struct File {
     pub(super) toolsets: Option<(Vec<SetConfig>, Value)>,
     pub(super) limits: Limits,
     pub(super) retention: Option<RetentionPolicy>,
-    /// `Some(None)` keeps audit entries for ever.
-    pub(super) audit_retention: Option<Option<Duration>>,
+    pub(super) audit_retention: Option<retention::AuditAge>,
     pub(super) access: Option<AccessConfig>,
     pub(super) contexts: BTreeMap<String, Value>,
     pub(super) tools_files_set: Option<SetConfig>,

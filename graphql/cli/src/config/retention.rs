@@ -23,9 +23,12 @@ const STATES: [&str; 3] = ["succeeded", "failed", "cancelled"];
 #[derive(Default)]
 pub(super) struct RetentionSetting {
     pub(super) executions: Option<RetentionPolicy>,
-    /// `Some(None)` keeps audit entries for ever.
-    pub(super) audit: Option<Option<Duration>>,
+    pub(super) audit: Option<AuditAge>,
 }
+
+/// The age of audit entries. `None` keeps them for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct AuditAge(pub(super) Option<Duration>);
 
 pub(super) fn read(value: Option<Value>) -> Result<RetentionSetting, String> {
     let mut fields = match value {
@@ -36,7 +39,11 @@ pub(super) fn read(value: Option<Value>) -> Result<RetentionSetting, String> {
             return Ok(RetentionSetting { executions, audit: None });
         }
     };
-    let audit = fields.remove("audit").map(|age| read_age("retention.audit", age)).transpose()?;
+    let audit = fields
+        .remove("audit")
+        .map(|age| read_age("retention.audit", age))
+        .transpose()?
+        .map(AuditAge);
     let has_executions = !fields.is_empty();
     let rules = match fields.remove("rules") {
         None | Some(Value::Null) => Vec::new(),

@@ -8,7 +8,7 @@ use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 use shared::store::LabelFilter;
 
-use super::{Config, Environment, Flags, Origin, PlannerConfig, file, show};
+use super::{Config, Environment, Flags, Origin, PlannerConfig, file, retention::AuditAge, show};
 
 #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
 fn check_refused(text: &str, expected: Expect) {
@@ -118,9 +118,9 @@ fn retention_is_parsed_as_a_duration() {
         file.retention,
         Some(RetentionAges { failed: days(90), ..RetentionAges::default() }.into())
     );
-    assert_eq!(file.audit_retention, Some(days(365)));
+    assert_eq!(file.audit_retention, Some(AuditAge(days(365))));
     let file = file::parse("retention: { audit: null }", Path::new("/")).unwrap();
-    assert_eq!((file.retention, file.audit_retention), (None, Some(None)));
+    assert_eq!((file.retention, file.audit_retention), (None, Some(AuditAge(None))));
     assert_eq!(kept("retention: null"), Ok(None));
     assert_eq!(kept("{}"), Ok(None));
     check_refused(

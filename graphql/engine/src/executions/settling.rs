@@ -164,19 +164,18 @@ impl Executions {
             step: settled.id.clone(),
             item: settled.task.part.item,
         };
-        match self.store.settle_call(&call, decision, self.clock.now()).await? {
-            Some(before) => check_same_decision(settled, &before, decision),
-            None => {
-                let target = AuditTarget {
-                    step: Some(settled.id.clone()),
-                    ..AuditTarget::of_execution(settled.execution)
-                };
-                let (index, outcome) = (settled.task.part.item, decision.outcome.as_str());
-                let detail = json!({ "index": index, "outcome": outcome });
-                self.record_action(AuditAction::SETTLE, target, detail).await;
-                Ok(())
-            }
+        let earlier = self.store.settle_call(&call, decision, self.clock.now()).await?;
+        if let Some(earlier) = earlier {
+            return check_same_decision(settled, &earlier, decision);
         }
+        let target = AuditTarget {
+            step: Some(settled.id.clone()),
+            ..AuditTarget::of_execution(settled.execution)
+        };
+        let (index, outcome) = (settled.task.part.item, decision.outcome.as_str());
+        let detail = json!({ "index": index, "outcome": outcome });
+        self.record_action(AuditAction::SETTLE, target, detail).await;
+        Ok(())
     }
 
     /// Checks the output of a decision, and returns the decision in its stored form.

@@ -96,6 +96,7 @@ impl RetentionAges {
 mod tests {
     use super::*;
 
+    #[expect(clippy::unnecessary_wraps, reason = "an age is optional")]
     fn days(n: u64) -> Option<Duration> {
         Some(Duration::from_hours(24 * n))
     }

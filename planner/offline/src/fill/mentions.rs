@@ -164,8 +164,8 @@ impl Filler<'_> {
         let mut values = serde_json::Deserializer::from_str(&text).into_iter();
         let list = values.next()?.ok()?;
         let end = open.start + values.byte_offset();
-        let last = self.tokens.iter().position(|token| token.end >= end)?;
-        Some((Said::List(list), last + 1))
+        let closing = self.tokens.iter().position(|token| token.end >= end)?;
+        Some((Said::List(list), closing + 1))
     }
 
     /// Returns whether a name consists of words of the tool and its slots, so that it is no value.

@@ -67,6 +67,7 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp::from_timestamp(seconds, 0).unwrap()
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "the fields are optional")]
 fn text() -> Option<String> {
     Some(format!("a {SECRET}"))
 }

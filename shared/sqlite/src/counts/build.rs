@@ -77,12 +77,11 @@ fn count_next_batch(connection: &Connection, batch_len: u32) -> rusqlite::Result
     if find_meta(connection, READY)?.is_some() {
         return Ok(None);
     }
-    let after = match find_meta(connection, CURSOR)? {
-        Some(after) => after,
-        None => {
-            connection.execute_batch(CREATE_TABLES)?;
-            i64::MIN
-        }
+    let after = if let Some(after) = find_meta(connection, CURSOR)? {
+        after
+    } else {
+        connection.execute_batch(CREATE_TABLES)?;
+        i64::MIN
     };
     let sql = format!(
         "SELECT {COUNTED_COLUMNS}, number FROM executions WHERE number > ?1 AND +{IS_FINISHED}

@@ -37,7 +37,7 @@ pub(super) async fn run_work(store: &dyn Store, other: &dyn Store, database: &Da
     }
     claim_work(store).await;
     for n in 1..=EXECUTIONS {
-        finish_execution(store, other, n).await;
+        finish_execution(other, n).await;
     }
     store.put_plan(&plan(LARGE_PLAN, 1, 2, &["a.b"])).await.unwrap();
     move_plan_to_parts(database).await;
@@ -73,8 +73,8 @@ async fn claim_work(store: &dyn Store) {
     store.list_commands(None).await.unwrap();
     for n in 1..=5 {
         let owner = Some(worker(if n < 3 { 1 } else { 9 }));
-        let owned = ExecutionHead { owner, needs_person: n == 1, ..head(n, 3) };
-        let append = Append { head: Some(owned), ..some_events(execution(n), 2, 1) };
+        let taken = ExecutionHead { owner, needs_person: n == 1, ..head(n, 3) };
+        let append = Append { head: Some(taken), ..some_events(execution(n), 2, 1) };
         store.append(append).await.unwrap();
     }
     store.put_head(ExecutionHead { owner: Some(worker(9)), ..head(5, 3) }).await.unwrap();
@@ -83,7 +83,7 @@ async fn claim_work(store: &dyn Store) {
     assert_eq!(store.find_heads(HeadQuery::OwnedBy(worker(1)), 10).await.unwrap().len(), 2);
 }
 
-async fn finish_execution(store: &dyn Store, other: &dyn Store, n: usize) {
+async fn finish_execution(other: &dyn Store, n: usize) {
     for after in [0, 1, 2, 7] {
         other.read(execution(n), Seq(after)).await.unwrap();
     }
@@ -95,7 +95,7 @@ async fn finish_execution(store: &dyn Store, other: &dyn Store, n: usize) {
     assert_eq!(other.list_commands(Some(execution(n))).await.unwrap().len(), 1);
     let tool = Some("a.b".parse().unwrap());
     let code = ErrorCode::custom("tool.timeout".to_owned());
-    let error = (n % 4 == 0).then(|| HeadError { code, tool, message: "too late".into() });
+    let error = n.is_multiple_of(4).then(|| HeadError { code, tool, message: "too late".into() });
     let state = if error.is_some() { ExecutionState::Failed } else { ExecutionState::Completed };
     let seq = if n <= 5 { 3 } else { 2 };
     let finished_at = Some(at(1));
