@@ -227,7 +227,9 @@ impl Mongo {
         }
         let records = self.records_of(kind);
         let count = if Table::of_kind(kind).is_shared() {
-            records.count_documents(kind_filter(kind)).await
+            // `_id.k` alone has no index.
+            let all = name_range(kind, (Bound::Unbounded, Bound::Unbounded));
+            records.count_documents(all).await
         } else {
             records.estimated_document_count().await
         };
