@@ -266,9 +266,10 @@ impl Worker {
                 let (execution, created) = (*execution, *created);
                 let new = NewExecution { execution, created, commands, stored, slot: permit };
                 let driver = Driver::start_new(Arc::clone(&context), new);
+                let pause = self.backlog.damaged.next_pause(id);
                 self.drivers.spawn(async move {
                     let result = fail_unwritable(&context, id, driver.run().await).await;
-                    scan::postpone_if_damaged(&context, id, &result).await;
+                    scan::postpone_if_damaged(&context, id, pause, &result).await;
                     if let (Ok(DriverStop::Finished | DriverStop::NeedsReplan), Some(finished)) =
                         (&result, finished)
                     {
@@ -302,11 +303,12 @@ impl Worker {
         let (sender, commands) = mpsc::channel(MAX_COMMANDS);
         self.local.insert(id, sender);
         let context = Arc::clone(&self.context);
+        let pause = self.backlog.damaged.next_pause(id);
         self.drivers.spawn(async move {
             let result =
                 drive_execution(Arc::clone(&context), id, known_epoch, commands, permit).await;
             let result = fail_unwritable(&context, id, result).await;
-            scan::postpone_if_damaged(&context, id, &result).await;
+            scan::postpone_if_damaged(&context, id, pause, &result).await;
             (id, result)
         });
         true

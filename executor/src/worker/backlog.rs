@@ -14,6 +14,8 @@ use crate::required_tools::RequiredTools;
 /// Maximum number of damaged executions that a worker remembers, and of locked ones. It tries all
 /// others again at each scan.
 const MAX_POSTPONED: usize = 4_096;
+const MIN_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_mins(10);
 
 #[derive(Debug)]
 pub(super) struct Backlog {
@@ -71,20 +73,36 @@ impl Backlog {
     }
 }
 
-/// Executions with the times of their next attempts.
+/// Executions that this worker cannot drive now, with the time of the next attempt.
+///
+/// The first pause is short, because the reason may pass: a new primary of MongoDB may not return
+/// the newest documents yet. Each further pause is twice as long.
 #[derive(Debug, Default)]
-pub(super) struct Postponed(BTreeMap<ExecutionId, Instant>);
+pub(super) struct Postponed(BTreeMap<ExecutionId, Pause>);
+
+#[derive(Clone, Copy, Debug)]
+struct Pause {
+    until: Instant,
+    length: Duration,
+}
 
 impl Postponed {
-    pub(super) fn insert(&mut self, id: ExecutionId, pause: Duration) {
+    pub(super) fn insert(&mut self, id: ExecutionId) {
         let now = Instant::now();
-        self.0.retain(|_, until| *until > now);
+        // Keeps a pause that ended recently, because the next one depends on it.
+        self.0.retain(|_, pause| pause.until + pause.length > now);
+        let length = self.next_pause(id);
         if self.0.len() < MAX_POSTPONED {
-            self.0.insert(id, now + pause);
+            self.0.insert(id, Pause { until: now + length, length });
         }
     }
 
+    /// Returns how long [`insert`](Self::insert) would postpone the execution now.
+    pub(super) fn next_pause(&self, id: ExecutionId) -> Duration {
+        self.0.get(&id).map_or(MIN_PAUSE, |pause| (pause.length * 2).min(MAX_PAUSE))
+    }
+
     pub(super) fn contains(&self, id: ExecutionId) -> bool {
-        self.0.get(&id).is_some_and(|until| *until > Instant::now())
+        self.0.get(&id).is_some_and(|pause| pause.until > Instant::now())
     }
 }

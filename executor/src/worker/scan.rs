@@ -30,7 +30,6 @@ use crate::required_tools::RequiredTools;
 const MAX_HEADS: usize = 256;
 const MAX_MISSING_TOOLS: usize = 256;
 const SWEEP_INTERVAL: Duration = Duration::from_secs(20);
-const DAMAGE_PAUSE: TimeDelta = TimeDelta::minutes(10);
 const MAX_REQUIRED_TOOLS: usize = 4_096;
 
 /// Returns the worker that should claim an execution. Rendezvous hashing: all workers agree, and a
@@ -50,22 +49,29 @@ fn mix_hash(hash: u64) -> u64 {
 
 /// Postpones an execution whose log or plan cannot be read, so that workers do not claim it over
 /// and over.
-async fn postpone_damaged(context: &WorkerContext, id: ExecutionId) -> Result<(), StoreError> {
+async fn postpone_damaged(
+    context: &WorkerContext,
+    id: ExecutionId,
+    pause: Duration,
+) -> Result<(), StoreError> {
     let Some(head) = context.store.head(id).await? else { return Ok(()) };
     if head.state.is_finished() {
         return Ok(());
     }
-    let due = context.clock.now().checked_add_signed(DAMAGE_PAUSE);
+    let due = TimeDelta::from_std(pause)
+        .ok()
+        .and_then(|pause| context.clock.now().checked_add_signed(pause));
     context.store.put_head(ExecutionHead { owner: None, due, ..head }).await
 }
 
 pub(super) async fn postpone_if_damaged(
     context: &WorkerContext,
     id: ExecutionId,
+    pause: Duration,
     result: &Result<DriverStop, DriveError>,
 ) {
     if result.as_ref().is_err_and(DriveError::is_damage)
-        && let Err(err) = postpone_damaged(context, id).await
+        && let Err(err) = postpone_damaged(context, id, pause).await
     {
         warn!(execution = %id, %err, "cannot postpone a damaged execution");
     }
@@ -146,7 +152,8 @@ impl Worker {
             if self.backlog.damaged.contains(id) {
                 // Postpones the damaged execution again, because another claim would only lengthen
                 // its log.
-                if let Err(err) = postpone_damaged(&self.context, id).await {
+                let pause = self.backlog.damaged.next_pause(id);
+                if let Err(err) = postpone_damaged(&self.context, id, pause).await {
                     warn!(execution = %id, %err, "cannot postpone a damaged execution");
                 }
             } else {
@@ -271,7 +278,7 @@ impl Worker {
             Ok(Some(_)) => self.has_required_tools(head).await,
             Ok(None) | Err(StoreError::Corrupt { .. }) => {
                 error!(execution = %head.execution, plan = %head.plan, "its plan cannot be read");
-                postpone_damaged(&self.context, head.execution).await?;
+                self.postpone_unreadable(head.execution).await?;
                 Ok(false)
             }
             Err(err) if err.is_locked() => {
@@ -299,7 +306,7 @@ impl Worker {
                 }
                 Err(err) if err.is_permanent() => {
                     error!(execution = %id, %err, "its log cannot be read");
-                    postpone_damaged(&self.context, id).await?;
+                    self.postpone_unreadable(id).await?;
                     return Ok(false);
                 }
                 Err(err) if err.is_locked() => {
@@ -361,16 +368,22 @@ impl Worker {
         head.owner.is_none_or(|owner| owner == self.context.worker)
     }
 
+    async fn postpone_unreadable(&mut self, id: ExecutionId) -> Result<(), StoreError> {
+        let pause = self.backlog.damaged.next_pause(id);
+        self.note_damage(id);
+        postpone_damaged(&self.context, id, pause).await
+    }
+
     /// Postpones a damaged execution in memory, so that a command does not make this worker claim
     /// it again.
     pub(super) fn note_damage(&mut self, id: ExecutionId) {
-        self.backlog.damaged.insert(id, DAMAGE_PAUSE.to_std().unwrap_or_default());
+        self.backlog.damaged.insert(id);
     }
 
     /// Postpones an execution whose key this process lacks. Other nodes may have the key, so its
     /// head does not change.
     pub(super) fn note_locked(&mut self, id: ExecutionId) {
-        self.backlog.locked.insert(id, DAMAGE_PAUSE.to_std().unwrap_or_default());
+        self.backlog.locked.insert(id);
     }
 }
 

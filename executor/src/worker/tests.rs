@@ -476,6 +476,34 @@ async fn a_damaged_execution_is_not_claimed_at_every_poll() {
     );
 }
 
+/// Regression: a new primary of MongoDB did not return the newest plan yet, and the execution was
+/// postponed for ten minutes.
+#[tokio::test(start_paused = true)]
+async fn an_execution_whose_plan_is_missing_for_a_moment_continues_soon() {
+    let store = Arc::new(Memory::new());
+    let (mut worker, _) = worker(&store);
+    let id = store_execution_without_plan(&store, &*worker.context.clock).await;
+    let mut pauses = Vec::new();
+    for _ in 0..12 {
+        let now = worker.context.clock.now();
+        assert!(worker.claim_execution(id, Epoch(0)));
+        let (_, result) = worker.drivers.join_next().await.unwrap().unwrap();
+        worker.handle_driver_end(id, result);
+        let head = store.head(id).await.unwrap().unwrap();
+        assert_eq!(head.owner, None);
+        let pause = (head.due.unwrap() - now).to_std().unwrap();
+        pauses.push(pause.as_secs());
+        assert!(worker.backlog.damaged.contains(id));
+        time::advance(pause).await;
+        assert!(!worker.backlog.damaged.contains(id));
+    }
+    assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 600, 600]);
+    time::advance(Duration::from_mins(11)).await;
+    worker.note_damage(id);
+    time::advance(Duration::from_secs(1)).await;
+    assert!(!worker.backlog.damaged.contains(id), "the next pause is short again");
+}
+
 /// Regression: the child was claimed only when the worker next looked for executions that it owns
 /// and does not drive.
 #[tokio::test(start_paused = true)]
