@@ -11,9 +11,9 @@ mod process;
 mod tests;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     hash::Hash,
-    sync::{LazyLock, PoisonError, RwLock, atomic::AtomicU64},
+    sync::{Arc, LazyLock, OnceLock, PoisonError, RwLock, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -117,7 +117,42 @@ struct StepFigures {
     ended: Family<StepLabels, Counter>,
     duration: Histograms<ToolLabel>,
     retries: Counter,
-    tools: LabelValues,
+    tools: ToolSeriesMap,
+}
+
+/// The series of each tool by its name, up to [`MAX_LABEL_VALUES`] tools.
+#[derive(Debug, Default)]
+struct ToolSeriesMap(RwLock<BTreeMap<String, Arc<ToolSeries>>>);
+
+/// The series of one tool. They are kept, because every step counts here, and a search by labels
+/// takes longer than the counting.
+#[derive(Debug)]
+struct ToolSeries {
+    tool: String,
+    duration: OnceLock<Histogram>,
+    ended: [OnceLock<Counter>; AttemptOutcome::ALL.len()],
+}
+
+impl ToolSeries {
+    fn new(tool: &str) -> Arc<Self> {
+        let ended = std::array::from_fn(|_| OnceLock::new());
+        Arc::new(Self { tool: tool.to_owned(), duration: OnceLock::new(), ended })
+    }
+}
+
+impl ToolSeriesMap {
+    /// Returns the series of a tool, or those of [`OTHER`] if there are too many tools.
+    fn find_or_create(&self, tool: &str) -> Arc<ToolSeries> {
+        let existing = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(series) = existing.get(tool) {
+            return Arc::clone(series);
+        }
+        drop(existing);
+        let mut existing = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let is_full = existing.len() >= MAX_LABEL_VALUES && !existing.contains_key(tool);
+        let tool = if is_full { OTHER } else { tool };
+        Arc::clone(existing.entry(tool.to_owned()).or_insert_with(|| ToolSeries::new(tool)))
+    }
 }
 
 #[derive(Debug)]
@@ -184,16 +219,22 @@ impl Metrics {
         outcome: AttemptOutcome,
         duration: Option<Duration>,
     ) {
-        let tool = self.steps.tools.limit(tool.as_str());
+        let series = self.steps.tools.find_or_create(tool.as_str());
         if outcome == AttemptOutcome::Retried {
             self.steps.retries.inc();
         }
         if let Some(duration) = duration {
-            let label = ToolLabel { tool: tool.clone() };
-            self.steps.duration.get_or_create(&label).observe(duration.as_secs_f64());
+            let create = || {
+                let label = ToolLabel { tool: series.tool.clone() };
+                self.steps.duration.get_or_create_owned(&label)
+            };
+            series.duration.get_or_init(create).observe(duration.as_secs_f64());
         }
-        let outcome = outcome.as_str();
-        self.steps.ended.get_or_create(&StepLabels { tool, outcome }).inc();
+        let create = || {
+            let labels = StepLabels { tool: series.tool.clone(), outcome: outcome.as_str() };
+            self.steps.ended.get_or_create_owned(&labels)
+        };
+        series.ended[outcome as usize].get_or_init(create).inc();
     }
 
     /// Counts a claim. `waited` is the time since the execution was due, for its first claim.
@@ -316,7 +357,7 @@ impl StepFigures {
                 "Attempts that failed and are repeated",
                 Counter::default(),
             ),
-            tools: LabelValues::default(),
+            tools: ToolSeriesMap::default(),
         }
     }
 }

@@ -92,8 +92,8 @@ impl Telemetry {
         if !ended.is_list(plan) {
             process_metrics().count_attempt(tool, ended.outcome, duration);
         }
-        let notes = self.notes.remove(&(ended.task, ended.attempt)).unwrap_or_default();
         if let Some(spans) = &self.spans {
+            let notes = self.notes.remove(&(ended.task, ended.attempt)).unwrap_or_default();
             spans.send_attempt(execution, ended, &notes);
         }
         debug!(

@@ -34,6 +34,17 @@ pub enum AttemptOutcome {
 }
 
 impl AttemptOutcome {
+    /// All outcomes, in the sequence of their declaration.
+    pub const ALL: [Self; 7] = [
+        Self::Succeeded,
+        Self::Cached,
+        Self::Retried,
+        Self::Failed,
+        Self::Interrupted,
+        Self::Undecided,
+        Self::Cancelled,
+    ];
+
     /// Returns the name in logs, metrics and traces.
     pub fn as_str(self) -> &'static str {
         match self {
