@@ -69,7 +69,7 @@ impl Readers {
     }
 
     /// Runs a query on a blocking thread. If the caller is cancelled, a query that waits is
-    /// skipped, and a query that runs keeps its place in the pool until it ends.
+    /// skipped, and a query that runs counts as running until it ends.
     pub(super) async fn read<T: Send + 'static>(
         self: &Arc<Self>,
         read: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cancelled_read_keeps_its_place_until_it_ends() {
+    async fn a_cancelled_read_counts_as_running_until_it_ends() {
         let folder = tempfile::tempdir().unwrap();
         let readers = open_readers(&folder);
         let (started, mut starts) = tokio::sync::mpsc::unbounded_channel();
