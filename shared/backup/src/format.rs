@@ -10,11 +10,11 @@
 //! ```
 //!
 //! Numbers are little-endian. In a block, each entry is one line. The magic, the version and the
-//! checksum keep their places in all later versions, so that each version tells a newer file from a
-//! damaged one.
+//! checksum have the same positions in all later versions, so that each version can distinguish a
+//! newer file from a damaged one.
 //!
-//! A reader checks the checksum before it interprets anything else. So lengths and texts that it
-//! reads later were written by Faber.
+//! A reader checks the checksum before it interprets the header and the blocks. So a transfer error
+//! cannot give a wrong length or text.
 
 use std::{
     collections::BTreeMap,
@@ -160,7 +160,7 @@ pub(crate) struct FileReader<R> {
 }
 
 impl<R: Read + Seek> FileReader<R> {
-    /// Opens a file. Reads the whole file to compare the checksum.
+    /// Opens a file. Reads the whole file once, to compare the checksum.
     pub(crate) fn open(mut input: R) -> Result<Self, FormatError> {
         let len = input.seek(SeekFrom::End(0))?;
         let (sha256, version) = check_frame(&mut input, len)?;
@@ -235,8 +235,8 @@ impl<R: Read + Seek> FileReader<R> {
         Ok(Some((entry, len)))
     }
 
-    /// Reads the next block. Returns `false` at the trailer, after it has compared the numbers of
-    /// entries.
+    /// Reads the next block. At the trailer, compares its numbers of entries with the entries that
+    /// were read, and returns `false`.
     fn read_block(&mut self) -> Result<bool, FormatError> {
         let mut tag = [0];
         self.input.read_exact(&mut tag)?;

@@ -25,7 +25,7 @@ const LINES_PER_REPORT: u64 = 64;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Imported {
     pub new: Counts,
-    /// Objects that the store had already.
+    /// Objects that the store already had, so that the import skipped them.
     pub known: Counts,
 }
 

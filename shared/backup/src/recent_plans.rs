@@ -1,8 +1,8 @@
 //! The plans that were written or read last.
 //!
-//! A reader needs the plan of each log that it checks. It must not keep all plans of a store, so
-//! the writer repeats a plan that is no longer among these plans. Writer and reader count in the
-//! same way, so they always agree on these plans.
+//! A reader needs the plan of each log that it checks, but has no memory for all plans of a store.
+//! So the writer repeats a plan that the reader has dropped. Writer and reader drop plans by the
+//! same rule, so the writer knows which plans the reader has.
 
 use std::{collections::VecDeque, sync::Arc};
 

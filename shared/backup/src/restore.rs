@@ -1,8 +1,8 @@
 //! Restores a backup into an empty store.
 //!
-//! A restore takes many writes, so a process may die between them. A record marks the store until
-//! the last write. Every command refuses a marked store, except a restore of the same file, which
-//! writes the missing objects.
+//! A restore makes many writes, so its process may die before the last write. Until then, a record
+//! marks the store as incomplete. Every command refuses a marked store, except a restore of the
+//! same file, which writes the missing objects.
 
 use std::{
     fs::File,
@@ -142,7 +142,7 @@ pub async fn restore(
 /// Returns the name of a kind of content that the store has, or `None` if the store is empty.
 async fn find_content(store: &dyn Store) -> Result<Option<&'static str>, BackupError> {
     let first = Page { first: 1, after: None };
-    // Also looks at `has_more`, because a list leaves out damaged rows.
+    // A page without items may still have `has_more`, because a list leaves out damaged rows.
     let executions = store.list_heads(&ExecutionFilter::default(), &first).await?;
     if executions.has_more || !executions.items.is_empty() {
         return Ok(Some("executions"));

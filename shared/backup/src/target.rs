@@ -20,10 +20,10 @@ use crate::{
     report::Counts,
 };
 
-/// Maximum number of items that are on their way to the store at the same time. The store batches
-/// their writes.
+/// Maximum number of items that are written at the same time, so that the store can put several
+/// items into one batch.
 const MAX_JOBS: usize = 128;
-/// Maximum bytes of events that are on their way to the store. A single log entry may have more.
+/// Maximum bytes of events that are written at the same time, unless a single item has more.
 const MAX_BYTES: usize = 32 << 20;
 /// Bytes of events after which a part of a log is written before its end is read.
 const LOG_BYTES: usize = 8 << 20;
@@ -32,10 +32,10 @@ const LOG_BYTES: usize = 8 << 20;
 pub(crate) enum Mode {
     /// Writes nothing.
     Compare,
-    /// The store belongs to the caller, so heads of existing logs are written again.
+    /// No other process uses the store, so heads of existing logs are written again.
     Restore,
-    /// Workers may own executions of the store, so an import writes no head of a log that the store
-    /// has already.
+    /// Workers may own executions of the store, so the head of a log that the store already has is
+    /// not written.
     Import,
 }
 
@@ -52,7 +52,8 @@ struct Done {
 struct OpenLog {
     events: Vec<RecordedEvent>,
     bytes: usize,
-    /// The result of the parts that are already written. `None` before the first part.
+    /// The result of the parts of this log that are already written. `None` if no part is written
+    /// yet.
     found: Option<Found>,
 }
 
@@ -72,7 +73,8 @@ pub(crate) struct Target<'a> {
     different: ObjectList,
 }
 
-/// Objects that were written, or that would be, and objects that the store has already.
+/// Objects that were written, or that would be written in the mode `Compare`, and objects that the
+/// store already has.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) new: Counts,
@@ -127,8 +129,8 @@ impl<'a> Target<'a> {
     async fn put_record(&mut self, record: Record) -> Result<(), BackupError> {
         let (store, mode, kind) = (self.store, self.mode, record.kind);
         if self.last_kind != Some(kind) {
-            // Waits for the writes of the previous kind, because a decision needs its execution and
-            // a part of a blob needs its blob.
+            // Waits for the writes of the previous kind, because records can refer to records of
+            // that kind: a part of a blob must not be stored before its blob.
             self.finish_all_jobs().await?;
             self.last_kind = Some(kind);
         }

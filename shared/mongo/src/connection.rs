@@ -63,8 +63,8 @@ pub(super) fn local_collection(database: &Database, name: &str) -> Collection<Do
     database.collection_with_options(name, options)
 }
 
-/// Returns a collection whose writes wait for the primary only. Use it for data whose loss is
-/// harmless.
+/// Returns a collection whose writes wait for the primary only. The data is lost if the primary
+/// fails immediately afterwards.
 pub(super) fn unconfirmed_collection(database: &Database, name: &str) -> Collection<Document> {
     let options = CollectionOptions::builder().read_concern(ReadConcern::local());
     let options = options.write_concern(WriteConcern::nodes(1)).build();

@@ -80,7 +80,7 @@ impl Journal {
         Self { queue, by: by.to_owned() }
     }
 
-    /// Returns when the events, the head and the inbox are stored by a majority.
+    /// Returns when a majority has stored the events, and the head and the inbox are written.
     pub(super) async fn append(&self, append: Append) -> AppendResult {
         let (reply, result) = oneshot::channel();
         let closed = || StoreError::Unavailable("the store is closed".to_owned());
@@ -268,7 +268,7 @@ impl BatchWriter {
         Ok(())
     }
 
-    /// Inserts the heads of new logs. Returns the executions that have a head already.
+    /// Inserts the heads of new logs. Returns the executions whose head was already stored.
     async fn put_first_heads(
         &self,
         appends: &[&Append],

@@ -1,4 +1,5 @@
-//! Remembers positions at which a document of an event log ends.
+//! Remembers a position of each event log at which a document ends, so that most appends need no
+//! query.
 //!
 //! Documents never change, and they are removed only long after the execution finished. So an entry
 //! stays correct for a while, no code has to invalidate it, and a lost entry costs one query.

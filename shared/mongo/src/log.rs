@@ -264,7 +264,7 @@ impl Mongo {
         Ok(self.log_reader().find_end_before(id, Seq::START.advance_by(2)).await?.is_some())
     }
 
-    /// Fails if the inbox is full, unless the command is in it already.
+    /// Fails if the inbox is full, unless the inbox already has this command.
     async fn check_inbox_room(&self, envelope: &SentCommand) -> Result<(), StoreError> {
         let inbox = self.collection("inbox");
         let of = doc! { "executionId": envelope.execution.to_string() };

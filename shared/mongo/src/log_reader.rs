@@ -76,7 +76,8 @@ impl LogReader {
         let mut next = next_document(&mut found, id).await?;
         let starts_there = matches!(&next, Some(Ok(document)) if document.first == after.next());
         if !starts_there && !self.known_ends.contains(id, after) {
-            // Reads the document before, too, because `after` may lie inside it.
+            // Also reads the previous document, because `after` may be a position inside that
+            // document.
             if let Some(before) = self.find_document_before(id, after.next()).await? {
                 assembly.push(before);
             }

@@ -28,7 +28,7 @@ use super::{
 };
 
 const PERMITS: &str = "permits";
-/// Every 16th renewal of a lease removes workers that are gone.
+/// Number of renewals of leases after which one renewal also removes old workers.
 const HEARTBEATS_PER_CLEANUP: u64 = 16;
 /// Time for which the entry of a worker outlives its lease, because the clocks of nodes differ.
 const KEEP_WORKER_MICROS: i64 = 60_000_000;
@@ -134,7 +134,7 @@ impl Mongo {
         })
     }
 
-    /// Removes holders whose workers have no lease, and returns the limit's new state.
+    /// Removes holders whose workers have no valid lease. Returns the new state of the limit.
     async fn remove_dead_holders(
         &self,
         key: &str,
@@ -163,7 +163,8 @@ impl Mongo {
         Ok(updated.map_err(|err| to_store_error(&err))?.unwrap_or_default())
     }
 
-    /// Undoes [`take_permit`](Self::take_permit) for some limits, also in their rates.
+    /// Undoes [`take_permit`](Self::take_permit) for some limits. Restores the time of the next
+    /// call, too, because no call was made.
     async fn undo_takes(&self, limits: &[&CallLimit], permit: &Permit) -> Result<(), StoreError> {
         let holder = to_literal(&permit.holder);
         let updates: Vec<Row> = limits

@@ -342,7 +342,7 @@ fn name_range(kind: RecordKind, (from, to): Span) -> Row {
     doc! { "_id": { from_operator: record_id(kind, from), to_operator: record_id(kind, to) } }
 }
 
-/// Returns the operator of a bound, and its operand.
+/// Returns MongoDB's comparison operator for a bound, and the value to compare with.
 fn to_operand(
     inclusive: &'static str,
     exclusive: &'static str,

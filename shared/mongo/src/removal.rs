@@ -109,7 +109,8 @@ impl Mongo {
         Ok(pruned)
     }
 
-    /// Removes given objects that nothing needs. Returns the number of removed objects.
+    /// Removes these objects, except objects that are still in use. Returns the number of removed
+    /// objects.
     pub(super) async fn remove_objects(&self, objects: &Removable) -> Result<usize, StoreError> {
         let (kind, ids): (_, Vec<String>) = match objects {
             Removable::Executions(ids) => {
@@ -142,7 +143,7 @@ impl Mongo {
         Ok(removed)
     }
 
-    /// Finds the oldest documents that nothing needs any more.
+    /// Finds the oldest documents before a time that are no longer in use.
     async fn find_old(
         &self,
         kind: Kind,
@@ -181,8 +182,8 @@ impl Mongo {
         }
     }
 
-    /// Returns the ids for which documents of the batch must be kept: unfinished parents, and plans
-    /// and requests in use. See [`reason_id`].
+    /// Returns the ids for which documents of the batch must stay stored: ids of unfinished
+    /// parents, and of plans and requests in use. [`reason_id`] gives the id of each document.
     async fn find_needed(&self, kind: Kind, batch: &[Row]) -> Result<BTreeSet<String>, StoreError> {
         let ids: Vec<String> = batch.iter().map(|row| reason_id(kind, row)).collect();
         let in_batch = doc! { "$in": ids };
@@ -230,7 +231,8 @@ impl Mongo {
         self.finish_removal(kind, ids).await
     }
 
-    /// Removes the other documents of the objects, which are gone from lists already.
+    /// Removes the remaining documents of objects whose first document is already removed, so that
+    /// no list shows these objects.
     async fn finish_removal(&self, kind: Kind, ids: &[String]) -> Result<(), StoreError> {
         match kind {
             Kind::Executions => {

@@ -133,8 +133,8 @@ pub(super) fn head_row(head: &ExecutionHead, by: &str) -> RawDocumentBuf {
     row
 }
 
-/// Appends the labels as a document for people, and as a list for the index, which has each key and
-/// each pair.
+/// Appends the labels as a document for people, and as a list of terms for the index. The terms are
+/// each key, and each key with its value.
 fn append_labels(row: &mut RawDocumentBuf, labels: &Labels) {
     if labels.is_empty() {
         return;
@@ -152,7 +152,7 @@ fn append_labels(row: &mut RawDocumentBuf, labels: &Labels) {
     row.append(cstr!("labelTerms"), terms);
 }
 
-/// Returns the index term of a pair. Keys of labels have no `=`.
+/// Returns the index term of a label. A key never contains `=`, so the first `=` ends the key.
 pub(super) fn label_term(key: &str, value: &str) -> String {
     format!("{key}={value}")
 }

@@ -1,4 +1,4 @@
-//! Records of the kinds that a backup or an export contains.
+//! Reads and writes the records of the kinds that a backup or an export contains.
 
 use shared::{
     clock::Timestamp,
@@ -12,7 +12,8 @@ use crate::{
     report::Stage,
 };
 
-/// Number of names in one page. A name has half a kilobyte at most, except the names of keys.
+/// Number of names in one page. A name has half a kilobyte at most, except the name of an
+/// idempotency key.
 const NAMES_PER_PAGE: usize = 1_000;
 const BLOBS_PER_PAGE: usize = 256;
 
@@ -48,7 +49,7 @@ impl Source<'_> {
         }
     }
 
-    /// Writes records one by one, because each may be as large as a document of a store.
+    /// Writes records one by one, because a page of large records would need too much memory.
     async fn write_large_records(&mut self, kind: RecordKind) -> Result<(), BackupError> {
         let mut after = None;
         loop {
@@ -102,8 +103,8 @@ impl Source<'_> {
         Ok(head.is_some_and(|head| head.created_at >= since))
     }
 
-    /// Writes each blob before its parts. If a blob is removed meanwhile, its last parts may be
-    /// missing. It then counts as removed.
+    /// Writes each blob before its parts. If a blob is removed meanwhile, the backup may lack its
+    /// last parts. A store treats a blob without all parts as removed.
     async fn write_blobs(&mut self) -> Result<(), BackupError> {
         let mut after = None;
         loop {
