@@ -2,8 +2,8 @@
 //! them by `$blob`, so that logs, pages of lists and subscriptions stay small.
 //!
 //! A blob has an entry, which is a record with its type and size, and part records with its
-//! content. The entry is written first and removed last, so a crash never leaves parts that no
-//! entry leads to.
+//! content. The entry is written first and removed last, so that after a crash every part still has
+//! its entry.
 //!
 //! A blob belongs to the execution whose tool returned it, and is removed after that execution. A
 //! blob of a call outside plans is removed when it exceeds a maximum age.

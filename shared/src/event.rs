@@ -36,8 +36,8 @@ pub struct RecordedEvent {
     pub seq: Seq,
     /// The time by the writer's clock. Never used for ordering.
     pub at: Timestamp,
-    /// Who gave the command that caused the event. `None` for events that no command caused, and
-    /// for events that earlier versions of Faber recorded.
+    /// The caller whose command caused the event. `None` for events that no command caused, and for
+    /// events that earlier versions of Faber recorded.
     pub by: Option<Arc<Actor>>,
     pub event: Event,
 }
@@ -202,7 +202,7 @@ pub enum Event {
         payload: Arc<Value>,
         command: CommandId,
     },
-    /// A signal arrived, but the execution keeps too many signals already.
+    /// A signal arrived, but the execution already keeps the maximum number of signals.
     SignalRefused {
         name: String,
         command: CommandId,

@@ -62,7 +62,8 @@ pub struct Execution {
     /// The time from which the deadline counts, if the clock was ahead when the execution started.
     deadline_from: Option<Timestamp>,
     phase: Phase,
-    /// `true` if the deadline passed while the execution was running and had not failed yet.
+    /// `true` if the deadline passed before all steps were finished and before the execution failed
+    /// or was cancelled.
     overran: bool,
     is_paused: bool,
     steps: Vec<Step>,
@@ -276,8 +277,8 @@ impl Execution {
     }
 
     /// Records a claim by another worker while calls were running. The working time of these calls
-    /// excludes the time since the lost worker's last event, because no later event shows that they
-    /// still ran.
+    /// excludes the time between the last event of the lost worker and this claim, because no event
+    /// shows that the calls still ran.
     fn record_takeover(&mut self, claim: Occurrence, event: &Event) {
         let (Event::Claimed(new), Some(lost)) = (event, &self.owner) else { return };
         if lost.worker == new.worker || !self.may_claim(new) {
@@ -485,7 +486,7 @@ impl Execution {
         }
     }
 
-    /// Returns `true` if the mode allows a step to start now.
+    /// Returns `true` in parallel mode, or if the step is next in sequential mode.
     fn has_turn(&self, number: StepNumber) -> bool {
         self.options.mode == ExecutionMode::Parallel || number == self.turn
     }

@@ -195,7 +195,7 @@ fn read_record(line: Line<'_>) -> Result<Record, String> {
 }
 
 /// The kinds of records that entries can have.
-pub(crate) fn known_kinds() -> impl Iterator<Item = RecordKind> {
+pub(crate) fn backup_kinds() -> impl Iterator<Item = RecordKind> {
     let others = [
         RecordKind::EncryptionKey,
         RecordKind::Key,
@@ -207,7 +207,7 @@ pub(crate) fn known_kinds() -> impl Iterator<Item = RecordKind> {
 }
 
 fn find_kind(name: &str) -> Option<RecordKind> {
-    known_kinds().find(|kind| kind.as_str() == name)
+    backup_kinds().find(|kind| kind.as_str() == name)
 }
 
 fn require<T>(field: Option<T>, name: &str) -> Result<T, String> {

@@ -11,7 +11,7 @@ use shared::{id::PlanId, plan::Plan};
 const MAX_PLANS: usize = 256;
 /// Maximum bytes of the plans as JSON, unless there is one plan only. A plan in memory is several
 /// times as large.
-const MAX_BYTES: usize = 8 << 20;
+const MAX_PLAN_BYTES: usize = 8 << 20;
 
 #[derive(Debug, Default)]
 pub(crate) struct RecentPlans {
@@ -24,7 +24,8 @@ impl RecentPlans {
     pub(crate) fn add(&mut self, plan: Arc<Plan>, bytes: usize) {
         self.plans.push_back((plan, bytes));
         self.bytes += bytes;
-        while self.plans.len() > MAX_PLANS || (self.bytes > MAX_BYTES && self.plans.len() > 1) {
+        while self.plans.len() > MAX_PLANS || (self.bytes > MAX_PLAN_BYTES && self.plans.len() > 1)
+        {
             self.bytes -= self.plans.pop_front().map_or(0, |(_, bytes)| bytes);
         }
     }

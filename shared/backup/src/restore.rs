@@ -15,7 +15,7 @@ use shared::store::{
 };
 
 use crate::{
-    entry::known_kinds,
+    entry::backup_kinds,
     error::BackupError,
     format::{BackupHeader, FORMAT_VERSION, FileReader, FormatError},
     replay::{Item, Replay, ReplayError},
@@ -40,7 +40,7 @@ impl VerifiedBackup {
         let file =
             FileReader::open(BufReader::new(file)).map_err(|err| to_backup_error(path, err))?;
         let mut backup = Self { path: path.to_owned(), file };
-        let mut reading = Reading::new(&mut backup, Stage::Checking, on_progress);
+        let mut reading = BackupPass::new(&mut backup, Stage::Checking, on_progress);
         while reading.next().await?.is_some() {}
         Ok(backup)
     }
@@ -68,7 +68,7 @@ fn to_backup_error(path: &Path, err: FormatError) -> BackupError {
 }
 
 /// One pass over the entries of a backup.
-struct Reading<'a> {
+struct BackupPass<'a> {
     backup: &'a mut VerifiedBackup,
     replay: Replay<'static>,
     stage: Stage,
@@ -77,7 +77,7 @@ struct Reading<'a> {
     reported_position: u64,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> BackupPass<'a> {
     fn new(backup: &'a mut VerifiedBackup, stage: Stage, on_progress: OnProgress<'a>) -> Self {
         Self { backup, replay: Replay::new(None), stage, on_progress, reported_position: 0 }
     }
@@ -129,7 +129,7 @@ pub async fn restore(
     }
     let path = backup.path.clone();
     backup.file.rewind().map_err(|err| to_backup_error(&path, err))?;
-    let mut reading = Reading::new(backup, Stage::Writing, on_progress);
+    let mut reading = BackupPass::new(backup, Stage::Writing, on_progress);
     let mut target = Target::new(store, Mode::Restore);
     while let Some(item) = reading.next().await? {
         target.put(item).await?;
@@ -161,7 +161,7 @@ async fn find_content(store: &dyn Store) -> Result<Option<&'static str>, BackupE
     if !store.list_workers(store.shared_time().await?).await?.is_empty() {
         return Ok(Some("a running worker"));
     }
-    for kind in known_kinds() {
+    for kind in backup_kinds() {
         let page = RecordPage::first_records(1).names_only();
         if !store.list_records(kind, page).await?.is_empty() {
             return Ok(Some("settings or other records"));

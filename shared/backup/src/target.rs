@@ -24,7 +24,7 @@ use crate::{
 /// items into one batch.
 const MAX_JOBS: usize = 128;
 /// Maximum bytes of events that are written at the same time, unless a single item has more.
-const MAX_BYTES: usize = 32 << 20;
+const MAX_JOB_BYTES: usize = 32 << 20;
 /// Bytes of events after which a part of a log is written before its end is read.
 const LOG_BYTES: usize = 8 << 20;
 
@@ -40,7 +40,7 @@ pub(crate) enum Mode {
 }
 
 /// The result of one item.
-struct Done {
+struct FinishedJob {
     key: String,
     bytes: usize,
     counts: Counts,
@@ -60,7 +60,7 @@ struct OpenLog {
 pub(crate) struct Target<'a> {
     store: &'a dyn Store,
     mode: Mode,
-    jobs: FuturesUnordered<BoxFuture<'a, Result<Done, BackupError>>>,
+    jobs: FuturesUnordered<BoxFuture<'a, Result<FinishedJob, BackupError>>>,
     /// The objects that running jobs write. Two jobs for one object never run at the same time.
     keys: BTreeSet<String>,
     bytes: usize,
@@ -200,12 +200,13 @@ impl<'a> Target<'a> {
         if self.keys.contains(&key) {
             self.finish_all_jobs().await?;
         }
-        while self.jobs.len() >= MAX_JOBS || (self.bytes + bytes > MAX_BYTES && self.bytes > 0) {
+        while self.jobs.len() >= MAX_JOBS || (self.bytes + bytes > MAX_JOB_BYTES && self.bytes > 0)
+        {
             self.finish_job().await?;
         }
         self.keys.insert(key.clone());
         self.bytes += bytes;
-        let done = move |found| Done { key, bytes, counts, found };
+        let done = move |found| FinishedJob { key, bytes, counts, found };
         self.jobs.push(work.map(|found| found.map(done)).boxed());
         Ok(())
     }
@@ -219,7 +220,7 @@ impl<'a> Target<'a> {
 
     async fn finish_job(&mut self) -> Result<(), BackupError> {
         let Some(done) = self.jobs.next().await else { return Ok(()) };
-        let Done { key, bytes, counts, found } = done?;
+        let FinishedJob { key, bytes, counts, found } = done?;
         self.keys.remove(&key);
         self.bytes -= bytes;
         match found {

@@ -9,7 +9,7 @@ use mongodb::{
 };
 use shared::{limits, store::StoreError};
 
-use super::connection::{DUPLICATE_KEY, MAJORITY_TIMEOUT, TOO_LARGE, to_store_error};
+use super::connection::{DUPLICATE_KEY_CODE, MAJORITY_TIMEOUT, TOO_LARGE_CODE, to_store_error};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Safety {
@@ -190,8 +190,8 @@ fn read_duplicates(reply: &Document) -> Result<Vec<usize>, StoreError> {
     for error in errors.iter().filter_map(|error| error.as_document()) {
         let index = error.get_i32("index").ok().and_then(|index| usize::try_from(index).ok());
         match (error.get_i32("code"), index) {
-            (Ok(DUPLICATE_KEY), Some(index)) => duplicates.push(index),
-            (Ok(TOO_LARGE), _) => {
+            (Ok(DUPLICATE_KEY_CODE), Some(index)) => duplicates.push(index),
+            (Ok(TOO_LARGE_CODE), _) => {
                 return Err(StoreError::TooLarge { bytes: limits::DOCUMENT_BYTES });
             }
             _ => return Err(unavailable(error.get_str("errmsg").unwrap_or("it gives no reason"))),

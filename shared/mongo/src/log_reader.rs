@@ -40,7 +40,7 @@ impl LogReader {
         after: Seq,
     ) -> Result<Vec<RecordedEvent>, StoreError> {
         let mut tasks = JoinSet::new();
-        tasks.spawn(async move { self.read_or_explain(id, after).await });
+        tasks.spawn(async move { self.read_unless_removed(id, after).await });
         match tasks.join_next().await {
             Some(Ok(read)) => read,
             Some(Err(err)) if err.is_panic() => resume_unwind(err.into_panic()),
@@ -49,7 +49,7 @@ impl LogReader {
     }
 
     /// Returns no events if the log looks damaged only because another process is removing it.
-    async fn read_or_explain(
+    async fn read_unless_removed(
         &self,
         id: ExecutionId,
         after: Seq,

@@ -67,7 +67,7 @@ impl Part {
     }
 
     /// Selects the documents that still have the old form.
-    fn old_form(self) -> Row {
+    fn old_form_filter(self) -> Row {
         match self {
             Self::Events => doc! { "events": { "$type": "string" } },
             Self::Transcripts | Self::Records => doc! { "json": { "$exists": true } },
@@ -227,7 +227,7 @@ impl Mongo {
     }
 
     async fn read_old_batch(&self, part: Part, after: &Bson) -> Result<Vec<Row>, StoreError> {
-        let mut old = part.old_form();
+        let mut old = part.old_form_filter();
         old.insert("_id", doc! { "$gt": after });
         let collection = self.collection(part.collection());
         let found = collection.find(old).sort(doc! { "_id": 1 });
@@ -265,7 +265,7 @@ impl Mongo {
             };
             match document {
                 Ok(document) => {
-                    let mut query = part.old_form();
+                    let mut query = part.old_form_filter();
                     query.insert("_id", row.get("_id"));
                     let query = mongodb::bson::RawDocumentBuf::try_from(&query)
                         .map_err(|err| StoreError::Unavailable(err.to_string()))?;

@@ -31,9 +31,9 @@ const PERMITS: &str = "permits";
 /// Number of renewals of leases after which one renewal also removes old workers.
 const HEARTBEATS_PER_CLEANUP: u64 = 16;
 /// Time for which the entry of a worker outlives its lease, because the clocks of nodes differ.
-const KEEP_WORKER_MICROS: i64 = 60_000_000;
+const WORKER_RETENTION_MICROS: i64 = 60_000_000;
 /// Time after which the document of an unused limit is removed.
-const KEEP_UNUSED_LIMIT_MS: i64 = 60_000;
+const UNUSED_LIMIT_RETENTION_MS: i64 = 60_000;
 
 impl Mongo {
     /// Takes a permit of each limit of a call, or none.
@@ -215,7 +215,8 @@ impl Mongo {
         if !heartbeat.is_multiple_of(HEARTBEATS_PER_CLEANUP) {
             return Ok(());
         }
-        let is_old = doc! { "$lt": until.timestamp_micros().saturating_sub(KEEP_WORKER_MICROS) };
+        let is_old =
+            doc! { "$lt": until.timestamp_micros().saturating_sub(WORKER_RETENTION_MICROS) };
         let workers = self.collection("workers");
         let old = workers.distinct("_id", doc! { "until": is_old.clone() }).await;
         let old = old.map_err(|err| to_store_error(&err))?;
@@ -333,7 +334,7 @@ fn defaults_stage() -> Row {
 fn expiry_time() -> Row {
     let micros = doc! { "$max": ["$next", server_micros()] };
     let millis = doc! { "$toLong": { "$divide": [micros, 1_000_i64] } };
-    doc! { "$toDate": { "$add": [millis, KEEP_UNUSED_LIMIT_MS] } }
+    doc! { "$toDate": { "$add": [millis, UNUSED_LIMIT_RETENTION_MS] } }
 }
 
 fn server_micros() -> Row {

@@ -28,7 +28,7 @@ pub(super) fn new_writer_name() -> String {
 pub(super) fn event_row(
     id: &str,
     document: &EventDocument,
-    by: &str,
+    writer_name: &str,
 ) -> Result<RawDocumentBuf, StoreError> {
     let events = Value::from_json(&document.json, Times::Events)?;
     let mut row = RawDocumentBuf::new();
@@ -37,7 +37,7 @@ pub(super) fn event_row(
     if let Some(at) = read_first_time(&document.json) {
         row.append(cstr!("at"), at);
     }
-    row.append(cstr!("by"), by);
+    row.append(cstr!("by"), writer_name);
     events.append_to(&mut row, cstr!("events"));
     Ok(row)
 }
@@ -89,7 +89,7 @@ fn append_time(row: &mut RawDocumentBuf, date: &CStr, micros: &CStr, time: Optio
     }
 }
 
-pub(super) fn head_row(head: &ExecutionHead, by: &str) -> RawDocumentBuf {
+pub(super) fn head_row(head: &ExecutionHead, writer_name: &str) -> RawDocumentBuf {
     let mut row = rawdoc! {
         "_id": head.execution.to_string(),
         "requestId": head.request.to_string(),
@@ -102,7 +102,7 @@ pub(super) fn head_row(head: &ExecutionHead, by: &str) -> RawDocumentBuf {
         "epoch": head.epoch.0.cast_signed(),
         "priority": head.priority,
         "needsPerson": head.needs_person,
-        "by": by,
+        "by": writer_name,
     };
     append_time(&mut row, cstr!("createdAt"), cstr!("createdAtMicros"), Some(head.created_at));
     append_time(&mut row, cstr!("startedAt"), cstr!("startedAtMicros"), head.started_at);

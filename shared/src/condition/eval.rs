@@ -192,8 +192,8 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Evaluates `&&` (false decides) or `||` (true decides). One side that decides is enough, even
-    /// if the other side has no value.
+    /// Evaluates `&&` or `||`. For `&&`, a side that is false decides the result, and for `||` a
+    /// side that is true, even if the other side fails.
     fn eval_logical(
         &mut self,
         left: &'a Expr,
@@ -328,7 +328,7 @@ impl<'a> Evaluation<'a> {
         Ok(true)
     }
 
-    /// Looks for `item` in `container`. Returns `None` if `container` is not a container.
+    /// Looks for `item` in `container`. Returns `None` if `container` is neither a list nor a map.
     fn contains(&mut self, item: &Val<'a>, container: &Val<'a>) -> Result<Option<bool>, Fault<'a>> {
         match container {
             Val::List(list) => {
@@ -424,7 +424,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Evaluates `all` (false decides) or `exists` (true decides), in the same way as
+    /// Evaluates `all` as a series of `&&`, or `exists` as a series of `||`. See
     /// [`Self::eval_logical`].
     fn eval_quantifier(
         &mut self,

@@ -19,8 +19,7 @@ use super::{
     value::{Entries, List, Text, Val},
 };
 
-/// A failure of a list function: a failure of the whole evaluation, or a reason that the function
-/// states itself.
+/// A failure of a list function: a fault of the evaluation, or a message of the function itself.
 enum Failure<'a> {
     Fault(Fault<'a>),
     Reason(String),
@@ -78,7 +77,8 @@ impl<'a> Evaluation<'a> {
         })
     }
 
-    /// Adds integers exactly. From the first double on, adds doubles from left to right.
+    /// Adds integers exactly. As soon as a number is a double, converts the sum to a double and
+    /// continues with doubles, from left to right.
     fn sum_items(&mut self, operand: &Val<'a>) -> ListResult<'a, Val<'a>> {
         let list = as_list(operand)?;
         self.spend(list.len())?;
@@ -273,8 +273,8 @@ impl<'a> Evaluation<'a> {
     }
 }
 
-/// Returns the text before the first separator, and the text after it. If the separator is empty,
-/// each character is a part.
+/// Returns the text before the first separator, and the text after the separator. If the separator
+/// is empty, returns the first character, and the text after this character.
 fn split_first<'t>(text: &'t str, separator: &str) -> (&'t str, Option<&'t str>) {
     if separator.is_empty() {
         let (part, rest) = text.split_at(text.chars().next().map_or(0, char::len_utf8));

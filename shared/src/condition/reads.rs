@@ -1,4 +1,4 @@
-//! The values that a condition reads, for messages.
+//! Finds the values that a condition reads, so that messages can explain its result.
 
 use serde_json::Value;
 

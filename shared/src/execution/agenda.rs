@@ -35,7 +35,7 @@ pub struct Agenda {
     /// Steps whose items are running.
     gathering: BTreeSet<StepNumber>,
     items_finished: BTreeSet<StepNumber>,
-    /// The next task to undo, if it has not started.
+    /// The next compensation, if it has not started.
     undoing: Option<Task>,
     open_task_count: usize,
 }
@@ -120,7 +120,8 @@ impl Agenda {
         }
     }
 
-    /// Counts a finished task. Compensations are not counted here, because `undoable` holds them.
+    /// Reduces the number of open tasks. A compensation is not in this number, because `undoable`
+    /// lists the tasks that are still to be undone.
     fn close_task(&mut self, task: Task) {
         self.open_task_count -= usize::from(!task.part.undo);
     }
@@ -235,7 +236,7 @@ impl Agenda {
         &self.items_finished
     }
 
-    /// Returns the next task to undo, if it has not started and does not wait for a permit.
+    /// Returns the next compensation, if it has not started and does not wait for a permit.
     pub fn undoing(&self) -> Option<Task> {
         self.undoing
     }

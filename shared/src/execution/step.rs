@@ -332,8 +332,8 @@ impl StepState {
         matches!(self, Self::Running { how: AttemptKind::Sleeping { .. }, .. })
     }
 
-    /// Returns the same wait with another end time. A state that does not wait for a time does not
-    /// change.
+    /// Returns this state with another end of its wait. A state that does not wait for a time stays
+    /// the same.
     pub(super) fn with_end(&self, end: Timestamp) -> Self {
         let mut state = self.clone();
         match &mut state {
@@ -447,8 +447,8 @@ impl StepState {
         event: &Event,
         collect_outputs: impl FnOnce() -> Option<Arc<Value>>,
     ) -> Option<Self> {
-        // Rejects the end while items are unfinished, because a step finishes after the last of its
-        // items.
+        // Rejects the event while items are unfinished, because a step finishes after its last
+        // item.
         let outputs = collect_outputs()?;
         Some(match event {
             Event::StepSucceeded { attempt: of, output: None, .. } if *of == attempt => {

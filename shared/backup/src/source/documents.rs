@@ -101,8 +101,8 @@ impl Source<'_> {
         }
     }
 
-    /// Returns `true` if the plan has an execution whose log was written, because the plan was then
-    /// written before that log.
+    /// Returns `true` if the log of an execution of this plan was certainly written, because the
+    /// plan was then written before that log.
     async fn is_written_with_log(&self, plan: PlanId) -> Result<bool, BackupError> {
         // If a damaged log was left out, the plan of that log may not have been written.
         if !self.report.damaged.is_empty() {

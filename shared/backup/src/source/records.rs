@@ -7,7 +7,7 @@ use shared::{
 
 use super::Source;
 use crate::{
-    entry::{Entry, known_kinds},
+    entry::{Entry, backup_kinds},
     error::BackupError,
     report::Stage,
 };
@@ -19,7 +19,7 @@ const BLOBS_PER_PAGE: usize = 256;
 
 impl Source<'_> {
     pub(super) async fn write_records(&mut self) -> Result<(), BackupError> {
-        for kind in known_kinds() {
+        for kind in backup_kinds() {
             match kind {
                 RecordKind::BlobPart => (),
                 RecordKind::Blob => self.write_blobs().await?,
@@ -75,7 +75,7 @@ impl Source<'_> {
     }
 
     async fn write_record(&mut self, record: Record) -> Result<(), BackupError> {
-        if !self.is_wanted(&record).await? {
+        if !self.should_write(&record).await? {
             return Ok(());
         }
         self.report.counts.records += 1;
@@ -91,7 +91,7 @@ impl Source<'_> {
         }
     }
 
-    async fn is_wanted(&self, record: &Record) -> Result<bool, BackupError> {
+    async fn should_write(&self, record: &Record) -> Result<bool, BackupError> {
         let Some(since) = self.since else {
             return Ok(record.kind != RecordKind::Output || record.at > self.began_at);
         };
