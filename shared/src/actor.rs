@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_has_a_limit() {
+    fn a_long_name_is_cut_at_the_limit() {
         let actor = Actor::token(&"ä".repeat(1_000));
         assert_eq!(actor.name.unwrap().chars().count(), MAX_NAME_CHARS);
     }

@@ -176,8 +176,8 @@ impl Template {
 
     /// Fills the placeholders. A reference without a value stays in the result as text.
     ///
-    /// Refuses to insert more than `most_bytes` in all, so that a small plan cannot produce a large
-    /// value.
+    /// Fails if all inserted values together have more than `most_bytes`, so that a small plan
+    /// cannot produce a large value.
     pub fn render(
         &self,
         values: &dyn LookUpValues,
@@ -252,7 +252,7 @@ impl<'a> Renderer<'a> {
 
 struct Parser<'a> {
     names: &'a dyn ResolveNames,
-    /// The place of the current value. It is only formatted for errors.
+    /// The place of the current value, for error messages.
     place: Vec<PlaceSegment<'a>>,
     errors: Vec<TemplateError>,
 }

@@ -127,7 +127,7 @@ impl TokenScanner<'_> {
         }
     }
 
-    fn read_text(&mut self, quote: char, raw: bool) -> Result<(), ConditionError> {
+    fn read_text(&mut self, quote: char, is_raw: bool) -> Result<(), ConditionError> {
         let triple: String = std::iter::repeat_n(quote, 3).collect();
         let long = self.rest.starts_with(&triple);
         let close = if long { &triple[..] } else { &triple[..1] };
@@ -138,7 +138,7 @@ impl TokenScanner<'_> {
                 Some('\n' | '\r') if !long => {
                     return Err(self.syntax_error("a string is not closed"));
                 }
-                Some('\\') if !raw => {
+                Some('\\') if !is_raw => {
                     let length = escape_length(&self.rest[1..]);
                     let length =
                         length.ok_or_else(|| self.syntax_error("`\\` begins no known escape"))?;

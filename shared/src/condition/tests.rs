@@ -116,7 +116,7 @@ fn integers_and_doubles_compare_by_value() {
 }
 
 #[test]
-fn standard_functions_work() {
+fn standard_functions_return_the_values_of_cel() {
     assert_all_hold(&[
         "size(author.tags) == 2 && author.tags.size() == 2 && size('añb') == 3",
         "size(author.address) == 1 && size(author.empty) == 0",

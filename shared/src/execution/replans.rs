@@ -85,8 +85,7 @@ impl ReplanOptions {
         Self { sets: Vec::new(), within: None, ..self.clone() }
     }
 
-    /// Returns `true` if replans are left, or if the last replan was used up by a replan before
-    /// this execution.
+    /// Returns `true` if replans are left, or if a replan made this execution.
     fn is_wanted(&self) -> bool {
         self.left > 0 || self.before > 0
     }

@@ -381,7 +381,7 @@ impl StepState {
                 Self::Running { attempt: *attempt, how: *how }
             }
             (Self::Pending | Self::Retrying { .. }, Event::StepStarted(started)) => {
-                if !self.may_start_attempt(started.attempt) {
+                if !self.can_start_attempt(started.attempt) {
                     return None;
                 }
                 Self::Running { attempt: started.attempt, how: AttemptKind::from_started(started) }
@@ -419,7 +419,7 @@ impl StepState {
         })
     }
 
-    fn may_start_attempt(&self, attempt: Attempt) -> bool {
+    fn can_start_attempt(&self, attempt: Attempt) -> bool {
         match self {
             Self::Retrying { attempt: last, .. } => attempt == last.next(),
             _ => true,

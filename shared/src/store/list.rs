@@ -96,7 +96,7 @@ impl ExecutionFilter {
     }
 }
 
-/// Selects the heads that a worker has to look at, and their order.
+/// Selects heads that a worker must check, and says how they are sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadQuery {
     /// Unfinished executions without an owner that are due.

@@ -1,7 +1,7 @@
 //! Recently used plans.
 //!
-//! A plan never changes, so a copy is never outdated. But a plan may be removed, so a copy is
-//! trusted for a limited time only.
+//! A plan never changes, so a cached copy is always correct. But the plan can be removed from the
+//! store, so a copy is used for a limited time only.
 
 use std::{
     collections::BTreeMap,
@@ -13,17 +13,17 @@ use tokio::time::{Duration, Instant};
 use crate::{id::PlanId, plan::Plan};
 
 const MAX_PLANS: usize = 256;
-/// Maximum bytes of JSON of all cached plans. In memory they take a few times as much.
-const MAX_BYTES: usize = 64 << 20;
+/// Maximum bytes of JSON of all cached plans. In memory, plans need a few times as many bytes.
+const MAX_CACHED_BYTES: usize = 64 << 20;
 /// Time for which a copy is used without checking that the plan still exists.
 const TRUST_TIME: Duration = Duration::from_mins(1);
 /// Time after which an unused plan leaves the cache.
 const IDLE_TIME: Duration = Duration::from_mins(1);
-/// Minimum bytes of JSON of a large plan. In memory it takes a few times as much.
-const LARGE_BYTES: usize = 2 << 20;
+/// Minimum bytes of JSON of a large plan.
+const LARGE_PLAN_BYTES: usize = 2 << 20;
 /// Time after which an unused large plan leaves the cache. Running executions have a reference to
 /// their plan, so only the next execution has to read the plan again.
-const LARGE_IDLE: Duration = Duration::from_secs(5);
+const LARGE_PLAN_IDLE_TIME: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
 pub struct PlanCache {
@@ -48,7 +48,7 @@ struct Entry {
 
 impl Entry {
     fn is_idle(&self) -> bool {
-        let most = if self.bytes < LARGE_BYTES { IDLE_TIME } else { LARGE_IDLE };
+        let most = if self.bytes < LARGE_PLAN_BYTES { IDLE_TIME } else { LARGE_PLAN_IDLE_TIME };
         self.asked_at.elapsed() > most
     }
 }
@@ -102,7 +102,7 @@ impl PlanCache {
 
     /// Adds a plan, and drops the least recently used plans.
     pub fn insert(&self, plan: &Arc<Plan>, bytes: usize) {
-        if bytes > MAX_BYTES {
+        if bytes > MAX_CACHED_BYTES {
             return;
         }
         let mut kept = self.lock_plans();
@@ -118,7 +118,7 @@ impl PlanCache {
 
 impl CachedPlans {
     fn evict_excess(&mut self) {
-        while self.plans.len() > MAX_PLANS || self.bytes > MAX_BYTES {
+        while self.plans.len() > MAX_PLANS || self.bytes > MAX_CACHED_BYTES {
             let Some((id, _)) = self.plans.iter().min_by_key(|(_, entry)| entry.asked) else {
                 return;
             };
@@ -174,8 +174,8 @@ mod tests {
     async fn a_large_idle_plan_is_evicted_within_seconds() {
         let cache = PlanCache::default();
         let [large, small] = [1, 2].map(plan);
-        cache.insert(&large, LARGE_BYTES);
-        cache.insert(&small, LARGE_BYTES - 1);
+        cache.insert(&large, LARGE_PLAN_BYTES);
+        cache.insert(&small, LARGE_PLAN_BYTES - 1);
         tokio::time::advance(Duration::from_secs(3)).await;
         cache.evict_idle();
         assert!(has(&cache, &large));
@@ -218,11 +218,11 @@ mod tests {
     fn a_large_plan_evicts_others_until_it_fits() {
         let cache = PlanCache::default();
         let (one, other) = (plan(1), plan(2));
-        cache.insert(&one, MAX_BYTES);
-        cache.insert(&other, MAX_BYTES);
+        cache.insert(&one, MAX_CACHED_BYTES);
+        cache.insert(&other, MAX_CACHED_BYTES);
         assert!(!has(&cache, &one));
         assert!(has(&cache, &other));
-        cache.insert(&one, MAX_BYTES + 1);
+        cache.insert(&one, MAX_CACHED_BYTES + 1);
         assert!(!has(&cache, &one));
     }
 }

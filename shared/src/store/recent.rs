@@ -25,19 +25,19 @@ use crate::{
 };
 
 /// Maximum number of events in the cache. A follower that is further behind reads the store itself.
-const MAX_EVENTS: usize = 512;
+const MAX_CACHED_EVENTS: usize = 512;
 /// Maximum bytes of events in the cache. The newest event always stays.
-const MAX_BYTES: usize = 1 << 20;
+const MAX_CACHED_BYTES: usize = 1 << 20;
 
 /// Time that followers wait while another follower reads.
 ///
-/// A follower whose client reads nothing is not polled, so it does not finish a read that it has
-/// begun. Another follower then reads after this time.
-const TURN_TIME: Duration = Duration::from_millis(20);
+/// A follower whose client reads nothing is not polled, so it cannot finish a read that it has
+/// begun. After this time, another follower reads instead.
+const MAX_TURN_TIME: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Default)]
 pub(super) struct RecentEvents {
-    /// Counts reports that the log has grown.
+    /// Number of reports that the log has grown.
     growth: AtomicU64,
     window: Mutex<Window>,
     /// Signalled when a read at the end of the log has finished.
@@ -100,7 +100,7 @@ impl RecentEvents {
             over.as_mut().enable();
             match self.next_turn(after, fresh) {
                 Turn::Done(found) => return Ok(found),
-                Turn::Wait => drop(timeout(TURN_TIME, over).await),
+                Turn::Wait => drop(timeout(MAX_TURN_TIME, over).await),
                 Turn::ReadHistory => return self.read_history(store, id, after).await,
                 Turn::Read(read) => {
                     let found = read_end(store, id, after).await;
@@ -130,7 +130,7 @@ impl RecentEvents {
         if window.end.is_some() && window.last_read.is_some_and(is_current) {
             return Turn::Done(Found { events: Vec::new(), is_over: window.is_over_at(after) });
         }
-        if window.reading.is_some_and(|since| since.elapsed() < TURN_TIME) {
+        if window.reading.is_some_and(|since| since.elapsed() < MAX_TURN_TIME) {
             return Turn::Wait;
         }
         let at = Instant::now();
@@ -231,7 +231,9 @@ impl Window {
             self.end = Some(last.seq);
         }
         let mut bytes: usize = self.events.iter().map(RecordedEvent::bytes).sum();
-        while self.events.len() > MAX_EVENTS || (bytes > MAX_BYTES && self.events.len() > 1) {
+        while self.events.len() > MAX_CACHED_EVENTS
+            || (bytes > MAX_CACHED_BYTES && self.events.len() > 1)
+        {
             bytes -= self.events.pop_front().map_or(0, |event| event.bytes());
         }
     }
@@ -333,7 +335,7 @@ mod tests {
         assert!(matches!(recent.next_turn(Seq(3), FRESH), Turn::Wait));
         let began = Instant::now();
         assert!(seqs(&recent, &store, 3).await.is_empty());
-        assert!(began.elapsed() <= 2 * TURN_TIME, "{:?}", began.elapsed());
+        assert!(began.elapsed() <= 2 * MAX_TURN_TIME, "{:?}", began.elapsed());
         append(&store, 4, 4).await;
         recent.expect_more();
         assert_eq!(seqs(&recent, &store, 3).await, [4]);

@@ -52,8 +52,8 @@ impl Reader {
                 return Ok(None);
             }
             self.hint.grown.mark_unchanged();
-            // Trusts an empty result of other followers for half the poll interval, so that every
-            // poll finds events that no hint reported.
+            // Uses an empty result of another follower for half the poll interval at most, so that
+            // a poll finds events that no hint reported.
             let (store, fresh) = (&*self.store, self.poll / 2);
             let found = self.hint.recent.read_after(store, self.id, self.after, fresh).await?;
             self.read = found.events.into();

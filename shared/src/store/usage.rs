@@ -38,8 +38,8 @@ impl Usage {
         bucket
     }
 
-    /// Returns the duration that a share of the calls did not exceed, within a tenth. `None`
-    /// without calls.
+    /// Returns the duration that a share of the calls did not exceed, with an error of at most a
+    /// tenth. Returns `None` if there are no calls.
     pub fn quantile(&self, share: f64) -> Option<Duration> {
         quantile(&self.times, share)
     }

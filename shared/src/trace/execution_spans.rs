@@ -132,7 +132,8 @@ pub fn root_span(execution: &Execution, is_sampled: bool) -> FinishedSpan {
     }
 }
 
-/// Returns the context of another execution. Its trace is its own unless its caller sent a trace.
+/// Returns the context of another execution, as if its caller had sent no trace. The log of the
+/// other execution is not read.
 fn link_of_execution(id: ExecutionId) -> SpanContext {
     let span = SpanId::from_seed(&id.to_string());
     SpanContext { trace: TraceId::of_execution(id), span, is_sampled: true, state: None }

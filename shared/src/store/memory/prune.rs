@@ -69,13 +69,13 @@ impl State {
 
     /// Removes plans. Returns `true` if one of them has sub-plans.
     fn remove_plans(&mut self, plans: &[PlanId]) -> bool {
-        let mut have_sub_plans = false;
+        let mut has_sub_plans = false;
         for id in plans {
             let removed = self.documents.plans.remove(id);
-            have_sub_plans |= removed.is_some_and(|plan| !plan.sub_plans.is_empty());
+            has_sub_plans |= removed.is_some_and(|plan| !plan.sub_plans.is_empty());
             self.documents.versions.retain(|_, plan| plan != id);
         }
-        have_sub_plans
+        has_sub_plans
     }
 
     fn remove_requests(&mut self, requests: &[RequestId]) {
