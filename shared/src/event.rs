@@ -4,9 +4,9 @@
 //! [`Execution::apply`](crate::execution::Execution::apply) computes the state from them. Heads are
 //! computed from the same events.
 //!
-//! The JSON of events is a stored format. Its fields have the names of the API. The name of a variant
-//! or field never changes, and a new field needs a default, so that old logs stay readable. Names of
-//! layouts before version 6 are aliases.
+//! The JSON of events is a stored format. Its fields have the names of the API. The name of a
+//! variant or field never changes, and a new field needs a default, so that old logs stay readable.
+//! Names of layouts before version 6 are aliases.
 
 mod size;
 mod unknown_call;

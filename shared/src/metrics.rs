@@ -406,7 +406,8 @@ impl Registrar<'_> {
 struct LabelValues(RwLock<BTreeSet<String>>);
 
 impl LabelValues {
-    /// Returns the value, or [`OTHER_VALUE`] if the label already has the maximum number of other values.
+    /// Returns the value, or [`OTHER_VALUE`] if the label already has the maximum number of other
+    /// values.
     fn limit(&self, value: &str) -> String {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if known.contains(value) {

@@ -129,7 +129,8 @@ pub trait Store: Log + Inbox + Permits + Documents + KeyValue + Vectors + AuditL
     /// long as its parent runs. When no such execution is left, it removes plans without
     /// references. Then it removes requests without plans and executions, with their transcripts.
     ///
-    /// If `most` is 0, it removes only records that expired: cached outputs, and calls outside plans.
+    /// If `most` is 0, it removes only records that expired: cached outputs, and calls outside
+    /// plans.
     ///
     /// A concurrent reader may or may not find the data. `before` should be at least a minute in
     /// the past, so that a frozen worker has lost its lease.

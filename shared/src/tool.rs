@@ -281,8 +281,8 @@ impl ToolError {
         Self { code, message, retryable, is_definite: true }
     }
 
-    /// Makes the error of a call with an unknown outcome. Adds a hint to `reason`, unless it ends with
-    /// the hint already.
+    /// Makes the error of a call with an unknown outcome. Adds a hint to `reason`, unless it ends
+    /// with the hint already.
     pub fn outcome_unknown(reason: &str) -> Self {
         let hint = "it is unknown whether the call took effect, and it may still do so: check \
                     before you retry";

@@ -30,7 +30,7 @@ const LOG_BYTES: usize = 8 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Writes nothing.
+    /// Only compares the items with the store, and writes nothing.
     Compare,
     /// No other process uses the store, so heads of existing logs are written again.
     Restore,
@@ -129,8 +129,8 @@ impl<'a> Target<'a> {
     async fn put_record(&mut self, record: Record) -> Result<(), BackupError> {
         let (store, mode, kind) = (self.store, self.mode, record.kind);
         if self.last_kind != Some(kind) {
-            // Waits for the writes of the previous kind, because records can refer to records of
-            // that kind: a part of a blob must not be stored before its blob.
+            // Waits for the writes of the previous kind, because a record can refer to records of
+            // that kind. For example, a part of a blob must not be stored before its blob.
             self.finish_all_jobs().await?;
             self.last_kind = Some(kind);
         }

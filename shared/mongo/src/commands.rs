@@ -55,7 +55,8 @@ pub(super) fn insert_command(collection: &str, documents: RawArrayBuf) -> RawDoc
     })
 }
 
-/// Builds replacements that insert the document if the query finds no document.
+/// Builds a command of replacements. A replacement inserts its document if its query finds no
+/// document.
 pub(super) fn upsert_command(
     collection: &str,
     replacements: impl IntoIterator<Item = Replacement>,
@@ -67,7 +68,7 @@ pub(super) fn upsert_command(
     raw_update_command(collection, replacements.into_iter().map(update), safety)
 }
 
-/// Builds replacements that do nothing if the query finds no document.
+/// Builds a command of replacements. A replacement does nothing if its query finds no document.
 pub(super) fn replace_command(
     collection: &str,
     replacements: impl IntoIterator<Item = Replacement>,

@@ -330,7 +330,8 @@ impl LogCache {
         self.counts.write(connection)
     }
 
-    /// Removes an execution from the counts. Call it before its head is removed.
+    /// Removes an execution from the counts. Call it before its head is removed, because the head
+    /// says which cells count the execution.
     pub(super) fn uncount_execution(
         &mut self,
         connection: &Connection,

@@ -182,7 +182,8 @@ fn remove_expired(connection: &Connection, before: Timestamp) -> rusqlite::Resul
     connection.prepare_cached("DELETE FROM outputs WHERE until <= ?1")?.execute([before])
 }
 
-/// Returns `true` if one of the plans has sub-plans, which are unused after the plan is removed.
+/// Returns `true` if one of the plans has sub-plans. After the removal of the plan, its sub-plans
+/// can be unused, too.
 pub(super) fn has_sub_plans(connection: &Connection, ids: &[String]) -> Result<bool, StoreError> {
     let find = || -> rusqlite::Result<bool> {
         let sql = "SELECT 1 FROM plan_parts WHERE planId = ?1";

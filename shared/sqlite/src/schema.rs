@@ -241,8 +241,8 @@ const UPGRADES: [&str; LAYOUT as usize] = [
 
 /// Creates or upgrades the tables, and refuses a file that only a newer version can use.
 ///
-/// `has_live_worker` returns `true` if a worker's process runs. An upgrade is refused if a worker of the
-/// earlier layout runs that cannot use the upgraded file.
+/// `has_live_worker` returns `true` if a worker's process runs. An upgrade is refused if a worker
+/// of the earlier layout runs that cannot use the upgraded file.
 pub(super) fn prepare_schema(
     connection: &Connection,
     path: &Path,

@@ -199,9 +199,9 @@ impl CacheUsage {
     /// Bytes written since the last release above which the page cache can be large.
     const LARGE_BYTES: usize = 8 << 20;
 
-    /// Counts the bytes of a batch. Returns `true` if the page cache should be freed: at a
-    /// heartbeat, if little was written since the last heartbeat and much was written since the
-    /// cache was freed.
+    /// Counts the bytes of a batch. Returns `true` at a heartbeat if the page cache should be
+    /// freed, because much was written since it was last freed, but little since the last
+    /// heartbeat.
     fn record_batch(&mut self, bytes: usize, has_heartbeat: bool) -> bool {
         self.since_heartbeat = self.since_heartbeat.saturating_add(bytes);
         self.since_freed = self.since_freed.saturating_add(bytes);

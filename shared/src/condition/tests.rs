@@ -7,7 +7,7 @@ use serde_json::json;
 use super::*;
 use crate::id::StepNumber;
 
-/// Steps with outputs, found by their index, and two variables.
+/// The ids and outputs of steps, and two variables. The index of an item is the number of the step.
 struct TestValues(Vec<(&'static str, Option<Value>)>);
 
 impl ResolveNames for TestValues {

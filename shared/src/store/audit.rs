@@ -1,8 +1,8 @@
 //! Audit entries. An entry names the actor, the action and the time.
 //!
 //! Every action that somebody gives has one entry, so that one index answers who did what. The
-//! stores write the entry about a start together with the first event, and the entry about a command
-//! together with the command. The engine writes the entries about actions that belong to no
+//! stores write the entry about a start together with the first event, and the entry about a
+//! command together with the command. The engine writes the entries about actions that belong to no
 //! execution. Steps and other consequences have no entries, because the log of their execution has
 //! them.
 
@@ -125,8 +125,8 @@ pub struct AuditEntry {
     pub action: AuditAction,
     #[serde(flatten)]
     pub target: AuditTarget,
-    /// Facts about the action, at most [`limits::AUDIT_DETAIL_BYTES`] of JSON. Comments, reasons and
-    /// payloads are not among them.
+    /// Facts about the action, at most [`limits::AUDIT_DETAIL_BYTES`] of JSON. Comments, reasons
+    /// and payloads are not among them.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub detail: Map<String, Value>,
 }
@@ -144,8 +144,8 @@ impl AuditEntry {
         Self { id: AuditId::draw(at), at, actor, action, target, detail: bound_detail(detail) }
     }
 
-    /// Returns the entry about the start of an execution, or `None` if the event is not the first one
-    /// or has no actor.
+    /// Returns the entry about the start of an execution, or `None` if the event is not the first
+    /// one or has no actor.
     ///
     /// Executions that the engine starts for a step have no actor.
     pub fn of_start(execution: ExecutionId, first: &RecordedEvent) -> Option<Box<Self>> {
@@ -241,8 +241,8 @@ impl AuditFilter {
 
 /// Keeps audit entries. Entries never change, and retention removes the oldest entries.
 ///
-/// Stores write the entries that [starts](super::Append::audit) and [commands](AuditEntry::of_command) have
-/// by themselves.
+/// Stores write the entries that [starts](super::Append::audit) and
+/// [commands](AuditEntry::of_command) have by themselves.
 #[async_trait]
 pub trait AuditLog: fmt::Debug + Send + Sync {
     /// Stores entries, and returns the number of new entries. Skips entries that are already
@@ -259,7 +259,8 @@ pub trait AuditLog: fmt::Debug + Send + Sync {
     /// Returns the number of entries that match the filter.
     async fn count_audit_entries(&self, filter: &AuditFilter) -> Result<u64, StoreError>;
 
-    /// Removes the oldest entries before a time, at most `most`. Returns the number of removed ones.
+    /// Removes the oldest entries before a time, at most `most`. Returns the number of removed
+    /// ones.
     async fn remove_audit_entries(
         &self,
         before: Timestamp,

@@ -74,8 +74,8 @@ impl SpanId {
 }
 
 impl SpanContext {
-    /// Reads the headers `traceparent` and `tracestate`. An invalid `traceparent` counts as missing,
-    /// as the recommendation says.
+    /// Reads the headers `traceparent` and `tracestate`. An invalid `traceparent` counts as
+    /// missing, as the recommendation says.
     pub fn parse(parent: &str, state: Option<&str>) -> Option<Self> {
         let mut parts = parent.trim().split('-');
         let [version] = parse_hex::<1>(parts.next()?)?;
