@@ -236,7 +236,8 @@ impl<'a> Renderer<'a> {
         }
     }
 
-    /// Returns the value of a reference, or null after the limit was exceeded.
+    /// Returns the value of a reference. After the limit was exceeded, returns `null` instead,
+    /// because the result is then discarded.
     fn find(&mut self, reference: &Reference) -> Option<&'a Value> {
         let found = reference.path.find(self.values.find_value(&reference.target)?)?;
         self.bytes_left =

@@ -75,7 +75,7 @@ pub fn qualified_name(set: &ToolSetName, name: &ToolName) -> ToolName {
 /// another set's tool, even if the set has no such tool.
 #[derive(Clone, Debug)]
 pub struct ToolNames<T> {
-    /// All sets, including those without tools.
+    /// All sets, including sets without tools.
     sets: BTreeSet<ToolSetName>,
     tools_by_name: BTreeMap<ToolName, (NameOrigin, T)>,
 }

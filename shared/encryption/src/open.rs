@@ -1,4 +1,4 @@
-//! Turns encryption on, and compares the keys of a process with those of the store.
+//! Turns encryption on, and compares the keys of a process with the keys of the store.
 //!
 //! The store has a record for each key that has been active. The record contains a fixed text,
 //! encrypted with the key. So a process notices if its key has the id of another key, and a process

@@ -24,7 +24,8 @@ use crate::{
 
 /// A store that encrypts values before it passes them on, and decrypts them on reads.
 ///
-/// Without a key for new values, it writes nothing and gives no work to workers. Reads of values
+/// Without a key for new values, it writes nothing, and workers find no executions in it. Reads of
+/// values
 /// whose key is missing fail, except in operations that
 /// [only show values](shared::sealed::show_locked_values).
 pub struct EncryptedStore {

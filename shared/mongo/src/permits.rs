@@ -62,9 +62,9 @@ impl Mongo {
         Ok(Permission::Granted)
     }
 
-    /// Answers without a write if the call holds all permits already, or if a limit is full. This
-    /// avoids taking permits of the first limits that must be undone because the last limit is
-    /// full.
+    /// Answers without a write if the call already has all its permits, or if a limit is full.
+    /// Without this check, a call could acquire permits of the first limits and lose them again
+    /// because the last limit is full.
     async fn check_holders(
         &self,
         ask: &PermitAsk,
@@ -307,7 +307,7 @@ fn take_stages(limit: &CallLimit, permit: &Permit) -> Vec<Row> {
     stages
 }
 
-/// Returns the stages of an update that keeps the holders for which `condition` holds. The
+/// Returns the stages of an update that removes all holders for which `condition` is false. The
 /// condition refers to a holder by `$$holder`.
 fn keep_holders_stages(condition: Row) -> Vec<Row> {
     let kept = doc! { "$filter": { "input": "$holders", "as": "holder", "cond": condition } };

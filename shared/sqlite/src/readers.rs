@@ -142,8 +142,8 @@ impl Readers {
             return Ok(idle);
         }
         let opened = open_reader(&self.path);
-        // This check comes after the file was opened, because the path may lead to another file by
-        // now.
+        // Checks the path after the file was opened, because another file may have replaced the
+        // file just before.
         self.identity.check_now()?;
         opened
     }

@@ -1,7 +1,7 @@
 //! The attempts of an execution, as its log describes them.
 //!
-//! Log lines, metrics and traces read attempts from the same durable events, so they agree with
-//! each other and with the log, also after another worker has taken over.
+//! Log lines, metrics and traces read attempts from the same durable events. So they agree with
+//! each other and with the log, even after another worker has taken over the execution.
 
 use std::collections::BTreeMap;
 

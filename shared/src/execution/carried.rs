@@ -43,7 +43,7 @@ pub enum CarriedKey {
     OtherParameters,
 }
 
-/// The calls that a child execution takes over.
+/// The calls of earlier executions that a child execution repeats or whose outputs it reuses.
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChildCalls {
@@ -143,7 +143,7 @@ impl Execution {
         (call.parameters == hash_parameters(parameters)).then_some(call)
     }
 
-    /// Returns the calls that the child execution of a task takes over.
+    /// Returns the calls of earlier executions for the child execution of a task.
     pub fn calls_for_child(&self, task: Task) -> ChildCalls {
         let call_keys = self.carried_calls.child_keys.get(&task).cloned().unwrap_or_default();
         let settled = self.carried_calls.child_settled.get(&task).cloned().unwrap_or_default();

@@ -20,7 +20,7 @@ pub struct StepNames {
 }
 
 impl StepNames {
-    /// Numbers the steps in the given order.
+    /// Numbers the steps in the order of `steps`.
     pub fn new<'a>(
         steps: impl IntoIterator<Item = (&'a StepId, &'a ToolName)>,
     ) -> Result<Self, PlanError> {

@@ -260,7 +260,7 @@ pub trait AuditLog: fmt::Debug + Send + Sync {
     async fn count_audit_entries(&self, filter: &AuditFilter) -> Result<u64, StoreError>;
 
     /// Removes the oldest entries before a time, at most `most`. Returns the number of removed
-    /// ones.
+    /// entries.
     async fn remove_audit_entries(
         &self,
         before: Timestamp,

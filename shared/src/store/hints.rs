@@ -1,5 +1,5 @@
-//! Wake-up hints. A hint carries no data: a woken reader reads the store. So a lost hint costs
-//! time, but never correctness.
+//! Wake-up hints. A hint contains no data, because a reader that it wakes reads the store. So a
+//! lost hint delays a reader, but the reader misses nothing.
 
 use std::{
     collections::BTreeMap,

@@ -64,8 +64,8 @@ struct LastRead {
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) events: Vec<RecordedEvent>,
-    /// `true` if the log is finished at the position, `false` if it is not, and `None` if that is
-    /// not known.
+    /// `true` if the event at the position is the last event of the log. `None` if this event was
+    /// not read.
     pub(super) is_over: Option<bool>,
 }
 

@@ -1,4 +1,4 @@
-//! Follows a log: first its existing events, then new ones, without gaps or repeats.
+//! Follows a log: first its existing events, then new events, without gaps or repeats.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -81,8 +81,8 @@ impl Reader {
         if head.is_some_and(|head| !head.state.is_finished()) {
             return Ok(false);
         }
-        // The head may lag behind its log, but is never ahead of it. So the event at the start
-        // position decides. If other events follow it, they are new and still to be read.
+        // Even if the log is finished, later events can follow the start position. So only the
+        // event at the start position decides.
         let events = self.store.read(self.id, Seq(last)).await?;
         Ok(events.first().is_none_or(|recorded| recorded.event.is_last()))
     }

@@ -145,8 +145,8 @@ impl Source<'_> {
     }
 }
 
-/// Returns `true` if an export contains records of this kind: those that belong to plans, to
-/// executions and to calls. Settings of a store are part of its backup only.
+/// Returns `true` if an export contains records of this kind. An export contains records that
+/// belong to plans, to executions and to calls. Settings of a store are part of its backup only.
 fn is_history(kind: RecordKind) -> bool {
     matches!(
         kind,

@@ -1,4 +1,4 @@
-//! Tests of keys that differ from those of the store.
+//! Tests of keys that differ from the keys of the store.
 
 use std::sync::Arc;
 

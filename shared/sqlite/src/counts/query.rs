@@ -112,8 +112,8 @@ struct Counter<'a, 'b> {
 }
 
 impl Counter<'_, '_> {
-    /// Returns `true` if the tallies of plans answer the query: by plan, or by plan and state, with
-    /// a filter by at most one state.
+    /// Returns `true` if the tallies of plans can answer the query. Its groups must be by plan, or
+    /// by plan and state, and its filter must have at most one state and no other condition.
     fn can_use_plans(&self) -> bool {
         let CountQuery { filter, groups, .. } = self.query;
         let states = filter.states.clone();
@@ -128,8 +128,8 @@ impl Counter<'_, '_> {
         self.add_executions(&UNFINISHED, None)
     }
 
-    /// Adds executions one by one. If `states` is not empty or `range` is given, adds only the
-    /// executions in these states and in this range of time.
+    /// Adds executions one by one. If `states` is not empty, adds only executions in these states.
+    /// If `range` is `Some`, adds only executions that were created in this range of time.
     fn add_executions(
         &mut self,
         states: &[&str],
