@@ -266,7 +266,8 @@ pub struct Created {
     /// The execution that this execution repeats, in whole or in part.
     #[serde(default, alias = "retry_of", skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<ExecutionId>,
-    /// Set if the execution repeats that one with a new plan. Not set by earlier versions.
+    /// `true` if the execution repeats `retry_of` with a new plan. Earlier versions did not record
+    /// this.
     #[serde(default, rename = "replan", skip_serializing_if = "std::ops::Not::not")]
     pub is_replan: bool,
     /// Outputs that this execution reuses from the steps of the execution that it repeats.

@@ -394,7 +394,7 @@ impl Execution {
             }
         }
         if let StepState::Failed(_) = state {
-            items.failed.get_or_insert(index);
+            items.first_failed_index.get_or_insert(index);
             let must_succeed = matches!(on_error, OnError::Fail | OnError::Wait);
             if must_succeed && self.phase == Phase::Open {
                 self.phase = Phase::Failing;

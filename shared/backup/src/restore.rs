@@ -136,7 +136,7 @@ pub async fn restore(
     }
     let outcome = target.finish().await?;
     store.end_restore().await?;
-    Ok(outcome.new)
+    Ok(outcome.new_counts)
 }
 
 /// Returns the name of a kind of content that the store has, or `None` if the store is empty.

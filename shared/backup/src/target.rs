@@ -67,19 +67,19 @@ pub(crate) struct Target<'a> {
     log: OpenLog,
     last_kind: Option<RecordKind>,
     /// Objects that the store did not have.
-    new: Counts,
+    new_counts: Counts,
     /// Objects that the store had.
-    known: Counts,
-    different: ObjectList,
+    known_counts: Counts,
+    different_objects: ObjectList,
 }
 
 /// Objects that were written, or that would be written in the mode `Compare`, and objects that the
 /// store already has.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcome {
-    pub(crate) new: Counts,
-    pub(crate) known: Counts,
-    pub(crate) different: ObjectList,
+    pub(crate) new_counts: Counts,
+    pub(crate) known_counts: Counts,
+    pub(crate) different_objects: ObjectList,
 }
 
 impl<'a> Target<'a> {
@@ -92,9 +92,9 @@ impl<'a> Target<'a> {
             bytes: 0,
             log: OpenLog::default(),
             last_kind: None,
-            new: Counts::default(),
-            known: Counts::default(),
-            different: ObjectList::default(),
+            new_counts: Counts::default(),
+            known_counts: Counts::default(),
+            different_objects: ObjectList::default(),
         }
     }
 
@@ -150,8 +150,8 @@ impl<'a> Target<'a> {
     /// Waits for all writes.
     pub(crate) async fn finish(mut self) -> Result<Outcome, BackupError> {
         self.finish_all_jobs().await?;
-        let Self { new, known, different, .. } = self;
-        Ok(Outcome { new, known, different })
+        let Self { new_counts, known_counts, different_objects, .. } = self;
+        Ok(Outcome { new_counts, known_counts, different_objects })
     }
 
     async fn put_events(
@@ -166,8 +166,8 @@ impl<'a> Target<'a> {
         }
         let events = mem::take(&mut self.log.events);
         self.log.bytes = 0;
-        let earlier = self.log.found.take();
-        let log = Log { head, events, commands: Vec::new(), earlier, is_complete: false };
+        let earlier_result = self.log.found.take();
+        let log = Log { head, events, commands: Vec::new(), earlier_result, is_complete: false };
         self.log.found = Some(log.put(self.store, self.mode).await?);
         Ok(())
     }
@@ -185,7 +185,7 @@ impl<'a> Target<'a> {
             ..Counts::default()
         };
         let (store, mode, key) = (self.store, self.mode, head.execution.to_string());
-        let log = Log { head, events, commands, earlier: found, is_complete: true };
+        let log = Log { head, events, commands, earlier_result: found, is_complete: true };
         let work = async move { log.put(store, mode).await };
         self.start_job(key, bytes, counts, work.boxed()).await
     }
@@ -224,9 +224,9 @@ impl<'a> Target<'a> {
         self.keys.remove(&key);
         self.bytes -= bytes;
         match found {
-            Found::New => self.new.add(&counts),
-            Found::Same => self.known.add(&counts),
-            Found::Different(why) if self.mode == Mode::Compare => self.different.add(why),
+            Found::New => self.new_counts.add(&counts),
+            Found::Same => self.known_counts.add(&counts),
+            Found::Different(why) if self.mode == Mode::Compare => self.different_objects.add(why),
             Found::Different(why) => return Err(BackupError::Changed(why)),
             Found::Useless => (),
         }

@@ -227,7 +227,7 @@ impl Mongo {
         }
         let records = self.records_of(kind);
         let count = if Table::of_kind(kind).is_shared() {
-            // `_id.k` alone has no index.
+            // Selects a range of the whole `_id`, because there is no index of `_id.k`.
             let all = name_range(kind, (Bound::Unbounded, Bound::Unbounded));
             records.count_documents(all).await
         } else {

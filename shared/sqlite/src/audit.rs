@@ -118,9 +118,9 @@ impl AuditLog for Sqlite {
         while removed < most {
             let most = BATCH_LEN.min(most - removed);
             let change = Change::Prune(Removal::Audit { before, most });
-            let Answer::Removed(some) = self.write(change).await? else { break };
-            removed += some;
-            if some < most {
+            let Answer::Removed(removed_now) = self.write(change).await? else { break };
+            removed += removed_now;
+            if removed_now < most {
                 break;
             }
         }

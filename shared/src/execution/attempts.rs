@@ -73,7 +73,7 @@ struct RunningAttempt {
 /// Follows the events of one execution, and finds the attempts that end.
 #[derive(Clone, Debug, Default)]
 pub struct AttemptTracker {
-    running: BTreeMap<Task, RunningAttempt>,
+    running_attempts: BTreeMap<Task, RunningAttempt>,
 }
 
 impl AttemptTracker {
@@ -98,7 +98,7 @@ impl AttemptTracker {
         };
         if let (Some(attempt), Some(changed)) = (attempt, step.changed) {
             let started_at = changed.at;
-            self.running.insert(task, RunningAttempt { attempt, started_at, child });
+            self.running_attempts.insert(task, RunningAttempt { attempt, started_at, child });
         }
         if let Some(undo) = &step.undo {
             self.add_running(task.compensation(), undo);
@@ -123,7 +123,7 @@ impl AttemptTracker {
             }
             event => {
                 let (outcome, error) = read_outcome(event)?;
-                let running = self.running.remove(&task);
+                let running = self.running_attempts.remove(&task);
                 if running.is_none() && outcome != AttemptOutcome::Failed {
                     return None;
                 }
@@ -148,7 +148,7 @@ impl AttemptTracker {
         started_at: Timestamp,
         child: Option<ExecutionId>,
     ) {
-        self.running.insert(task, RunningAttempt { attempt, started_at, child });
+        self.running_attempts.insert(task, RunningAttempt { attempt, started_at, child });
     }
 }
 

@@ -24,7 +24,7 @@ pub struct Items {
     open_count: u32,
     waiting_count: u32,
     sleeping_count: u32,
-    pub(super) failed: Option<u32>,
+    pub(super) first_failed_index: Option<u32>,
 }
 
 #[expect(missing_docs, reason = "the other names need no comment")]
@@ -39,7 +39,7 @@ impl Items {
             open_count: n,
             waiting_count: 0,
             sleeping_count: 0,
-            failed: None,
+            first_failed_index: None,
         }
     }
 
@@ -51,9 +51,9 @@ impl Items {
         self.tasks.get(index as usize)
     }
 
-    /// Returns the item that failed first in time.
+    /// Returns the index of the item that failed first.
     pub fn first_failed(&self) -> Option<u32> {
-        self.failed
+        self.first_failed_index
     }
 
     pub fn finished_count(&self) -> usize {

@@ -65,44 +65,44 @@ impl CheckStop {
 
 #[derive(Debug)]
 struct Slots {
-    running: usize,
-    waiting: usize,
+    running_count: usize,
+    waiting_count: usize,
 }
 
-static SLOTS: Mutex<Slots> = Mutex::new(Slots { running: 0, waiting: 0 });
+static SLOTS: Mutex<Slots> = Mutex::new(Slots { running_count: 0, waiting_count: 0 });
 static SLOT_FREED: Condvar = Condvar::new();
 
 /// Permission to run a check. Its drop lets the next check run.
 struct Slot;
 
 impl Slot {
-    /// Waits for a free slot. Fails if `most_waiting` checks wait already, or if `stop` ends the
+    /// Waits for a free slot. Fails if `max_waiting` checks wait already, or if `stop` ends the
     /// wait.
-    fn acquire(most_waiting: usize, stop: Option<&CheckStop>) -> Result<Self, &'static str> {
+    fn acquire(max_waiting: usize, stop: Option<&CheckStop>) -> Result<Self, &'static str> {
         let is_stopped = || stop.is_some_and(CheckStop::is_stopped);
         let mut slots = lock_slots();
-        if slots.waiting >= most_waiting {
+        if slots.waiting_count >= max_waiting {
             return Err("too many checks are running: try again later");
         }
-        slots.waiting += 1;
-        while slots.running >= MAX_RUNNING_CHECKS && !is_stopped() {
+        slots.waiting_count += 1;
+        while slots.running_count >= MAX_RUNNING_CHECKS && !is_stopped() {
             slots = SLOT_FREED.wait(slots).unwrap_or_else(PoisonError::into_inner);
         }
-        slots.waiting -= 1;
+        slots.waiting_count -= 1;
         if is_stopped() {
             // Notifies another check, because a notification wakes only one check, and this check
             // does not use the free slot.
             SLOT_FREED.notify_one();
             return Err(STOPPED_MESSAGE);
         }
-        slots.running += 1;
+        slots.running_count += 1;
         Ok(Self)
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        lock_slots().running -= 1;
+        lock_slots().running_count -= 1;
         SLOT_FREED.notify_one();
     }
 }
@@ -114,21 +114,21 @@ fn lock_slots() -> MutexGuard<'static, Slots> {
 /// Returns `true` if a check runs on one of the threads.
 #[cfg(test)]
 pub(super) fn is_check_running() -> bool {
-    lock_slots().running > 0
+    lock_slots().running_count > 0
 }
 
 /// Runs a job on a separate thread. On a multi-threaded runtime, other tasks continue meanwhile.
 ///
 /// # Errors
 ///
-/// If `most_waiting` jobs wait already, if `stop` ends the wait, or if no thread can be started.
+/// If `max_waiting` jobs wait already, if `stop` ends the wait, or if no thread can be started.
 pub(super) fn run_on_own_thread<T: Send>(
-    most_waiting: usize,
+    max_waiting: usize,
     stop: Option<&CheckStop>,
     job: impl FnOnce() -> T + Send,
 ) -> io::Result<T> {
     let run = || {
-        let _slot = Slot::acquire(most_waiting, stop).map_err(io::Error::other)?;
+        let _slot = Slot::acquire(max_waiting, stop).map_err(io::Error::other)?;
         thread::scope(|scope| {
             let thread =
                 thread::Builder::new().name("schema check".to_owned()).stack_size(STACK_BYTES);

@@ -41,7 +41,7 @@ pub(super) struct RecentEvents {
     growth: AtomicU64,
     window: Mutex<Window>,
     /// Signalled when a read at the end of the log has finished.
-    read: Notify,
+    read_finished: Notify,
 }
 
 /// Consecutive events up to the end of the log at the last read.
@@ -52,7 +52,7 @@ struct Window {
     end: Option<Seq>,
     last_read: Option<LastRead>,
     /// The time at which a read at the end of the log began, if one is running.
-    reading: Option<Instant>,
+    reading_since: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -96,7 +96,7 @@ impl RecentEvents {
         fresh: Duration,
     ) -> Result<Found, StoreError> {
         loop {
-            let mut over = pin!(self.read.notified());
+            let mut over = pin!(self.read_finished.notified());
             over.as_mut().enable();
             match self.next_turn(after, fresh) {
                 Turn::Done(found) => return Ok(found),
@@ -105,12 +105,12 @@ impl RecentEvents {
                 Turn::Read(read) => {
                     let found = read_end(store, id, after).await;
                     let mut window = self.lock_window();
-                    if window.reading == Some(read.at) {
-                        window.reading = None;
+                    if window.reading_since == Some(read.at) {
+                        window.reading_since = None;
                     }
                     let found = found.map(|events| window.add_read(read, after, events));
                     drop(window);
-                    self.read.notify_waiters();
+                    self.read_finished.notify_waiters();
                     return found;
                 }
             }
@@ -130,11 +130,11 @@ impl RecentEvents {
         if window.end.is_some() && window.last_read.is_some_and(is_current) {
             return Turn::Done(Found { events: Vec::new(), is_over: window.is_over_at(after) });
         }
-        if window.reading.is_some_and(|since| since.elapsed() < MAX_TURN_TIME) {
+        if window.reading_since.is_some_and(|since| since.elapsed() < MAX_TURN_TIME) {
             return Turn::Wait;
         }
         let at = Instant::now();
-        window.reading = Some(at);
+        window.reading_since = Some(at);
         Turn::Read(LastRead { growth, at })
     }
 
@@ -258,7 +258,7 @@ mod tests {
         store::{Append, Log, memory::Memory},
     };
 
-    const FRESH: Duration = Duration::from_millis(100);
+    const FRESH_TIME: Duration = Duration::from_millis(100);
 
     fn log() -> ExecutionId {
         "exec_1_aaaaaaaaa".parse().unwrap()
@@ -280,7 +280,7 @@ mod tests {
     }
 
     async fn seqs(recent: &RecentEvents, store: &Memory, after: u64) -> Vec<u64> {
-        let found = recent.read_after(store, log(), Seq(after), FRESH).await.unwrap();
+        let found = recent.read_after(store, log(), Seq(after), FRESH_TIME).await.unwrap();
         found.events.iter().map(|event| event.seq.0).collect()
     }
 
@@ -306,7 +306,7 @@ mod tests {
         assert!(seqs(&recent, &store, 3).await.is_empty());
         append(&store, 4, 4).await;
         assert!(seqs(&recent, &store, 3).await.is_empty(), "it was looked at just now");
-        tokio::time::advance(FRESH).await;
+        tokio::time::advance(FRESH_TIME).await;
         assert_eq!(seqs(&recent, &store, 3).await, [4]);
     }
 
@@ -329,10 +329,10 @@ mod tests {
     async fn a_follower_that_is_not_polled_delays_no_other() {
         let (store, recent) = (Memory::new(), RecentEvents::default());
         append(&store, 1, 3).await;
-        let Turn::Read(stalled) = recent.next_turn(Seq(3), FRESH) else {
+        let Turn::Read(stalled) = recent.next_turn(Seq(3), FRESH_TIME) else {
             panic!("nobody reads yet")
         };
-        assert!(matches!(recent.next_turn(Seq(3), FRESH), Turn::Wait));
+        assert!(matches!(recent.next_turn(Seq(3), FRESH_TIME), Turn::Wait));
         let began = Instant::now();
         assert!(seqs(&recent, &store, 3).await.is_empty());
         assert!(began.elapsed() <= 2 * MAX_TURN_TIME, "{:?}", began.elapsed());

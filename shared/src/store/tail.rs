@@ -23,27 +23,35 @@ pub fn follow_log(
     poll: Duration,
 ) -> impl Stream<Item = Result<RecordedEvent, StoreError>> + Send + use<> {
     let hint = store.hints().follow_log(id);
-    let reader = Reader { store, id, after, poll, hint, read: VecDeque::new(), is_over: false };
-    stream::try_unfold(reader, |mut reader| async move {
-        let next = reader.next().await?;
-        Ok(next.map(|recorded| (recorded, reader)))
+    let follower = LogFollower {
+        store,
+        id,
+        after,
+        poll,
+        hint,
+        unsent_events: VecDeque::new(),
+        is_over: false,
+    };
+    stream::try_unfold(follower, |mut follower| async move {
+        let next = follower.next().await?;
+        Ok(next.map(|recorded| (recorded, follower)))
     })
 }
 
-struct Reader {
+struct LogFollower {
     store: Arc<dyn Store>,
     id: ExecutionId,
     after: Seq,
     poll: Duration,
     hint: LogHint,
-    read: VecDeque<RecordedEvent>,
+    unsent_events: VecDeque<RecordedEvent>,
     is_over: bool,
 }
 
-impl Reader {
+impl LogFollower {
     async fn next(&mut self) -> Result<Option<RecordedEvent>, StoreError> {
         loop {
-            if let Some(recorded) = self.read.pop_front() {
+            if let Some(recorded) = self.unsent_events.pop_front() {
                 self.after = recorded.seq;
                 self.is_over = recorded.event.is_last();
                 return Ok(Some(recorded));
@@ -56,8 +64,8 @@ impl Reader {
             // a poll finds events that no hint reported.
             let (store, fresh) = (&*self.store, self.poll / 2);
             let found = self.hint.recent.read_after(store, self.id, self.after, fresh).await?;
-            self.read = found.events.into();
-            if self.read.is_empty() {
+            self.unsent_events = found.events.into();
+            if self.unsent_events.is_empty() {
                 let is_over = match found.is_over {
                     Some(is_over) => is_over,
                     None => self.ended_before().await?,

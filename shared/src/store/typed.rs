@@ -23,8 +23,8 @@ use crate::{
 const CONFIRM_INTERVAL: Duration = Duration::from_millis(20);
 /// Maximum number of reads of an unconfirmed record, which take ten seconds in total.
 const MAX_CONFIRMATIONS: usize = 500;
-/// Number of heads that are read to find the next due time. One is not enough, because some heads
-/// may be damaged.
+/// Maximum number of heads that are read to find the next due time. One head is not enough, because
+/// a damaged head has no time.
 const MAX_NEXT_DUE_HEADS: usize = 16;
 const PLANS_PER_PAGE: usize = 1_000;
 

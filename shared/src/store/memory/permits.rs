@@ -59,7 +59,7 @@ impl StoredPermits {
         }
     }
 
-    pub(super) fn drop_unknown(&mut self, is_known: impl Fn(WorkerId) -> bool) {
+    pub(super) fn drop_unknown_workers(&mut self, is_known: impl Fn(WorkerId) -> bool) {
         for tally in self.tallies.values_mut() {
             tally.holders.retain(|_, worker| is_known(*worker));
         }

@@ -49,7 +49,11 @@ impl StoredRecords {
 
     /// Removes the oldest records of a kind with a limit, as long as `is_old` returns `true` for
     /// their times.
-    pub(super) fn drop_old(&mut self, kind: RecordKind, is_old: impl Fn(Timestamp) -> bool) {
+    pub(super) fn drop_old_records(
+        &mut self,
+        kind: RecordKind,
+        is_old: impl Fn(Timestamp) -> bool,
+    ) {
         let by_time = self.by_time.entry(kind).or_default().iter();
         let old = by_time.take_while(|(at, _)| is_old(*at)).map(|(_, name)| name.clone());
         for name in old.collect::<Vec<_>>() {
