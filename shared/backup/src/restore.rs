@@ -40,8 +40,8 @@ impl VerifiedBackup {
         let file =
             FileReader::open(BufReader::new(file)).map_err(|err| to_backup_error(path, err))?;
         let mut backup = Self { path: path.to_owned(), file };
-        let mut reading = BackupPass::new(&mut backup, Stage::Checking, on_progress);
-        while reading.next().await?.is_some() {}
+        let mut pass = BackupPass::new(&mut backup, Stage::Checking, on_progress);
+        while pass.next().await?.is_some() {}
         Ok(backup)
     }
 
@@ -129,9 +129,9 @@ pub async fn restore(
     }
     let path = backup.path.clone();
     backup.file.rewind().map_err(|err| to_backup_error(&path, err))?;
-    let mut reading = BackupPass::new(backup, Stage::Writing, on_progress);
+    let mut pass = BackupPass::new(backup, Stage::Writing, on_progress);
     let mut target = Target::new(store, Mode::Restore);
-    while let Some(item) = reading.next().await? {
+    while let Some(item) = pass.next().await? {
         target.put(item).await?;
     }
     let outcome = target.finish().await?;

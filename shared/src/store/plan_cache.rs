@@ -34,22 +34,22 @@ pub struct PlanCache {
 struct CachedPlans {
     plans: BTreeMap<PlanId, Entry>,
     bytes: usize,
-    asked: u64,
+    use_count: u64,
 }
 
 #[derive(Debug)]
 struct Entry {
     plan: Arc<Plan>,
     bytes: usize,
-    asked: u64,
-    asked_at: Instant,
-    seen: Instant,
+    last_use: u64,
+    last_used_at: Instant,
+    confirmed_at: Instant,
 }
 
 impl Entry {
     fn is_idle(&self) -> bool {
         let most = if self.bytes < LARGE_PLAN_BYTES { IDLE_TIME } else { LARGE_PLAN_IDLE_TIME };
-        self.asked_at.elapsed() > most
+        self.last_used_at.elapsed() > most
     }
 }
 
@@ -64,13 +64,17 @@ pub enum Cached {
 impl PlanCache {
     pub fn get(&self, id: PlanId) -> Cached {
         let mut kept = self.lock_plans();
-        kept.asked += 1;
-        let asked = kept.asked;
+        kept.use_count += 1;
+        let uses = kept.use_count;
         let Some(entry) = kept.plans.get_mut(&id) else { return Cached::Unknown };
-        entry.asked = asked;
-        entry.asked_at = Instant::now();
+        entry.last_use = uses;
+        entry.last_used_at = Instant::now();
         let plan = Arc::clone(&entry.plan);
-        if entry.seen.elapsed() > TRUST_TIME { Cached::Old(plan) } else { Cached::Fresh(plan) }
+        if entry.confirmed_at.elapsed() > TRUST_TIME {
+            Cached::Old(plan)
+        } else {
+            Cached::Fresh(plan)
+        }
     }
 
     /// Records the result of a check in the store. Returns the copy if the plan still exists.
@@ -81,7 +85,7 @@ impl PlanCache {
             return None;
         }
         if let Some(entry) = kept.plans.get_mut(&plan.id()) {
-            entry.seen = Instant::now();
+            entry.confirmed_at = Instant::now();
         }
         Some(plan)
     }
@@ -106,9 +110,15 @@ impl PlanCache {
             return;
         }
         let mut kept = self.lock_plans();
-        kept.asked += 1;
-        let (asked, now) = (kept.asked, Instant::now());
-        let entry = Entry { plan: Arc::clone(plan), bytes, asked, asked_at: now, seen: now };
+        kept.use_count += 1;
+        let (uses, now) = (kept.use_count, Instant::now());
+        let entry = Entry {
+            plan: Arc::clone(plan),
+            bytes,
+            last_use: uses,
+            last_used_at: now,
+            confirmed_at: now,
+        };
         kept.remove_plan(plan.id());
         kept.bytes += bytes;
         kept.plans.insert(plan.id(), entry);
@@ -119,7 +129,7 @@ impl PlanCache {
 impl CachedPlans {
     fn evict_excess(&mut self) {
         while self.plans.len() > MAX_PLANS || self.bytes > MAX_CACHED_BYTES {
-            let Some((id, _)) = self.plans.iter().min_by_key(|(_, entry)| entry.asked) else {
+            let Some((id, _)) = self.plans.iter().min_by_key(|(_, entry)| entry.last_use) else {
                 return;
             };
             let id = *id;

@@ -86,19 +86,19 @@ impl RecentEvents {
 
     /// Returns the events after a position, from the cache if another follower has just read them.
     ///
-    /// The cache repeats an empty result for the time `fresh` at most, because another process
+    /// The cache repeats an empty result for the time `max_age` at most, because another process
     /// gives no hint of its writes.
     pub(super) async fn read_after(
         &self,
         store: &dyn Store,
         id: ExecutionId,
         after: Seq,
-        fresh: Duration,
+        max_age: Duration,
     ) -> Result<Found, StoreError> {
         loop {
             let mut over = pin!(self.read_finished.notified());
             over.as_mut().enable();
-            match self.next_turn(after, fresh) {
+            match self.next_turn(after, max_age) {
                 Turn::Done(found) => return Ok(found),
                 Turn::Wait => drop(timeout(MAX_TURN_TIME, over).await),
                 Turn::ReadHistory => return self.read_history(store, id, after).await,
@@ -117,7 +117,7 @@ impl RecentEvents {
         }
     }
 
-    fn next_turn(&self, after: Seq, fresh: Duration) -> Turn {
+    fn next_turn(&self, after: Seq, max_age: Duration) -> Turn {
         let mut window = self.lock_window();
         if let Some(events) = window.events_after(after) {
             return Turn::Done(Found { events, is_over: None });
@@ -126,7 +126,7 @@ impl RecentEvents {
             return Turn::ReadHistory;
         }
         let growth = self.growth.load(Ordering::SeqCst);
-        let is_current = |read: LastRead| read.growth == growth && read.at.elapsed() < fresh;
+        let is_current = |read: LastRead| read.growth == growth && read.at.elapsed() < max_age;
         if window.end.is_some() && window.last_read.is_some_and(is_current) {
             return Turn::Done(Found { events: Vec::new(), is_over: window.is_over_at(after) });
         }

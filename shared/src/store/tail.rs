@@ -62,8 +62,8 @@ impl LogFollower {
             self.hint.grown.mark_unchanged();
             // Uses an empty result of another follower for half the poll interval at most, so that
             // a poll finds events that no hint reported.
-            let (store, fresh) = (&*self.store, self.poll / 2);
-            let found = self.hint.recent.read_after(store, self.id, self.after, fresh).await?;
+            let (store, max_age) = (&*self.store, self.poll / 2);
+            let found = self.hint.recent.read_after(store, self.id, self.after, max_age).await?;
             self.unsent_events = found.events.into();
             if self.unsent_events.is_empty() {
                 let is_over = match found.is_over {
