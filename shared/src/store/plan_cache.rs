@@ -27,7 +27,7 @@ const LARGE_PLAN_IDLE_TIME: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
 pub struct PlanCache {
-    kept: Mutex<CachedPlans>,
+    cached: Mutex<CachedPlans>,
 }
 
 #[derive(Debug, Default)]
@@ -63,10 +63,10 @@ pub enum Cached {
 
 impl PlanCache {
     pub fn get(&self, id: PlanId) -> Cached {
-        let mut kept = self.lock_plans();
-        kept.use_count += 1;
-        let uses = kept.use_count;
-        let Some(entry) = kept.plans.get_mut(&id) else { return Cached::Unknown };
+        let mut cached = self.lock_plans();
+        cached.use_count += 1;
+        let uses = cached.use_count;
+        let Some(entry) = cached.plans.get_mut(&id) else { return Cached::Unknown };
         entry.last_use = uses;
         entry.last_used_at = Instant::now();
         let plan = Arc::clone(&entry.plan);
@@ -79,12 +79,12 @@ impl PlanCache {
 
     /// Records the result of a check in the store. Returns the copy if the plan still exists.
     pub fn confirm(&self, plan: Arc<Plan>, is_there: bool) -> Option<Arc<Plan>> {
-        let mut kept = self.lock_plans();
+        let mut cached = self.lock_plans();
         if !is_there {
-            kept.remove_plan(plan.id());
+            cached.remove_plan(plan.id());
             return None;
         }
-        if let Some(entry) = kept.plans.get_mut(&plan.id()) {
+        if let Some(entry) = cached.plans.get_mut(&plan.id()) {
             entry.confirmed_at = Instant::now();
         }
         Some(plan)
@@ -92,16 +92,16 @@ impl PlanCache {
 
     /// Drops plans that were not used for a while. Workers call this function with each heartbeat.
     pub fn evict_idle(&self) {
-        let mut kept = self.lock_plans();
-        let idle = kept.plans.iter().filter(|(_, entry)| entry.is_idle());
+        let mut cached = self.lock_plans();
+        let idle = cached.plans.iter().filter(|(_, entry)| entry.is_idle());
         let idle: Vec<PlanId> = idle.map(|(id, _)| *id).collect();
         for id in idle {
-            kept.remove_plan(id);
+            cached.remove_plan(id);
         }
     }
 
     fn lock_plans(&self) -> MutexGuard<'_, CachedPlans> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a plan, and drops the least recently used plans.
@@ -109,9 +109,9 @@ impl PlanCache {
         if bytes > MAX_CACHED_BYTES {
             return;
         }
-        let mut kept = self.lock_plans();
-        kept.use_count += 1;
-        let (uses, now) = (kept.use_count, Instant::now());
+        let mut cached = self.lock_plans();
+        cached.use_count += 1;
+        let (uses, now) = (cached.use_count, Instant::now());
         let entry = Entry {
             plan: Arc::clone(plan),
             bytes,
@@ -119,10 +119,10 @@ impl PlanCache {
             last_used_at: now,
             confirmed_at: now,
         };
-        kept.remove_plan(plan.id());
-        kept.bytes += bytes;
-        kept.plans.insert(plan.id(), entry);
-        kept.evict_excess();
+        cached.remove_plan(plan.id());
+        cached.bytes += bytes;
+        cached.plans.insert(plan.id(), entry);
+        cached.evict_excess();
     }
 }
 
