@@ -1,10 +1,10 @@
 //! The metrics of this process, for Prometheus.
 //!
-//! A process has one `/metrics`, so it has one [`Metrics`], like it has one log. The engine counts
-//! here, whether or not a server shows the result.
+//! A process has one `/metrics`, so it has one [`Metrics`]. The engine counts even if no server
+//! shows the result.
 //!
 //! The number of time series is limited. Names of tools, models and planners come from users, so
-//! each label takes a limited number of values, and all further ones count as `other`.
+//! each label has a limited number of values, and all further values count as `other`.
 
 mod process;
 #[cfg(test)]
@@ -31,16 +31,17 @@ use crate::{
 
 /// Maximum number of values of a label that users choose.
 const MAX_LABEL_VALUES: usize = 200;
-/// The value of a label for everything beyond [`MAX_LABEL_VALUES`].
-const OTHER: &str = "other";
+/// The value of a label after [`MAX_LABEL_VALUES`] different values.
+const OTHER_VALUE: &str = "other";
 
-/// From a millisecond to a day. Executions and steps may run for long.
-const LONG_BUCKETS: [f64; 16] = [
+/// Upper bounds of buckets in seconds, from a millisecond to a day, because executions and steps
+/// can run for hours.
+const LONG_BUCKET_SECONDS: [f64; 16] = [
     0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 600.0, 3_600.0,
     86_400.0,
 ];
-/// From a tenth of a millisecond to ten seconds.
-const SHORT_BUCKETS: [f64; 13] =
+/// Upper bounds of buckets in seconds, from a tenth of a millisecond to ten seconds.
+const SHORT_BUCKET_SECONDS: [f64; 13] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 10.0];
 
 static METRICS: LazyLock<Metrics> = LazyLock::new(Metrics::new);
@@ -184,7 +185,8 @@ impl Metrics {
     fn new() -> Self {
         let mut registry = Registry::default();
         let executions = ExecutionFigures::register(&mut registry);
-        // A rate misses the first execution of a state whose series begins with one.
+        // Creates the series with zero, because Prometheus's `rate` does not count the first value
+        // of a series.
         for state in ExecutionState::ALL.into_iter().filter(|state| state.is_finished()) {
             executions.finished.get_or_create_owned(&StateLabel { state: state.as_str() });
         }
@@ -212,7 +214,7 @@ impl Metrics {
         ActiveExecution(self)
     }
 
-    /// Counts an attempt that ended. One that failed before its call has no duration.
+    /// Counts an attempt that ended. An attempt that failed before its call has no duration.
     pub fn count_attempt(
         &self,
         tool: &ToolName,
@@ -237,7 +239,8 @@ impl Metrics {
         series.ended[outcome as usize].get_or_init(create).inc();
     }
 
-    /// Counts a claim. `waited` is the time since the execution was due, for its first claim.
+    /// Counts a claim. For the first claim of an execution, `waited` is the time since the
+    /// execution was due.
     pub fn count_claim(&self, waited: Option<Duration>) {
         self.executions.claims.inc();
         if let Some(waited) = waited {
@@ -317,7 +320,7 @@ impl ExecutionFigures {
             queue_wait: add.register(
                 "faber_queue_wait_seconds",
                 "From the time when an execution was due to its first claim",
-                Histogram::new(LONG_BUCKETS),
+                Histogram::new(LONG_BUCKET_SECONDS),
             ),
             claims: add.register(
                 "faber_claims",
@@ -369,7 +372,7 @@ impl StoreFigures {
             append_time: add.register(
                 "faber_store_append_seconds",
                 "Time until events are durable",
-                Histogram::new(SHORT_BUCKETS),
+                Histogram::new(SHORT_BUCKET_SECONDS),
             ),
             append_errors: add.register(
                 "faber_store_append_errors",
@@ -421,7 +424,7 @@ impl Drop for ActiveExecution {
 }
 
 fn long_times<L: Clone + Hash + Eq>() -> Histograms<L> {
-    Family::new_with_constructor(|| Histogram::new(LONG_BUCKETS))
+    Family::new_with_constructor(|| Histogram::new(LONG_BUCKET_SECONDS))
 }
 
 struct Registrar<'a>(&'a mut Registry);
@@ -444,7 +447,8 @@ impl Registrar<'_> {
 struct LabelValues(RwLock<BTreeSet<String>>);
 
 impl LabelValues {
-    /// Returns the value itself, or [`OTHER`] if the label has too many values.
+    /// Returns the value, or [`OTHER_VALUE`] if the label already has the maximum number of other
+    /// values.
     fn limit(&self, value: &str) -> String {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if known.contains(value) {
@@ -453,11 +457,11 @@ impl LabelValues {
         let is_full = known.len() >= MAX_LABEL_VALUES;
         drop(known);
         if is_full {
-            return OTHER.to_owned();
+            return OTHER_VALUE.to_owned();
         }
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MAX_LABEL_VALUES && !known.contains(value) {
-            return OTHER.to_owned();
+            return OTHER_VALUE.to_owned();
         }
         known.insert(value.to_owned());
         value.to_owned()
