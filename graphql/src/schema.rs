@@ -35,7 +35,7 @@ mod step;
 mod subscription;
 mod timeline;
 mod tool;
-mod tool_work;
+mod tool_operations;
 mod toolkit;
 mod waits;
 

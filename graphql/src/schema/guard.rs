@@ -140,7 +140,7 @@ impl Extension for OperationGuard {
 }
 
 impl OperationGuard {
-    /// Rejects an operation that costs too much, before validation spends time on it.
+    /// Rejects an operation that costs too much, before validation spends time on the operation.
     fn check_cost(&self, request: &mut Request) -> ServerResult<()> {
         let limit = |reason: String| {
             let mut error = ServerError::new(reason, None);
@@ -196,7 +196,8 @@ fn add_missing_codes(mut response: Response) -> Response {
     for error in &mut response.errors {
         let extensions = error.extensions.get_or_insert_default();
         if extensions.get("code").is_none() {
-            let is_limit = LIMIT_MESSAGES.iter().any(|limit| error.message.starts_with(limit));
+            let is_limit =
+                LIMIT_MESSAGE_PREFIXES.iter().any(|limit| error.message.starts_with(limit));
             extensions.set("code", if is_limit { "LIMIT_EXCEEDED" } else { "INVALID_ARGUMENT" });
         }
     }
@@ -205,7 +206,7 @@ fn add_missing_codes(mut response: Response) -> Response {
 
 /// Beginnings of the library's messages about exceeded limits. Such an error gets the code
 /// `LIMIT_EXCEEDED`.
-const LIMIT_MESSAGES: [&str; 4] = [
+const LIMIT_MESSAGE_PREFIXES: [&str; 4] = [
     "Query is nested too deep",
     "The recursion depth of the query",
     "The number of directives",

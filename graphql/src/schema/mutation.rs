@@ -22,7 +22,7 @@ use super::{
     retry::{self, RetryMode},
     scalar::to_int,
     step::SettledOutcome,
-    tool_work::ToolMutation,
+    tool_operations::ToolMutation,
     toolkit::ToolkitMutation,
 };
 

@@ -11,10 +11,11 @@ use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use super::negotiate::Format;
 
 /// The media type that older clients accept.
-pub(super) const JSON: &str = "application/json; charset=utf-8";
+pub(super) const JSON_MEDIA_TYPE: &str = "application/json; charset=utf-8";
 
 /// The media type of the GraphQL over HTTP specification.
-pub(super) const GRAPHQL_RESPONSE: &str = "application/graphql-response+json; charset=utf-8";
+pub(super) const GRAPHQL_RESPONSE_MEDIA_TYPE: &str =
+    "application/graphql-response+json; charset=utf-8";
 
 /// The code for errors of the GraphQL library, which have no code. They mean that the operation
 /// itself is wrong.
@@ -29,8 +30,8 @@ fn is_request_error(response: &Response) -> bool {
 
 pub(super) fn to_http_response(response: Response, format: Format) -> HttpResponse {
     let (status, content_type) = match format {
-        Format::GraphqlResponse => (http_status(&response), GRAPHQL_RESPONSE),
-        Format::Json | Format::EventStream => (StatusCode::OK, JSON),
+        Format::GraphqlResponse => (http_status(&response), GRAPHQL_RESPONSE_MEDIA_TYPE),
+        Format::Json | Format::EventStream => (StatusCode::OK, JSON_MEDIA_TYPE),
     };
     let mut answer = if is_request_error(&response) {
         // The library's response would contain `data: null`, which means that the operation ran.

@@ -9,7 +9,7 @@ use engine::{
     store::sqlite_path,
 };
 use graphql::{
-    health::server_hooks,
+    health::build_server_hooks,
     schema,
     server::{self, Hooks, ServerOptions},
 };
@@ -53,7 +53,7 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
     let member_routes =
         mcp_server::build_routes(mcp_client, store, config.limits.request_bytes(), stop.clone());
     let file = sqlite_path(&config.store.value).map(Path::to_owned);
-    let hooks = server_hooks(&local.engine, local.worker_handle(), &retention, file);
+    let hooks = build_server_hooks(&local.engine, local.worker_handle(), &retention, file);
     let hooks = Hooks { member_routes, span_sink: app.span_sink.clone(), ..hooks };
     let schema = local.schema.clone();
     let end_signal = async move {
@@ -83,7 +83,7 @@ pub(crate) async fn run_worker(app: &App) -> Result<ExitStatus, Failure> {
         app.screen.say(&format!("metrics on http://{address}"));
         app.screen.say(&format!("working on {}", app.config.store_name()));
         let file = sqlite_path(&app.config.store.value).map(Path::to_owned);
-        let hooks = server_hooks(&local.engine, local.worker_handle(), &retention, file);
+        let hooks = build_server_hooks(&local.engine, local.worker_handle(), &retention, file);
         let Hooks { ready, first_metrics, .. } = hooks;
         // Leaves out the routes of the page, because a worker serves only metrics and health
         // checks.
