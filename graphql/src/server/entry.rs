@@ -30,7 +30,7 @@ pub(super) fn is_health(path: &str) -> bool {
 /// Rejects other machines if no tokens are configured.
 pub(super) fn check_peer(access: &Access, request: &Request) -> Result<(), Refusal> {
     let peer = request.extensions().get::<Peer>();
-    if peer.is_some_and(|peer| access.may_connect(peer.0)) || is_health(request.uri().path()) {
+    if peer.is_some_and(|peer| access.can_connect(peer.0)) || is_health(request.uri().path()) {
         return Ok(());
     }
     Err(Refusal::forbidden(

@@ -348,7 +348,7 @@ fn check_embedding(opened: Result<Option<Embedding>, EmbedError>) -> Check {
 fn check_retention(config: &Config) -> Check {
     let describe = |age: Option<_>| age.map_or_else(|| "for ever".to_owned(), age::format);
     let result = match &config.retention.value {
-        Some(policy) if let Some(age) = policy.uniform() => {
+        Some(policy) if let Some(age) = policy.single_age() => {
             format!("finished executions are kept for {}", age::format(age))
         }
         Some(policy) => {

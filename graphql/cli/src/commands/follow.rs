@@ -413,7 +413,7 @@ async fn show_ending(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatu
 
 fn agent_answer(execution: &ExecutionStatus) -> Option<&str> {
     let last = execution.plan.tools.last()?;
-    let is_agent = agent::is_own(&last.tool_name.parse().ok()?);
+    let is_agent = agent::is_agent_tool(&last.tool_name.parse().ok()?);
     is_agent.then(|| execution.outputs[&*last.step_id]["answer"].as_str())?
 }
 

@@ -55,7 +55,7 @@ impl Executions {
         filter: &ExecutionFilter,
         action: BulkAction,
         per_second: Option<f64>,
-        left: &CancellationToken,
+        client_gone: &CancellationToken,
     ) -> Result<usize, EngineError> {
         let interval = per_second.map(to_interval).transpose()?;
         let ids = self.find_matching(filter, action).await?;
@@ -66,10 +66,10 @@ impl Executions {
             if action != BulkAction::Retry && !wait.is_zero() {
                 tokio::select! {
                     () = time::sleep_until(begin + wait) => (),
-                    () = left.cancelled() => break,
+                    () = client_gone.cancelled() => break,
                 }
             }
-            if left.is_cancelled() {
+            if client_gone.is_cancelled() {
                 break;
             }
             if action == BulkAction::Retry && self.would_repeat_unknown_call(id).await? {
@@ -182,7 +182,8 @@ impl Executions {
         };
         match sent {
             Ok(()) => Ok(true),
-            // The execution has finished or was pruned after it was listed.
+            // The execution has finished or was pruned after it was listed, so the action has no
+            // effect.
             Err(ControlError::Conflict(_) | ControlError::NotFound(_)) => Ok(false),
             Err(err) => Err(err.into()),
         }

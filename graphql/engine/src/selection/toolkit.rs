@@ -293,8 +293,8 @@ impl Selection {
         known_names
     }
 
-    /// Waits for connecting toolsets, unless the graph contains all of these names, so that no tool
-    /// must be looked up.
+    /// Waits for connecting toolsets. Does not wait if the graph contains all of these names,
+    /// because then no tool must be looked up.
     async fn wait_for_tools_unless_in<'a>(
         &self,
         graph: &Toolkit,

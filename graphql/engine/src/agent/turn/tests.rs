@@ -460,7 +460,7 @@ async fn a_turn_searches_at_most_three_times_and_never_beside_other_calls() {
     let (agent_context, _toolbox, model) = make_crowded_context(replies);
     let turn =
         call_tool("faber_agent.turn", agent_context, turn_parameters(json!({}))).await.unwrap();
-    assert_eq!(turn["refused"][0]["error"], SEARCH_ALONE);
+    assert_eq!(turn["refused"][0]["error"], MIXED_SEARCH_ERROR);
     let last = model.questions.lock().unwrap().last().unwrap().tools.clone();
     assert!(!last.iter().any(|tool| tool.name.as_str() == "search_tools"));
     let mixed = reply_with("", &[search(), ("blog.look", json!({}))]);
@@ -468,7 +468,7 @@ async fn a_turn_searches_at_most_three_times_and_never_beside_other_calls() {
     let turn =
         call_tool("faber_agent.turn", agent_context, turn_parameters(json!({}))).await.unwrap();
     assert_eq!(turn["read"][0]["tool"], "blog.look");
-    assert_eq!(turn["refused"][0]["error"], SEARCH_ALONE);
+    assert_eq!(turn["refused"][0]["error"], MIXED_SEARCH_ERROR);
 }
 
 #[tokio::test]
