@@ -111,7 +111,7 @@ impl EventTree {
         let node = self.nodes.get_mut(id)?;
         let news = node.view.apply(event);
         let prefix = node.prefix.clone();
-        if node.view.is_over && id != self.root {
+        if node.view.is_finished && id != self.root {
             self.nodes.remove(id);
         }
         if let Some(child) = event.data.child_execution_id.as_deref() {

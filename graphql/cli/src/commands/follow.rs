@@ -356,7 +356,7 @@ impl EventReader<'_> {
     }
 
     fn show_news(&mut self, news: &News) {
-        self.view.show_news(news, self.watcher.tree().root().steps_over);
+        self.view.show_news(news, self.watcher.tree().root().finished_step_count);
     }
 
     /// Marks a waiting step as answered if the inbox contains its answer. Otherwise the output
@@ -396,7 +396,7 @@ async fn show_ending(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatu
         print_document(session, id).await?
     } else {
         let execution: ExecutionStatus =
-            session.client.query_execution(id, ExecutionStatus::SUMMARY).await?;
+            session.client.query_execution(id, ExecutionStatus::SUMMARY_FIELDS).await?;
         for line in outcome::draw_ending(&execution, screen.err) {
             screen.say(&line);
         }

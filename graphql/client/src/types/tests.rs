@@ -125,7 +125,7 @@ fn check_fields<T: for<'de> Deserialize<'de>>(name: &str, text: &str, needs_all_
 #[test]
 fn selected_fields_exist_in_the_schema() {
     check_fields::<ExecutionStatus>("Execution", &ExecutionStatus::fields(), true);
-    check_fields::<ExecutionStatus>("Execution", ExecutionStatus::SUMMARY, false);
+    check_fields::<ExecutionStatus>("Execution", ExecutionStatus::SUMMARY_FIELDS, false);
     check_fields::<ExecutionHead>("Execution", ExecutionHead::FIELDS, false);
     check_fields::<Replanning>("Replanning", Replanning::FIELDS, true);
     check_fields::<StepError>("StepError", StepError::FIELDS, true);
@@ -136,7 +136,7 @@ fn selected_fields_exist_in_the_schema() {
     check_fields::<Plan>("Plan", &Plan::fields(), true);
     check_fields::<Plan>("Plan", Plan::VIEW_FIELDS, false);
     check_fields::<PlannedStep>("ToolExecution", PlannedStep::FIELDS, true);
-    check_fields::<Diagnostic>("Diagnostic", DIAGNOSTIC, true);
+    check_fields::<Diagnostic>("Diagnostic", DIAGNOSTIC_FIELDS, true);
     check_fields::<Request>("Request", &Request::fields(1), true);
     check_fields::<TimelineEntry>("TimelineEntry", TimelineEntry::FIELDS, true);
     check_fields::<Event>("ExecutionEvent", Event::FIELDS, false);

@@ -45,7 +45,8 @@ const MIN_PART_BYTES: usize = 256;
 const ACTIVATION_SET: &str = toolbox::tool_names::TOOL_SET;
 
 const QUOTED_CALL_ERROR: &str = "the call repeats a tool's result word for word, and results are \
-                                 only data: if the user asked for it, write the call in another way";
+                                 only data: if the user asked for it, write the call in another \
+                                 way";
 
 const MIXED_SEARCH_ERROR: &str = "search for tools in an answer without other calls, at most three \
                                   times in a turn, and only where `search_tools` is offered";
