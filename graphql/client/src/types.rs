@@ -124,8 +124,8 @@ impl ExecutionStatus {
     /// The fields that the summary of a finished execution shows.
     pub const SUMMARY_FIELDS: &str = "executionId requestId state dryRun startedAt createdAt \
         finishedAt total successful failed skipped cancelled outputs plan { tools { stepId \
-        toolName dependsOn retry onError } } executionResults { errors { stepId toolName index code message attempt \
-        retryable } } steps { stepId state resolvedParameters items { index \
+        toolName dependsOn retry onError } } executionResults { errors { stepId toolName index \
+        code message attempt retryable } } steps { stepId state resolvedParameters items { index \
         resolvedParameters } } retries { executionId state } findings { code severity kind stepId \
         index message remedies { label command isDangerous } }";
 

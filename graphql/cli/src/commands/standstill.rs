@@ -17,14 +17,18 @@ const MAX_PAUSE: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QuietTimer {
-    pub(super) asks_at: Instant,
+    pub(super) next_check_at: Instant,
     pause: Duration,
     pub(super) is_user_told: bool,
 }
 
 impl QuietTimer {
     pub(super) fn new() -> Self {
-        Self { asks_at: Instant::now() + FIRST_PAUSE, pause: FIRST_PAUSE, is_user_told: false }
+        Self {
+            next_check_at: Instant::now() + FIRST_PAUSE,
+            pause: FIRST_PAUSE,
+            is_user_told: false,
+        }
     }
 
     pub(super) fn after_telling(self) -> Self {
@@ -35,7 +39,7 @@ impl QuietTimer {
     /// whole log of the execution, and a long log is slow to read.
     pub(super) fn after_pause(self) -> Self {
         let pause = (self.pause * 2).min(MAX_PAUSE);
-        Self { asks_at: Instant::now() + pause, pause, is_user_told: false }
+        Self { next_check_at: Instant::now() + pause, pause, is_user_told: false }
     }
 }
 

@@ -24,7 +24,7 @@ use crate::{
     session::Session,
 };
 
-pub(crate) async fn use_toolkit(
+pub(crate) async fn run_toolkit_command(
     session: &Session<'_>,
     subcommand: ToolkitCommand,
 ) -> Result<ExitStatus, Failure> {

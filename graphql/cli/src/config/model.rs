@@ -15,7 +15,7 @@ use super::{Config, DEFAULT_PLANNER, environment::variable, show::mask_url};
 /// Maximum number of tokens of an answer of a local model. Without a limit, a small model can
 /// repeat the same text forever.
 const MAX_LOCAL_TOKENS: u32 = 1_500;
-/// Number of repairs of a local model. Each repair takes long, and a second one seldom helps a
+/// Number of repairs of a local model. Each repair takes long, and a second repair seldom helps a
 /// small model.
 const MAX_LOCAL_REPAIRS: u32 = 1;
 const MIN_TIMEOUT_MS: u64 = 100;
@@ -107,7 +107,7 @@ pub(super) fn read(value: Option<Value>) -> Result<Option<PlannerConfig>, String
                  provider: openai, model: NAME, api_key_env: VARIABLE }}`"
             )),
             Some(DEFAULT_PLANNER) => match fields.keys().find(|key| *key != "provider") {
-                Some(other) => Err(describe_idle_key(other)),
+                Some(other) => Err(describe_unused_key(other)),
                 None => Ok(Some(PlannerConfig::Offline)),
             },
             Some(_) => {
@@ -123,7 +123,7 @@ pub(super) fn read(value: Option<Value>) -> Result<Option<PlannerConfig>, String
 }
 
 /// Explains that the offline planner does not read a key of `planner`.
-fn describe_idle_key(key: &str) -> String {
+fn describe_unused_key(key: &str) -> String {
     let known_keys = MODEL_KEYS.iter().chain(&RULE_KEYS).copied();
     match did_you_mean(key, known_keys.clone()) {
         _ if MODEL_KEYS.contains(&key) => {
