@@ -62,7 +62,7 @@ const MAX_LOG_LEVELS: [(&str, LevelFilter); 1] = [("rmcp", LevelFilter::ERROR)];
 pub(crate) enum ExitStatus {
     Done,
     Failed,
-    /// Some of the named objects do not exist. The command changed the rest.
+    /// Some of the named objects do not exist. The command changed the other objects.
     NotFound,
     /// A server, a store, a model or a tool source is unavailable.
     Unreachable,

@@ -64,7 +64,7 @@ fn unmap_large_blocks() {
 }
 
 /// Makes Rust's allocator return a free page to the system after 10 ms. By default it waits a
-/// second, and a thread that is idle by then keeps the page.
+/// second, and a thread that becomes idle within that second keeps the page.
 #[expect(unsafe_code, reason = "there is no safe function for this")]
 fn shorten_purge_delay() {
     /// `mi_option_purge_delay` of `mimalloc.h`.

@@ -143,8 +143,8 @@ impl EventTree {
             && node.view.waits_for_person(|child| self.has_waiting_descendant(child, depth + 1))
     }
 
-    /// Returns `true` if executions are queued and all others wait for a person. The tree has no
-    /// events of queued executions, so the caller polls their states.
+    /// Returns `true` if executions are queued and all other executions wait for a person. The tree
+    /// has no events of queued executions, so the caller polls their states.
     pub fn needs_polling(&self) -> bool {
         !self.queued_ids.is_empty() && self.waits_for_person()
     }

@@ -44,7 +44,7 @@ enum Connection {
 pub enum Update {
     /// An event with news that the user should see.
     News { execution: String, news: News },
-    /// An event that the user need not see.
+    /// An event that the user does not have to see.
     Event,
     /// The server closed the stream of events. The watcher subscribes again.
     Ended,

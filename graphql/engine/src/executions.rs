@@ -191,7 +191,7 @@ impl Executions {
         };
         let mut _lock = None;
         if let Some(key) = &order.idempotency_key {
-            // A concurrent request with the same key waits here until this one has its plan.
+            // A concurrent request with the same key waits here until this request has its plan.
             _lock = Some(self.key_locks.lock(format!("key {key}")).await);
             let key = order.make_key(key.clone(), subject.clone());
             if let Some(id) = self.control.find_by_key(&key, &order.options).await? {
@@ -301,8 +301,8 @@ impl Executions {
         workers: &[WorkerId],
         max_findings: usize,
     ) -> Result<Vec<Finding>, EngineError> {
-        // A list shows one finding for each execution, so at most `max_findings` children are read
-        // for it.
+        // A list shows one finding for each execution, so it reads at most `max_findings` children
+        // of an execution.
         let mut children_left = max_findings.min(MAX_CHILDREN);
         self.findings_with_children(execution, workers, max_findings, &mut children_left).await
     }

@@ -61,7 +61,7 @@ impl WaitState {
         session.client.query_execution(id, "state waitsFor { kind message }").await
     }
 
-    fn wait_for_worker(&self) -> Option<&Wait> {
+    fn find_wait_for_worker(&self) -> Option<&Wait> {
         let of_kind = |kind| self.waits_for.iter().find(|wait| &*wait.kind == kind);
         of_kind("tool").or_else(|| of_kind("worker"))
     }
@@ -69,7 +69,7 @@ impl WaitState {
 
 /// Returns whether an execution could continue, but no worker of the server claims it.
 pub(super) async fn lacks_worker(session: &Session<'_>, id: ExecutionId) -> Result<bool, Failure> {
-    Ok(WaitState::read(session, id).await?.wait_for_worker().is_some())
+    Ok(WaitState::read(session, id).await?.find_wait_for_worker().is_some())
 }
 
 /// Returns why an execution does not continue: no worker claims it, or it waits for an event.
@@ -78,7 +78,7 @@ pub(super) async fn find_reason(
     id: ExecutionId,
 ) -> Result<Option<String>, Failure> {
     let waits = WaitState::read(session, id).await?;
-    if let Some(wait) = waits.wait_for_worker() {
+    if let Some(wait) = waits.find_wait_for_worker() {
         let missing = missing_tools::check_execution(session, id).await;
         let missing = missing.err().filter(|failure| failure.code == "TOOL_UNAVAILABLE");
         return Ok(Some(missing.map_or_else(|| wait.message.to_string(), |found| found.message)));

@@ -98,7 +98,7 @@ impl Executions {
         let calls = match self.reader.load(id).await {
             Ok(Some(finished)) => self.reader.repeated_calls(&finished, RetryScope::Failed).await,
             // Returns `false` for an execution that was removed or is damaged, because the retry
-            // itself handles it.
+            // skips such an execution.
             Ok(None) | Err(EngineError::Store(StoreError::Corrupt { .. })) => return Ok(false),
             Err(err) => Err(err),
         };

@@ -29,8 +29,8 @@ use crate::time_before;
 /// Number of objects in a page. The store removes them in smaller batches.
 const PAGE_LEN: usize = 128;
 const FULL_PASS_INTERVAL: TimeDelta = TimeDelta::days(1);
-/// Maximum number of kept executions that the next round tries again. The next full pass finds the
-/// other kept executions.
+/// Maximum number of executions that the store did not remove and that the next round tries to
+/// remove again. If the store kept more executions, the next full pass finds them.
 const MAX_REFUSED: usize = 4_096;
 
 /// The passes of a process. They keep their positions between two rounds.

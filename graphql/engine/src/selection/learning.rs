@@ -321,7 +321,7 @@ async fn read_lessons(store: &dyn Store) -> Result<(Option<Record>, Lessons), St
     Ok((record, lessons))
 }
 
-/// Replaces the record. Returns `false` if another node has replaced it.
+/// Replaces the stored record of the lessons. Returns `false` if another node has replaced it.
 async fn store_lessons(
     store: &dyn Store,
     before: Option<&Record>,

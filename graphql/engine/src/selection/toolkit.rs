@@ -174,7 +174,7 @@ impl Selection {
         let qualified = |name: &NodeName| self.tools.inventory.qualify_name(name);
         let changed = self.change_toolkit(|graph| {
             let mut known_names = self.names_in_graph(graph);
-            // The file can name one tool in two ways. The first name is used for both.
+            // If the file uses two names for one tool, the graph uses the first name for both.
             for name in tools() {
                 known_names.entry(qualified(name)).or_insert_with(|| name.clone());
             }

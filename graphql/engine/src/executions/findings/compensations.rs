@@ -192,8 +192,8 @@ fn manual_undo_remedy(view: &View<'_>, task: Task) -> Option<Remedy> {
 }
 
 /// Adds a step that is not undone, because the plan has no `compensate` for it. Such a step is
-/// reported only if the execution undoes other steps, because people may then expect that this step
-/// is undone, too.
+/// reported only if the execution undoes other steps, because people then expect that this step is
+/// undone, too.
 fn add_step_without_compensation<'a>(
     view: &'a View<'a>,
     task: Task,

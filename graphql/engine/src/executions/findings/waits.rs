@@ -66,7 +66,8 @@ fn wait_finding(code: &'static str, severity: Severity, message: String) -> Find
     Finding::new(FindingKind::Wait, severity, code, message)
 }
 
-/// Adds a finding if no worker drives the execution. Names the tools that this node lacks for it.
+/// Adds a finding if no worker drives the execution. Names the tools that the execution needs and
+/// this node lacks.
 fn add_missing_worker<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
     let ownership = view.ownership();
     if !matches!(ownership, Ownership::Free | Ownership::Orphaned) {
