@@ -185,7 +185,7 @@ impl Drawing {
                 if view.is_finished() {
                     // Removes the parts of a finished step that still seem to run, because their
                     // last event can be missing.
-                    self.steps.retain(|part, of| of.is_finished() || !is_part(name, part));
+                    self.steps.retain(|part, shown| shown.is_finished() || !is_part(name, part));
                 }
                 if self.plan_steps.contains(name) || !view.can_fold() {
                     self.steps.insert(name.clone(), view.clone());

@@ -82,7 +82,7 @@ impl EventTree {
         after: u64,
     ) -> BoxStream<'static, (String, Result<Event, Failure>)> {
         let (is_root, id, client) = (id == self.root, id.to_owned(), client.clone());
-        let of = id.clone();
+        let event_owner = id.clone();
         let subscribed = async move {
             if !is_root {
                 await_created(&client, &id).await;
@@ -97,7 +97,7 @@ impl EventTree {
             std::future::ready(is_root || !is_missing)
         };
         let events = stream::once(subscribed).flatten().filter(exists);
-        events.map(move |event| (of.clone(), event)).boxed()
+        events.map(move |event| (event_owner.clone(), event)).boxed()
     }
 
     /// Applies an event, and subscribes to the child that it started.
@@ -156,12 +156,12 @@ impl EventTree {
     }
 
     pub fn waiting_steps(&self) -> Vec<(String, String)> {
-        let of = |(id, node): (&String, &Node)| {
+        let steps_of_node = |(id, node): (&String, &Node)| {
             let steps: Vec<_> =
                 node.view.waiting_steps().map(|step| (id.clone(), step.to_owned())).collect();
             steps
         };
-        self.nodes.iter().flat_map(of).collect()
+        self.nodes.iter().flat_map(steps_of_node).collect()
     }
 
     pub fn asking_executions(&self) -> BTreeSet<String> {

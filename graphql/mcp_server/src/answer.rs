@@ -170,7 +170,7 @@ pub(crate) fn execution_answer(mut found: Value) -> Answer {
     Answer { text: draw_execution(&document), document }
 }
 
-/// The automatic replan of a finished execution.
+/// State of the automatic replan of a finished execution.
 enum Replanning {
     None,
     /// A model writes the next plan.

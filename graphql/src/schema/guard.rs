@@ -113,7 +113,7 @@ impl Extension for OperationGuard {
         // If the answer is already too large, fails without `FieldErrors`, because the error about
         // the size replaces the whole answer.
         self.answer_size.check_limit()?;
-        let (of, path, counted) =
+        let (return_type, path, counted) =
             (info.return_type, info.path_node, CountedField::from_field(&info));
         let outcome = match check_role(ctx, &info) {
             Ok(()) => {
@@ -127,7 +127,7 @@ impl Extension for OperationGuard {
         if let Ok(value) = &outcome {
             self.answer_size.count_field(&counted, value.as_ref())?;
         }
-        self.field_errors.resolve_null(of, path, outcome)
+        self.field_errors.resolve_null(return_type, path, outcome)
     }
 
     async fn validation(

@@ -1,4 +1,4 @@
-//! Follows everything that happens under a request.
+//! Follows the transcript of a request, its plans, and the events of its executions.
 
 use std::{
     collections::{BTreeSet, VecDeque},

@@ -499,10 +499,10 @@ mod tests {
 
     #[test]
     fn a_peer_is_identified_by_its_network() {
-        let of = |text: &str| peer_network(text.parse().unwrap());
-        assert_eq!(of("2001:db8:1:2:3::4"), of("2001:db8:1:2:9::9"));
-        assert_ne!(of("2001:db8:1:2::4"), of("2001:db8:1:3::4"));
-        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
-        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+        let network = |text: &str| peer_network(text.parse().unwrap());
+        assert_eq!(network("2001:db8:1:2:3::4"), network("2001:db8:1:2:9::9"));
+        assert_ne!(network("2001:db8:1:2::4"), network("2001:db8:1:3::4"));
+        assert_eq!(network("::ffff:192.0.2.1"), network("192.0.2.1"));
+        assert_ne!(network("192.0.2.1"), network("192.0.2.2"));
     }
 }

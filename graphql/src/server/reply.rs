@@ -162,11 +162,12 @@ mod tests {
 
     #[test]
     fn each_error_code_has_its_http_status() {
-        let of = |code| http_status(&Response::from_errors(vec![error_with_code(code)])).as_u16();
-        assert_eq!(of("UNAUTHENTICATED"), 401);
-        assert_eq!(of("FORBIDDEN"), 403);
-        assert_eq!(of("STORE_UNAVAILABLE"), 503);
-        assert_eq!(of("INTERNAL"), 500);
-        assert_eq!(of("NOT_FOUND"), 400);
+        let status =
+            |code| http_status(&Response::from_errors(vec![error_with_code(code)])).as_u16();
+        assert_eq!(status("UNAUTHENTICATED"), 401);
+        assert_eq!(status("FORBIDDEN"), 403);
+        assert_eq!(status("STORE_UNAVAILABLE"), 503);
+        assert_eq!(status("INTERNAL"), 500);
+        assert_eq!(status("NOT_FOUND"), 400);
     }
 }

@@ -35,8 +35,8 @@ impl QuietTimer {
         Self { is_user_told: true, ..self }
     }
 
-    /// Doubles the pause until the command looks for the reason again. Each time, it reads the
-    /// whole log of the execution, and a long log is slow to read.
+    /// Begins a new pause that is twice as long. After each pause, the command reads the whole log
+    /// of the execution, and a long log is slow to read.
     pub(super) fn after_pause(self) -> Self {
         let pause = (self.pause * 2).min(MAX_PAUSE);
         Self { next_check_at: Instant::now() + pause, pause, is_user_told: false }

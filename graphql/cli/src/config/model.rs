@@ -446,14 +446,15 @@ mod tests {
     fn an_api_key_is_read_from_the_variable_of_its_provider() {
         let variable = |name: &str| Some(format!(" value of {name} "));
         let key = |text: &str| parse_model(text).settings_from(&variable).key;
-        let of = |name: &str| Key::Variable(name.to_owned(), Some(format!("value of {name}")));
-        assert_eq!(key("{ provider: openai, model: x }"), of("OPENAI_API_KEY"));
+        let key_from =
+            |name: &str| Key::Variable(name.to_owned(), Some(format!("value of {name}")));
+        assert_eq!(key("{ provider: openai, model: x }"), key_from("OPENAI_API_KEY"));
         assert_eq!(key("{ provider: ollama, model: x }"), Key::None);
-        assert_eq!(key("{ provider: openai, model: x, api_key_env: MY_KEY }"), of("MY_KEY"));
+        assert_eq!(key("{ provider: openai, model: x, api_key_env: MY_KEY }"), key_from("MY_KEY"));
         assert_eq!(key("{ provider: openai, model: x, base_url: 'http://h/v1' }"), Key::None);
         assert_eq!(
             key("{ provider: openai, model: x, base_url: 'http://h/v1', api_key_env: MY_KEY }"),
-            of("MY_KEY")
+            key_from("MY_KEY")
         );
         let unset =
             parse_model("{ provider: groq, model: x }").settings_from(&|_| Some(" ".to_owned()));

@@ -83,10 +83,10 @@ fn check_selection(
 }
 
 fn is_plain_value(schema: &ServiceDocument, field: &FieldDefinition) -> bool {
-    let of = strip_modifiers(&field.ty.node);
+    let type_name = strip_modifiers(&field.ty.node);
     let is_object = schema.definitions.iter().any(|definition| {
         matches!(definition, TypeSystemDefinition::Type(found)
-            if found.node.name.node == of && matches!(found.node.kind, TypeKind::Object(_)))
+            if found.node.name.node == type_name && matches!(found.node.kind, TypeKind::Object(_)))
     });
     let is_required = |argument: &async_graphql::parser::types::InputValueDefinition| {
         !argument.ty.node.nullable && argument.default_value.is_none()

@@ -16,12 +16,12 @@ impl AccessConfig {
                 has_tool(&pattern, toolsets) || can_match_unknown_tool(&pattern, sets, toolsets)
             })
         };
-        let of = |token: &TokenConfig| {
+        let describe_idle = |token: &TokenConfig| {
             let idle = token.tools.iter().flatten().filter(|pattern| is_idle(pattern));
             idle.map(|pattern| format!("`{pattern}` of the token `{}`", token.name))
                 .collect::<Vec<_>>()
         };
-        self.tokens.iter().flat_map(of).collect()
+        self.tokens.iter().flat_map(describe_idle).collect()
     }
 }
 

@@ -40,14 +40,14 @@ async fn calls_are_grouped_by_effect_and_invalid_ones_rejected() {
     let (agent_context, _toolbox, model) = make_agent_context(vec![reply]);
     let turn =
         call_tool("faber_agent.turn", agent_context, turn_parameters(json!({}))).await.unwrap();
-    let of = |key: &str| -> Vec<(u64, String)> {
+    let listed_calls = |key: &str| -> Vec<(u64, String)> {
         let list = turn[key].as_array().unwrap().iter();
         list.map(|call| (call["n"].as_u64().unwrap(), call["tool"].as_str().unwrap().to_owned()))
             .collect()
     };
-    assert_eq!(of("call"), [(0, "blog.make".to_owned())]);
-    assert_eq!(of("read"), [(1, "blog.look".to_owned())]);
-    assert_eq!(of("repeat"), [(2, "blog.keep".to_owned())]);
+    assert_eq!(listed_calls("call"), [(0, "blog.make".to_owned())]);
+    assert_eq!(listed_calls("read"), [(1, "blog.look".to_owned())]);
+    assert_eq!(listed_calls("repeat"), [(2, "blog.keep".to_owned())]);
     let errors: Vec<_> = turn["refused"]
         .as_array()
         .unwrap()

@@ -332,7 +332,7 @@ fn describe_retry(
     // Attempts that a crash interrupted do not count toward the maximum, so the shown maximum is
     // larger by their number.
     let lost = step.map_or(0, |step| step.interruptions);
-    let of =
+    let of_maximum =
         if allowed > 1 { format!(" of {}", allowed.saturating_add(lost)) } else { String::new() };
     let when = if until <= view.now {
         "is due".to_owned()
@@ -343,7 +343,8 @@ fn describe_retry(
         Some(error) => format!("after {}: {}", error.code, find_cause_line(&error.message)),
         None => "because its worker was lost".to_owned(),
     };
-    let message = format!("{}: attempt {next}{of} {when}, {reason}", format_task_name(view, task));
+    let message =
+        format!("{}: attempt {next}{of_maximum} {when}, {reason}", format_task_name(view, task));
     let finding = wait_finding("wait.retry", Severity::Warning, message);
     if until > view.now { finding.with_end(until) } else { finding }
 }
