@@ -220,10 +220,11 @@ impl ToolMutation {
         #[graphql(desc = "Parameters of the call, a JSON object. Default: `{}`.")]
         parameters: Option<Value>,
     ) -> Result<ToolResult> {
-        let left = ctx.data_opt::<ClientGone>().map(|gone| gone.0.clone()).unwrap_or_default();
+        let client_gone =
+            ctx.data_opt::<ClientGone>().map(|gone| gone.0.clone()).unwrap_or_default();
         let parameters =
             parameters.filter(|parameters| !parameters.is_null()).unwrap_or_else(|| json!({}));
-        let called = ctx.data::<Engine>()?.tools.call_tool(&name, parameters, left).await;
+        let called = ctx.data::<Engine>()?.tools.call_tool(&name, parameters, client_gone).await;
         Ok(ToolResult(called.map_err(ApiError::from)?))
     }
 
