@@ -166,7 +166,8 @@ impl ProcessTree {
     }
 }
 
-/// After a signal, a command may clean up and exit with 0. Faber must not take that for success.
+/// After a signal, a command can clean up and exit with 0. Faber must not report such a call as
+/// successful.
 #[tokio::test]
 async fn exit_status_0_after_a_cancellation_is_no_success() {
     let folder = tempfile::tempdir().unwrap();

@@ -38,8 +38,8 @@ impl Query {
         is_enough && !text.is_empty()
     }
 
-    /// Returns more bytes than the buffers on both sides of a connection have space for, so that a
-    /// slow reader delays the answer.
+    /// Returns more bytes than fit into the buffers on both sides of a connection, so that a client
+    /// that does not read delays the answer.
     async fn large(&self) -> String {
         "a".repeat(LARGE_BYTES)
     }
@@ -57,7 +57,7 @@ impl EndlessSubscription {
 /// A server that is stopped when this value is dropped.
 struct LimitedServer {
     address: String,
-    /// Ends a computation.
+    /// Each message ends one call of `compute`.
     end_computation: Sender<()>,
     _task: JoinSet<()>,
 }
@@ -105,7 +105,7 @@ impl LimitedServer {
         )
     }
 
-    /// Opens `count` subscriptions. Returns their connections after the first bytes of each.
+    /// Opens `count` subscriptions. Returns their connections after each has received status 200.
     async fn subscribe_times(&self, count: usize) -> Vec<TcpStream> {
         let request = self.request(
             "POST /graphql",

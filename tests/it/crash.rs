@@ -1,8 +1,8 @@
-//! Kills and freezes the real binary at seeded moments while clients start and follow executions.
-//!
-//! Afterwards the logs, the events that clients received, and a ledger that the tools write must
-//! agree. `FABER_CRASH_ROUNDS=500` kills the binary more often, and `FABER_CRASH_SEED=7` kills it
-//! at other moments.
+//! Kills and freezes the real binary while clients start and follow executions. A seed decides
+//! when.
+//! Afterwards the tests check that the logs, the events that clients received, and the ledger that
+//! the tools wrote agree. `FABER_CRASH_ROUNDS=500` kills the binary more often, and
+//! `FABER_CRASH_SEED=7` kills it at other moments.
 #![expect(clippy::print_stderr, reason = "prints the figures of the run")]
 
 mod log_checker;
@@ -34,12 +34,12 @@ use crate::{
     mongod::Mongod,
 };
 
-/// Number of crashes in each test.
+/// Number of crashes in each test, unless `FABER_CRASH_ROUNDS` is set.
 const DEFAULT_ROUNDS: u64 = 8;
 const CLIENTS: u64 = 6;
 /// Maximum number of events that clients receive between two crashes.
 const MAX_EVENTS: u64 = 120;
-/// Number of events after which an execution certainly runs.
+/// Number of received events after which at least one execution certainly runs.
 const EVENTS_WHEN_RUNNING: u64 = 2 * CLIENTS;
 /// Longest time between two crashes in milliseconds.
 const MAX_PAUSE_MS: u64 = 900;
@@ -137,8 +137,8 @@ async fn run_with_kills(workspace: &Workspace, seed: u64) -> LogCounts {
     let clients = run.spawn_clients(CLIENTS, seed);
     let mut kills = 0;
     for round in 0..rounds {
-        // An odd round may kill a server that has done nothing. On a slow machine this would happen
-        // in every round, so even rounds wait for events.
+        // An odd round can kill a server before clients receive events. On a slow machine this
+        // would happen in every round, so even rounds wait for events first.
         if round % 2 == 0 {
             run.wait_for_events(EVENTS_WHEN_RUNNING, MAX_WAIT).await;
         }

@@ -81,8 +81,8 @@ async fn the_built_in_encoder_agrees_with_its_original_model() {
     }
 }
 
-/// An embedder with the name of the real model. It fails if a vector is requested, so all vectors
-/// must come from the store.
+/// An embedder with the name of the real model. It fails if it must compute a vector, so all
+/// vectors must come from the store.
 #[derive(Debug)]
 struct FailingEmbedder(String);
 #[async_trait::async_trait]

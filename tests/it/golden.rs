@@ -1,6 +1,6 @@
 //! Golden logs. A test cuts each log at every position and lets a worker continue from there. The
-//! files have the stored format, so a changed file means that logs in existing stores differ from
-//! new logs.
+//! files have the stored format. If a change of the code changes a file, new logs differ from the
+//! logs in existing stores.
 
 use std::{sync::Arc, time::Duration};
 
@@ -232,7 +232,7 @@ fn compensated_steps() -> Value {
     ])
 }
 
-/// An execution in a memory store, with a clock of tokio's time.
+/// An execution in a memory store, with a clock that follows tokio's time.
 struct GoldenRun {
     store: Arc<Memory>,
     clock: Arc<GoldenClock>,
@@ -258,7 +258,7 @@ impl GoldenRun {
         self.store.append(append).await.expect("the memory store does not fail");
     }
 
-    /// Runs the execution until it finishes, and answers in place of people.
+    /// Runs the execution until it finishes, and simulates the people who approve and signal.
     async fn run_to_end(&self, worker: &str) -> Vec<RecordedEvent> {
         let store: Arc<dyn Store> = Arc::<Memory>::clone(&self.store);
         let parts = WorkerParts {

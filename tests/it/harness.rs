@@ -25,8 +25,8 @@ use tokio::{
     time::{Instant, interval, timeout},
 };
 
-/// Time limit for the start and for the end of a process. It is long because the machine has two
-/// cores and other work.
+/// Time limit for the start and for the end of a process. It is long because the machine can be
+/// busy.
 pub(crate) const MAX_START: Duration = Duration::from_mins(3);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -255,7 +255,8 @@ pub(crate) fn to_milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap()
 }
 
-/// Reads a number that changes a run, such as a seed.
+/// Reads a number, such as a seed, from an environment variable. Returns `None` if the variable is
+/// not set.
 pub(crate) fn number_from_env(variable: &str) -> Option<u64> {
     #[expect(clippy::disallowed_methods, reason = "only tests read these variables")]
     let text = std::env::var(variable).ok()?;

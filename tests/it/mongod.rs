@@ -23,7 +23,7 @@ use tokio::time::{interval, timeout};
 
 use crate::supervised::Supervised;
 
-/// Limit for a start, which takes about a second on a quiet machine.
+/// Time limit for a start. On a quiet machine a start takes about a second.
 const START_LIMIT: Duration = Duration::from_mins(1);
 
 /// Poll interval while `mongod` starts.
@@ -33,7 +33,7 @@ const LISTEN_POLL_INTERVAL: Duration = Duration::from_millis(10);
 const PORT_ATTEMPTS: u32 = 5;
 
 /// The first port that is tried, and the number of ports. Most systems assign ports from 32768 on,
-/// so these are free more often.
+/// so lower ports are free more often.
 const FIRST_PORT: u16 = 12_000;
 const PORT_COUNT: u16 = 18_000;
 
@@ -142,7 +142,8 @@ pub(crate) fn mongod_command(
     command
 }
 
-/// Runs an admin command on the primary, or on the only server of a direct connection.
+/// Runs an admin command on the primary. With a direct connection, runs it on the server of the
+/// connection.
 async fn run_admin(url: &str, command: Document) {
     let client = Client::with_uri_str(url).await.expect("a URL of our own making");
     let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);

@@ -34,7 +34,7 @@ fn program(name: &str) -> PathBuf {
     prometheus.parent().unwrap().join(name)
 }
 
-/// A Prometheus in a folder of its own. It is killed when it is dropped.
+/// A Prometheus in a folder of its own. Its process is killed when this value is dropped.
 struct Prometheus {
     _process: Child,
     address: String,
@@ -112,7 +112,7 @@ fn percent_encode(text: &str) -> String {
     text.bytes().map(encode).collect()
 }
 
-/// Finds the address in the line that says where Prometheus listens.
+/// Returns the address from the log line in which Prometheus reports that it listens.
 fn find_address(line: &str) -> Option<String> {
     let (_, rest) = line.split_once("msg=\"Listening on\" address=")?;
     Some(rest.trim().to_owned())

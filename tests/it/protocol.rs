@@ -16,7 +16,7 @@ use tokio::{
     time::timeout,
 };
 
-/// Limit of a script. The script itself fails earlier.
+/// Time limit of a script. The script has shorter limits of its own.
 const SCRIPT_TIMEOUT: Duration = Duration::from_mins(5);
 
 struct Query;
@@ -49,7 +49,7 @@ impl Mutation {
         a + b
     }
 
-    /// Ends only after `release` was called, and reports that to `release`.
+    /// Waits until a client calls `release`. Then `release` waits until this mutation has ended.
     async fn hold(&self, context: &Context<'_>) -> bool {
         let gate = context.data_unchecked::<Arc<HoldGate>>();
         gate.entered.notify_one();

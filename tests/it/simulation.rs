@@ -1,5 +1,6 @@
 //! Simulates random plans on random workers that crash, freeze and drain, over a store with faults,
-//! while people send commands. One thread, paused time, one seed for each world.
+//! while people send commands. Each world runs in one thread with paused time, and its seed decides
+//! everything that happens.
 //!
 //! `FABER_SIM_SEED=17 cargo test -p tests simulation` replays a failure, `FABER_SIM_SEEDS=10000`
 //! runs more worlds, and `FABER_SIM_TRACE=1` prints every event.
@@ -44,7 +45,7 @@ use toolbox::Toolbox;
 
 /// Number of worlds in a usual run. Before a release, `FABER_SIM_SEEDS` sets thousands.
 const DEFAULT_WORLDS: u64 = 120;
-/// Maximum number of attempts of a client to start an execution.
+/// Maximum number of attempts of a client to start one execution.
 const MAX_TRIES: usize = 10_000;
 /// One of this many worlds is simulated twice, and both results must be identical.
 const REPEAT_EVERY: u64 = 10;
@@ -54,8 +55,8 @@ const MAX_WORKERS: usize = 3;
 const MAX_FINISH_TIME: Duration = Duration::from_mins(30);
 /// An execution that is unfinished this long after the last fault must wait for a person.
 const QUIET_TIME: Duration = Duration::from_secs(30);
-/// The quiet time in a world with wrong clocks, because a sleep that starts by one clock may end by
-/// another clock.
+/// The quiet time in a world with wrong clocks. It is longer, because a sleep can start by one
+/// clock and end by another clock.
 const SKEWED_QUIET_TIME: Duration = Duration::from_secs(150);
 
 #[derive(Debug, Default)]
@@ -99,10 +100,10 @@ fn every_execution_finishes_when_tools_disappear_and_return() {
 /// Seeds that found a bug in an earlier version.
 #[test]
 fn seeds_that_once_found_a_bug_pass() {
-    // 200, 239: a worker that lost an execution dropped a command that the new owner waited for.
-    // 733: an execution that could not start while the lease of its worker was in doubt was parked
-    // later. 333: a driver lost the message that a child had ended, and a draining worker did not
-    // adopt the child.
+    // 200, 239: a worker that lost an execution removed a command for which the new owner waited.
+    // 733: the lease of a worker was in doubt, so an execution could not start. The worker then
+    // parked the execution. 333: a driver lost the message that a child had ended, and a draining
+    // worker did not take over the child.
     simulate_all([200, 239, 333, 733], ToolPresence::Stay);
     // 370: an execution was parked forever if its missing tool returned before it was parked.
     simulate_all([370], ToolPresence::ComeAndGo);
@@ -157,7 +158,7 @@ struct FinalState {
 struct Simulation {
     world: Arc<World>,
     ledger: Arc<Ledger>,
-    /// The view of the store through which people act. This view has faults, too.
+    /// The view of the store through which people send commands. This view has faults, too.
     client_view: Arc<View>,
     /// Executions that a client started. Their children are not in this list.
     executions: Vec<ExecutionId>,
@@ -306,8 +307,8 @@ impl Simulation {
         time::sleep(Duration::from_secs(1)).await;
     }
 
-    /// Chooses the id in advance, because the sequence of claims and the retry delays depend on the
-    /// id.
+    /// Reserves the key with a fixed id, because the sequence of claims and the retry delays depend
+    /// on the id.
     async fn reserve(&self, key: &IdempotencyKey, options: &ExecutionOptions, n: usize) {
         let execution = format!("exec_{}_simulated", n + 1).parse().expect("well-formed");
         let mut options = serde_json::to_value(options).expect("options are JSON");
@@ -378,8 +379,8 @@ impl Simulation {
         self.world.memory.plan(created.plan).await.expect("the memory store does not fail")
     }
 
-    /// Waits until all executions have finished: first without people, then with a person who
-    /// approves.
+    /// Waits until all executions have finished. First lets them run without people, and then acts
+    /// as a person who approves.
     async fn wait_until_settled(&mut self) {
         let started_at = self.world.clock.now();
         time::sleep(if self.world.is_skewed() { SKEWED_QUIET_TIME } else { QUIET_TIME }).await;

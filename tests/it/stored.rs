@@ -155,7 +155,7 @@ async fn load_dump(url: &str, version: &str) {
         let name = entry.get_str("collection").unwrap();
         let mut document = entry.get_document("document").unwrap().clone();
         if name == "workers" {
-            // No lease is valid, even if the clock of this machine is behind.
+            // With the time 0, the lease has expired, even if the clock of this machine is slow.
             document.insert("until", 0_i64);
         }
         database.collection::<Document>(name).insert_one(document).await.unwrap();

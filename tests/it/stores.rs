@@ -155,7 +155,7 @@ mod of_this_layout {
     }
 }
 
-/// A memory store whose operations only stall. All promises must hold.
+/// Returns a memory store whose operations stall, but do not fail. So it must keep all promises.
 async fn slow_memory_store() -> StorePair {
     let stall = Duration::from_millis(2);
     let rates =

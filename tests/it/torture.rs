@@ -1,11 +1,11 @@
-//! Proves that Faber loses nothing while its processes and its store fail.
+//! Checks that Faber loses no event and repeats no effect while its processes and its store fail.
 //!
 //! Several processes of the real binary share one store. Clients connect and leave, and a seed
 //! decides which faults happen, when, and for how long. Afterwards the logs, the events that
 //! clients received, and a ledger that the tools write outside the system must agree.
-//!
-//! `FABER_TORTURE_SECONDS=3600` runs longer, `FABER_TORTURE_SEED=7` chooses other faults. On a
-//! machine that cannot mount a tmpfs, `FABER_TORTURE_NO_TMPFS=1` leaves full disks out.
+//! `FABER_TORTURE_SECONDS=3600` runs for an hour, and `FABER_TORTURE_SEED=7` chooses other faults.
+//! On a machine that cannot mount a tmpfs, `FABER_TORTURE_NO_TMPFS=1` skips the tests of full
+//! disks.
 #![expect(clippy::print_stderr, reason = "prints the figures of the run")]
 
 mod audit;

@@ -1,9 +1,8 @@
 //! A store with the faults of real stores that the trait [`Store`] allows.
-//!
-//! An operation may fail before it is passed on, may fail although it was written, and may stall
-//! before and after. The store never loses a confirmed write, invents nothing, and never accepts an
-//! append at the wrong position, because the conformance suite checks for such bugs. The same seed
-//! and the same calls give the same faults.
+//! An operation can fail before the inner store gets it, can fail although the inner store has
+//! written it, and can stall before and after. The store never loses a confirmed write, invents
+//! nothing, and never accepts an append at the wrong position, because no real store is allowed to
+//! do so. The same seed and the same calls give the same faults.
 
 use std::{
     fmt,
@@ -32,7 +31,7 @@ use shared::{
 };
 use tokio::sync::watch;
 
-/// Random choices that follow from one seed. Copies share the sequence.
+/// Random choices that follow from one seed. Clones draw from the same sequence.
 #[derive(Clone)]
 pub struct Dice(Arc<Mutex<SmallRng>>);
 
@@ -64,7 +63,7 @@ impl Dice {
     }
 }
 
-/// Numbers of faults in a thousand operations.
+/// Numbers of faults in a thousand operations, and the duration of stalls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultRates {
     /// Failures before the operation.

@@ -1,4 +1,5 @@
-//! A ledger of the tool calls that really happened. It checks that each call was allowed.
+//! A ledger of the tool calls that really happened. When a tool is called, the ledger checks that
+//! the log of the execution allows the call.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -133,8 +134,8 @@ fn attempts_without_call(log: &[RecordedEvent], call: &StepCall) -> BTreeSet<Att
     attempts_without_call.collect()
 }
 
-/// Returns whether the log allows another call of a `once` step: the last real attempt failed for
-/// certain, or a person decided.
+/// Returns `true` if the last attempt that called the tool certainly failed, or if a person decided
+/// to repeat the call. Only then is a `once` step called again.
 fn allows_another_call(
     log: &[RecordedEvent],
     call: &StepCall,

@@ -87,7 +87,7 @@ async fn read_all(store: &dyn Store) -> BTreeMap<String, String> {
                 saved.retain(|_, value| !value.is_null());
             }
             // Sorts the fields, because an object that a store builds from the columns of a table
-            // has its fields in another order.
+            // has its fields in another sequence.
             let fields: Option<BTreeMap<_, _>> =
                 value.as_object().map(|fields| fields.iter().collect());
             let value = fields.map_or_else(|| value.to_string(), |fields| format!("{fields:?}"));
@@ -368,11 +368,12 @@ async fn an_import_adds_what_is_missing_and_refuses_what_differs() {
     let second = Memory::new();
     let import = async |store: &dyn Store| backup::import(store, &file, &|_| ()).await;
     let mut imported = import(&second).await.unwrap();
-    // The command that waits has written its entry before the entry came.
+    // The import adds the waiting command before the audit entries. It then already knows the entry
+    // that this command has written.
     assert_eq!(imported.known.audit_entries, 1);
     imported.new.audit_entries += 1;
     // The file can contain copies of one plan, and the import counts each further copy as a known
-    // plan. So `known` is checked only for executions.
+    // plan. So the test checks `known` only for executions.
     assert_eq!((imported.new, imported.known.executions), (exported, 0));
     let again = import(&second).await.unwrap();
     assert_eq!((again.new, again.known.events), (Counts::default(), exported.events));

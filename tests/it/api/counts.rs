@@ -126,7 +126,8 @@ async fn executions_inherit_the_labels_of_their_request() {
         let own = start(json!({ "env": "live", "zone": "a" }), None).await;
         let expected = json!({ "env": "live", "team": "shop", "zone": "a" });
         assert_eq!(own["data"]["executePlan"]["labels"], expected);
-        // The labels of the request are not given, so they are no part of the fingerprint.
+        // This start names no labels. The labels that it gets from the request are not part of the
+        // fingerprint of its key.
         let first = start(Value::Null, Some("k")).await;
         assert_eq!(first["data"]["executePlan"]["labels"], labels);
         assert_eq!(start(Value::Null, Some("k")).await, first);

@@ -104,8 +104,8 @@ async fn retention_keeps_each_state_for_its_age() {
     }
 }
 
-/// Uses real time, because data loaders answer from another thread, and paused time would reach the
-/// time limits before the answer.
+/// Uses real time, because data loaders answer from another thread, and with paused time the time
+/// limits expire before the answer.
 #[tokio::test]
 async fn an_execution_removed_during_a_read_is_complete_or_missing() {
     let (mut gone, mut whole) = (0, 0);

@@ -85,8 +85,8 @@ async fn calls_stay_in_the_history_after_their_tool_is_removed() {
         page["run"] = get;
         assert_eq!(register_tool(&api, page).await["effect"], "READ");
         register_tool(&api, echo_tool("again")).await;
-        // The value is as deep as an output may be, and the response adds more levels around the
-        // value.
+        // The value has the maximum depth of an output, and the response adds more levels around
+        // the value.
         let deep = (1..95).fold(json!("x"), |inner, _| json!([inner]));
         let mut free = echo_tool("free");
         free["parameters"] = json!({ "type": "object" });

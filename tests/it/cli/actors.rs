@@ -35,7 +35,7 @@ async fn events_name_the_tokens_that_caused_them() {
     let id = &started["executePlan"]["executionId"];
     let approve = "mutation($id: ID!) { approveStep(executionId: $id, stepId: \"a\", approved: true) { state } }";
     let mut approved = server.graphql(ADMIN, approve, json!({ "id": id })).await.1;
-    // Repeats the approval, because the step may not have started to wait for it yet.
+    // Repeats the approval, because perhaps the step does not wait for it yet.
     while approved["errors"][0]["extensions"]["code"] == "CONFLICT" {
         approved = server.graphql(ADMIN, approve, json!({ "id": id })).await.1;
     }

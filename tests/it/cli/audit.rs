@@ -22,7 +22,7 @@ async fn audit(server: &Server, filter: Value) -> Vec<Value> {
     nodes
 }
 
-/// Returns what the entries say, the oldest first: the action, the token and the object.
+/// Returns a line for each entry, the oldest first: the action, the token and the object.
 fn lines(entries: &[Value]) -> Vec<String> {
     let describe = |entry: &Value| {
         let texts = [&entry["action"], &entry["actor"]["name"], &entry["stepId"], &entry["name"]];
@@ -61,7 +61,7 @@ async fn control_an_execution(server: &Server) -> (String, String) {
     ] {
         let mutation = format!("mutation($id: ID!) {{ {call} {{ state }} }}");
         let mut answer = server.graphql(token, &mutation, json!({ "id": id })).await.1;
-        // The step may not wait yet.
+        // Repeats the mutation, because perhaps the step does not wait yet.
         while answer["errors"][0]["extensions"]["code"] == "CONFLICT" {
             answer = server.graphql(token, &mutation, json!({ "id": id })).await.1;
         }
@@ -160,7 +160,7 @@ async fn changes_of_plans_tools_and_data_are_listed_with_their_actors() {
         "updateToolkit(yaml: \"actions: []\") { warnings }",
         "bulkControl(filter: {}, action: CANCEL)",
         "prune(olderThan: \"30d\") { executions }",
-        // These change nothing.
+        // Repeated removals change nothing, so they must add no entry.
         "removeSavedPlan(name: \"daily\")",
         "removeTool(name: \"now\")",
         "removeToolSet(name: \"extra\")",

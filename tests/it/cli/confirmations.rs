@@ -1,5 +1,5 @@
-//! Commands print and check something before they repeat calls, continue an execution, or create a
-//! store.
+//! Before commands repeat calls, continue an execution, or create a store, they print this action,
+//! and ask or refuse if it can do harm.
 
 use serde_json::{Value, json};
 
@@ -139,7 +139,7 @@ async fn a_missing_tool_is_named_and_nothing_is_created() {
         let message = text(&error["error"]["message"]);
         assert!(message.contains("/no/such/program") && message.contains(&gone), "{message}");
     }
-    // With `--wait` the command prints which tools it waits for.
+    // With `--wait`, the command prints the missing tools for which the execution waits.
     let mut waiting = workspace.spawn(&["retry", &id, "--yes", "--wait", "--config", &config]);
     waiting.wait_for_line("executing exec_").await;
     waiting.signal("-INT");

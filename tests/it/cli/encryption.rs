@@ -1,5 +1,5 @@
-//! Encryption of a store by the real binary: what the raw store has, and what a process without the
-//! key can do.
+//! Encryption of a store by the real binary: the values in the raw store, and the commands that
+//! work without the key.
 
 use std::{fmt::Write as _, fs};
 
@@ -12,14 +12,14 @@ use shared::{event::Event, id::Seq};
 use super::workspace::Workspace;
 use crate::mongod::Mongod;
 
-/// Begins every value that must not be found.
+/// Start of every value that must not be in the raw store.
 const SECRET: &str = "xyzzy";
 const KEYS: [(&str, &str); 2] = [
     ("k1", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="),
     ("k2", "/////////////////////////////////////////wA="),
 ];
-/// The configurations with the first key, with both, with a wrong one, with the second, and with
-/// none.
+/// Configurations with the first key, with both keys, with a wrong key, with the second key, and
+/// without a key.
 const FIRST: &str = "first.json";
 const BOTH: &str = "both.json";
 const WRONG: &str = "wrong.json";
@@ -168,7 +168,7 @@ async fn check_that_no_value_is_stored_in_clear(case: Case) {
         assert!(shown.contains(&format!("{SECRET}-{part}")), "{part}: {shown}");
     }
 
-    // Without the key, and with another key of the same id.
+    // In `WRONG`, another key has the id of the first key.
     for config in [KEYLESS, WRONG] {
         let list = ["list", "executions", "--label", "team=blue", "--state", "COMPLETED"];
         let listed = case.json(config, &list, 0).await;
@@ -213,7 +213,7 @@ async fn check_that_no_value_is_stored_in_clear(case: Case) {
     assert!(!export.out.contains(SECRET) && export.out.contains("$encrypted:k1:"));
 }
 
-/// A worker without the key leaves an execution alone, also when a command arrives.
+/// A worker without the key does not claim an execution, even if a command for it arrives.
 async fn check_that_only_a_worker_with_the_key_claims(case: Case) {
     let plan = case.workspace.file(
         "wait.json",

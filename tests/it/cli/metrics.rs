@@ -78,7 +78,7 @@ async fn a_server_counts_its_executions() {
         ("faber_executions_due", 0.0),
         ("faber_executions_oldest_due_seconds", 0.0),
         ("faber_store_append_errors_total", 0.0),
-        // These two metrics are older than the metrics above, and keep their names.
+        // Earlier versions had these two metrics, too. Dashboards rely on their names.
         ("faber_calls_waiting", 0.0),
         ("faber_pruned_total{kind=\"execution\"}", 0.0),
     ] {
@@ -103,8 +103,8 @@ async fn a_server_counts_its_executions() {
 }
 
 /// Checks that each metric has one description before its first value, and that each series has one
-/// value, because Prometheus rejects any other answer. Also checks that the reference lists each
-/// metric.
+/// value, because Prometheus rejects all metrics of an answer that breaks these rules. Also checks
+/// that the reference lists each metric.
 fn check_format(metrics: &str) {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/api.md");
     let page = fs::read_to_string(page).unwrap();

@@ -86,7 +86,7 @@ async fn a_worker_continues_an_execution_that_another_process_left() {
     assert_eq!(worker.wait_for_exit().await.status, 0);
 }
 
-/// A terminal that is closed sends SIGHUP.
+/// When a terminal is closed, its programs get SIGHUP.
 #[tokio::test]
 async fn serve_and_worker_stop_cleanly_on_sighup() {
     let workspace = Workspace::new();
@@ -100,7 +100,8 @@ async fn serve_and_worker_stop_cleanly_on_sighup() {
     }
 }
 
-/// `doctor --server` reports a failed toolset, but `--ready` asks only whether the server works.
+/// `doctor --server` reports a failed toolset as an error. With `--ready`, it checks only whether
+/// the server can work.
 #[tokio::test]
 async fn doctor_reports_a_ready_server_although_a_toolset_failed() {
     let workspace = Workspace::new();

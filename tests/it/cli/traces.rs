@@ -1,4 +1,4 @@
-//! Traces of the real binary, received and decoded by the official definitions of OTLP.
+//! Traces of the real binary. A collector decodes them with the official definitions of OTLP.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,7 +27,7 @@ fn traceparent() -> String {
     format!("00-{TRACE}-{CALLER}-01")
 }
 
-/// A collector that writes spans to a file. It is killed when it is dropped.
+/// A collector that writes spans to a file. Its process is killed when this value is dropped.
 struct Collector {
     _process: Child,
     endpoint: String,
@@ -135,7 +135,8 @@ fn write_tools(workspace: &Workspace) {
     workspace.file("plan.json", &plan.to_string());
 }
 
-/// The spans of the log, as `faber trace export` prints them: id, parent, name, start and end.
+/// Returns the spans that `faber trace export` prints: id, parent, name, start and end of each
+/// span.
 fn exported_spans(document: &Value) -> BTreeSet<String> {
     let spans = document["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap();
     let describe = |span: &Value| {
@@ -235,7 +236,7 @@ for line in sys.stdin:
     print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
 "#;
 
-/// Returns the answer to the call, which is message 2.
+/// Returns the answer to message 2, which is the call of the tool.
 async fn read_answer(lines: &mut Lines<BufReader<ChildStdout>>) -> Value {
     loop {
         let line = lines.next_line().await.unwrap().expect("the server answers");

@@ -1,4 +1,4 @@
-//! The rules that must hold after the run, for the logs, for clients, and for the ledger.
+//! The rules that the logs, the events of clients and the ledger must obey after the run.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -49,7 +49,7 @@ struct StepHistory {
     interruptions: u32,
 }
 
-/// Checks the store and the ledger against each other.
+/// Checks that the logs in the store and the ledger agree.
 pub(super) fn check_run(
     stored_executions: &[StoredExecution],
     ledger: &[LedgerEntry],
@@ -117,8 +117,8 @@ impl StepHistory {
         let mut history = Self::default();
         for RecordedEvent { event, .. } in log {
             if let Event::Claimed(claimed) = event {
-                // A renewed claim means that the lease expired but the worker still runs. The calls
-                // of this worker continue.
+                // A renewed claim means that the lease expired but the worker still runs. So its
+                // calls continue, and are not lost.
                 history.was_lost |= history.is_running && !claimed.renewed;
             }
             if event.step() != Some(&step.id) {
@@ -193,7 +193,7 @@ fn check_step(
     Ok(())
 }
 
-/// Proves that the checks work, because they must find violations in forged results of a real run.
+/// Forges the results of a real run, and fails if the checks find no violation in a forged result.
 pub(super) fn assert_forgeries_are_found(
     stored_executions: &[StoredExecution],
     ledger: &[LedgerEntry],

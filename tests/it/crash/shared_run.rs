@@ -1,5 +1,5 @@
-//! Clients that start an execution, follow it until it finishes, and start the next one, whatever
-//! happens to the server.
+//! Clients that start an execution, follow it until it finishes, and start the next one. If the
+//! server is killed, they continue with the next server.
 
 use std::{
     collections::BTreeSet,
@@ -19,7 +19,7 @@ use crate::harness::api_client::{EventSubscription, RequestFailure, ask};
 
 /// Time for clients to finish after the last crash.
 const MAX_FINISH_TIME: Duration = Duration::from_mins(3);
-/// Delay before the same server is asked again.
+/// Delay before a client asks the same server again.
 const RETRY_DELAY: Duration = Duration::from_millis(200);
 
 const PLAN_MUTATION: &str = "mutation ($input: PlanInput!) { createPlan(input: $input) {
@@ -33,7 +33,7 @@ const EVENTS_SUBSCRIPTION: &str = "subscription ($id: ID!, $after: Int) {
 #[derive(Debug)]
 pub(super) struct SharedRun {
     address: watch::Sender<String>,
-    /// Number of starts and events that clients received.
+    /// Number of acknowledged starts and of events that clients received.
     received: watch::Sender<u64>,
     is_closing: AtomicBool,
     open_executions: Mutex<BTreeSet<String>>,
@@ -200,7 +200,8 @@ async fn wait_for_server(address: &mut watch::Receiver<String>) {
     }
 }
 
-/// Returns `None` if the server went away, or cannot reach its store at the moment.
+/// Returns `None` if the client must ask again, because the server went away or cannot reach its
+/// store.
 ///
 /// # Panics
 ///

@@ -1,4 +1,4 @@
-//! A server over streamable HTTP whose calls choose how it misbehaves.
+//! A server over streamable HTTP. A parameter of each call chooses how the server misbehaves.
 
 use std::{
     collections::BTreeSet,
@@ -67,7 +67,7 @@ impl HttpServer {
         });
         let binding = async {
             loop {
-                // Another process may use the port for a short time.
+                // Tries again, because another process can use the port for a short time.
                 if let Ok(listener) = TcpListener::bind(address).await {
                     return listener;
                 }
@@ -276,7 +276,7 @@ fn huge_body(kind: &str, start: &'static str) -> Response {
     stream_response(kind, body.map(Ok).boxed())
 }
 
-/// Resumes a broken stream: returns the events that the stream has not sent.
+/// Answers a client that resumes a broken stream: returns the events that the stream has not sent.
 fn resume_stream(id: &str) -> Response {
     let id: u64 = id.parse().unwrap();
     event_stream_response(vec![Ok(

@@ -10,11 +10,11 @@ use super::{
     workspace::{DEFAULT_MARGIN, LEASE, LONG_LEASE_MS, LedgerEntry},
 };
 
-/// Number of calls of the tool with a concurrency of two.
+/// Number of calls of the tool whose concurrency is limited to two.
 const PAIRED_CALLS: usize = 40;
 /// Number of calls of the tool with a limited rate.
 const RATED_CALLS: usize = 60;
-/// Number of allowed calls per second.
+/// Limit of the rate, in calls per second.
 const RATE: usize = 20;
 /// Maximum number of seconds that a busy machine may need to record a permitted call.
 const MAX_LATENESS: f64 = 1.0;
@@ -53,7 +53,8 @@ async fn two_nodes_together_keep_limits_on_concurrency_and_rate() {
 
     let starts = start_times(&cluster, "flow.noop").await;
     assert!(starts.len() >= RATED_CALLS, "{starts:?}");
-    // One burst may come at once, and the other calls follow at the rate.
+    // The limit allows one burst of `RATE` calls without a delay. The other calls follow at `RATE`
+    // calls per second.
     #[expect(clippy::cast_precision_loss, reason = "small numbers")]
     let minimum = (RATED_CALLS - RATE) as f64 / RATE as f64;
     assert!(took.as_secs_f64() >= minimum, "{took:?}");
@@ -85,8 +86,7 @@ async fn start_times(cluster: &Cluster, tool: &str) -> Vec<Timestamp> {
     starts
 }
 
-/// Checks that each period has at most the calls of one burst plus the permits that became free in
-/// the period.
+/// Checks that each period has at most one burst of `RATE` calls plus `RATE` calls per second.
 #[expect(clippy::cast_precision_loss, reason = "small numbers")]
 fn assert_rate(starts: &[Timestamp]) {
     for (from, first) in starts.iter().enumerate() {
@@ -184,8 +184,8 @@ async fn assert_cancelled_waits_hold_no_permit(cluster: &Cluster, node: &Node) {
     cluster.wait_for_all_finished(4 * 6 + 1 + 9 + 2).await;
 }
 
-/// Checks that a node whose calls only wait for a permit drains at once, and that other nodes
-/// continue to wait.
+/// Checks that a node whose calls only wait for a permit drains without waiting for them, and that
+/// these calls then wait on another node.
 async fn assert_waiting_calls_move_when_a_node_drains(cluster: &Cluster, node: Node) {
     let other = cluster.workspace.start_server().await;
     let holder = other.start(&json!([call_step("ledger.single", 30.0)])).await;

@@ -1,4 +1,4 @@
-//! The clock of one machine is changed: no lease is lost, and no wait takes a year.
+//! The clock of one machine is set a year ahead: no lease is lost, and no wait takes a year.
 
 use std::{
     fs,
@@ -21,7 +21,7 @@ use crate::mongod::Mongod;
 
 /// Path of the library in Debian's package `libfaketime`.
 const FAKETIME_LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
-/// A year, as libfaketime reads it.
+/// A year in seconds, in the format of libfaketime.
 const YEAR: &str = "+31536000";
 
 /// A wall clock whose offset is read from a file. Monotonic clocks are not changed.
@@ -53,7 +53,8 @@ impl FakeClock {
     }
 }
 
-/// Plans that run longer than a lease: a `once` call, and a step with retries followed by a sleep.
+/// Returns plans that run longer than a lease: a `once` call, and a step with retries followed by a
+/// sleep.
 fn long_plans() -> [Value; 2] {
     let retry = json!({ "maxAttempts": 4, "backoffMs": 1_500, "multiplier": 1.0, "jitter": false });
     [

@@ -1,4 +1,4 @@
-//! A node: a process of the real binary that tests query, drain and kill.
+//! A node, which is a process of the real binary. Tests query, drain and kill it.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -14,7 +14,7 @@ use crate::harness::{
     api_client::{RequestFailure, ask},
 };
 
-/// Limit of waits that are not measured.
+/// Time limit of a wait whose duration no test measures.
 pub(super) const MAX_WAIT: Duration = Duration::from_mins(3);
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -104,7 +104,7 @@ pub(super) async fn ask_until_answered(address: &str, query: &str, variables: &V
             match ask(address, query, variables).await {
                 Ok(answer) => return answer,
                 Err(RequestFailure::ServerGone) => sleep(POLL_INTERVAL).await,
-                // A busy database may be slow, too.
+                // A busy database can be slow, too, so the client asks again.
                 Err(refusal) if refusal.code() == "STORE_UNAVAILABLE" => sleep(POLL_INTERVAL).await,
                 Err(RequestFailure::Refused { code, message }) => {
                     panic!("{variables} is refused: {code} {message}")

@@ -8,7 +8,7 @@ use super::node::Node;
 use crate::harness::{self, LedgerLine, to_milliseconds};
 
 /// Logs the start of a call, works for `$2` seconds, and logs the end of the call. Every line is
-/// one write to the end of one file, so the order of lines is the order in time on all nodes.
+/// one write to the end of one file, so the lines of all nodes are sorted by time.
 const TOOL_SCRIPT: &str = r#"
 say() { printf '%s %s %s %s %s\n' "$1" "$2" "$FABER_EXECUTION_ID" "$FABER_IDEMPOTENCY_KEY" \
   "$FABER_ATTEMPT" >>"$LEDGER"; }
@@ -23,7 +23,7 @@ pub(super) const LEASE: Duration = Duration::from_secs(4);
 /// A lease in milliseconds for tests in which no node may seem lost.
 pub(super) const LONG_LEASE_MS: u64 = 30_000;
 pub(super) const DRAIN: Duration = Duration::from_millis(1_500);
-/// Extra time of every wait, because the machine may be busy.
+/// Extra time of every wait, because the machine can be busy.
 pub(super) const DEFAULT_MARGIN: Duration = Duration::from_secs(20);
 
 /// Names and effects of the tools in the set `ledger`.

@@ -115,8 +115,8 @@ impl Simulation {
         }
     }
 
-    /// Takes the action for an execution that a helpful person would take. Returns whether the
-    /// execution has finished.
+    /// Sends the commands with which a helpful person would continue an execution. Returns `true`
+    /// if the execution has finished.
     pub(super) async fn act_as_helpful_person(&mut self, id: ExecutionId) -> bool {
         let Some(execution) = self.replay_state(id).await else { return false };
         if execution.state().is_finished() {
@@ -139,7 +139,8 @@ impl Simulation {
         for AcknowledgedCommand { execution: id, command } in acknowledged {
             let log = self.world.read_log(id).await;
             let last = log.last().filter(|recorded| recorded.event.is_last());
-            // The worker that wrote the event set this time by its own clock, which may be wrong.
+            // The time comes from the clock of the worker that wrote the event, and this clock can
+            // be wrong.
             let seconds = if self.world.is_skewed() { 60 } else { 5 };
             if last.is_some_and(|recorded| {
                 recorded.at <= last_fault_at + chrono::TimeDelta::seconds(seconds)
@@ -154,7 +155,7 @@ impl Simulation {
                 _ => false,
             });
             // Even a command without effect must leave an event, because a command without an event
-            // is delivered again and might take effect later.
+            // is delivered again, and can take effect later.
             if !matches!(command, Command::Cancel { .. }) {
                 let heard: BTreeSet<_> =
                     log.iter().filter_map(|recorded| recorded.event.command()).collect();
@@ -184,7 +185,7 @@ impl Simulation {
 fn helpful_commands(execution: &Execution) -> Vec<Command> {
     let approve = |task: &Task| {
         let (step, item) = (execution.plan().step(task.step).id.clone(), task.part.item);
-        // Some steps never succeed, so the person stops approving after a number of attempts.
+        // Some steps never succeed, so the person approves only `MAX_ATTEMPTS` attempts.
         let approved = execution.task(*task).is_some_and(|task| task.attempts < MAX_ATTEMPTS);
         Command::Approve { step, item, approved, comment: None }
     };

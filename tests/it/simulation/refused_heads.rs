@@ -101,7 +101,8 @@ impl HeadTest {
     }
 }
 
-/// Returns two errors: the store is unavailable, or the head itself cannot be stored.
+/// Returns the two errors of a refused head: the store is unavailable, or this head cannot be
+/// stored.
 fn head_errors() -> [StoreError; 2] {
     let ill = StoreError::Unavailable("the store is unavailable".to_owned());
     [ill, StoreError::corrupt("the head", "it cannot be written")]
@@ -135,7 +136,8 @@ async fn an_execution_that_cannot_be_parked_wakes_in_time() {
     }
 }
 
-/// Regression: the execution stayed with its worker until the worker checked all its executions.
+/// Regression: the execution stayed with its worker until the next time that the worker checked all
+/// its executions.
 #[tokio::test(start_paused = true)]
 async fn an_execution_is_parked_as_soon_as_its_head_can_be_written() {
     for reason in head_errors() {

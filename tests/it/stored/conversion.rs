@@ -20,9 +20,10 @@ use tempfile::TempDir;
 use super::{FOLDER, VERSIONS, load_dump};
 use crate::{cli::workspace::Workspace, mongod::Mongod};
 
-/// Number of copies of an execution. With so many, a conversion takes long enough to be killed.
+/// Number of copies of an execution. The conversion of this number takes so long that a test can
+/// kill it.
 const COPIES: usize = 1_500;
-/// Number of kills before the conversion may finish.
+/// Number of kills before the test lets the conversion finish.
 const KILLS: u32 = 4;
 
 async fn heads_of(store: &dyn Store) -> Vec<ExecutionHead> {
@@ -125,7 +126,7 @@ async fn a_mongodb_database_of_each_earlier_version_is_converted() {
     }
 }
 
-/// Version 1 had no end times, and gave finished executions a due time.
+/// Heads of version 1 have no end time, and heads of finished executions have a due time.
 #[tokio::test]
 async fn a_mongodb_database_of_version_1_is_converted() {
     let url = Mongod::shared().await.new_database_url();

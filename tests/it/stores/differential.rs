@@ -1,4 +1,4 @@
-//! The same operations give the same answers on every store.
+//! Runs the same random operations on every store, and compares the answers.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -176,7 +176,8 @@ fn any_head_fields() -> impl Strategy<Value = HeadFields> {
     })
 }
 
-/// Names of records. Some are prefixes of others, and some sort between those.
+/// Names of records. Some names are prefixes of other names, and some sort between a name and its
+/// prefix.
 const NAMES: [&str; 6] = ["a", "a/", "a/b", "a/ö", "a0", "ö"];
 
 fn any_kind() -> impl Strategy<Value = RecordKind> {
@@ -336,7 +337,7 @@ async fn acquire_permits(store: &dyn Store, ask: &PermitAsk, now: i64) -> String
     }
 }
 
-/// Returns the permits that a holder asks for, always the same.
+/// Returns the permits that a holder asks for. They are the same each time.
 fn permits_of(holder: usize) -> PermitAsk {
     let both = CallLimit { concurrency: Some(2), ..total_limit("both", 4) };
     let limits = match holder % 4 {

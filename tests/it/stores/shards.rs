@@ -1,4 +1,5 @@
-//! Checks the design of sharding with one server, by the profile of each operation of a store.
+//! Checks the design of sharding. One server without shards is enough, because it profiles each
+//! operation of a store.
 //!
 //! `mongos` sends an operation to one shard if its filter has the shard key with equality.
 //! Otherwise it sends the operation to all shards. The test reads the shard keys, and the fields of
@@ -225,7 +226,7 @@ async fn profile_operations(
     operations.await;
     database.run_command(doc! { "profile": 0 }).await.unwrap();
     let profile = database.collection::<Document>(name);
-    // Leaves out the operations of this test, because only stores give this name.
+    // Only stores connect with this name, so the query leaves out the operations of this test.
     let found = profile.find(doc! { "appName": "faber" }).await.unwrap();
     let rows: Vec<Document> = found.try_collect().await.unwrap();
     profile.drop().await.unwrap();

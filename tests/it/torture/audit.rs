@@ -25,14 +25,14 @@ use super::{
 };
 use crate::harness::{read_heads, read_log};
 
-/// Time for caches and inboxes to catch up with the logs after the last fault.
+/// Time for heads and inboxes to catch up with the logs after the last fault.
 const MAX_CATCH_UP_TIME: Duration = Duration::from_mins(2);
 /// Maximum number of executions that append events after the audit read them. Most executions wait
 /// for a person or a timer.
 const MAX_STILL_RUNNING: u64 = 5;
 
-/// Reasons for which an execution may stay unfinished: an answer, a signal or a time that never
-/// comes.
+/// Reasons for which an execution is allowed to stay unfinished: it waits for an answer, a signal
+/// or a time that never comes.
 const LASTING_REASONS: [&str; 7] =
     ["approval", "decision", "signal", "sleep", "child", "paused", "start"];
 
@@ -267,7 +267,8 @@ impl<'a> Audit<'a> {
             if !is_finished(&api_record.state)
                 && log_length(&*store, &record.execution).await > api_record.log.len()
             {
-                // The ledger may have calls for events that the API had not returned yet.
+                // The execution continued after the API returned its log, so the ledger can contain
+                // calls that are not in this log.
                 still_running += 1;
                 continue;
             }
@@ -286,7 +287,8 @@ impl<'a> Audit<'a> {
         if still_running > MAX_STILL_RUNNING {
             self.violations.push(format!("{still_running} executions continued after the audit"));
         }
-        // A tool that only reads may run before the creation of its execution is stored.
+        // A tool that only reads can run before its execution is stored, so such calls are not a
+        // violation.
         for (id, lines) in
             calls.iter().filter(|entry| entry.1.iter().any(|line| line.tool != "read"))
         {

@@ -51,7 +51,7 @@ struct Member {
 
 impl Cluster {
     /// Returns the replica set that all tests of this binary share. The first caller starts it.
-    /// Only one test may damage it at a time, so others wait.
+    /// Only one test at a time injects faults into it, so other tests wait here.
     pub(super) async fn lock_shared() -> MutexGuard<'static, Self> {
         static SHARED: OnceCell<Mutex<Cluster>> = OnceCell::const_new();
         let shared = SHARED.get_or_init(|| async { Mutex::new(Self::start().await) }).await;
@@ -187,14 +187,14 @@ impl Cluster {
         }
     }
 
-    /// Makes the primary step down. Returns whether it agreed.
+    /// Asks the primary to step down. Returns `true` if the primary has accepted the command.
     pub(super) async fn step_down(&self) -> bool {
         let primary = self.wait_for_primary().await;
         let command = doc! { "replSetStepDown": 4, "secondaryCatchUpPeriodSecs": 2 };
         self.run_on(primary, command).await.is_ok()
     }
 
-    /// Restarts and thaws all members, then waits until all work and one is primary.
+    /// Restarts and thaws all members. Then waits until all of them work and one is the primary.
     pub(super) async fn heal(&mut self) {
         for number in 0..MEMBER_COUNT {
             match &self.members[number].process {

@@ -1,4 +1,4 @@
-//! A small disk for tests of full disks: a tmpfs that disappears with its owner.
+//! A small disk for tests of full disks: a tmpfs that is unmounted when its owner ends.
 
 use std::{
     fs::{self, File},
@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Mounts a tmpfs of `$2` bytes at `$1`, and unmounts it when standard input closes. The kernel
-/// closes standard input in whatever way the test ends.
+/// closes standard input even if the test is killed.
 const MOUNT_SCRIPT: &str = r#"
 mount -t tmpfs -o "size=$2,mode=700" faber-torture "$1" || exit 1
 echo mounted

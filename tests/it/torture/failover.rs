@@ -1,4 +1,4 @@
-//! Promises of a replica set that loses members.
+//! Promises that the store must keep while a replica set loses members.
 
 use std::time::Duration;
 

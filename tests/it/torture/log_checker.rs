@@ -1,7 +1,6 @@
 //! The rules that every log must obey.
-//!
 //! The checks use the plan as the client wrote it, the events that clients received, and the ledger
-//! of the tools. They never ask the engine.
+//! of the tools. They call no code of the engine, so that a bug there cannot hide itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -175,8 +174,8 @@ impl<'a> LogChecker<'a> {
         }
         let worker = event["data"]["worker"].as_str().map(str::to_owned);
         if event["data"]["renewed"] == true {
-            // A renewed claim means that the lease expired but the worker still runs. The calls of
-            // this worker continue.
+            // A renewed claim means that the lease expired but the worker still runs. So its calls
+            // continue, and are not lost.
             if worker.is_none() || self.worker != worker {
                 self.add_violation("renews the claim of another worker", event);
             }
@@ -450,7 +449,7 @@ impl<'a> LogChecker<'a> {
         }
     }
 
-    /// Checks that an acknowledged cancellation ended the execution.
+    /// Checks that an execution has ended if a cancellation was acknowledged.
     fn check_stop(&mut self) {
         let stops = |action: &&Action| action.mutation == "cancel" && action.is_acknowledged;
         if let Some(action) = self.record.actions.iter().find(stops)

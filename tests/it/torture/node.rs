@@ -1,4 +1,4 @@
-//! A node: a process of the real binary that tests kill, freeze, drain and restart.
+//! A node, which is a process of the real binary. Tests kill, freeze, drain and restart it.
 
 use std::{process::ExitStatus, time::Duration};
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::workspace::{DRAIN, Workspace};
 use crate::harness::{MAX_START, Process};
 
-/// Extra time for a drain, because the machine has two cores and other work.
+/// Extra time for a drain, because the machine can be busy.
 const DRAIN_MARGIN: Duration = Duration::from_secs(15);
 /// Exit code of a process that cannot reach its store.
 const UNREACHABLE_STATUS: i32 = 3;

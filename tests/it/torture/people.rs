@@ -1,4 +1,5 @@
-//! Actions of people: they approve, reject, decide, signal, pause, cancel, or never come.
+//! Actions of simulated people: they approve, reject, decide, signal, pause or cancel. Some
+//! executions wait for a person who does nothing.
 
 use std::collections::BTreeMap;
 
@@ -65,7 +66,7 @@ impl Action {
     }
 }
 
-/// A simulated person who acts for everybody whom an execution waits for.
+/// A simulated person who acts for all people for whom one execution waits.
 #[derive(Debug)]
 pub(super) struct Person {
     dice: Dice,
@@ -74,7 +75,8 @@ pub(super) struct Person {
     decisions: BTreeMap<String, u32>,
     cancels_after: Option<u64>,
     pauses_after: Option<u64>,
-    /// The execution waits for a person or a time that will not come.
+    /// The execution waits for an action that this person will not send, or for a time after the
+    /// end of the test.
     is_abandoned: bool,
 }
 
@@ -97,7 +99,7 @@ impl Person {
         }
     }
 
-    /// Returns whether the execution waits for something that will not come.
+    /// Returns `true` if the execution cannot finish during the test.
     pub(super) fn has_abandoned(&self) -> bool {
         self.is_abandoned
     }

@@ -1,4 +1,4 @@
-//! Random plans that use every feature, with the expectations that the checks need.
+//! Random plans that use every feature, with the expected outputs and effects for the checks.
 
 use std::collections::BTreeMap;
 
@@ -87,7 +87,7 @@ impl Step {
 const HANG_TIMEOUT_MS: u64 = 300;
 /// A sleep that is longer than the test, in milliseconds.
 const FOREVER_MS: u64 = 86_400_000;
-/// Values of `onError`. With `wait`, a person decides.
+/// Values of `onError`. `fail` is listed twice, so that it is drawn more often.
 const ON_ERROR: [&str; 5] = ["fail", "fail", "continue", "ignore", "wait"];
 /// Maximum depth of inline plans.
 const MAX_DEPTH: u64 = 2;

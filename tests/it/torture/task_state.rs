@@ -24,7 +24,8 @@ impl<'a> Task<'a> {
         Self { step, item: None, is_compensation: false }
     }
 
-    /// Returns whether the two tasks are the same call, or one is the compensation of the other.
+    /// Returns `true` if both tasks belong to the same step and item, so that they are the same
+    /// task or one compensates the other.
     pub(super) fn is_same_call(&self, other: &Task<'_>) -> bool {
         (self.step, self.item) == (other.step, other.item)
     }
@@ -47,8 +48,8 @@ pub(super) struct TaskState {
     pub(super) may_have_hit_deadline: bool,
     /// The task was skipped, and not because the execution failed.
     pub(super) is_skipped: bool,
-    /// Attempts after which a call may repeat an effect, because the earlier call certainly failed
-    /// or a person agreed.
+    /// Attempts after which another call is allowed to repeat an effect, because the attempt
+    /// certainly failed or a person agreed.
     released: Vec<u64>,
 }
 
@@ -56,7 +57,7 @@ pub(super) struct TaskState {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TaskSpec {
     pub(super) kind: StepKind,
-    /// The number that the task must return. `None` if the plan does not fix it.
+    /// The number that the task must return. `None` if the plan does not determine the number.
     pub(super) n: Option<u64>,
 }
 

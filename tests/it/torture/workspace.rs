@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::harness::{self, LedgerLine, to_milliseconds};
 
-/// Writes a ledger entry, works for `$3` seconds, and ends as `$4` defines. The values are `ok`,
-/// `fail`, `odd` (fails if `$2` is odd), and `flaky` (fails up to attempt `$5`).
+/// Writes a ledger entry, works for `$3` seconds, and ends as `$4` defines: `ok`, `fail`, `odd`
+/// (fails if `$2` is odd), or `flaky` (fails up to attempt `$5`).
 const TOOL_SCRIPT: &str = r#"
 printf '%s %s %s %s %s\n' "$1" "$FABER_EXECUTION_ID" "$FABER_STEP_ID" "$FABER_ATTEMPT" \
   "$FABER_IDEMPOTENCY_KEY" >>"$LEDGER"

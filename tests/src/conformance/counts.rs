@@ -135,12 +135,13 @@ fn assert_same_counts(query: &CountQuery, found: &[ExecutionCount], expected: &[
     }
 }
 
-/// Counts follow each change of heads, also when executions are removed.
+/// Counts follow each change of a head, and each removal of an execution.
 pub async fn counts_follow_the_executions(pair: StorePair) {
     let copy = StorePair::new(std::sync::Arc::new(Memory::new()), ());
     compare_with(&pair, &copy).await;
     for head in heads() {
-        // Each execution is unfinished first, so a later head must move its count.
+        // Each execution is unfinished at first, so its final head must move it from one count to
+        // another.
         let begun = ExecutionHead {
             state: ExecutionState::Pending,
             finished_at: None,

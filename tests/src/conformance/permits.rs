@@ -151,8 +151,7 @@ pub async fn an_exhausted_rate_says_when_to_ask_again(pair: StorePair) {
     let Permission::NotBefore(when) = acquire_permits(&pair, "c", 1, &limit).await else {
         panic!("only two calls are allowed")
     };
-    // The refusal names a time half a period after the first call, by any clock that a store may
-    // use.
+    // The refusal names a time half a period after the first call, whichever clock the store uses.
     assert!(when > at(0) + chrono::Duration::days(365 * 10), "{when}");
     release_permits(&pair, "a", &limit).await;
     assert_eq!(acquire_permits(&pair, "c", 1, &limit).await, Permission::NotBefore(when));

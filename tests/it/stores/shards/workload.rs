@@ -102,7 +102,7 @@ async fn finish_execution(other: &dyn Store, n: usize) {
     let over = ExecutionHead { state, finished_at, error, ..head(n, seq + 1) };
     let heard = vec![command_id(n)];
     let append = Append { head: Some(over), heard, ..some_events(execution(n), seq, 1) };
-    // The other node has read the log, but did not write it.
+    // The other node appends to a log that it has read, but not written.
     other.append(append).await.unwrap();
 }
 
