@@ -1,4 +1,4 @@
-// Starts a real server and a real browser, and has the steps and checks that the tests share.
+// Starts a real server and a real browser, and contains the functions that all tests of the page share.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';

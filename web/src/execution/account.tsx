@@ -32,7 +32,7 @@ const MAX_FINDINGS = 3;
 export function Waits({ story, findings, onSelect, onAsk }: Props) {
   const { live } = story;
   const isStill = live.state === "WAITING" || live.state === "PENDING" || live.state === "PAUSED";
-  // While steps run, waits that need no attention are left out. Waits for a person come first.
+  // While steps run, the summary shows only waits that need attention. Waits for a person come first.
   const waits = ofKind(findings, "WAIT")
     .filter((finding) => isStill || finding.severity !== "INFO")
     .sort((a, b) => Number(needsPerson(b)) - Number(needsPerson(a)));

@@ -48,8 +48,8 @@ export interface StepView {
   waitName: string | null;
   progress: { progress: number; total?: number; message?: string } | null;
   /**
-   * True if the step was skipped because of its condition or of a failed step before it. A retry from a later step
-   * leaves such a step out again.
+   * True if the step was skipped because of its condition or because an earlier step failed. A retry from a later
+   * step skips it again.
    */
   isLeftOut: boolean;
   isReused: boolean;
@@ -272,7 +272,7 @@ export class Fold {
         goOn(step, at);
         break;
       case "step_settled":
-        // The decision may have been copied from the execution that this one retries.
+        // If this execution is a retry, the decision was copied from the earlier execution.
         if (data.outcome === "SUCCEEDED") {
           step.output = data.output ?? null;
           over(step, "SUCCEEDED", at);

@@ -309,7 +309,7 @@ interface Settled {
   missingCompensation: { toolName: string; parameters: Json } | null;
 }
 
-/** Shows how a person settled a call, and what is left to do by hand. */
+/** Shows how a person settled a call, and what the person must still do. */
 export function Decision({ detail, name }: { detail: Settled | null | undefined; name: string }) {
   if (!detail || detail.settled === null) return null;
   return (

@@ -1,4 +1,4 @@
-/** Shows the progress reports of a step and the errors of its attempts, as far as the log has them. */
+/** Shows the progress reports of a step and the errors of its attempts that are in the event log. */
 
 import { useState } from "preact/hooks";
 

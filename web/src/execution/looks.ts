@@ -68,7 +68,7 @@ function noteOf(step: Step, view: StepView | undefined, now: number): string {
   if (progress && view.to === null) {
     return progress.total ? `${Math.round((progress.progress / progress.total) * 100)} %` : String(progress.progress);
   }
-  // The node has room for one duration. The duration of work is preferred.
+  // The node has space for only one duration, so it shows the duration of work if there is one.
   const { worked, waited } = spentBy(view, now);
   const time = view.from === null ? "" : worked > 0 ? span(worked) : spentText({ worked, waited });
   if (view.items) return `×${view.items.total}  ${time}`;

@@ -169,7 +169,7 @@ export class GraphCanvas {
     return Math.min(1.1, (width - 2 * room) / this.width, (height - 2 * room) / this.height);
   }
 
-  /** Shows the whole graph. Small graphs are not enlarged. */
+  /** Zooms out until the whole graph is visible. Does not enlarge small graphs. */
   fit(): void {
     const { width, height } = this.#size;
     const zoom = this.#wholeZoom;
@@ -377,7 +377,7 @@ export class GraphCanvas {
     context.fillRect(node.x, node.y, node.width, node.height);
     const shape = look.tone === "idle" ? undefined : MARKS.get(look.tone);
     if (shape && this.view.zoom >= SHAPE_ZOOM) {
-      // Shapes tell the states of steps apart for people who cannot see the colours.
+      // People who cannot see the colours recognise the states of steps by their shapes.
       const scale = (node.height / 16) * 0.9;
       context.save();
       context.translate(node.x + node.width / 2 - 8 * scale, node.y + node.height / 2 - 8 * scale);

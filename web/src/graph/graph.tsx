@@ -13,7 +13,7 @@ interface Props {
   looks: Look[];
   selected: string | null;
   onSelect: (name: string | null) => void;
-  /** Opens or closes a node. The visible nodes keep their places on the screen. */
+  /** Opens or closes a node. The visible nodes keep their positions on the screen. */
   onToggle?: (name: string) => void;
   /** The looks of edges, by `edgeKey`. */
   edgeLooks?: ReadonlyMap<string, EdgeLook>;
@@ -51,7 +51,7 @@ export function Graph({ drawing, leadsRight, looks, selected, onSelect, onToggle
     const size = () => canvas.resize(element.clientWidth, element.clientHeight);
     size();
     canvas.show(looks);
-    // The user may press a key before the new graph gets its other properties.
+    // The user can press a key before the new graph gets its other properties.
     canvas.select(selected === null ? -1 : canvas.placeOf(selected));
     /** The first view. Null after the user has moved the graph. */
     let first: View | null = null;
@@ -214,7 +214,7 @@ function goOn(canvas: GraphCanvas, { canvas: old, view, wasFitting }: Before, to
   canvas.move({ x, y, zoom });
 }
 
-/** Returns the node that is most interesting at first: one that runs, else one that waits, else one that failed. */
+/** Returns the index of a running node. Without one, returns a waiting node, or else a failed node, or -1. */
 function findInterestingNode(looks: readonly Look[]): number {
   for (const tones of [["running", "retrying"], ["waiting"], ["bad"]]) {
     const at = looks.findIndex((it) => tones.includes(it.tone));
@@ -294,7 +294,7 @@ function handle(element: HTMLElement, canvas: GraphCanvas, { click, doubleClick 
     },
     { signal },
   );
-  // The first click may select a node and so move the graph. The second click still means the same node.
+  // The first click can select a node and so move the graph. The second click still belongs to the node of the first click.
   let first = { at: -1, x: 0, y: 0, time: -Infinity };
   const up = (event: PointerEvent) => {
     const wasDown = pointers.delete(event.pointerId);

@@ -121,7 +121,7 @@ function ExecutionView({ story }: { story: Story }) {
     const now = new URLSearchParams(location.search);
     const wasOpen = now.get("step") !== null;
     if (name !== null) {
-      // A node that stands for another page of items shows that page.
+      // A click on a node that stands for another page of items shows this page.
       const step = name.replace(/-\]$/, "]");
       const next = { step, items: pagesText(readPages(now.get("items") ?? "", step)) };
       if (!wasOpen) opener.current = document.activeElement as HTMLElement | null;

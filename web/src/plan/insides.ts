@@ -1,6 +1,6 @@
 /**
- * The steps of plans without an execution, and the nodes that can be opened in their graph: sub-plans and loops. A
- * draft works, too, although the server has not stored it. `each/send` is a step of the sub-plan of `each`, and
+ * The steps of plans without an execution, and the nodes that can be opened in their graph: sub-plans and loops. The
+ * plan can also be a draft that the server has not stored. `each/send` is a step of the sub-plan of `each`, and
  * `each[]` stands for any item of a loop.
  */
 
@@ -39,7 +39,7 @@ const DIRECTION: LayoutDirection = "DOWN";
 /** The suffix of the node that stands for any item of a loop. */
 const ANY_ITEM = "[]";
 
-/** Layouts of drafts by query. Opening a node needs them again. */
+/** Layouts of drafts by query. They are cached, because they are needed again whenever a node is opened. */
 const known = new Map<string, Promise<Plan | null>>();
 const MAX_CACHED = 50;
 

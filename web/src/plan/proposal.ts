@@ -45,7 +45,7 @@ export function proposal(request: Asked, tools: readonly ToolName[]): Proposal {
       add(step);
     }
   }
-  // The planner did not confirm that these steps are enough. The placeholder keeps them from running unchanged.
+  // The planner did not confirm that these steps are enough. With the placeholder, the plan is invalid until a person changes it.
   if (isComplete && uncovered.length === 0) leave(request.query);
   return { text: print({ requestId: request.requestId, query: request.query, tools: steps }, 2), uncovered };
 }

@@ -101,7 +101,7 @@ function Quote(): ComponentChildren {
   return <span class="json-mark">"</span>;
 }
 
-/** Copies a text to the clipboard. Over plain HTTP, browsers offer only the older `execCommand` for this. */
+/** Copies a text to the clipboard. Without HTTPS, browsers offer only the older `execCommand` for this. */
 async function copied(text: string): Promise<boolean> {
   try {
     if (navigator.clipboard) {
@@ -109,7 +109,7 @@ async function copied(text: string): Promise<boolean> {
       return true;
     }
   } catch {
-    // The browser denied access to the clipboard, so the older way below is tried.
+    // The browser denied access to the clipboard, so the code below uses `execCommand`.
   }
   const area = document.createElement("textarea");
   area.value = text;
