@@ -46,9 +46,9 @@ use toolbox::Toolbox;
 /// Number of worlds in a usual run. Before a release, `FABER_SIM_SEEDS` sets thousands.
 const DEFAULT_WORLDS: u64 = 120;
 /// Maximum number of attempts of a client to start one execution.
-const MAX_TRIES: usize = 10_000;
+const MAX_START_ATTEMPTS: usize = 10_000;
 /// One of this many worlds is simulated twice, and both results must be identical.
-const REPEAT_EVERY: u64 = 10;
+const WORLDS_PER_REPEAT: u64 = 10;
 const MAX_WORKERS: usize = 3;
 /// Maximum time for all executions to finish after the last fault. Nested steps that people retry
 /// take longest.
@@ -134,7 +134,7 @@ fn simulate_all(seeds: impl IntoIterator<Item = u64>, tools: ToolPresence) -> Si
             Ok(world) => figures.add(world),
             Err(violations) => wrong(&violations),
         }
-        if seed % REPEAT_EVERY == 0 && simulate(seed, tools).describe() != end.describe() {
+        if seed % WORLDS_PER_REPEAT == 0 && simulate(seed, tools).describe() != end.describe() {
             wrong(&"not the same the second time");
         }
     }
@@ -171,7 +171,7 @@ struct Simulation {
     started_workers: u32,
     subscribers: JoinSet<(ExecutionId, Vec<RecordedEvent>)>,
     /// Commands that the API acknowledged. Each command must appear in the log of its execution.
-    acknowledged: Vec<people::AcknowledgedCommand>,
+    acknowledged_commands: Vec<people::AcknowledgedCommand>,
     violations: Vec<String>,
 }
 
@@ -185,11 +185,11 @@ struct LivingWorker {
 impl Simulation {
     fn new(seed: u64, tools: ToolPresence) -> Self {
         let rates = FaultRates {
-            fails_before: 30,
-            fails_after: 30,
-            fails_before_inbox: 200,
+            failures_before: 30,
+            failures_after: 30,
+            failures_before_inbox: 200,
             stalls: 6,
-            stall: Duration::from_secs(7),
+            max_stall: Duration::from_secs(7),
         };
         let world = World::new(seed, rates);
         Self {
@@ -204,7 +204,7 @@ impl Simulation {
             tasks: JoinSet::new(),
             started_workers: 0,
             subscribers: JoinSet::new(),
-            acknowledged: Vec::new(),
+            acknowledged_commands: Vec::new(),
             violations: Vec::new(),
         }
     }
@@ -289,7 +289,7 @@ impl Simulation {
         let mut tries = 0;
         let id = loop {
             tries += 1;
-            assert!(tries <= MAX_TRIES, "the execution does not start");
+            assert!(tries <= MAX_START_ATTEMPTS, "the execution does not start");
             let index = self.world.dice.draw_index(1 + self.workers.len());
             let worker = self.workers.get(index).map(|worker| worker.handle.clone());
             let view = self.workers.get(index).map_or(&self.client_view, |worker| &worker.view);

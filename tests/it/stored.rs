@@ -32,6 +32,7 @@ const STATES: [&str; 12] = [
     "IN_PROGRESS",
     "PAUSED",
 ];
+// The place of an execution in `STATES` and in `OldStore::ids`.
 const KILLED: usize = 1;
 const CHILD: usize = 2;
 const PARENT: usize = 3;

@@ -157,9 +157,14 @@ mod of_this_layout {
 
 /// Returns a memory store whose operations stall, but do not fail. So it must keep all promises.
 async fn slow_memory_store() -> StorePair {
-    let stall = Duration::from_millis(2);
-    let rates =
-        FaultRates { fails_before: 0, fails_after: 0, fails_before_inbox: 0, stalls: 100, stall };
+    let max_stall = Duration::from_millis(2);
+    let rates = FaultRates {
+        failures_before: 0,
+        failures_after: 0,
+        failures_before_inbox: 0,
+        stalls: 100,
+        max_stall,
+    };
     let store = FaultyStore::new(Arc::new(Memory::new()), Dice::new(1), rates);
     StorePair::new(Arc::new(store), ())
 }

@@ -48,7 +48,7 @@ use crate::harness::number_from_env;
 
 /// Duration of the faults in a usual run, in seconds.
 const DEFAULT_FAULT_SECONDS: u64 = 20;
-const CLIENTS: u64 = 6;
+const CLIENT_COUNT: u64 = 6;
 /// Time for clients to finish after the last fault.
 const MAX_FINISH_TIME: Duration = Duration::from_mins(6);
 
@@ -74,7 +74,7 @@ async fn run_under_faults(name: &str, tortured_store: TorturedStore, seed: u64) 
     let (run, workspace) = (SharedRun::new(), Workspace::new(tortured_store.url()));
     let mut injector = FaultInjector::new(&workspace, &run, &tortured_store, Dice::new(seed)).await;
     let started_at = Instant::now();
-    let clients = spawn_clients(&run, CLIENTS, seed);
+    let clients = spawn_clients(&run, CLIENT_COUNT, seed);
     injector.inject_until(Instant::now() + Duration::from_secs(seconds)).await;
     let calm_at = started_at.elapsed();
     injector.heal().await;

@@ -22,7 +22,7 @@ use crate::world::World;
 /// Longest duration of a simulated tool, in milliseconds.
 const MAX_WORK_MS: u64 = 1_200;
 /// Maximum length of a list that a simulated tool returns.
-const MAX_LIST: u64 = 7;
+const MAX_LIST_LEN: u64 = 7;
 
 #[derive(Debug)]
 pub struct Ledger {
@@ -176,7 +176,7 @@ impl Tool for SimulatedTool {
         if world.is_calm() {
             return Ok(with_list(output, 2));
         }
-        let output = with_list(output, world.dice.draw_below(MAX_LIST));
+        let output = with_list(output, world.dice.draw_below(MAX_LIST_LEN));
         if world.dice.happens(100) {
             cx.progress(Progress { progress: 1.0, total: None, message: None });
         }

@@ -116,11 +116,11 @@ async fn an_execution_removed_during_a_read_is_complete_or_missing() {
         api.events(&id).await;
         drop(api);
         let rates = FaultRates {
-            fails_before: 0,
-            fails_after: 0,
-            fails_before_inbox: 0,
+            failures_before: 0,
+            failures_after: 0,
+            failures_before_inbox: 0,
             stalls: 1_000,
-            stall: Duration::from_millis(4),
+            max_stall: Duration::from_millis(4),
         };
         let slow = FaultyStore::new(Arc::clone(&memory), Dice::new(seed), rates);
         let mut operations = slow.operations();

@@ -10,7 +10,7 @@ use super::{
 };
 
 /// Returns the value of the metric with exactly this name and these labels.
-fn value(metrics: &str, series: &str) -> Option<f64> {
+fn metric_value(metrics: &str, series: &str) -> Option<f64> {
     let line = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     line.map(|value| value.parse().unwrap())
 }
@@ -23,7 +23,7 @@ async fn a_worker_serves_its_metrics_and_health_on_request() {
     let address = line.rsplit('/').next().unwrap();
     worker.wait_for_line("working on sqlite:").await;
     let metrics = get_text(address, "/metrics").await;
-    assert_eq!(value(&metrics, "faber_executions_active"), Some(0.0), "{metrics}");
+    assert_eq!(metric_value(&metrics, "faber_executions_active"), Some(0.0), "{metrics}");
     check_format(&metrics);
     assert_eq!(get_text(address, "/health/ready").await, r#"{"status":"ready"}"#);
     for path in ["/graphql", "/", "/mcp"] {
@@ -55,8 +55,9 @@ async fn a_server_counts_its_executions() {
     workspace.run(&["run", "--plan", &plan, "--server", url]).await;
 
     let metrics = get_text(address, "/metrics").await;
-    let at =
-        |series: &str| value(&metrics, series).unwrap_or_else(|| panic!("{series}: {metrics}"));
+    let at = |series: &str| {
+        metric_value(&metrics, series).unwrap_or_else(|| panic!("{series}: {metrics}"))
+    };
     for (series, expected) in [
         ("faber_executions_started_total", 3.0),
         ("faber_executions_finished_total{state=\"COMPLETED\"}", 1.0),

@@ -25,10 +25,10 @@ pub(super) struct LogCounts {
     pub(super) steps: usize,
     pub(super) calls: usize,
     /// Claims of an execution that another process owned before.
-    pub(super) taken_over: usize,
-    pub(super) interrupted: usize,
+    pub(super) takeovers: usize,
+    pub(super) interruptions: usize,
     /// Steps that failed because their outcome is unknown.
-    pub(super) unknown: usize,
+    pub(super) unknown_outcomes: usize,
     pub(super) violations: Vec<String>,
 }
 
@@ -87,17 +87,17 @@ impl LogCounts {
             .iter()
             .filter(|recorded| matches!(&recorded.event, Event::Claimed(claim) if !claim.renewed))
             .count();
-        self.taken_over += claims.saturating_sub(1);
+        self.takeovers += claims.saturating_sub(1);
         let mut must_fail = false;
         let has_failed = end.phase() == Phase::Finished(Outcome::Failed);
         for (step, state) in plan.steps().iter().zip(end.steps()) {
             let lines = calls.remove(format!("{id}/{}", step.id).as_str()).unwrap_or_default();
             let history = StepHistory::from_log(step, log);
-            self.interrupted += history.interruptions as usize;
+            self.interruptions += history.interruptions as usize;
             self.steps += usize::from(history.starts > 0);
             if let StepState::Failed(error) = &state.state {
                 must_fail |= step.policy.on_error == OnError::Fail;
-                self.unknown += usize::from(error.code == ErrorCode::OUTCOME_UNKNOWN);
+                self.unknown_outcomes += usize::from(error.code == ErrorCode::OUTCOME_UNKNOWN);
             }
             if step.kind == StepKind::Call
                 && let Err(error) = check_step(step, &state.state, &history, &lines, has_failed)

@@ -20,9 +20,9 @@ use super::{
 };
 
 /// Number of executions that become due at the same time.
-const DUE_EXECUTIONS: usize = 200;
+const DUE_EXECUTION_COUNT: usize = 200;
 /// Number of executions that one request starts.
-const PER_REQUEST: usize = 25;
+const EXECUTIONS_PER_REQUEST: usize = 25;
 /// Time to send all requests before the executions become due.
 const START_DELAY: Duration = Duration::from_secs(12);
 /// Poll interval of the nodes in milliseconds. An execution that a node does not claim within two
@@ -44,14 +44,14 @@ async fn executions_that_become_due_are_shared_with_a_node_that_has_just_started
     let _second = cluster.workspace.start_worker().await;
     let plan = first.create_plan(&noop_chain()).await;
     schedule_executions(&first, &plan).await;
-    cluster.wait_for_all_completed(DUE_EXECUTIONS).await;
+    cluster.wait_for_all_completed(DUE_EXECUTION_COUNT).await;
     let before = count_claims(&cluster, &BTreeSet::new()).await;
     assert_fair(&before, 2);
 
     let old: BTreeSet<_> = cluster.read_heads().await.iter().map(|head| head.execution).collect();
     let _third = cluster.workspace.start_worker().await;
     schedule_executions(&first, &plan).await;
-    cluster.wait_for_all_completed(2 * DUE_EXECUTIONS).await;
+    cluster.wait_for_all_completed(2 * DUE_EXECUTION_COUNT).await;
     let after = count_claims(&cluster, &old).await;
     assert_fair(&after, 3);
     assert!(before.keys().all(|execution| after.contains_key(execution)), "{before:?} {after:?}");
@@ -60,18 +60,20 @@ async fn executions_that_become_due_are_shared_with_a_node_that_has_just_started
 /// Starts executions that all become due at the same time.
 async fn schedule_executions(node: &Node, plan: &str) {
     let at = WallClock.now() + TimeDelta::from_std(START_DELAY).unwrap();
-    let each = |text: fn(usize) -> String| (0..PER_REQUEST).map(text).collect::<String>();
+    let each =
+        |text: fn(usize) -> String| (0..EXECUTIONS_PER_REQUEST).map(text).collect::<String>();
     let declarations = each(|number| format!(", $o{number}: ExecutionOptions"));
     let begin = each(|number| {
         format!("e{number}: executePlan(planId: $id, options: $o{number}) {{ executionId }}\n")
     });
     let query = format!("mutation ($id: ID!{declarations}) {{ {begin} }}");
-    let requests: JoinSet<()> = (0..DUE_EXECUTIONS / PER_REQUEST)
+    let requests: JoinSet<()> = (0..DUE_EXECUTION_COUNT / EXECUTIONS_PER_REQUEST)
         .map(|_| {
             let (address, query) = (node.address.clone(), query.clone());
             let options = || json!({ "startAt": at.to_rfc3339(), "idempotencyKey": new_key() });
-            let mut variables: Map<String, Value> =
-                (0..PER_REQUEST).map(|number| (format!("o{number}"), options())).collect();
+            let mut variables: Map<String, Value> = (0..EXECUTIONS_PER_REQUEST)
+                .map(|number| (format!("o{number}"), options()))
+                .collect();
             variables.insert("id".to_owned(), json!(plan));
             async move {
                 drop(ask_until_answered(&address, &query, &Value::Object(variables)).await);
@@ -101,5 +103,5 @@ async fn count_claims(
 /// execution runs on the node that received the request.
 fn assert_fair(claims: &BTreeMap<WorkerId, usize>, workers: usize) {
     assert_eq!(claims.len(), workers, "{claims:?}");
-    assert!(claims.values().all(|count| count * 100 >= 8 * DUE_EXECUTIONS), "{claims:?}");
+    assert!(claims.values().all(|count| count * 100 >= 8 * DUE_EXECUTION_COUNT), "{claims:?}");
 }

@@ -8,7 +8,7 @@ use std::{
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
-use super::workspace::{DEFAULT_MARGIN, DRAIN};
+use super::workspace::{DEFAULT_MARGIN, DRAIN_LIMIT};
 use crate::harness::{
     Process,
     api_client::{RequestFailure, ask},
@@ -51,7 +51,7 @@ impl Node {
     /// Sends SIGTERM and waits for the end. Returns how long it took.
     pub(super) async fn drain(mut self) -> Duration {
         // The server drains first, and then the worker.
-        let drained = self.process.drain(2 * DRAIN + DEFAULT_MARGIN).await;
+        let drained = self.process.drain(2 * DRAIN_LIMIT + DEFAULT_MARGIN).await;
         drained.unwrap_or_else(|error| panic!("the process {error}"))
     }
 

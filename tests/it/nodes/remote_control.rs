@@ -16,7 +16,7 @@ use crate::harness::api_client::{EventSubscription, RequestFailure};
 const EVENTS_SUBSCRIPTION: &str = "subscription ($id: ID!, $after: Int) {
     executionEvents(executionId: $id, afterSeq: $after) { seq type stepId attempt data } }";
 /// Number of executions that are followed while their node is killed.
-const FOLLOWED_EXECUTIONS: usize = 6;
+const FOLLOWED_EXECUTION_COUNT: usize = 6;
 const STEPS_PER_EXECUTION: usize = 40;
 
 /// A subscriber at one node, with the events that it received.
@@ -167,7 +167,7 @@ async fn watch_takeover(cluster: &Cluster, owner_node: Node, other_node: &Node) 
         .create_plan(&json!((0..STEPS_PER_EXECUTION).map(step).collect::<Vec<_>>()))
         .await;
     let mut subscribers = Vec::new();
-    for _ in 0..FOLLOWED_EXECUTIONS {
+    for _ in 0..FOLLOWED_EXECUTION_COUNT {
         let id = owner_node.execute(&plan, &json!({})).await;
         subscribers.push((Subscriber::subscribe(other_node, &id).await, id));
     }

@@ -22,7 +22,7 @@ use super::{
 use crate::harness::number_from_env;
 
 /// Number of nodes that are killed while sub-plans run.
-const KILLS: u64 = 8;
+const KILL_COUNT: u64 = 8;
 /// Number of parents that start before each kill. A parent and its children are seven executions.
 const PARENTS_PER_KILL: u64 = 4;
 
@@ -135,7 +135,7 @@ async fn read_outputs(cluster: &Cluster, head: &ExecutionHead) -> Value {
 async fn parents_of_sub_plans_complete_when_nodes_are_killed_at_any_moment() {
     let cluster = Cluster::new(&json!({})).await;
     let dice = Dice::new(number_from_env("FABER_NODES_SEED").unwrap_or(1));
-    let kills = number_from_env("FABER_NODES_KILLS").unwrap_or(KILLS);
+    let kills = number_from_env("FABER_NODES_KILLS").unwrap_or(KILL_COUNT);
     let mut nodes =
         vec![cluster.workspace.start_server().await, cluster.workspace.start_worker().await];
     let plan = nodes[0].create_plan(&plan_with_grandchildren()).await;

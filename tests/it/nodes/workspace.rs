@@ -22,7 +22,7 @@ echo "{\"n\":$3}"
 pub(super) const LEASE: Duration = Duration::from_secs(4);
 /// A lease in milliseconds for tests in which no node may seem lost.
 pub(super) const LONG_LEASE_MS: u64 = 30_000;
-pub(super) const DRAIN: Duration = Duration::from_millis(1_500);
+pub(super) const DRAIN_LIMIT: Duration = Duration::from_millis(1_500);
 /// Extra time of every wait, because the machine can be busy.
 pub(super) const DEFAULT_MARGIN: Duration = Duration::from_secs(20);
 
@@ -54,7 +54,7 @@ impl harness::Workspace<LedgerEntry> {
         let workspace = Self::create(tempfile::tempdir().unwrap(), store, TOOL_SCRIPT);
         let usual = json!({
             "lease_ms": to_milliseconds(LEASE), "poll_ms": 100, "park_after_ms": 150,
-            "cancel_grace_ms": 500, "drain_ms": to_milliseconds(DRAIN),
+            "cancel_grace_ms": 500, "drain_ms": to_milliseconds(DRAIN_LIMIT),
         });
         let near = workspace.describe_set("ledger", &LEDGER_TOOLS);
         let far = workspace.describe_set("far", &LEDGER_TOOLS[..2]);

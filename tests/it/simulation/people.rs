@@ -83,7 +83,7 @@ impl Simulation {
 
     fn draw_settlement(&mut self) -> Settlement {
         if self.world.dice.happens(500) {
-            let output = Some(json!({ "settled": self.acknowledged.len() }).into());
+            let output = Some(json!({ "settled": self.acknowledged_commands.len() }).into());
             return Settlement { outcome: Settled::Succeeded, output, comment: None };
         }
         Settlement { outcome: Settled::Failed, output: None, comment: None }
@@ -91,7 +91,7 @@ impl Simulation {
 
     fn draw_signal(&self) -> Command {
         let name = format!("go{}", self.world.dice.draw_below(2));
-        let payload = json!(self.acknowledged.len()).into();
+        let payload = json!(self.acknowledged_commands.len()).into();
         Command::Signal { name, payload }
     }
 
@@ -111,7 +111,7 @@ impl Simulation {
             Command::Signal { name, payload } => control.signal(id, name, (*payload).clone()).await,
         };
         if answer.is_ok() {
-            self.acknowledged.push(AcknowledgedCommand { execution: id, command });
+            self.acknowledged_commands.push(AcknowledgedCommand { execution: id, command });
         }
     }
 
@@ -134,9 +134,9 @@ impl Simulation {
     /// Checks that every command that was acknowledged before the last fault is in its log, unless
     /// the execution ended first.
     pub(super) async fn check_acknowledged(&mut self, last_fault_at: Timestamp) {
-        let acknowledged = std::mem::take(&mut self.acknowledged);
+        let acknowledged_commands = std::mem::take(&mut self.acknowledged_commands);
         let mut traces: BTreeMap<ExecutionId, usize> = BTreeMap::new();
-        for AcknowledgedCommand { execution: id, command } in acknowledged {
+        for AcknowledgedCommand { execution: id, command } in acknowledged_commands {
             let log = self.world.read_log(id).await;
             let last = log.last().filter(|recorded| recorded.event.is_last());
             // The time comes from the clock of the worker that wrote the event, and this clock can

@@ -24,11 +24,11 @@ use tokio_util::sync::CancellationToken;
 use toolbox::{Toolbox, flow::flow};
 
 const NO_FAULTS: FaultRates = FaultRates {
-    fails_before: 0,
-    fails_after: 0,
-    fails_before_inbox: 0,
+    failures_before: 0,
+    failures_after: 0,
+    failures_before_inbox: 0,
     stalls: 0,
-    stall: Duration::ZERO,
+    max_stall: Duration::ZERO,
 };
 
 /// A worker over a store that refuses heads.

@@ -24,7 +24,7 @@ use tests::conformance::{
 use crate::mongod::Mongod;
 
 /// A time that is later than the wall clock, in seconds after `at(0)`.
-const LATER: i64 = 1_000_000_000;
+const FAR_FUTURE_SECONDS: i64 = 1_000_000_000;
 
 /// An operation on a store. Its numbers are small, so that several operations concern the same
 /// object.
@@ -387,12 +387,18 @@ async fn run_on_documents(store: &dyn Store, operation: &Operation) -> String {
         Operation::Cache { key, until } => {
             // The time is in the future, so that no store's own clock has passed it.
             debug_text(
-                store.cache_output(&format!("key {key}"), &json!(until), at(LATER + *until)).await,
+                store
+                    .cache_output(
+                        &format!("key {key}"),
+                        &json!(until),
+                        at(FAR_FUTURE_SECONDS + *until),
+                    )
+                    .await,
             )
         }
-        Operation::Cached { key, now } => {
-            debug_text(store.find_output(&format!("key {key}"), at(LATER + *now)).await)
-        }
+        Operation::Cached { key, now } => debug_text(
+            store.find_output(&format!("key {key}"), at(FAR_FUTURE_SECONDS + *now)).await,
+        ),
         Operation::SavePlan { n } => {
             let name = "name".to_owned();
             let saved = SavedPlan { name, plan: plan_id(*n), inputs: None, at: at(0) };

@@ -18,7 +18,7 @@ use mongodb::{
 
 use crate::mongod::Mongod;
 
-const PAGE: &str = include_str!("../../../docs/design/sharding.md");
+const DESIGN_PAGE: &str = include_str!("../../../docs/design/sharding.md");
 /// Collections that are never sharded and have few documents, so the store reads them without an
 /// index.
 const SMALL_COLLECTIONS: [&str; 3] = ["workers", "going", "meta"];
@@ -30,7 +30,7 @@ const WRITE_KINDS: [&str; 2] = ["update", "remove"];
 
 /// Returns the field of the shard key of each sharded collection.
 fn read_shard_keys() -> BTreeMap<&'static str, &'static str> {
-    let lines = PAGE.lines().filter_map(|line| {
+    let lines = DESIGN_PAGE.lines().filter_map(|line| {
         let command = line.strip_prefix("sh.shardCollection(\"faber.")?;
         let (collection, key) = command.split_once("\", { \"")?;
         Some((collection, key.split_once('"')?.0))
@@ -43,7 +43,7 @@ type Place = (&'static str, &'static str);
 
 /// Returns the fields of the filters that may go to all shards.
 fn read_scattered_fields() -> BTreeMap<Place, BTreeSet<&'static str>> {
-    let (_, section) = PAGE.split_once("## Scattered operations").unwrap();
+    let (_, section) = DESIGN_PAGE.split_once("## Scattered operations").unwrap();
     let section = section.split("\n## ").next().unwrap();
     let rows = section.lines().filter_map(|line| {
         let mut cells = line.strip_prefix('|')?.split('|').map(str::trim);

@@ -4,7 +4,7 @@ use std::{process::ExitStatus, time::Duration};
 
 use tokio::time::Instant;
 
-use super::workspace::{DRAIN, Workspace};
+use super::workspace::{DRAIN_LIMIT, Workspace};
 use crate::harness::{MAX_START, Process};
 
 /// Extra time for a drain, because the machine can be busy.
@@ -62,6 +62,6 @@ impl Node {
     /// Sends SIGTERM and waits for the end. `store_bound` is the longest delay of the store.
     pub(super) async fn drain(&mut self, store_bound: Duration) -> Result<Duration, String> {
         // The server drains first, then the worker.
-        self.process.drain(2 * DRAIN + store_bound + DRAIN_MARGIN).await
+        self.process.drain(2 * DRAIN_LIMIT + store_bound + DRAIN_MARGIN).await
     }
 }

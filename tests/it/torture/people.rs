@@ -21,7 +21,7 @@ const PAUSE_MUTATION: &str = "mutation ($id: ID!) { pauseExecution(executionId: 
 const RESUME_MUTATION: &str = "mutation ($id: ID!) { resumeExecution(executionId: $id) { state } }";
 
 /// Maximum number of times that a person lets a failed step try again.
-const MAX_TRIES: u32 = 3;
+const MAX_ATTEMPTS: u32 = 3;
 
 #[derive(Clone, Debug)]
 pub(super) struct Action {
@@ -70,7 +70,7 @@ impl Action {
 #[derive(Debug)]
 pub(super) struct Person {
     dice: Dice,
-    names: Vec<String>,
+    signal_names: Vec<String>,
     actions: u64,
     decisions: BTreeMap<String, u32>,
     cancels_after: Option<u64>,
@@ -83,14 +83,14 @@ pub(super) struct Person {
 impl Person {
     pub(super) fn new(dice: Dice, draft: &Draft) -> Self {
         let waits = draft.steps.values().filter(|step| step.kind == StepKind::Wait);
-        let names = waits.map(|step| format!("news-{}", step.n)).collect();
+        let signal_names = waits.map(|step| format!("news-{}", step.n)).collect();
         let (cancels, pauses) = (dice.happens(80), dice.happens(120));
         let cancels_after = cancels.then(|| 1 + dice.draw_below(12));
         let pauses_after = pauses.then(|| 1 + dice.draw_below(8));
         let decisions = BTreeMap::new();
         Self {
             dice,
-            names,
+            signal_names,
             actions: 0,
             decisions,
             cancels_after,
@@ -107,7 +107,7 @@ impl Person {
     /// Returns signals that are sent before a step waits for them.
     pub(super) fn act_early(&mut self) -> Vec<Action> {
         let early: Vec<String> =
-            self.names.iter().filter(|_| self.dice.happens(300)).cloned().collect();
+            self.signal_names.iter().filter(|_| self.dice.happens(300)).cloned().collect();
         early.into_iter().map(|name| self.make_signal(&name)).collect()
     }
 
@@ -150,7 +150,7 @@ impl Person {
             _ => {
                 let decisions = self.decisions.entry(step.clone()).or_default();
                 *decisions += 1;
-                *decisions <= MAX_TRIES && self.dice.happens(650)
+                *decisions <= MAX_ATTEMPTS && self.dice.happens(650)
             }
         };
         let mark = self.next_mark();

@@ -30,7 +30,7 @@ const BUSY_MARGIN: Duration = Duration::from_secs(15);
 /// Time limit of a wait whose duration is not measured.
 const MAX_WAIT: Duration = Duration::from_mins(2);
 /// Number of clients that start executions at the same time.
-const CLIENTS: u64 = 16;
+const CLIENT_COUNT: u64 = 16;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn executions_of_a_killed_node_are_taken_over_after_its_lease() {
@@ -78,13 +78,13 @@ async fn start_executions(address: &str, count: u64) {
     let made =
         run.ask_until_answered(plan, &json!({ "input": { "tools": [sleep] } })).await.unwrap();
     let plan = made["plan"]["planId"].clone();
-    let clients: JoinSet<()> = (0..CLIENTS)
+    let clients: JoinSet<()> = (0..CLIENT_COUNT)
         .map(|client| {
             let (run, plan) = (run.clone(), plan.clone());
             async move {
                 let execute = "mutation ($id: ID!, $options: ExecutionOptions) {
                     executePlan(planId: $id, options: $options) { executionId } }";
-                for index in (client..count).step_by(usize::try_from(CLIENTS).unwrap()) {
+                for index in (client..count).step_by(usize::try_from(CLIENT_COUNT).unwrap()) {
                     // If an answer is late, the client repeats the request. The key makes sure that
                     // this starts no second execution.
                     let options = json!({ "idempotencyKey": format!("takeover-{index}") });

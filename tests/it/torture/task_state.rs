@@ -50,7 +50,7 @@ pub(super) struct TaskState {
     pub(super) is_skipped: bool,
     /// Attempts after which another call is allowed to repeat an effect, because the attempt
     /// certainly failed or a person agreed.
-    released: Vec<u64>,
+    released_attempts: Vec<u64>,
 }
 
 /// The expected behaviour of a task.
@@ -97,7 +97,7 @@ impl TaskState {
             "step_waiting" if event["data"]["for"] != "decision" => return Ok(()),
             "step_approved" => {
                 self.is_approved = true;
-                self.released.push(self.attempts);
+                self.released_attempts.push(self.attempts);
                 return Ok(());
             }
             _ => (),
@@ -115,7 +115,7 @@ impl TaskState {
             "step_retry_scheduled" => {
                 let code = event["data"]["error"]["code"].as_str().unwrap_or_default();
                 if !matches!(code, "tool.outcome_unknown" | "tool.timeout") {
-                    self.released.push(attempt);
+                    self.released_attempts.push(attempt);
                 }
             }
             _ => (),
@@ -137,7 +137,10 @@ impl TaskState {
         if attempt != self.attempts + 1 {
             return Err("the number of the attempt is wrong");
         }
-        if spec.kind.is_once() && self.attempts > 0 && !self.released.contains(&self.attempts) {
+        if spec.kind.is_once()
+            && self.attempts > 0
+            && !self.released_attempts.contains(&self.attempts)
+        {
             return Err("started again although that repeats an effect");
         }
         self.attempts = attempt;
@@ -178,7 +181,8 @@ impl TaskState {
         if !is_read && attempts.keys().any(|attempt| *attempt > self.attempts) {
             return Err("called before the start was logged");
         }
-        let is_released = |attempt: &u64| self.released.iter().any(|released| released >= attempt);
+        let is_released =
+            |attempt: &u64| self.released_attempts.iter().any(|released| released >= attempt);
         let last = attempts.keys().next_back();
         let mut earlier = attempts.keys().filter(|attempt| Some(*attempt) != last);
         if kind == StepKind::Once && !earlier.all(is_released) {

@@ -21,7 +21,7 @@ echo "{\"n\":$2}"
 "#;
 
 pub(super) const LEASE: Duration = Duration::from_millis(1_500);
-pub(super) const DRAIN: Duration = Duration::from_secs(1);
+pub(super) const DRAIN_LIMIT: Duration = Duration::from_secs(1);
 
 pub(super) type Workspace = harness::Workspace<LedgerEntry>;
 
@@ -52,7 +52,7 @@ impl harness::Workspace<LedgerEntry> {
         });
         let usual = json!({
             "lease_ms": to_milliseconds(LEASE), "poll_ms": 100, "park_after_ms": 150,
-            "cancel_grace_ms": 500, "drain_ms": to_milliseconds(DRAIN),
+            "cancel_grace_ms": 500, "drain_ms": to_milliseconds(DRAIN_LIMIT),
             "calls": [
                 { "tool": "ledger.idempotent", "concurrency": 6 },
                 { "tool": "ledger.read", "key": "n", "rate": "100/s" },
