@@ -4,13 +4,13 @@ import { Cell } from "./cell";
 
 const TOKEN_KEY = "faber.token";
 /** Delay before the first attempt to reach the server again, in milliseconds. */
-const FIRST_WAIT = 250;
-const LONGEST_WAIT = 4_000;
+const FIRST_WAIT_MS = 250;
+const MAX_WAIT_MS = 4_000;
 
 /** True while the server cannot be reached. */
 export const isLost = new Cell(false);
 /** Number of times that the server came back. Components use it to run their queries again. */
-export const returns = new Cell(0);
+export const reconnectCount = new Cell(0);
 /** The reason why the page must ask for a token. Null if no token is needed. */
 export const wantsToken = new Cell<string | null>(null);
 
@@ -24,24 +24,24 @@ export function setToken(value: string | null): void {
   if (value) sessionStorage.setItem(TOKEN_KEY, value);
   else sessionStorage.removeItem(TOKEN_KEY);
   wantsToken.set(null);
-  returns.set(returns.value + 1);
+  reconnectCount.set(reconnectCount.value + 1);
 }
 
 /** Notes that the server rejected the token, or wants one. */
-export function refused(): void {
+export function requestToken(): void {
   wantsToken.set(token() ? "The server does not know this token." : "The server requires an access token.");
 }
 
 /** Notes that the server did not answer, and polls it until it answers. */
-export function lost(): void {
+export function reportLostServer(): void {
   if (isLost.value) return;
   isLost.set(true);
-  void untilBack();
+  void waitForServer();
 }
 
-async function untilBack(): Promise<void> {
-  for (let wait = FIRST_WAIT; ; wait = Math.min(wait * 1.6, LONGEST_WAIT)) {
-    await pause(wait);
+async function waitForServer(): Promise<void> {
+  for (let wait = FIRST_WAIT_MS; ; wait = Math.min(wait * 1.6, MAX_WAIT_MS)) {
+    await waitForRetry(wait);
     try {
       const answer = await fetch("/health/live", { cache: "no-store", signal: AbortSignal.timeout(5_000) });
       if (answer.ok) break;
@@ -50,11 +50,11 @@ async function untilBack(): Promise<void> {
     }
   }
   isLost.set(false);
-  returns.set(returns.value + 1);
+  reconnectCount.set(reconnectCount.value + 1);
 }
 
 /** Waits for this time, or until the user looks at the page again or the network returns. */
-function pause(milliseconds: number): Promise<void> {
+function waitForRetry(milliseconds: number): Promise<void> {
   return new Promise((resolve) => {
     const end = () => {
       clearTimeout(timer);

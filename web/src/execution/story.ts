@@ -2,7 +2,7 @@
 
 import { ask, ApiError, follow } from "../api/client";
 import { Cell } from "../api/cell";
-import { returns } from "../api/connection";
+import { reconnectCount } from "../api/connection";
 import {
   ExecutionPage,
   Happening,
@@ -10,7 +10,7 @@ import {
   type ExecutionPageResult,
   type Happened,
 } from "../api/generated";
-import { drawn, type Drawn } from "../graph/drawn";
+import { queryLayout, type Drawn } from "../graph/drawn";
 import { Fold, foldTo } from "./fold";
 
 export type About = NonNullable<ExecutionPageResult["execution"]>;
@@ -142,11 +142,11 @@ export class Story {
 
   async #draw(): Promise<void> {
     try {
-      this.drawn.set(await drawn(this.about.plan));
+      this.drawn.set(await queryLayout(this.about.plan));
     } catch (error) {
       if ((error as ApiError).code !== "UNREACHABLE") this.failure.set(error as ApiError);
       else {
-        const stop = returns.listen(() => {
+        const stop = reconnectCount.listen(() => {
           stop();
           void this.#draw();
         });

@@ -4,7 +4,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/ho
 
 import { ApiError, ask, useAsk } from "../api/client";
 import { useCell } from "../api/cell";
-import { returns } from "../api/connection";
+import { reconnectCount } from "../api/connection";
 import {
   CreatePlan,
   ExecutePlan,
@@ -24,7 +24,7 @@ import {
 import type { Fields } from "../api/json";
 import { Graph } from "../graph/graph";
 import { gatesText } from "../graph/scene";
-import { MAX_OPEN_NODES, read, toggled } from "../execution/groups";
+import { MAX_OPEN_NODES, readOpenNodes, toggleOpenNode } from "../execution/groups";
 import { idsOf, planText, readDraft } from "../plan/draft";
 import { Editor, type Goal } from "../plan/editor";
 import { find, holds, looksOf, stepOf, useInsides, type Source } from "../plan/insides";
@@ -123,7 +123,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
   const [shown, show] = useState<{ plan: PlanDrawn; source: Source } | null>(() => known && { plan: known.plan, source: { id: known.plan.planId } });
   const plan = shown?.plan ?? null;
   const [opened, setOpened] = useParam("open");
-  const open = useMemo(() => read(opened), [opened]);
+  const open = useMemo(() => readOpenNodes(opened), [opened]);
   const [checked, setChecked] = useState<Checked | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
   const [isBusy, setBusy] = useState(false);
@@ -131,7 +131,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
   const [goal, setGoal] = useState<Goal | null>(null);
   const [asking, setAsking] = useState<ExecutionOptions | null>(null);
   const [repeating, setRepeating] = useState<{ options: ExecutionOptions; last: LastRun } | null>(null);
-  const epoch = useCell(returns);
+  const epoch = useCell(reconnectCount);
   // Once the user has typed, the editor stays open, even with an empty text.
   const begun = useRef(known !== null);
   if (text !== "") begun.current = true;
@@ -277,7 +277,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
     if (found) setGoal({ path: found.path, count: (goal?.count ?? 0) + 1, isWanted: false });
   };
   const turn = (name: string) => {
-    const next = toggled(read(new URLSearchParams(location.search).get("open") ?? ""), name);
+    const next = toggleOpenNode(readOpenNodes(new URLSearchParams(location.search).get("open") ?? ""), name);
     if (next) setOpened(next.join(","));
     else setError(new ApiError(`at most ${MAX_OPEN_NODES} loops and plans can be open: close one first`, "LIMIT_EXCEEDED"));
   };

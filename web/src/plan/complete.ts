@@ -2,7 +2,7 @@
 
 import { FIELDS, type Json } from "../api/generated";
 import { isFields, type Fields } from "../api/json";
-import { resolved } from "../tools/form";
+import { resolveReferences } from "../tools/form";
 import { idsOf } from "./draft";
 
 /** A tool that can be suggested. */
@@ -169,10 +169,10 @@ function toolOf(step: Fields, tools: readonly Known[]): Known | undefined {
 /** Returns the part of a JSON Schema that describes the value at a path. */
 function schemaAt(schema: Json | undefined, path: readonly (string | number)[]): Fields {
   const root = isFields(schema) ? schema : {};
-  let here = resolved(root, root);
+  let here = resolveReferences(root, root);
   for (const part of path) {
     const inner = typeof part === "number" || /^\d+$/.test(part) ? here.items : isFields(here.properties) ? here.properties[part] : undefined;
-    here = resolved(inner, root);
+    here = resolveReferences(inner, root);
   }
   return here;
 }

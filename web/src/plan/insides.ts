@@ -10,7 +10,7 @@ import { ask, type ApiError } from "../api/client";
 import { DraftLayout, PlanSteps, type Drawing, type Json, type LayoutDirection, type NodeSizeInput, type PlanInput, type Step } from "../api/generated";
 import { isFields, print, type Fields } from "../api/json";
 import { lookOf } from "../execution/looks";
-import { drawn } from "../graph/drawn";
+import { queryLayout } from "../graph/drawn";
 import { flat, nest, openNodeSize, layoutRows, type Look, type Scene } from "../graph/scene";
 import { idsOf } from "./draft";
 
@@ -43,7 +43,7 @@ const ANY_ITEM = "[]";
 const known = new Map<string, Promise<Plan | null>>();
 const MAX_CACHED = 50;
 
-async function draft(input: PlanInput, sizes: readonly NodeSizeInput[]): Promise<Plan | null> {
+async function queryDraft(input: PlanInput, sizes: readonly NodeSizeInput[]): Promise<Plan | null> {
   const key = print([input as unknown as Json, sizes as unknown as Json]);
   const found = known.get(key);
   if (found) return found;
@@ -54,12 +54,12 @@ async function draft(input: PlanInput, sizes: readonly NodeSizeInput[]): Promise
   return asked;
 }
 
-async function stored(planId: string, sizes: readonly NodeSizeInput[]): Promise<Plan | null> {
+async function queryPlan(planId: string, sizes: readonly NodeSizeInput[]): Promise<Plan | null> {
   const { plan } = await ask(PlanSteps, { id: planId });
-  return plan && { tools: plan.tools, layout: (await drawn(plan, DIRECTION, sizes)).drawing };
+  return plan && { tools: plan.tools, layout: (await queryLayout(plan, DIRECTION, sizes)).drawing };
 }
 
-const planOf = (source: Source, sizes: readonly NodeSizeInput[] = []) => ("id" in source ? stored(source.id, sizes) : draft(source.input, sizes));
+const planOf = (source: Source, sizes: readonly NodeSizeInput[] = []) => ("id" in source ? queryPlan(source.id, sizes) : queryDraft(source.input, sizes));
 
 /** Returns the source of the plan that a step executes. */
 function within({ step, source }: Inner): Source {
