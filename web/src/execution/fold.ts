@@ -355,7 +355,7 @@ export class Fold {
     };
     switch (event.type) {
       case "step_compensation_started":
-        step.tries.push({ ...begun(event, at, index), isUndo: true });
+        step.tries.push({ ...makeAttempt(event, at, index), isUndo: true });
         break;
       case "step_compensated":
         end("succeeded");
