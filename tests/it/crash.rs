@@ -105,7 +105,7 @@ async fn freeze_until_taken_over(process: &Process, store: &dyn Store, open: &[S
     let taken = async {
         let mut poll = interval(Duration::from_millis(20));
         for (id, before) in owners {
-            // A finished execution gets no new owner.
+            // A finished execution gets no new owner, so the loop does not wait for one.
             while !is_finished(store, id).await && read_owner(store, id).await == before {
                 poll.tick().await;
             }

@@ -93,8 +93,8 @@ impl<L: LedgerLine> Workspace<L> {
         parse_ledger(&fs::read_to_string(self.path("ledger")).unwrap())
     }
 
-    /// Returns the ledger without its last line if that is incomplete, because tools may be writing
-    /// it.
+    /// Returns the ledger without its last line if that is incomplete, because a tool is perhaps
+    /// writing it.
     pub(crate) fn complete_ledger_lines(&self) -> Vec<L> {
         let text = read_output(&self.path("ledger"));
         parse_ledger(text.rsplit_once('\n').map_or("", |(whole, _)| whole))

@@ -29,7 +29,7 @@ const START_LIMIT: Duration = Duration::from_mins(1);
 /// Poll interval while `mongod` starts.
 const LISTEN_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Maximum number of attempts to find a port, because another process may take a free one first.
+/// Maximum number of attempts to find a port, because another process can take a free port first.
 const PORT_ATTEMPTS: u32 = 5;
 
 /// The first port that is tried, and the number of ports. Most systems assign ports from 32768 on,
@@ -160,7 +160,8 @@ async fn run_admin(url: &str, command: Document) {
 /// server restarts.
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Each test process starts its search at another port.
+    // Each test process starts its search at another port, so that two processes rarely choose the
+    // same one.
     let first =
         u16::try_from(std::process::id() % u32::from(PORT_COUNT)).expect("the remainder is small");
     let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();

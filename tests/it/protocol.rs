@@ -125,7 +125,8 @@ async fn run_script(script: &str, options: ServerOptions) {
     });
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("protocol").join(script);
     let client = async {
-        // The line `shut down` of a script stops the server. Other lines are output.
+        // If a script prints the line `shut down`, the test stops the server. It prints all other
+        // lines.
         let mut command = Command::new(installed::find_program("node"));
         command.arg(path).arg(address.to_string()).env("FABER_TEST_NODE_MODULES", modules);
         command.stdin(Stdio::null()).stderr(Stdio::piped()).stdout(Stdio::piped());

@@ -144,8 +144,8 @@ fn a_replan_may_finish_a_loop_but_not_repeat_its_items() {
         (json!([list_step(), send_one("one", "{{list.items[0]}}")]), "one: mails"),
         (json!([list_step(), send_one("one", "{{list.items[1]}}"), send_one("two", "c")]), ""),
         (json!([send_one("one", "a")]), "one: mails"),
-        // The new step `fresh` calls the tool again and may return other items, so a repeat is only
-        // possible.
+        // The new step `fresh` calls the tool again and can return other items, so a repeat is
+        // possible, but not certain.
         (
             json!([{ "id": "fresh", "name": "list" },
                 send_each("left", "{{fresh.items}}", "{{item}}")]),
@@ -192,7 +192,7 @@ fn calls_of_all_earlier_versions_are_remembered() {
         let (id, now) = (ExecutionId::draw(ended.created_at()), ended.created_at());
         run_to_end(machine::create_execution_from(id, &plan, created, None, now).unwrap().0)
     };
-    // The step is reused, and its parameters are known from the earlier execution.
+    // The step is reused, so the guard must take its parameters from the earlier execution.
     let second = next(&first, json!([send_one("first", "a"), send_one("worse", "b")]));
     assert!(second.step(StepNumber::new(0)).is_reused);
     let mut repeat_guard = RepeatGuard::new(&second);

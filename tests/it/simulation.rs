@@ -445,7 +445,8 @@ async fn remove_and_restore_tools(world: Arc<World>, toolbox: Toolbox) {
     while !world.is_calm() {
         time::sleep(Duration::from_millis(1 + world.dice.draw_below(3_000))).await;
         toolbox.remove_set(&name);
-        // Sometimes the tools disappear only for a short time, during a write.
+        // Sometimes the tools disappear only for a short time, so that they can return during a
+        // write.
         let max_ms = if world.dice.happens(500) { 40 } else { 3_000 };
         time::sleep(Duration::from_millis(1 + world.dice.draw_below(max_ms))).await;
         toolbox.put_set(set.clone());
@@ -470,7 +471,8 @@ async fn subscribe(world: Arc<World>, id: ExecutionId) -> (ExecutionId, Vec<Reco
                 events.push(recorded);
                 std::future::ready(Ok(()))
             });
-        // The store failed, or the connection broke.
+        // The subscription ends here if the store failed or the time is over. Then the loop
+        // subscribes again.
         let retry_delay = Duration::from_millis(1_000 + world.dice.draw_below(20_000));
         let _ = time::timeout(retry_delay, follow).await;
         time::sleep(Duration::from_millis(50)).await;

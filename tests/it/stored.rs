@@ -32,7 +32,7 @@ const STATES: [&str; 12] = [
     "IN_PROGRESS",
     "PAUSED",
 ];
-// The place of an execution in `STATES` and in `OldStore::ids`.
+// The index of each execution in `STATES` and in `OldStore::ids`.
 const KILLED: usize = 1;
 const CHILD: usize = 2;
 const PARENT: usize = 3;
@@ -99,7 +99,8 @@ impl OldStore {
         let outputs = self.complete("resume", KILLED, &[]).await;
         assert_eq!(outputs["last"], json!({ "to": "dan" }));
 
-        // The child continues by itself. Whether the parent has finished by then depends on timing.
+        // The signal completes the child. The parent continues in its own time, so `watch` waits
+        // for it.
         self.complete("signal", CHILD, &["go", "{}"]).await;
         let parent = self.run("watch", PARENT, &[]).await;
         assert_eq!(parent.status, 0, "{parent:?}");

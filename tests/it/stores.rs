@@ -202,7 +202,7 @@ async fn check_neighbours(old: &dyn Store, new: &dyn Store, restarted: &dyn Stor
         let found: Vec<_> = listing.items.into_iter().map(|(_, request)| request).collect();
         assert_eq!(found, [request(3, "restarted", 3), second, request(1, "old", 1)]);
     }
-    // An execution goes from one node to the next.
+    // Each node in turn writes a head of the same execution.
     let head = |seq, state: ExecutionState| ExecutionHead {
         labels: labels.clone().into(),
         state,

@@ -102,7 +102,7 @@ impl Ledger {
         };
         if effect == Effect::Once {
             use shared::clock::Clock as _;
-            // With wrong clocks, a worker may seem lost although it lives. Its call then gets an
+            // With wrong clocks, a worker can seem lost although it lives. Its call then gets an
             // unknown outcome, but remains the only call.
             let is_takeover = |recorded: &RecordedEvent| matches!(&recorded.event, Event::Claimed(claim) if !claim.renewed);
             let is_taken = log[index..].iter().any(is_takeover);

@@ -1,4 +1,4 @@
-//! Repeats requests to a store that may be unavailable for a short time. On a busy machine, a
+//! Repeats requests to a store that can be unavailable for a short time. On a busy machine, a
 //! replica set sometimes loses its primary.
 
 use std::{fmt::Display, time::Duration};

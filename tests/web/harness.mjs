@@ -50,7 +50,7 @@ export class Server {
   }
 
   async begin() {
-    // Another process may use the server's port for a short time between its end and its restart.
+    // Between the end of the server and its restart, another process can use its port for a short time.
     const end = Date.now() + LIMIT;
     for (;;) {
       try {

@@ -104,7 +104,7 @@ test('the nodes of the graph have the colours of the states of their steps', asy
       }
       return Object.fromEntries(wanted.map(([name, colour]) => [name, found.get(colour) ?? 0]));
     });
-  // The graph may change its size while the page loads, so each check compares colours within one drawing.
+  // The graph can change its size while the page loads, so each check compares colours within one drawing.
   const isOneOfEach = ({ good, waiting, idle }) => good > 20 && waiting > 20 && idle > 20;
   await until(async () => isOneOfEach(await colours()), 'the colours show one succeeded, one waiting and one pending step');
   await server.signal(executionId, 'go');

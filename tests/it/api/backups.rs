@@ -72,7 +72,7 @@ async fn read_all(store: &dyn Store) -> BTreeMap<String, String> {
     {
         let id = head.execution;
         found.insert(id.to_string(), encode_events(&read_log(store, id).await));
-        // Compares only fields that the log determines, because a stored head may lag behind its
+        // Compares only fields that the log determines, because a stored head can lag behind its
         // log, and a restored head does not.
         let head = (head.state, head.owner, head.priority, head.finished_at, head.parent);
         found.insert(format!("head of {id}"), format!("{head:?}"));

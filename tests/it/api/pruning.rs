@@ -83,7 +83,7 @@ async fn retention_keeps_each_state_for_its_age() {
         };
         let counted = async {
             // Plans are removed after their executions, and sub-plans after the plans that contain
-            // them.
+            // them. So the loop waits for both.
             let part: PlanId = echo.parse().unwrap();
             while !is_counted()
                 || store.plan(plan).await.unwrap().is_some()

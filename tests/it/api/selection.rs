@@ -94,7 +94,7 @@ fn assert_near(value: &Value, expected: f64) {
 #[tokio::test]
 async fn a_query_within_the_examples_of_a_tool_is_a_hit() {
     let api = api_with_tools().await;
-    // `CENTROID` is the default.
+    // The query names no criterion, so `CENTROID` is used.
     let found = select_tools(&api, json!({ "query": "time please" })).await;
     assert_eq!(matched_names(&found), ["hour", "place"], "a tool without examples is not ranked");
     assert_eq!(matched_hits(&found), [true, false], "tools that are not hits are also returned");
@@ -226,7 +226,7 @@ async fn a_tool_that_succeeded_for_similar_queries_gets_a_higher_score() {
         let id = api.get(run, json!({ "query": query })).await["executionId"].clone();
         api.events(id.as_str().unwrap()).await;
     }
-    // The learning ignores executions without a query.
+    // This execution has no query, so the learning must ignore it.
     let id = api.start(json!([{ "name": "flow.echo" }]), json!({})).await;
     api.events(&id).await;
     let until = api.engine.clock().now() + TimeDelta::minutes(1);

@@ -235,7 +235,8 @@ async fn an_operation_beyond_the_role_of_a_token_is_forbidden() {
         server.expect_data(token, reply, json!({})).await;
     }
     server.expect_data(ADMIN, context, json!({})).await;
-    // The tool `ToolSet.activate_toolset` needs the same role as the mutation.
+    // The tool `ToolSet.activate_toolset` must need the same role as the mutation, because it has
+    // the same effect.
     let switch = r#"mutation { callTool(name: "ToolSet.activate_toolset", parameters: { name: "file_tools" }) { status } }"#;
     assert_eq!(server.expect_refusal(OPERATOR, switch).await.0, "FORBIDDEN");
     server.wait_for_exit().await;
@@ -432,7 +433,7 @@ async fn commands_send_the_token_of_their_environment() {
     // `run` also subscribes to events, and the server accepts the same token for the subscription.
     let (status, answer) = run(Some(OPERATOR), &["run", "--plan", &plan]).await;
     assert_eq!((status, &answer["state"]), (Some(0), &json!("COMPLETED")));
-    // Commands on the same machine open the store themselves and need no token.
+    // Without `--server`, a command opens the store itself, so it needs no token.
     assert_eq!(server.workspace.run(&["list", "executions"]).await.status, 0);
     server.wait_for_exit().await;
 }

@@ -34,7 +34,8 @@ async fn a_retry_lists_the_calls_that_it_repeats() {
     let workspace = Workspace::new();
     let id = failed_execution(&workspace).await;
     let before = count_executions(&workspace).await;
-    // Without a terminal, a call with an unknown outcome is not repeated.
+    // Without a terminal, the command cannot ask, so it must not repeat a call with an unknown
+    // outcome.
     let failed = workspace.run(&["retry", &id]).await;
     assert_eq!(failed.status, 2, "{failed:?}");
     assert!(failed.err.contains("slow  own.slow  1 call, with an unknown outcome"), "{failed:?}");
@@ -82,7 +83,8 @@ async fn a_plan_that_is_executed_again_lists_its_calls_and_asks() {
     let plan = workspace.file("plan.json", r#"{"tools":[{"id":"paid","name":"flow.effect"}]}"#);
     let done = workspace.json(&["run", "--plan", &plan], 0).await;
     let (id, request) = (text(&done["planId"]), text(&done["requestId"]));
-    // A call with a known outcome is listed, and the command continues.
+    // The outcome of this call is known, so the command lists the call and continues without a
+    // question.
     let again = workspace.run(&["execute", request]).await;
     assert_eq!(again.status, 0, "{again:?}");
     assert!(again.err.contains("paid  flow.effect  1 call\n"), "{again:?}");

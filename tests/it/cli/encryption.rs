@@ -189,7 +189,7 @@ async fn check_that_no_value_is_stored_in_clear(case: EncryptionCase) {
     let message = refused["error"]["message"].as_str().unwrap();
     assert!(message.contains("because the store is encrypted"), "{message}");
 
-    // After a rotation, old and new values are read.
+    // After a second key became active, a process with both keys reads old and new values.
     let second = case.execute_with_secrets(BOTH_KEYS_CONFIG).await;
     case.assert_hidden(&case.store, "k2").await;
     for execution in [&done, &second] {

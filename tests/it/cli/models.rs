@@ -308,8 +308,8 @@ async fn api_keys_are_sent_only_to_their_provider_and_never_printed_or_stored() 
     }
     let requests = model.requests().await;
     let key = |request: &Value| request["headers"].to_string();
-    // The journal of the mock model may mask the value of the header. So the test checks only the
-    // name of the header.
+    // The journal of the mock model masks the value of the header. So the test checks only the name
+    // of the header.
     assert!(requests.iter().all(|request| key(request).contains("authorization")), "{requests:?}");
     // Some providers repeat a rejected key in their error.
     let error =

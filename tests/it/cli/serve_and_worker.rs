@@ -172,7 +172,7 @@ async fn a_server_whose_store_file_was_moved_refuses_writes() {
     assert!(message.contains("faber.db` was removed or replaced"), "{message}");
     assert!(message.contains("move the file back, or restart Faber"), "{message}");
     let ready = async |status| {
-        // The server caches its readiness for a second.
+        // The server caches its readiness for a second, so the first answers can be old.
         while workspace.run(&doctor).await.status != status {
             tokio::task::yield_now().await;
         }

@@ -174,7 +174,7 @@ async fn no_command_prints_control_characters_to_a_terminal() {
     let refused = workspace.run(&["run", "--mode", HOSTILE_TEXT]).await;
     assert_eq!(refused.status, 2);
     assert_harmless(&["run", "--mode"], &refused.err, true);
-    // A piped output is a document and stays unchanged.
+    // If the output goes to a pipe, it is a document for a program, so it must stay unchanged.
     for arguments in [&["cancel", id, "--reason", HOSTILE_TEXT][..], &["watch", id]] {
         let ended = workspace.run(arguments).await;
         assert_harmless(arguments, &ended.err, false);

@@ -175,7 +175,8 @@ async fn a_trace_stays_whole_when_its_worker_is_killed() {
     collector.wait_for_span("execute_tool flow.noop").await;
     server.signal("-KILL");
     run.signal("-KILL");
-    // Removes the spans that the lost worker sent, because a killed worker may send none.
+    // Removes the spans that the lost worker sent, because a worker can be killed before it sends
+    // any.
     fs::remove_file(&collector.file).unwrap();
     fs::write(workspace.path("go"), "").unwrap();
 

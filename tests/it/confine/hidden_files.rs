@@ -39,7 +39,8 @@ async fn a_confined_command_can_neither_read_nor_change_hidden_files() {
         "mv deep/er elsewhere",
         "umount faber.yaml",
     ] {
-        // These commands print nothing to standard output and name the reason of their failure.
+        // These commands must print nothing to standard output, and must name the reason of their
+        // failure.
         let err = sandbox.call_bash_hiding(&hidden, command).await.unwrap_err();
         let message = err.message.to_lowercase();
         let reasons =

@@ -32,7 +32,7 @@ async fn the_exit_code_or_signal_of_a_confined_command_is_reported() {
         assert!(text.ends_with(&format!("Return code: {code}")), "{command}: {text}");
     }
     let sandbox = Sandbox::new();
-    // Signals do not reach processes outside the sandbox.
+    // The test process is outside the sandbox, so the command must not be allowed to signal it.
     let own = std::process::id();
     expect_refusal_if(sandbox.call_bash(&format!("kill -0 {own}")).await, kernel_support().signals);
 }
@@ -143,7 +143,7 @@ async fn a_command_over_its_process_limit_is_ended_with_all_processes() {
     for pid in ["away", "last"].into_iter().filter_map(|name| sandbox.pid(name)) {
         wait_until("the process ends", || !is_running(&pid)).await;
     }
-    // A command with fewer processes than the limit is not ended.
+    // A command with fewer processes than the limit must not be ended.
     let confine = Confinement { processes: 64, ..Confinement::default() };
     let command = "for i in $(seq 20); do sleep 0.3 & done; wait; echo fine";
     let text = sandbox.call_bash_with(confine, command).await.unwrap();
@@ -173,7 +173,7 @@ async fn a_background_command_continues_confined() {
     // The command has its own session, so no terminal ends it.
     let listed = call("process_list", json!({ "filter_pattern": "sleep 1000" })).await.unwrap();
     assert!(listed.as_str().unwrap().contains(&format!("*{child:>7}")), "{listed}");
-    // A later Faber process lists and ends the same processes.
+    // A Faber process that starts later must list and end the same processes.
     let later = async |name: &str, parameters: Value| {
         sandbox.call(SystemConfig::default(), name, parameters).await.unwrap()
     };

@@ -74,7 +74,7 @@ impl SharedRun {
     pub(super) async fn wait_for_events(&self, more: u64, longest: Duration) {
         let mut received = self.received.subscribe();
         let target = *received.borrow() + more;
-        // A timeout is fine, because a crash may happen at any time.
+        // A timeout is fine, because a crash is allowed to happen before the events.
         let _ = timeout(longest, received.wait_for(|count| *count >= target)).await;
     }
 

@@ -193,7 +193,7 @@ async fn weights_with_a_wrong_checksum_are_discarded() {
     assert!(!part.join("model.safetensors.part").exists());
     assert!(!part.join("model.safetensors").exists());
 
-    // A checksum of the caller replaces the pinned one.
+    // A checksum of the caller replaces the pinned checksum, so a wrong one must fail.
     let own = Request { name, sha256: Some(COMMIT) };
     assert!(matches!(fetch_request(own, &locations).await, Err(PullError::Checksum(_))));
     let zeros = "0".repeat(64);

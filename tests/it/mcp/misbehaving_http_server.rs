@@ -256,7 +256,7 @@ async fn garbage_in_the_event_stream_does_not_break_calls() {
     let test = ServerTest::new().await;
     wait_until("the client listens", || test.server.has_listener()).await;
     assert_eq!(test.call("look", "rubbish unasked").await, Ok(json!("done 1")));
-    // After an event of 50 MB the stream is closed and opened again.
+    // The client closes the stream after an event of 50 MB, and opens it again.
     wait_until("the client listens again", || test.server.listeners() == 2).await;
     assert_eq!(test.call("act", "").await, Ok(json!("done 2")));
     assert_eq!(test.server.initializations(), 1);

@@ -16,7 +16,7 @@ const PAIRED_CALL_COUNT: usize = 40;
 const RATED_CALL_COUNT: usize = 60;
 /// Limit of the rate, in calls per second.
 const CALLS_PER_SECOND: usize = 20;
-/// Maximum number of seconds that a busy machine may need to record a permitted call.
+/// Maximum number of seconds that a busy machine needs to record a permitted call.
 const MAX_LATENESS_SECONDS: f64 = 1.0;
 
 fn call_step(tool: &str, seconds: f64) -> Value {

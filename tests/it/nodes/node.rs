@@ -50,7 +50,7 @@ impl Node {
 
     /// Sends SIGTERM and waits for the end. Returns how long it took.
     pub(super) async fn drain(mut self) -> Duration {
-        // The server drains first, and then the worker.
+        // The limit counts twice, because the server drains first, and then the worker.
         let drained = self.process.drain(2 * DRAIN_LIMIT + DEFAULT_MARGIN).await;
         drained.unwrap_or_else(|error| panic!("the process {error}"))
     }
@@ -83,7 +83,8 @@ impl Node {
         self.execute(&self.create_plan(tools).await, &json!({})).await
     }
 
-    /// Runs a mutation such as `cancelExecution` on an execution. `more` may add arguments.
+    /// Runs a mutation such as `cancelExecution` on an execution. `more` is empty, or text with
+    /// more arguments of the mutation.
     pub(super) async fn run_mutation(&self, mutation: &str, id: &str, more: &str) {
         let query = format!(
             "mutation ($id: ID!) {{ {mutation}(executionId: $id{more}) {{ executionId }} }}"

@@ -59,13 +59,13 @@ async fn sub_plans_complete_when_the_node_of_parent_or_child_is_lost() {
         "two nodes claimed the child: {parent_workers:?} {child_workers:?}"
     );
 
-    // The parent's node is lost while the child runs.
+    // Now the node of the parent is lost while the child runs.
     let (_, child) = start_parent(&cluster, &parent_node, &plan).await;
     parent_node.kill().await;
     assert_completed(&cluster, 4).await;
     assert!(!list_workers(&cluster, child).await.is_empty());
 
-    // Both nodes are lost.
+    // Now the nodes of the parent and of the child are lost together.
     let parent_node = cluster.workspace.start_server().await;
     start_parent(&cluster, &parent_node, &plan).await;
     tokio::join!(parent_node.kill(), child_node.kill());
@@ -143,7 +143,8 @@ async fn parents_of_sub_plans_complete_when_nodes_are_killed_at_any_moment() {
     for _ in 0..kills {
         let server = nodes.iter().find(|node| node.is_serving()).unwrap();
         for _ in 0..PARENTS_PER_KILL {
-            // A delayed start lets any node claim the execution.
+            // With a delayed start, any node can claim the execution, and not only the node that
+            // got the request.
             let ms = i64::try_from(200 + dice.draw_below(500)).unwrap();
             let at = WallClock.now() + TimeDelta::milliseconds(ms);
             server.execute(&plan, &json!({ "startAt": at.to_rfc3339() })).await;

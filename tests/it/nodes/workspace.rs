@@ -20,7 +20,7 @@ echo "{\"n\":$3}"
 
 /// The lease of these tests, unless a test sets another one.
 pub(super) const LEASE: Duration = Duration::from_secs(4);
-/// A lease in milliseconds for tests in which no node may seem lost.
+/// A lease in milliseconds for tests that fail if a slow node seems lost.
 pub(super) const LONG_LEASE_MS: u64 = 30_000;
 pub(super) const DRAIN_LIMIT: Duration = Duration::from_millis(1_500);
 /// Extra time of every wait, because the machine can be busy.

@@ -150,7 +150,7 @@ async fn an_execution_is_parked_as_soon_as_its_head_can_be_written() {
         test.wait_for_head(id, Duration::from_secs(6), |head| head.owner.is_none()).await;
         let log = test.memory.read(id, Seq::START).await.unwrap();
         assert!(log.len() <= 4, "{reason}: {log:#?}");
-        // Any worker may claim the execution now.
+        // The execution is parked, so any worker can claim it now.
         test.workers.shutdown().await;
         test.add_worker();
         let is_over = |head: &ExecutionHead| head.state == ExecutionState::Completed;

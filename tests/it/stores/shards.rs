@@ -88,7 +88,8 @@ impl Operation {
         number.and_then(|n| n.as_i64().or_else(|| n.as_i32().map(i64::from))).unwrap_or_default()
     }
 
-    /// Returns `true` if the operation counts or groups documents, so that it may read all of them.
+    /// Returns `true` if the operation counts or groups documents. Such an operation is allowed to
+    /// read all of them.
     fn is_count(&self) -> bool {
         let last = self.pipeline.last();
         last.is_some_and(|stage| stage.contains_key("$count") || stage.contains_key("$group"))

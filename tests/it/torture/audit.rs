@@ -120,7 +120,8 @@ impl<'a> Audit<'a> {
                 if let Err(error) = self.wait_for_reason(server, &id).await {
                     self.violations.push(format!("{id} is unfinished without a reason: {error}"));
                 }
-                // An execution that waits for a timer may have continued, so it is fetched again.
+                // A timer has perhaps continued the execution in the meantime, so the audit fetches
+                // the execution again.
                 let Some(later) = fetch_record(self.run, &id).await else { continue };
                 api_record = later;
             }

@@ -285,7 +285,8 @@ async fn receive_event(
             if is_over {
                 return Ok(None);
             }
-            // The server also completes a stream after an error.
+            // The server can also complete a stream after an error, so the end of the stream does
+            // not mean that the execution has finished.
             Err(false)
         }
         Ok(Err(trouble)) => {

@@ -95,8 +95,8 @@ impl Cluster {
         loop {
             look.tick().await;
             let process = self.members[number].process.as_mut().expect("the member was started");
-            // Another process may have taken the port since it was chosen, and would answer in
-            // place of `mongod`.
+            // If `mongod` has ended, another process has taken the port since it was chosen, and
+            // answers instead of `mongod`.
             if process.exit_status().is_some() {
                 self.start_member(number);
             } else if TcpStream::connect(&address).await.is_ok() {

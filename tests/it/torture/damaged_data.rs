@@ -96,7 +96,7 @@ async fn start_plan_with(run: &SharedRun, step: Value) -> String {
     started["executionId"].as_str().unwrap().to_owned()
 }
 
-/// Asks until the server answers, because a busy machine may be late.
+/// Asks until the server answers, because on a busy machine an answer can come too late.
 async fn ask_until_answered(
     address: &str,
     query: &str,

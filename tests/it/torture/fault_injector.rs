@@ -17,7 +17,7 @@ const NODE_ROLES: [Role; 3] = [Role::Serve, Role::Serve, Role::Work];
 const MAX_PAUSE_MS: u64 = 900;
 /// Longest time between the end and the restart of a node, in milliseconds.
 const MAX_AWAY_MS: u64 = 900;
-/// Time that an unreachable store may add to a drain, because the worker removes itself from the
+/// Time that an unreachable store can add to a drain, because the worker removes itself from the
 /// store at the end.
 const MAX_STORE_DELAY: Duration = Duration::from_secs(25);
 

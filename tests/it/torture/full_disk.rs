@@ -42,7 +42,7 @@ async fn requests_on_a_full_disk_are_refused_until_there_is_room() {
         run.ask_until_answered(PLAN_MUTATION, &steps).await.unwrap()["plan"]["planId"].clone();
 
     disk.fill();
-    // The store still accepts what fits into the WAL.
+    // The WAL has free space on the full disk, so the store still accepts some writes.
     let refusal = timeout(MAX_WAIT, fill_store(&address)).await.expect("the disk becomes full");
     let RequestFailure::Refused { code, message } = &refusal else { panic!("{refusal:?}") };
     assert_eq!(code, "STORE_UNAVAILABLE", "{message}");

@@ -326,7 +326,8 @@ impl<'a> LogChecker<'a> {
         match task_state.end_event.as_deref() {
             Some("step_succeeded") => (),
             Some("step_failed") if is_ignored => return Ok(()),
-            // After the dependencies finished, only the condition decides.
+            // For a step with a condition, only the condition decides after the dependencies have
+            // finished.
             Some(_) if step.when.is_some() => return Ok(()),
             _ => return Err(format!("started before `{parent}` allowed it")),
         }
@@ -361,7 +362,7 @@ impl<'a> LogChecker<'a> {
         let has_done_all = self.task_states.iter().filter(|(task, _)| !task.is_compensation).all(
             |(task, task_state)| {
                 if task.item.is_some() {
-                    // Failures of items are counted in the failure of their step.
+                    // A failed item is no failure of the execution, because its step decides.
                     return !task_state.may_have_hit_deadline;
                 }
                 let may_fail =

@@ -61,7 +61,7 @@ impl Node {
 
     /// Sends SIGTERM and waits for the end. `store_bound` is the longest delay of the store.
     pub(super) async fn drain(&mut self, store_bound: Duration) -> Result<Duration, String> {
-        // The server drains first, then the worker.
+        // The limit counts twice, because the server drains first, and then the worker.
         self.process.drain(2 * DRAIN_LIMIT + store_bound + DRAIN_MARGIN).await
     }
 }

@@ -28,8 +28,8 @@ pub(super) struct Action {
     pub(super) mutation: &'static str,
     variables: Value,
     pub(super) is_acknowledged: bool,
-    /// Number of times that the request was sent. Each request may have reached a server, even if
-    /// no answer arrived.
+    /// Number of times that the request was sent. Each request has perhaps reached a server, even
+    /// if no answer arrived.
     pub(super) tries: u64,
 }
 
@@ -56,7 +56,8 @@ impl Action {
         run.count(self.mutation);
         match run.ask_counting_tries(query, &self.variables, &mut self.tries).await {
             Ok(_) => self.is_acknowledged = true,
-            // The execution has finished, or an earlier attempt has arrived.
+            // The action is not needed any more: the execution has finished, or an earlier attempt
+            // of the action has arrived.
             Err(err) if err.code() == "CONFLICT" => (),
             Err(err) => {
                 run.add_violation(format!("{execution}: {} is refused: {err:?}", self.mutation));

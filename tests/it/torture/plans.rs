@@ -158,7 +158,8 @@ impl PlanWriter<'_> {
         let mut step = Step {
             kind,
             after: Vec::new(),
-            // No simulated person answers for steps of an inline plan.
+            // No simulated person answers for steps of an inline plan, so such steps do not get the
+            // last value, `wait`.
             on_error: self.pick_one(if self.depth == 0 {
                 &ON_ERROR_VALUES
             } else {

@@ -133,7 +133,7 @@ pub async fn a_start_is_stored_with_its_audit_entry(pair: StorePair) {
     let ops = || Some(Actor::token("ops"));
     pair.one.append(start(1, ops(), 1)).await.unwrap();
     pair.one.append(start(2, None, 2)).await.unwrap();
-    // Another process started it first.
+    // The execution already exists, so this start must fail and add no entry.
     let late = start(1, Some(Actor::token("late")), 3);
     assert_eq!(pair.one.append(late).await, Err(AppendError::Conflict));
     pair.one.append(some_events(execution(1), 1, 2)).await.unwrap();

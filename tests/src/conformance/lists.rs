@@ -126,7 +126,8 @@ pub async fn requests_without_a_plan_are_found_as_failed(pair: StorePair) {
         pair.one.put_request(&request(n, "plan it", i64::try_from(n).unwrap())).await.unwrap();
         pair.one.add_transcript(request_id(n), transcript).await.unwrap();
     }
-    // The fifth request got an explicit plan.
+    // The planning of request 4 failed, but then the request got an explicit plan, so it has not
+    // failed.
     pair.one.put_plan(&plan(1, 4, 1, &["set.tool"])).await.unwrap();
     let failed = RequestFilter { state: Some(Failed), ..RequestFilter::default() };
     assert_eq!(request_numbers(&pair, failed.clone()).await, [3, 2].map(request_id));

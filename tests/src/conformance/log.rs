@@ -13,7 +13,7 @@ use tokio::{task::JoinSet, time::timeout};
 
 use super::{StorePair, execution, head, inbox_command, signal, some_events};
 
-/// Longest time that a hint may take between processes.
+/// Longest time that a hint needs from one process to another.
 pub(super) const MAX_HINT_DELAY: Duration = Duration::from_secs(10);
 
 pub async fn an_append_succeeds_only_at_the_end_of_the_log(pair: StorePair) {

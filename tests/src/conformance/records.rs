@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::{StorePair, at};
 
-/// Longest time that a hint may take between processes.
+/// Longest time that a hint needs from one process to another.
 const MAX_HINT_DELAY: Duration = Duration::from_secs(10);
 
 pub fn record(kind: RecordKind, name: &str, value: Value, seconds: i64) -> Record {

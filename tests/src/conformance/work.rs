@@ -184,7 +184,7 @@ pub async fn a_head_without_a_log_is_not_stored(pair: StorePair) {
     pair.one.put_head(due_head(1, 0, 0)).await.unwrap();
     assert_eq!(pair.other.head(execution(1)).await.unwrap(), None);
     assert_eq!(find_due(&pair, at(10), 10).await, []);
-    // Once the log exists, the head is stored.
+    // Now the log exists, so the head is stored.
     pair.append(execution(1), 0, 1).await;
     pair.one.put_head(due_head(1, 0, 0)).await.unwrap();
     assert_eq!(find_due(&pair, at(10), 10).await, [due_head(1, 0, 0)]);
@@ -283,7 +283,7 @@ pub async fn commands_are_listed_in_order_until_discarded(pair: StorePair) {
     for command in &commands {
         pair.one.send_command(command.clone()).await.unwrap();
     }
-    // A repeated command counts once.
+    // The same command is sent again, and must be listed only once.
     pair.one.send_command(commands[0].clone()).await.unwrap();
     assert_eq!(pair.other.list_commands(None).await.unwrap(), commands);
     let [first, _, third, fourth] = commands.clone();

@@ -86,7 +86,7 @@ impl View {
     ) -> Result<T, E> {
         let written = async {
             let done = operation.await;
-            // A write that returned an error may still have changed the store.
+            // A write that returned an error has perhaps still changed the store.
             self.world.send_hints();
             done
         };

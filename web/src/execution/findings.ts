@@ -9,7 +9,7 @@ import { isFields } from "../api/json";
 import type { Fold } from "./fold";
 import type { Story } from "./story";
 
-/** Poll interval of findings while time or other executions may change them, in milliseconds. */
+/** Poll interval of findings while time or other executions can change them, in milliseconds. */
 const POLL_INTERVAL = 2_000;
 /**
  * Delay between the last move of the slider and the query for findings, in milliseconds. After a new event, the

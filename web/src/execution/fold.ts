@@ -146,7 +146,7 @@ export class Fold {
     return waits > 0 ? "WAITING" : "IN_PROGRESS";
   }
 
-  /** Returns whether a step may continue, for example after an approval, and has not started yet. */
+  /** Returns true if a step can continue, for example after an approval, and has not started yet. */
   get #canGoOn(): boolean {
     return this.steps.some((it) => it.state === "PENDING" && it.from !== null);
   }

@@ -1,6 +1,6 @@
 /**
  * Steps that can be opened in the graph: loops show their items, and steps with a sub-plan show its steps. Opened nodes
- * may contain further nodes to open. The URL names the open nodes: `each` is a loop, `each[3]` is an item, and
+ * can contain further nodes to open. The URL names the open nodes: `each` is a loop, `each[3]` is an item, and
  * `each[3]/send` is a step of the sub-plan of that item.
  */
 
@@ -60,7 +60,7 @@ interface Held {
 /** Polls for a child execution that a step is about to start: how many, and the delay between them in milliseconds. */
 const CHILD_POLLS = { times: 100, pause: 100 };
 
-/** Opens a child execution. The parent's event may arrive before the child exists. */
+/** Opens a child execution. Polls, because the parent's event can arrive before the child exists. */
 async function openChildStory(id: string, signal: AbortSignal): Promise<Story | null> {
   for (let n = 0; n < CHILD_POLLS.times && !signal.aborted; n += 1) {
     const story = await Story.within(id, signal);

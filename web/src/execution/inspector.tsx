@@ -60,7 +60,7 @@ export function Inspector({ story, step, findings, view, isPast, now, opening, a
   useEffect(() => {
     const now = latest.current;
     if (now.mark === now.asked || now.timer) return;
-    // Items of a loop may change hundreds of times a second. The delay gives each query time to finish.
+    // Items of a loop can change hundreds of times a second. The delay gives each query time to finish.
     const ask = () => {
       now.timer = 0;
       now.asked = now.mark;

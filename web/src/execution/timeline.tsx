@@ -12,7 +12,7 @@ import { criticalPath } from "./paths";
 import type { Story } from "./story";
 
 const ROW_HEIGHT = 30;
-/** Maximum number of calls that have a bar each, because a loop may have thousands. */
+/** Maximum number of calls that have a bar each, because a loop can have thousands of calls. */
 const MAX_BARS = 200;
 
 interface Props {

@@ -35,7 +35,7 @@ export function ExecutionPage({ id }: { id: string }) {
   const [story, setStory] = useState<Story | null | undefined>(undefined);
   const [error, setError] = useState<ApiError | null>(null);
   const epoch = useCell(reconnectCount);
-  // An execution that is loaded subscribes again by itself when the server is back.
+  // A loaded execution subscribes again by itself when the server is back, so only a missing one is loaded here.
   const isMissing = !story || story.about.executionId !== id;
   useEffect(() => {
     if (!isMissing) return;

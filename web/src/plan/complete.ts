@@ -38,7 +38,7 @@ interface Place {
   names: string[][];
 }
 
-/** Returns the JSON path of a position in a text. The text after the position may be incomplete. */
+/** Returns the JSON path of a position in a text. The text after the position can be incomplete. */
 function placeOf(text: string, cursor: number): Place | null {
   interface Level {
     isObject: boolean;

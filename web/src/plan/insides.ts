@@ -138,7 +138,7 @@ export function stepOf(name: string): string {
   return name.endsWith(ANY_ITEM) ? name.slice(0, -ANY_ITEM.length) : name;
 }
 
-/** A step within a draft. The step may be in an inline plan. */
+/** A step within a draft. The step can be in an inline plan. */
 export interface Written {
   step: Fields;
   /** The step's path, as in diagnostics. */

@@ -118,7 +118,7 @@ async fn an_agent_cannot_be_replanned() {
     assert_eq!(model.requests().await.len(), 1);
 }
 
-/// The request keeps the attempt in its transcript, and no execution starts.
+/// The transcript of the request records the refused replan, and no execution starts.
 #[tokio::test]
 async fn a_replan_that_the_model_declines_leaves_the_execution_failed() {
     let workspace = Workspace::new();
