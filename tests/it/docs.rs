@@ -46,8 +46,9 @@ fn has_examples(path: &Path) -> bool {
         && fs::read_to_string(path).unwrap().lines().any(is_example)
 }
 
-/// Runs the examples of a page. Runs them a second time if they differ, because on a busy machine a
-/// process can be stopped before it has printed all lines of the page. Returns the differences.
+/// Runs the examples of a page. Runs them a second time if an output differs, because on a busy
+/// machine a process can be stopped before it has printed all lines of the page. Returns the
+/// differences.
 async fn check_page(page: PathBuf) -> Option<String> {
     run_page(&page).await?;
     run_page(&page).await

@@ -27,7 +27,7 @@ use crate::{
 const MEMBER_COUNT: usize = 3;
 /// Time for the set to start or to recover.
 const MAX_START_TIME: Duration = Duration::from_secs(90);
-/// Limit of one command, because frozen members do not answer.
+/// Time limit of one command, because a frozen member does not answer.
 const MAX_ANSWER_TIME: Duration = Duration::from_secs(3);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Time after which members elect another primary, in milliseconds.

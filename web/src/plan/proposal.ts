@@ -72,7 +72,7 @@ function chosenTools({ tools, steps }: Fields): string[] {
   const names = listIn(tools).map((candidate) => String(candidate.tool));
   return listIn(steps).flatMap((step) => {
     const id = String(step.step);
-    // The id of a second step with the same tool has a number at the end.
+    // If two steps have the same tool, the id of the second step has a number at the end.
     const chosen = names.find((name) => idOf(name) === id) ?? names.find((name) => id.startsWith(`${idOf(name)}_`));
     return chosen === undefined ? [] : [chosen];
   });

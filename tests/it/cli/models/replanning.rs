@@ -250,7 +250,7 @@ async fn an_automatic_replan_that_is_given_up_leaves_the_execution_failed_with_t
     let request = workspace.json(&["debug", failed["requestId"].as_str().unwrap()], 0).await;
     assert_eq!(transcript_kinds(&request).last().unwrap(), "replan_given_up");
     assert_eq!(model.requests().await.len(), 2);
-    // No other process asks the model again.
+    // Another process must not ask the model again.
     workspace.json(&["execute", failed["executionId"].as_str().unwrap()], 1).await;
     assert_eq!(model.requests().await.len(), 2);
 }
