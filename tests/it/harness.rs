@@ -40,15 +40,15 @@ pub(crate) trait LedgerLine {
 pub(crate) struct Workspace<L> {
     folder: TempDir,
     store: String,
-    processes: AtomicU32,
+    process_count: AtomicU32,
     ledger: PhantomData<fn() -> L>,
 }
 
 impl<L: LedgerLine> Workspace<L> {
     /// Creates a folder with the script of the tools and an empty ledger.
     pub(crate) fn create(folder: TempDir, store: String, script: &str) -> Self {
-        let processes = AtomicU32::new(0);
-        let workspace = Self { folder, store, processes, ledger: PhantomData };
+        let process_count = AtomicU32::new(0);
+        let workspace = Self { folder, store, process_count, ledger: PhantomData };
         fs::write(workspace.path("tool.sh"), script).unwrap();
         fs::write(workspace.path("ledger"), "").unwrap();
         workspace
@@ -117,7 +117,7 @@ impl<L: LedgerLine> Workspace<L> {
     }
 
     pub(crate) fn spawn_with(&self, arguments: &[&str], variables: &[(&str, PathBuf)]) -> Process {
-        let number = self.processes.fetch_add(1, Ordering::Relaxed);
+        let number = self.process_count.fetch_add(1, Ordering::Relaxed);
         let output = self.path(&format!("output-{number:03}"));
         let mut command = self.command(arguments);
         command.envs(variables.iter().map(|(name, value)| (name, value)));
@@ -127,7 +127,7 @@ impl<L: LedgerLine> Workspace<L> {
 
     /// Returns the standard error of every process, with its file.
     pub(crate) fn outputs_of_processes(&self) -> Vec<(PathBuf, String)> {
-        let count = self.processes.load(Ordering::Relaxed);
+        let count = self.process_count.load(Ordering::Relaxed);
         let files = (0..count).map(|number| self.path(&format!("output-{number:03}")));
         files.map(|file| (file.clone(), read_output(&file))).collect()
     }

@@ -44,7 +44,7 @@ const ADDRESS_IN_USE: i32 = 48;
 #[derive(Debug)]
 pub(crate) struct Mongod {
     port: u16,
-    databases: AtomicU32,
+    database_count: AtomicU32,
     process: Supervised,
 }
 
@@ -57,7 +57,7 @@ impl Mongod {
 
     /// Returns a store URL with a new database.
     pub(crate) fn new_database_url(&self) -> String {
-        let number = self.databases.fetch_add(1, Ordering::Relaxed);
+        let number = self.database_count.fetch_add(1, Ordering::Relaxed);
         format!("mongodb://127.0.0.1:{}/it_{number}?replicaSet=rs0", self.port)
     }
 
@@ -83,7 +83,11 @@ impl Mongod {
         let port = free_port();
         let directory = TempDir::with_prefix("faber-mongod-").expect("a temporary directory");
         let command = mongod_command(program, directory.path(), port, true);
-        Self { port, databases: AtomicU32::new(0), process: Supervised::start(directory, &command) }
+        Self {
+            port,
+            database_count: AtomicU32::new(0),
+            process: Supervised::start(directory, &command),
+        }
     }
 
     /// Waits until the port answers. Returns the exit status if the program ends first.

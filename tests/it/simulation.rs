@@ -162,13 +162,13 @@ struct Simulation {
     client_view: Arc<View>,
     /// Executions that a client started. Their children are not in this list.
     executions: Vec<ExecutionId>,
-    retries: u32,
+    retry_count: u32,
     workers: Vec<LivingWorker>,
     tools: ToolPresence,
     /// Tasks that remove and restore tools.
     tool_changes: JoinSet<()>,
     tasks: JoinSet<()>,
-    started_workers: u32,
+    started_worker_count: u32,
     subscribers: JoinSet<(ExecutionId, Vec<RecordedEvent>)>,
     /// Commands that the API acknowledged. Each command must appear in the log of its execution.
     acknowledged_commands: Vec<people::AcknowledgedCommand>,
@@ -197,12 +197,12 @@ impl Simulation {
             client_view: world.view(),
             world,
             executions: Vec::new(),
-            retries: 0,
+            retry_count: 0,
             workers: Vec::new(),
             tools,
             tool_changes: JoinSet::new(),
             tasks: JoinSet::new(),
-            started_workers: 0,
+            started_worker_count: 0,
             subscribers: JoinSet::new(),
             acknowledged_commands: Vec::new(),
             violations: Vec::new(),
@@ -234,7 +234,7 @@ impl Simulation {
     }
 
     fn start_worker(&mut self) {
-        self.started_workers += 1;
+        self.started_worker_count += 1;
         let view = self.world.view();
         let drain = CancellationToken::new();
         let options = Options {
@@ -255,7 +255,7 @@ impl Simulation {
                 .spawn(remove_and_restore_tools(Arc::clone(&self.world), toolbox.clone()));
         }
         let parts = WorkerParts {
-            node: format!("node {}", self.started_workers),
+            node: format!("node {}", self.started_worker_count),
             store: Arc::<View>::clone(&view),
             toolbox,
             clock: Arc::new(self.world.draw_clock()),
@@ -263,7 +263,7 @@ impl Simulation {
             scope: WorkerScope::Everything,
         };
         let id: WorkerId =
-            format!("work_{}_simulated", self.started_workers).parse().expect("well-formed");
+            format!("work_{}_simulated", self.started_worker_count).parse().expect("well-formed");
         let (worker, handle) = Worker::new(parts, id, drain.clone());
         let abort_handle = self.tasks.spawn(worker.run());
         self.workers.push(LivingWorker { view, handle, drain, abort_handle });

@@ -69,8 +69,8 @@ impl Simulation {
         }
         let scope = from.map_or(RetryScope::All, RetryScope::FromStep);
         let Ok(created) = create_retry(&ended, scope) else { return };
-        self.retries += 1;
-        let id = format!("exec_{}_simulated", 100 + self.retries).parse().expect("well-formed");
+        self.retry_count += 1;
+        let id = format!("exec_{}_simulated", 100 + self.retry_count).parse().expect("well-formed");
         let now = self.world.clock.now();
         let (execution, created) =
             machine::create_execution_from(id, ended.plan(), created, None, now)

@@ -39,7 +39,7 @@ pub(super) struct Cluster {
     // Declared first, so that members end before their folder is removed.
     members: Vec<Member>,
     _folder: Supervised,
-    databases: AtomicU32,
+    database_count: AtomicU32,
 }
 
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl Cluster {
             Member { port: free_port(), folder, process: None }
         });
         let members = members.collect();
-        let mut cluster = Self { members, _folder: keeper, databases: AtomicU32::new(0) };
+        let mut cluster = Self { members, _folder: keeper, database_count: AtomicU32::new(0) };
         for number in 0..MEMBER_COUNT {
             cluster.start_member(number);
         }
@@ -123,7 +123,7 @@ impl Cluster {
 
     /// Returns a store URL with a new database.
     pub(super) fn new_database_url(&self) -> String {
-        let number = self.databases.fetch_add(1, Ordering::Relaxed);
+        let number = self.database_count.fetch_add(1, Ordering::Relaxed);
         let hosts: Vec<String> = (0..MEMBER_COUNT).map(|number| self.address(number)).collect();
         format!("mongodb://{}/torture_{number}?replicaSet=rs0", hosts.join(","))
     }

@@ -72,7 +72,7 @@ impl Action {
 pub(super) struct Person {
     dice: Dice,
     signal_names: Vec<String>,
-    actions: u64,
+    action_count: u64,
     decisions: BTreeMap<String, u32>,
     cancels_after: Option<u64>,
     pauses_after: Option<u64>,
@@ -92,7 +92,7 @@ impl Person {
         Self {
             dice,
             signal_names,
-            actions: 0,
+            action_count: 0,
             decisions,
             cancels_after,
             pauses_after,
@@ -164,7 +164,7 @@ impl Person {
     }
 
     fn next_mark(&mut self) -> String {
-        self.actions += 1;
-        format!("act-{}", self.actions)
+        self.action_count += 1;
+        format!("act-{}", self.action_count)
     }
 }
