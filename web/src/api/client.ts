@@ -3,7 +3,7 @@
 import { createClient, type Client } from "graphql-ws";
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 
-import { isLost, reportLostServer, requestToken, reconnectCount, token } from "./connection";
+import { isLost, lost, refused, returns, token } from "./connection";
 import { noteClock } from "../ui/time";
 import { useCell } from "./cell";
 import { EXACT, type Json, type Operation } from "./generated";
@@ -38,12 +38,12 @@ export async function ask<R, V>(operation: Operation<R, V>, variables: V, signal
     text = await response.text();
   } catch (error) {
     if (signal?.aborted) throw error;
-    reportLostServer();
+    lost();
     throw new ApiError("the server cannot be reached", "UNREACHABLE");
   }
   noteClock(response.headers.get("date"));
   // If the user changed the token during the request, the answer concerns only the old token.
-  if (response.status === 401 && !signal?.aborted && secret === token()) requestToken();
+  if (response.status === 401 && !signal?.aborted && secret === token()) refused();
   const answer = read(text, response);
   const [first] = answer.errors ?? [];
   if (first) throw new ApiError(first.message, String(first.extensions?.code ?? "INTERNAL"), first.extensions);
@@ -82,7 +82,7 @@ const MAX_POLL_FACTOR = 10;
  */
 export function useAsk<R, V>(operation: Operation<R, V>, variables: V | null, poll?: number): Asked<R> {
   const key = print(variables);
-  const epoch = useCell(reconnectCount);
+  const epoch = useCell(returns);
   const [round, setRound] = useState(0);
   const [state, setState] = useState<{ key: string; data: R | null; error: ApiError | null; isLoading: boolean }>({
     key,
@@ -196,9 +196,9 @@ export function follow<R, V>(operation: Operation<R, V>, variables: () => V, ear
   let stopListening: (() => void) | undefined;
   const broken = () => {
     if (hasEnded) return;
-    reportLostServer();
+    lost();
     stopListening?.();
-    stopListening = reconnectCount.listen(() => {
+    stopListening = returns.listen(() => {
       stopListening?.();
       if (!hasEnded) begin();
     });
@@ -220,8 +220,8 @@ export function follow<R, V>(operation: Operation<R, V>, variables: () => V, ear
           }
           const code = (error as { code?: number } | null)?.code;
           if (code === 4401 || code === 4403) {
-            requestToken();
-            stopListening = reconnectCount.listen(() => {
+            refused();
+            stopListening = returns.listen(() => {
               stopListening?.();
               if (!hasEnded) begin();
             });

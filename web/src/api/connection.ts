@@ -10,7 +10,7 @@ const MAX_WAIT_MS = 4_000;
 /** True while the server cannot be reached. */
 export const isLost = new Cell(false);
 /** Number of times that the server came back. Components use it to run their queries again. */
-export const reconnectCount = new Cell(0);
+export const returns = new Cell(0);
 /** The reason why the page must ask for a token. Null if no token is needed. */
 export const wantsToken = new Cell<string | null>(null);
 
@@ -24,16 +24,16 @@ export function setToken(value: string | null): void {
   if (value) sessionStorage.setItem(TOKEN_KEY, value);
   else sessionStorage.removeItem(TOKEN_KEY);
   wantsToken.set(null);
-  reconnectCount.set(reconnectCount.value + 1);
+  returns.set(returns.value + 1);
 }
 
 /** Notes that the server rejected the token, or wants one. */
-export function requestToken(): void {
+export function refused(): void {
   wantsToken.set(token() ? "The server does not know this token." : "The server requires an access token.");
 }
 
 /** Notes that the server did not answer, and polls it until it answers. */
-export function reportLostServer(): void {
+export function lost(): void {
   if (isLost.value) return;
   isLost.set(true);
   void waitForServer();
@@ -50,7 +50,7 @@ async function waitForServer(): Promise<void> {
     }
   }
   isLost.set(false);
-  reconnectCount.set(reconnectCount.value + 1);
+  returns.set(returns.value + 1);
 }
 
 /** Waits for this time, or until the user looks at the page again or the network returns. */

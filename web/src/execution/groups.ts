@@ -6,7 +6,7 @@
 
 import { ApiError, ask } from "../api/client";
 import { Cell } from "../api/cell";
-import { reconnectCount } from "../api/connection";
+import { returns } from "../api/connection";
 import { PlanSteps, type LayoutDirection } from "../api/generated";
 import type { Look } from "../graph/canvas";
 import { queryLayout } from "../graph/drawn";
@@ -264,7 +264,7 @@ export class Groups {
       if (signal.aborted) return;
       if ((error as ApiError).code !== "UNREACHABLE") this.failure.set(error as ApiError);
       else {
-        const stop = reconnectCount.listen(() => {
+        const stop = returns.listen(() => {
           stop();
           if (!signal.aborted) void this.#load(name, planId, held);
         });

@@ -2,7 +2,7 @@
 
 import { ask, ApiError, follow } from "../api/client";
 import { Cell } from "../api/cell";
-import { reconnectCount } from "../api/connection";
+import { returns } from "../api/connection";
 import {
   ExecutionPage,
   Happening,
@@ -146,7 +146,7 @@ export class Story {
     } catch (error) {
       if ((error as ApiError).code !== "UNREACHABLE") this.failure.set(error as ApiError);
       else {
-        const stop = reconnectCount.listen(() => {
+        const stop = returns.listen(() => {
           stop();
           void this.#draw();
         });

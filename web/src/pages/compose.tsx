@@ -4,7 +4,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/ho
 
 import { ApiError, ask, useAsk } from "../api/client";
 import { useCell } from "../api/cell";
-import { reconnectCount } from "../api/connection";
+import { returns } from "../api/connection";
 import {
   CreatePlan,
   ExecutePlan,
@@ -131,7 +131,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
   const [goal, setGoal] = useState<Goal | null>(null);
   const [asking, setAsking] = useState<ExecutionOptions | null>(null);
   const [repeating, setRepeating] = useState<{ options: ExecutionOptions; last: LastRun } | null>(null);
-  const epoch = useCell(reconnectCount);
+  const epoch = useCell(returns);
   // Once the user has typed, the editor stays open, even with an empty text.
   const begun = useRef(known !== null);
   if (text !== "") begun.current = true;

@@ -4,7 +4,7 @@ import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks"
 
 import { ApiError, useAsk } from "../api/client";
 import { useCell } from "../api/cell";
-import { reconnectCount } from "../api/connection";
+import { returns } from "../api/connection";
 import { ExecutionOutputs, type Finding } from "../api/generated";
 import { Failures, Notes, Onward, Waits } from "../execution/account";
 import { Actions, Question, type Asking } from "../execution/actions";
@@ -34,7 +34,7 @@ import { formatAge, formatDateTime, startsText, elapsedText, useNow } from "../u
 export function ExecutionPage({ id }: { id: string }) {
   const [story, setStory] = useState<Story | null | undefined>(undefined);
   const [error, setError] = useState<ApiError | null>(null);
-  const epoch = useCell(reconnectCount);
+  const epoch = useCell(returns);
   // A loaded execution subscribes again by itself when the server is back, so only a missing one is loaded here.
   const isMissing = !story || story.about.executionId !== id;
   useEffect(() => {
@@ -62,7 +62,7 @@ const PANEL_STATE = "sheet";
 /** Returns the graph of the plan with its open nodes. The old graph stays until the new one is ready. */
 function useScene(groups: Groups, drawn: Drawn | null, open: readonly string[], pages: Pages): Scene | null {
   const [scene, setScene] = useState<Scene | null>(null);
-  const epoch = useCell(reconnectCount);
+  const epoch = useCell(returns);
   groups.show(open, pages);
   const { shape } = groups;
   useEffect(() => {
