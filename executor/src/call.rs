@@ -1,7 +1,7 @@
 //! One attempt: finds the tool, checks the parameters, calls the tool, and checks the output.
 //!
-//! A timeout cancels the call like a cancel command, so that the tool can stop. The attempt fails
-//! with the timeout, even if the tool still returns an output.
+//! A timeout cancels the call in the same way as a cancel command, so that the tool can stop its
+//! work. The attempt fails with the timeout, even if the tool still returns an output.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -38,7 +38,7 @@ pub(crate) struct Call {
     pub(crate) pinned: Option<ReadyTool>,
     pub(crate) parameters: Arc<Value>,
     pub(crate) timeout: Duration,
-    /// Longest time between two progress reports.
+    /// Longest time between two progress reports. If it passes, the attempt times out.
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) progress: ProgressSink<AttemptKey>,
     /// The attempt sets the reporter of this context. The caller must not share the context's
@@ -109,8 +109,8 @@ impl Call {
         CallOutcome { is_found, result }
     }
 
-    /// Calls the tool within the time limit. Errors before the call are definite: they had no
-    /// effect.
+    /// Calls the tool, and cancels the call after `timeout`. An error before the call is definite,
+    /// because the tool had no effect yet.
     async fn call_in_time(
         self,
         toolbox: &Toolbox,
@@ -147,8 +147,8 @@ impl Call {
         }
     }
 
-    /// Finds the tool. A call that an agent chose finds only tools of toolsets that the agent is
-    /// allowed to call.
+    /// Finds the tool. If an agent chose the tool, finds only tools that the agent is allowed to
+    /// call.
     async fn find_tool(
         &self,
         toolbox: &Toolbox,
@@ -171,10 +171,10 @@ impl Call {
 
     /// Restores blobs in the parameters, and checks the parameters against the tool's schema.
     async fn check_parameters(&self, tool: &ReadyTool) -> Result<Arc<Value>, ToolError> {
-        // Keeps the references for `flow`, because its tools return their parameters, and for
-        // models, because they read no binaries.
-        let is_given_all = !matches!(tool.definition().set.as_str(), flow::SET | dispatch::SET);
-        let parameters = match self.cx.blobs.as_ref().filter(|_| is_given_all) {
+        // Keeps references to blobs in calls of `flow`, because its tools return their parameters,
+        // and in calls that an agent chose, because a model cannot read binary data.
+        let needs_blobs = !matches!(tool.definition().set.as_str(), flow::SET | dispatch::SET);
+        let parameters = match self.cx.blobs.as_ref().filter(|_| needs_blobs) {
             Some(blobs) => blobs.restore(&self.parameters).await?,
             None => Arc::clone(&self.parameters),
         };

@@ -74,9 +74,9 @@ pub(crate) struct WorkerContext {
     pub(crate) control: Control,
     pub(crate) handle: WorkerHandle,
     pub(crate) permits: Arc<Permits>,
-    /// Replans finished executions. Empty if this process replans none.
+    /// Replans finished executions. Empty if this process does not replan.
     pub(crate) replanner: OnceLock<Arc<dyn Replanner>>,
-    /// Exports the spans of executions. Empty if this process exports none.
+    /// Exports the spans of executions. Empty if this process does not export spans.
     pub(crate) span_sink: OnceLock<Arc<dyn SpanSink>>,
     pub(crate) slow_store: SlowStoreLog,
     pub(crate) slots: Arc<Semaphore>,
@@ -359,10 +359,11 @@ impl Driver {
     fn renew_claim(&mut self) {
         let term = self.context.lease.term();
         let is_stale = self.is_lease_doubtful() && self.context.lease.is_safe(term);
-        // Claims only if a task can start, because any other claim would only lengthen the log.
-        let is_of_use =
+        // Claims only if a task can start afterwards, because any other claim would only lengthen
+        // the log.
+        let is_claim_useful =
             !self.held_starts.is_empty() || self.start_permission() != StartPermission::Elsewhere;
-        if !is_stale || !is_of_use || self.claim.renewal.is_some() {
+        if !is_stale || !is_claim_useful || self.claim.renewal.is_some() {
             return;
         }
         let WorkerContext { worker, node, .. } = &*self.context;

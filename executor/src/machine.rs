@@ -41,7 +41,7 @@ pub use self::{
     schedule::OTHER_PARAMETERS_WARNING,
 };
 
-/// Maximum difference between the clocks of nodes that has no consequence.
+/// The machine ignores a difference between the clocks of two nodes that is not longer than this.
 const CLOCK_TOLERANCE: TimeDelta = TimeDelta::seconds(5);
 
 #[derive(Clone, Debug)]
@@ -50,8 +50,9 @@ pub enum Input {
     Claimed {
         worker: WorkerId,
         node: Arc<str>,
-        /// Commands of the inbox follow. An execution that fails waits for them before it undoes
-        /// steps or finishes, because one of them can cancel the execution.
+        /// `true` if commands of the inbox are applied after this claim. An execution that fails
+        /// waits for them before it undoes steps or finishes, because one of them can cancel the
+        /// execution.
         commands_follow: bool,
     },
     /// The owner claims the execution again. No other worker owned the execution in the meantime,

@@ -1,4 +1,4 @@
-//! Permits for calls whose tools have limits, as one worker requests them.
+//! Requests permits for calls whose tools have limits.
 //!
 //! The store counts the holders of all nodes. On each node, calls with the same limits wait in one
 //! queue, and only the first call sends requests. So a thousand waiting calls cost no more than one
@@ -24,7 +24,7 @@ use shared::{
 use tokio::{sync::Notify, time};
 use tracing::warn;
 
-/// The head start that one step of priority gives.
+/// A call is queued as if it had arrived this much earlier for each step of its priority.
 const HEAD_START_MS: i64 = 10_000;
 /// Delay after the first refusal. Doubles with each refusal, up to the poll interval.
 const MIN_RETRY_DELAY: Duration = Duration::from_millis(2);

@@ -401,7 +401,8 @@ async fn renew_lease(context: &WorkerContext) {
     }
     let started_at = Instant::now();
     if let Ok(time) = context.store.shared_time().await {
-        // Compares with the middle of the request, because the store read its time near the middle.
+        // Adds half of the request's duration, because the store read its time near the middle of
+        // the request.
         let since = TimeDelta::from_std(started_at.elapsed() / 2).unwrap_or_default();
         context.clock.approach(time + since);
     }
@@ -428,7 +429,7 @@ impl LocalDrivers {
     }
 
     /// Gives a command to the driver of its execution. Returns whether this worker has the driver.
-    /// A command that does not fit stays in the inbox and is found again.
+    /// A command that does not fit stays in the inbox and is delivered later.
     fn deliver_command(&self, envelope: &SentCommand) -> bool {
         match self.lock_map().get(&envelope.execution) {
             Some(driver) => {

@@ -306,9 +306,9 @@ impl Driver {
     /// Watches a child that has finished, as an inbox command reports. The command leaves the inbox
     /// with the child's result, or immediately if no task waits for the child.
     pub(super) fn watch_finished_child(&mut self, child: ExecutionId, command: CommandId) {
-        let is_it =
+        let is_waiting_for_child =
             |task: &Task| self.execution.task(*task).and_then(|step| step.child) == Some(child);
-        let task = self.execution.agenda().in_children().iter().copied().find(is_it);
+        let task = self.execution.agenda().in_children().iter().copied().find(is_waiting_for_child);
         match task.and_then(|task| Child::for_task(&self.execution, task)) {
             Some(child) => {
                 let task = child.task;

@@ -25,7 +25,7 @@ const MAX_WAITING_TASKS: usize = 256;
 
 #[derive(Debug, Default)]
 pub(super) struct PermitRequests {
-    /// The first tasks that wait for a permit.
+    /// The first tasks in the queue for permits. The driver requests no permit for later tasks.
     waiting: BTreeMap<Task, WaitingTask>,
     granted: BTreeMap<Task, HeldPermit>,
     next_number: u64,
@@ -37,7 +37,8 @@ struct WaitingTask {
     keys: Arc<str>,
     /// The number of the open request. Dropping the guard cancels it.
     request: Option<(u64, DropGuard)>,
-    /// A permit that only limits a rate. It is kept while the task waits for a slot.
+    /// A permit of limits that have a rate and no concurrency. It is kept while the task waits for
+    /// a slot.
     permit: Option<HeldPermit>,
 }
 

@@ -80,7 +80,8 @@ impl Driver {
             return;
         };
         if *is_alone {
-            // Only logs the missing tool, because the command line reports it itself.
+            // Uses the target that commands of `faber` hide, because they show the missing tool
+            // themselves.
             warn!(target: toolbox::LOG_TARGET, %execution, %tool, "the execution waits: this process lacks a tool that it needs");
         } else {
             info!(%execution, %tool, "released the execution to other nodes: this node lacks a tool that it needs");

@@ -73,7 +73,8 @@ impl Decision<'_> {
                 self.settle_waiting(id, &step, item, decision);
             }
             Command::Signal { name, payload } => self.receive_signal(id, &name, payload),
-            // Does nothing, because the driver reads the log of the child.
+            // `Pause` and `Resume` have no effect in this state. For `ChildEnded`, the driver reads
+            // the log of the child.
             Command::Pause | Command::Resume | Command::ChildEnded { .. } => (),
         }
     }

@@ -32,7 +32,7 @@ pub(super) type ReplanEnded = (ExecutionId, Result<(), DriveError>);
 #[derive(Debug, Default)]
 pub(super) struct ReplanQueue {
     waiting: BTreeMap<ExecutionId, WaitingReplan>,
-    /// Running replans, and how often each failed before.
+    /// The running replans, each with the number of its earlier failures.
     running: BTreeMap<ExecutionId, u32>,
     tasks: JoinSet<ReplanEnded>,
 }

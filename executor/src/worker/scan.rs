@@ -114,8 +114,9 @@ impl Worker {
             let head = self.context.store.head(id).await?;
             // Claims a finished execution that has an owner, too, because it still has to notify
             // its parent or to be replanned.
-            let is_ours = |head: &ExecutionHead| !head.state.is_finished() || head.owner.is_some();
-            let free = head.filter(|head| is_ours(head) && self.is_claimable(head));
+            let needs_worker =
+                |head: &ExecutionHead| !head.state.is_finished() || head.owner.is_some();
+            let free = head.filter(|head| needs_worker(head) && self.is_claimable(head));
             if free.is_none_or(|head| self.claim_execution(id, head.epoch.max(known_version))) {
                 self.backlog.given_up.remove(&id);
             }
@@ -200,7 +201,7 @@ impl Worker {
     }
 
     /// Claims further due executions if all of the first executions lack tools. Each scan reads one
-    /// page after the cursor, and starts over at the end.
+    /// page after the cursor. After the last page, it begins again with the first page.
     async fn claim_further(&mut self, now: Timestamp) -> Result<(), StoreError> {
         let query = HeadQuery::DueAfter { now, after: self.backlog.cursor };
         let part = self.context.store.find_heads(query, MAX_HEADS).await?;
@@ -229,7 +230,7 @@ impl Worker {
             // replanned.
             let needs_tools = !head.state.is_finished() && !self.local.contains(head.execution);
             if self.backlog.locked.contains(head.execution) {
-                // A finished one stays an orphan, so that a node with the key finds it.
+                // A finished execution stays an orphan, so that a node with the key finds it.
                 lacking.extend(Some(head).filter(|head| !head.state.is_finished()));
             } else if needs_tools && !self.has_tools(&head).await? {
                 lacking.push(head);
@@ -243,8 +244,8 @@ impl Worker {
 
     /// Returns whether an execution only needs a replan, and this process does not replan.
     fn is_left_to_others(&self, head: &ExecutionHead) -> bool {
-        let is_owed_a_plan = head.state.is_finished() && head.parent.is_none();
-        is_owed_a_plan && self.context.replanner.get().is_none()
+        let can_need_replan = head.state.is_finished() && head.parent.is_none();
+        can_need_replan && self.context.replanner.get().is_none()
     }
 
     /// Returns whether this worker should claim an execution: immediately if it is the preferred

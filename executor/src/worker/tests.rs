@@ -183,7 +183,7 @@ impl WorkerTest {
         log.iter().map(|recorded| recorded.event.kind()).collect()
     }
 
-    /// Waits until a log has an event of this kind. Fails after a time limit.
+    /// Waits until a log has an event of this kind. Fails after the time `within`.
     async fn wait_for_event(&self, id: ExecutionId, kind: &str, within: Duration) {
         let mut look = time::interval(Duration::from_millis(10));
         let wait = async {
@@ -199,7 +199,7 @@ impl WorkerTest {
         self.store.head(id).await.unwrap().unwrap().state
     }
 
-    /// Waits until an execution is in a state. Fails after a time limit.
+    /// Waits until an execution is in a state. Fails after the time `within`.
     async fn wait_for_state(&self, id: ExecutionId, state: ExecutionState, within: Duration) {
         let mut look = time::interval(Duration::from_millis(10));
         let wait = async {
@@ -223,7 +223,7 @@ async fn executions_that_wait_for_a_limit_block_no_others() {
     }
     let id = test.start(vec![step("a", "flow.noop", json!({}))]).await;
     test.wait_for_state(id, ExecutionState::Completed, Duration::from_secs(2)).await;
-    // Each execution gets its turn.
+    // Each execution gets the permit in turn.
     for id in waiting {
         let log = async {
             loop {

@@ -256,7 +256,7 @@ fn fail(parameters: Value, cx: &ToolContext) -> Result<Value, ToolError> {
         return Ok(Value::Null);
     }
     let code = fail.code.map_or(ErrorCode::FAILED, ErrorCode::custom);
-    // Uses the retry rule of `tool.failed` for a code of another family.
+    // A code of an unknown family is retryable by default, as `tool.failed` is.
     let is_foreign = !code.is_in_own_family();
     let mut error = ToolError::new(code, fail.message);
     error.retryable = fail.retryable.unwrap_or(error.retryable || is_foreign);

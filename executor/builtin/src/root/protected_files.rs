@@ -37,7 +37,7 @@ impl ProtectedFiles {
         Self { inside: inside.collect(), all: FileIdCache::new(all) }
     }
 
-    /// Returns whether a path without symlinks is a protected path or below one.
+    /// Returns whether a path without symlinks is a protected path, or is below a protected path.
     pub(crate) fn covers(&self, path: &Path) -> bool {
         self.inside.iter().any(|file| path.starts_with(file))
     }

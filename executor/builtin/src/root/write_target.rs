@@ -196,7 +196,8 @@ impl WriteTarget {
         Ok(())
     }
 
-    /// Syncs the folder if the file system supports it. Readers see the change in any case.
+    /// Syncs the folder if the file system supports it, so that the change survives a crash of the
+    /// machine.
     fn sync_folder(&self) {
         let _ = self.dir.open(".").and_then(|folder| folder.sync_all());
     }

@@ -169,7 +169,7 @@ fn build_rules(confinement: &Confinement) -> Result<CallRules, FilterError> {
         refuse(call, match_all([(0, SeccompCmpOp::Ne, 0)])?.into_iter().collect());
     }
     for (call, own_value) in PRIORITY_CALLS {
-        // Allows these calls for a single process only, and only for the calling process.
+        // Allows these calls only if they name the calling process, and no other process or group.
         let any = [(0, SeccompCmpOp::Ne, own_value), (1, SeccompCmpOp::Ne, 0)];
         let any = any.into_iter().map(|check| match_all([check]));
         refuse(call, any.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect());

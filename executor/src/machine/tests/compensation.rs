@@ -294,8 +294,8 @@ fn a_pause_does_not_delay_compensations() {
     "#]]);
 }
 
-/// If an open compensation were no work, no other worker would find an execution that a draining
-/// worker leaves.
+/// An open compensation counts as work. Otherwise no other worker would find an execution that a
+/// draining worker leaves.
 #[test]
 fn an_open_compensation_counts_as_work() {
     let mut story = story_before_last_step();

@@ -51,7 +51,7 @@ fn plan(n: usize, tool: &str) -> Arc<Plan> {
     Arc::new(Plan::from_json(&plan.to_string()).unwrap())
 }
 
-/// Many executions that miss a tool, and after them one execution that the worker can run.
+/// Many executions that lack a tool, and after them one execution that the worker can run.
 struct Crowd {
     worker: Worker,
     store: Arc<Memory>,

@@ -194,8 +194,8 @@ impl Registry {
             // differ.
             && applied.known.tools.last().is_none_or(|last| last.at < at)
             && self.toolbox().set(&new.set).is_some_and(|set| set.status == SetStatus::Ready)
-            // No rule of the set may apply to the tool, because the tool was made without the
-            // rules.
+            // Requires that no effect rule of the set applies to the tool, because the tool was
+            // made without the rules.
             && applied.wanted[place].config.effects.find_effect(&new.set, &new.tool.name).is_none()
             && let Source::Tools(tools) = &mut applied.wanted[place].config.source
         {

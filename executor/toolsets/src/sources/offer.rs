@@ -152,7 +152,7 @@ pub(super) fn include_filter(globs: &[String]) -> Result<impl Fn(&str) -> bool +
 #[derive(Debug)]
 pub(super) struct UniqueNames<'a> {
     set: &'a ToolSetName,
-    /// Names without the set's prefix, and the number of tools with this name.
+    /// Names without the set's prefix, each with the number of tools that have the name.
     taken: BTreeMap<String, usize>,
 }
 

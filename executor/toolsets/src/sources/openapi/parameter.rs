@@ -154,8 +154,8 @@ impl Parameter {
         Ok(())
     }
 
-    /// Rejects items that contain the separator, because a server could not tell whether it belongs
-    /// to the item: both are encoded in the same way.
+    /// Rejects items that contain the separator. Both would be encoded in the same way, so a server
+    /// could not tell a separator in an item from a separator between items.
     fn check_items(&self, value: &Value) -> Result<(), String> {
         let (separator, called) = match self.style {
             Style::Spaces => (' ', "blanks"),
@@ -251,7 +251,7 @@ fn percent_encode_unreserved(text: &str) -> String {
     kept
 }
 
-/// Percent-encodes a value, with commas, because commas separate the items of a list.
+/// Percent-encodes a value, including its commas, because commas separate the items of a list.
 fn percent_encode_item(text: &str) -> String {
     percent_encode_unreserved(text).replace(',', "%2C")
 }
