@@ -1,4 +1,6 @@
-//! Clauses: the parts of a query that ask for one thing each, with their moods.
+//! Clauses: the parts of a query that each ask for one thing, with their moods.
+//!
+//! A clause with the mood `Order` asks for an action: `close issue 4`.
 
 use super::{
     lexicon::{Found, Lexicon},
@@ -16,7 +18,7 @@ pub(super) enum Mood {
     Fragment,
     Denied,
     Asked,
-    /// The clause mentions an action without ordering it.
+    /// The clause mentions an action, but does not ask for it.
     Hypothetical,
     Reported,
     /// The clause is the condition of the next clause.
@@ -81,13 +83,13 @@ impl Reader<'_> {
         let mut is_next = false;
         for piece in self.cut(tokens) {
             let Some(mut clause) = self.read_piece(&piece) else {
-                // Words such as `Once that is done,` only say that the next clause comes after the
-                // previous clauses.
+                // Words such as `Once that is done,` only mean that the next clause comes after the
+                // earlier clauses.
                 is_next |= piece.len() > 3;
                 continue;
             };
             clause.is_next |= std::mem::take(&mut is_next);
-            // In `If X, do Y`, the condition belongs to the order.
+            // In `If X, do Y`, the condition belongs to the clause `do Y`.
             if let Some(last) = clauses.last_mut().filter(|last| last.mood == Mood::Condition) {
                 *last = Clause { condition: last.condition.take(), ..clause };
                 continue;
@@ -97,8 +99,8 @@ impl Reader<'_> {
         self.attach_statements(clauses)
     }
 
-    /// Adds the earlier statement or denial to an order that has no object of its own: `don't close
-    /// issue 4, just show it`, `her new address is X. Please update`.
+    /// Adds an earlier statement or denial to a clause that asks for an action and has no object:
+    /// `don't close issue 4, just show it`, `her new address is X. Please update`.
     fn attach_statements(&self, clauses: Vec<Clause>) -> Vec<Clause> {
         let is_value = |token: &Token| token.is_value() && token.kind != Kind::Quoted;
         let is_it = |token: &Token| token.is_any(&["it", "them"]);
@@ -142,8 +144,8 @@ impl Reader<'_> {
             if self.is_boundary(tokens, start, at) {
                 pieces.push(tokens[start..at].to_vec());
                 start = at;
-                // The joining word stays in the piece, because it tells whether the piece waits for
-                // the piece before it.
+                // Keeps the joining word in the piece, because the word shows whether the piece
+                // comes after the piece before it.
                 at += 1 + usize::from(tokens[at].is_mark(",") && at + 1 < tokens.len());
                 while self.lexicon.joins.find(tokens, at).is_some() {
                     at += 1;
@@ -157,7 +159,7 @@ impl Reader<'_> {
         pieces
     }
 
-    /// Returns whether a place is inside a text without quotation marks: such as the words after
+    /// Returns whether a place is inside a text without quotation marks, such as the words after
     /// `saying`.
     fn is_in_text(&self, tokens: &[Token], start: usize, at: usize) -> bool {
         (start + 1..at.max(2) - 1).any(|place| {
@@ -176,7 +178,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Returns whether a new piece begins at `at`.
+    /// Returns whether a new piece of the query begins at `at`.
     fn is_boundary(&self, tokens: &[Token], start: usize, at: usize) -> bool {
         let is_text = self.is_in_text(tokens, start, at);
         if self.ends_sentence(tokens, start, at, is_text) {
@@ -230,8 +232,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns whether the comma stands between `for each X` and the order that follows. If so, the
-    /// loop and the order are one piece.
+    /// Returns whether the comma is between `for each X` and the action that follows. In that case,
+    /// the loop and the action are one piece.
     fn is_in_each(&self, tokens: &[Token], start: usize, at: usize) -> bool {
         let first = skip_marks(tokens, start).min(at);
         let found = self.lexicon.loops.find(tokens, first);
@@ -255,8 +257,8 @@ impl Reader<'_> {
         at
     }
 
-    /// Returns whether an order begins at a place. A word that is also a noun needs an object after
-    /// it, and so does every verb if `is_strict`.
+    /// Returns whether a request for an action begins at a place. A word that is also a noun needs
+    /// an object after it. If `is_strict` is set, every verb needs an object.
     pub(super) fn begins_order(&self, tokens: &[Token], at: usize, is_strict: bool) -> bool {
         let at = self.skip_fillers(tokens, at);
         let Some(token) = tokens.get(at) else { return false };
@@ -306,7 +308,7 @@ impl Reader<'_> {
 
     fn is_verb(&self, token: &Token) -> bool {
         let word = token.lower.as_str();
-        // `closes`, `closed` and `closing` are no orders.
+        // `closes`, `closed` and `closing` do not ask for an action.
         let is_plural =
             word.ends_with('s') && token.stem.len() < word.len() && !word.ends_with("ss");
         let is_inflected = is_plural || word.ends_with("ing") || word.ends_with("ed");
@@ -365,7 +367,7 @@ impl Reader<'_> {
                 && !self.is_in_text(&tokens, 0, at);
             is_condition.then_some((at, found))
         });
-        // `what would happen if` is not the condition of an order.
+        // `what would happen if` does not begin the condition of an action.
         let is_possible = |at: &usize| *at == start || self.begins_order(&tokens, start, false);
         let Some((at, found)) = found.filter(|(at, _)| is_possible(at)) else {
             clause.tokens = tokens;
@@ -374,7 +376,7 @@ impl Reader<'_> {
         let is_negated = found.key == "unless";
         let rest = &tokens[at + found.len..];
         let is_said = rest.iter().any(|token| !self.lexicon.is_filler(token));
-        // `when X close Y` without a comma: the order begins at a verb with an object.
+        // `when X close Y` has no comma, so the action begins at a verb with an object.
         let follows = |place: &usize| {
             let before = &rest[place - 1];
             self.begins_order(rest, *place, true)
@@ -440,7 +442,7 @@ impl Reader<'_> {
         {
             return Mood::Order;
         }
-        // Statements such as `it's cold` and `the draft is done`.
+        // Finds statements such as `it's cold` and `the draft is done`, which ask for nothing.
         let is_told = (start..tokens.len()).any(|at| {
             let found = self.lexicon.moods.find(tokens, at);
             let base = tokens[at].lower.split_once('\'').map_or("", |(base, _)| base);
@@ -476,7 +478,7 @@ fn is_and(join: &str) -> bool {
     matches!(join, "and" | "&")
 }
 
-/// Reads the word at a place as a verb, with the particle of `turn the lights off`.
+/// Reads the word at a place as a verb. Adds a particle, such as `off` in `turn the lights off`.
 pub(super) fn read_verb(lexicon: &Lexicon, tokens: &[Token], at: usize) -> Verb {
     let stem = &tokens[at].stem;
     let near = tokens.iter().enumerate().skip(at + 1).take(5);

@@ -43,7 +43,7 @@ pub(super) struct FillContext<'a> {
     pub(super) lexicon: &'a Lexicon,
     pub(super) tools: &'a [Tool],
     pub(super) memory: &'a Memory,
-    /// The last clause made several calls, so `it` cannot mean one of them.
+    /// `true` if the last clause became several calls, so that `it` cannot mean one of them.
     pub(super) is_several: bool,
     pub(super) nouns: &'a BTreeSet<String>,
     pub(super) weights: &'a Weights,

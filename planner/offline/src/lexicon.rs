@@ -115,7 +115,7 @@ impl Lexicon {
                 nouns.entry(stem_all(word)).or_insert(group);
             }
         }
-        // Small words of other lists have no value of their own either.
+        // Adds the small words of other lists, because they are never values.
         let small = file.fillers.iter().chain(file.prepositions.keys()).chain(&file.joins);
         let small = small.chain(&file.references["pronouns"]).chain(&file.moods["questions"]);
         let small = small.chain(&file.references["soft"]).chain(&file.references["ranks"]).cloned();
@@ -162,7 +162,8 @@ impl Lexicon {
         is_ending.then(|| token.lower.clone())
     }
 
-    /// Returns whether a verb says a noun: `email` of `send email`, `invite` of `invitation`.
+    /// Returns whether a verb expresses a noun, as `email` does in `send email`, and `invite` for
+    /// `invitation`.
     pub(super) fn is_noun_of_verb(&self, noun: &str, verb: &str) -> bool {
         self.is_same_noun(noun, verb) || verb.len() >= 4 && noun.starts_with(verb)
     }
@@ -217,7 +218,7 @@ impl Lexicon {
         units.into_iter().find(|(unit, _)| is_unit(unit)).map(|(_, seconds)| seconds)
     }
 
-    /// Corrects words that are one edit away from a known one: `teh`, `isue`. The values of the
+    /// Corrects words that are one edit away from a known word: `teh`, `isue`. The values of the
     /// tokens stay as written.
     pub(super) fn correct(&self, tokens: &mut [Token], known: &BTreeSet<String>) {
         for token in tokens {
@@ -237,8 +238,9 @@ impl Lexicon {
         }
     }
 
-    /// Returns whether a third of the words are known, so that the query may be in this language.
-    pub(super) fn knows_most(&self, tokens: &[Token], names: &BTreeSet<String>) -> bool {
+    /// Returns whether at least a third of the words are known. Otherwise the query is in another
+    /// language. A query of one or two words always passes.
+    pub(super) fn knows_enough_words(&self, tokens: &[Token], names: &BTreeSet<String>) -> bool {
         let words = || tokens.iter().filter(|token| token.kind == Kind::Word);
         let is_known = |token: &&Token| {
             names.contains(&token.stem) || self.is_known(&token.lower, &token.stem)
@@ -300,7 +302,7 @@ mod tests {
     fn the_lexicon_is_small() {
         let file: File = serde_saphyr::from_str(include_str!("../lexicon.en.yml")).unwrap();
         let count = count_entries(&file);
-        // About 35 further words are in the code.
+        // The count leaves out about 35 words that are in the code.
         assert!(count <= 450, "{count} entries");
     }
 }

@@ -55,9 +55,9 @@ use self::{
 
 /// Time limit for planning, including the wait for a free slot.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// Number of queries that are planned at the same time.
+/// Maximum number of queries that are planned at the same time.
 const MAX_RUNNING: usize = 4;
-/// Number of catalogs whose parsed tools are kept.
+/// Maximum number of catalogs whose parsed tools are kept.
 const MAX_CATALOGS: usize = 4;
 /// Maximum number of words and marks in a query.
 const MAX_TOKENS: usize = 2_000;
@@ -113,7 +113,7 @@ impl Offline {
         Err(PlanningError::Unavailable { message, notes: Vec::new() })
     }
 
-    /// Proposes a draft, or says why not, on the thread of the caller.
+    /// Proposes a draft on the thread of the caller. The error explains why there is no draft.
     pub fn propose_blocking(
         &self,
         query: &str,
@@ -122,8 +122,8 @@ impl Offline {
         self.propose_within(query, catalog, catalog)
     }
 
-    /// Proposes a draft of calls of `catalog`. Values that the query does not give may come from tools
-    /// of `reach` that only read.
+    /// Proposes a draft that calls tools of `catalog`. Values that the query does not contain may
+    /// come from tools of `reach` that only read.
     pub fn propose_within(
         &self,
         query: &str,
@@ -137,7 +137,7 @@ impl Offline {
         let planned = check_limits(query, &tools).and_then(|mut tokens| {
             let known = tools.iter().flat_map(Tool::words).cloned().collect();
             english.correct(&mut tokens, &known);
-            let is_english = english.knows_most(&tokens, &known);
+            let is_english = english.knows_enough_words(&tokens, &known);
             planning
                 .plan(&tokens)
                 .map_err(|refusal| if is_english { refusal } else { Refusal::new(LANGUAGE) })

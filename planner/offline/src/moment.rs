@@ -96,7 +96,7 @@ fn read_time(tokens: &[Token], at: usize) -> Option<Moment> {
     Some(Moment { tokens: at..at + len, day: None, time: Some(time) })
 }
 
-/// Writes a day, and a time where the parameter takes one.
+/// Writes a day, with the time if there is one.
 pub(super) fn write_moment(day: NaiveDate, time: Option<NaiveTime>) -> String {
     match time {
         Some(time) => format!("{day}T{}", time.format("%H:%M")),

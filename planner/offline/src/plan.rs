@@ -52,11 +52,11 @@ pub(super) struct Planning<'a> {
     weights: &'a Weights,
     memory: Memory,
     pub(super) planned: Planned,
-    /// The places, in the plan, of the steps of the last clause.
+    /// The indexes of the plan's steps that the last clause became.
     last: Vec<usize>,
     previous: Option<Clause>,
     nouns: BTreeSet<String>,
-    /// The tools of chains.
+    /// The tools that chains may call.
     reach: Option<&'a Catalog>,
 }
 
@@ -81,7 +81,7 @@ impl<'a> Planning<'a> {
         }
     }
 
-    /// Lets chains of the tools of a catalog produce values.
+    /// Lets chains of tools of `catalog` produce missing values.
     pub(super) fn with_reach(self, catalog: &'a Catalog) -> Self {
         Self { reach: Some(catalog), ..self }
     }
@@ -138,7 +138,7 @@ impl<'a> Planning<'a> {
         passed
     }
 
-    /// Plans a clause. If the clause orders nothing and the other clauses may order something,
+    /// Plans a clause. If the clause asks for no action and the other clauses may ask for one,
     /// returns the reason.
     fn plan_or_pass(&mut self, clause: &Clause) -> Result<Option<Refusal>, Refusal> {
         let said = self.words(&clause.tokens);
@@ -165,7 +165,8 @@ impl<'a> Planning<'a> {
         }
     }
 
-    /// Returns whether a statement contains the words of an order: `before you create an issue, …`.
+    /// Returns whether a statement contains a request for an action: `before you create an issue,
+    /// …`.
     fn names_order(&self, clause: &Clause) -> bool {
         let reader = Reader { lexicon: self.lexicon, tools: self.tools };
         let acts = |token: &Token| {
@@ -229,7 +230,8 @@ impl<'a> Planning<'a> {
     }
 
     fn plan_clause(&mut self, clause: &Clause) -> Result<(), Refusal> {
-        // The number of candidates grows faster than the number of words.
+        // Refuses a long clause, because the number of candidates grows faster than the number of
+        // words.
         if clause.tokens.len() > MAX_CLAUSE_TOKENS {
             let count = clause.tokens.len();
             return Err(Refusal::too_many_words(count, MAX_CLAUSE_TOKENS));
@@ -259,7 +261,7 @@ impl<'a> Planning<'a> {
         if self.tools[best.tool].has_effect && clause.tokens.iter().enumerate().any(is_each) {
             return Err(Refusal::no_list(&self.tools[best.tool], &said()));
         }
-        // `New year, new folder` orders nothing, and nothing can `fry the author`.
+        // `New year, new folder` asks for nothing, and no tool can `fry the author`.
         let is_fragment = clause.mood == Mood::Fragment && clause.verb.is_none();
         let is_about = best.has_noun || clause.has_value();
         let is_talk = is_fragment && (!is_about || best.fillings.is_empty());
@@ -274,8 +276,8 @@ impl<'a> Planning<'a> {
         }
     }
 
-    /// Returns whether no slot takes the first word of a clause behind its verb, and no tool is about
-    /// it.
+    /// Returns whether no slot takes the first word after the verb of a clause, and no tool is
+    /// about this word.
     fn begins_unplaced(&self, clause: &Clause, best: &Reading) -> bool {
         let is_content = |at: &usize| !self.lexicon.is_filler(&clause.tokens[*at]);
         let first = (clause.verb_places().len()..clause.tokens.len()).find(is_content);
@@ -283,7 +285,7 @@ impl<'a> Planning<'a> {
             let token = &clause.tokens[at];
             let is_noun = self.nouns.contains(&token.stem) || self.lexicon.is_noun(&token.stem);
             let is_plain = token.kind == Kind::Word && !token.is_capitalised() && !is_noun;
-            // An object follows a verb.
+            // A word before an object is a verb.
             let reader = Reader { lexicon: self.lexicon, tools: self.tools };
             let is_verb = reader.begins_object(&clause.tokens, at + 1);
             is_plain && (is_verb || best.unplaced.contains(&at))

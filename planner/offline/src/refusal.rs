@@ -13,7 +13,7 @@ pub(super) struct Refusal {
     pub(super) message: String,
     /// The tool that the query comes closest to.
     pub(super) nearest: Option<String>,
-    /// No tool does what the words ask for.
+    /// `true` if no tool does what the words ask for.
     pub(super) fits_nothing: bool,
 }
 

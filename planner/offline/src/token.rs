@@ -32,7 +32,7 @@ pub(super) struct Token {
     pub(super) end: usize,
     pub(super) value: String,
     pub(super) lower: String,
-    /// The stem of a word, else the text in lower case.
+    /// The stem of a word. For other tokens, the text in lower case.
     pub(super) stem: String,
 }
 
@@ -75,15 +75,15 @@ impl Token {
         )
     }
 
-    /// Returns the noun for the target of a path: a file if the path has an ending, else a
-    /// directory.
+    /// Returns the noun for the target of a path: `file` if the path has an ending, otherwise
+    /// `directory`.
     pub(super) fn path_noun(&self) -> Option<&'static str> {
         let is_path = self.kind == Kind::Path && !self.value.starts_with('.');
         let name = self.value.rsplit('/').next().filter(|_| is_path)?;
         Some(if name.contains('.') { "file" } else { "directori" })
     }
 
-    /// Makes a word that the query does not say at this place.
+    /// Makes a word that the query does not contain at this place.
     pub(super) fn inserted(word: &str, at: usize) -> Self {
         Self::new(Kind::Word, at, at, word)
     }
@@ -116,7 +116,7 @@ pub(super) fn tokens(query: &str) -> Vec<Token> {
     tokens
 }
 
-/// Cuts a query into tokens. Quotation marks around the whole query are no part of it.
+/// Cuts a query into tokens. Ignores quotation marks around the whole query.
 pub(super) fn unquoted_tokens(query: &str) -> Vec<Token> {
     let whole = tokens(query);
     let [only] = whole.as_slice() else { return whole };
@@ -173,7 +173,8 @@ fn find_close(
     None
 }
 
-/// Returns where the chunk that begins at `at` ends: `at` itself where a mark stands.
+/// Returns the end of the chunk that begins at `at`. A mark is not a chunk, so the end is then `at`
+/// itself.
 fn chunk_end(query: &str, at: usize) -> usize {
     let rest = &query[at..];
     let is_url = is_url(rest);
@@ -284,7 +285,7 @@ fn is_slug(text: &str) -> bool {
     })
 }
 
-/// Returns whether a word is a code and no word of a language: `A-1001`, `m_55`, `MUG-BLUE`.
+/// Returns whether a word is a code, and not a word of a language: `A-1001`, `m_55`, `MUG-BLUE`.
 pub(super) fn is_code(text: &str) -> bool {
     let has_digit = text.bytes().any(|byte| byte.is_ascii_digit());
     let has_letter = text.bytes().any(|byte| byte.is_ascii_alphabetic());

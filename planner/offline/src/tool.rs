@@ -9,7 +9,8 @@ use super::{
 };
 
 const OUTPUT_LEVELS: usize = 2;
-/// Number of words of a description that are used. The first sentence says what the tool does.
+/// Maximum number of words of a description that are used. The first words describe the purpose of
+/// the tool.
 const DESCRIPTION_WORDS: usize = 40;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +81,7 @@ pub(super) enum OutputKind {
 #[derive(Clone, Debug)]
 pub(super) struct Tool {
     pub(super) name: String,
-    /// The words of the tool's name, in the form of an order.
+    /// The words of the tool's name as a request, such as `create author`.
     pub(super) order: String,
     pub(super) has_effect: bool,
     /// The stem of the verb, with its particle: `turn on`.
@@ -93,7 +94,7 @@ pub(super) struct Tool {
 }
 
 impl Tool {
-    /// Reads a tool that plans call `name`.
+    /// Reads a tool. Plans use `name` for it.
     pub(super) fn read(definition: &ToolDefinition, name: String, lexicon: &Lexicon) -> Self {
         let short = definition.name.as_str().rsplit('.').next().unwrap_or_default();
         let words = name_words(short);
@@ -163,7 +164,7 @@ impl Slot {
         Self { kind: slot.read_kind(schema, nouns, lexicon), ..slot }
     }
 
-    /// Returns the kind of the values: by the schema, else by the last word of the name.
+    /// Returns the kind of the values: from the schema, otherwise from the last word of the name.
     fn read_kind(&self, schema: &Value, nouns: &[String], lexicon: &Lexicon) -> SlotKind {
         let last = self.words.last().map_or("", String::as_str);
         let is = |kind: &str| is_kind(last, kind, lexicon);

@@ -86,7 +86,7 @@ impl<'a> Wording<'a> {
         (standing, self.text(clause))
     }
 
-    /// Returns whether the query says a number, a day or a time in another form: `two`, `$20`.
+    /// Returns whether the query contains a number, a day or a time in another form: `two`, `$20`.
     pub fn says_figure(&self, text: &str) -> bool {
         let figure = number(text).and_then(|figure| figure.as_f64());
         let is_figure = |token: &Token| {
@@ -125,7 +125,7 @@ impl<'a> Wording<'a> {
     fn means_tool(&self, clause: &Clause, tool: &Tool) -> bool {
         let Some(verb) = &clause.verb else { return false };
         let concepts = self.lexicon.concepts(&verb.stem);
-        // `show` orders no call with an effect.
+        // `show` does not ask for a call with an effect.
         if verb.stem != tool.verb
             && !concepts.is_empty()
             && concepts.iter().all(|concept| is_read(concept))

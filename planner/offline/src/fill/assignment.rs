@@ -17,8 +17,8 @@ pub(super) struct Chosen {
 }
 
 impl Filler<'_> {
-    /// Chooses candidates that do not overlap and fill each slot once, unless they may repeat. A
-    /// beam of the best choices for the tokens so far moves from token to token.
+    /// Chooses candidates that do not overlap and fill each slot once, unless they may repeat. At
+    /// each token, only the best choices so far are kept (beam search).
     pub(super) fn choose(&self, candidates: &[Candidate], costs: &[f32]) -> Chosen {
         let count = self.tokens.len();
         let mut states: Vec<Vec<Chosen>> = vec![Vec::new(); count + 1];
@@ -42,8 +42,8 @@ impl Filler<'_> {
         last.into_iter().max_by(|a, b| a.score.total_cmp(&b.score)).unwrap_or_default()
     }
 
-    /// Returns what a candidate adds to a choice. A further value of a slot adds most if it is an
-    /// item of a list, or if the slots follow each other in the same order again.
+    /// Returns the points that a candidate adds to a choice. A further value of a slot adds most if
+    /// it is an item of a list, or if the slots follow each other in the same order again.
     fn gain(&self, state: &Chosen, candidate: &Candidate, all: &[Candidate]) -> Option<f32> {
         let weights = self.weights;
         let is_used = |(slot, _): &(usize, _)| state.counts[*slot] > 0;

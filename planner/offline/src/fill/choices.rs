@@ -44,7 +44,7 @@ impl Filler<'_> {
         }
     }
 
-    /// Adds flags whose last word is said: `history` for `include_history`.
+    /// Adds flags whose last word is in the query: `history` for `include_history`.
     pub(super) fn add_flags(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
         let is_content = |word: &&String| {
             !self.lexicon.fillers.contains(*word) && self.lexicon.concepts(word).is_empty()

@@ -119,7 +119,7 @@ impl Filler<'_> {
                 candidates.push(Candidate { is_guess, repeat, ..candidate });
             };
             push(value, first, score);
-            // `Maroon 5`, `Yamaha P125` and `Miami, Florida`.
+            // Joins mentions that are one name: `Maroon 5`, `Yamaha P125` and `Miami, Florida`.
             let is_more = |next: &&Mention| {
                 let is_number =
                     matches!(self.tokens[next.tokens.start].kind, Kind::Number | Kind::Code);
@@ -132,7 +132,7 @@ impl Filler<'_> {
             }
         }
         if !slot.is_numeric {
-            // `e.g. summary or detailed`
+            // Adds examples of the description, such as `e.g. summary or detailed`.
             for (tokens, option) in self.shown_examples(slot) {
                 let (start, score) = (tokens.start, weights.choice + weights.form);
                 let option = self.propose(at, json!(option), tokens, score);
@@ -144,7 +144,7 @@ impl Filler<'_> {
         }
     }
 
-    /// Returns the value that a mention gives a slot, with how well it fits.
+    /// Returns the value that a mention gives a slot, and the points for its fit.
     fn mention_fit(&self, mention: &Mention, slot: &Slot) -> Option<(Value, f32)> {
         let weights = self.weights;
         let score = weights.typed + self.evidence(mention, slot);
@@ -185,12 +185,12 @@ impl Filler<'_> {
         }
     }
 
-    /// Returns how much the words around a mention indicate a slot.
+    /// Returns the points that the words around a mention give to a slot.
     fn evidence(&self, mention: &Mention, slot: &Slot) -> f32 {
         let weights = self.weights;
         let near = mention.near.iter().map(|(word, weight)| weight * self.word_fit(word, slot));
         let is_announced = mention.before.is_some_and(|place| self.is_announced(slot, place));
-        // `Premier League` is a league.
+        // A name can contain the word of its slot: `Premier League` is a league.
         let mut tokens = self.tokens[mention.tokens.clone()].iter();
         let has_word = |token: &Token| slot.words.iter().any(|word| is_alike(&token.stem, word));
         let is_named = mention.said == Said::Name && tokens.any(has_word);
@@ -198,7 +198,8 @@ impl Filler<'_> {
         near.sum::<f32>() + weights.preposition * count
     }
 
-    /// Returns how much a word indicates a slot: less if other slots of the tool have it, too.
+    /// Returns the points that a word gives to a slot. They are lower if other slots of the tool
+    /// have the word, too.
     fn word_fit(&self, word: &str, slot: &Slot) -> f32 {
         let is_same = |own: &String| is_alike(own, word) || self.lexicon.is_same_noun(own, word);
         let in_name = |slot: &&Slot| slot.words.iter().any(is_same);

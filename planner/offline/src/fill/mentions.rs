@@ -40,13 +40,13 @@ pub(super) enum Said {
 pub(super) struct Mention {
     pub(super) tokens: Range<usize>,
     pub(super) said: Said,
-    /// Stems of the words around the value, with how much each counts.
+    /// Stems of the words around the value, each with its weight.
     pub(super) near: Vec<(String, f32)>,
     /// The place of the word before the value and its article.
     pub(super) before: Option<usize>,
-    /// Only `and` or a comma stands between the value and the value before it.
+    /// `true` if only `and` or a comma is between the value and the value before it.
     pub(super) is_joined: bool,
-    /// The value belongs to the name before it: `Miami, Florida`.
+    /// `true` if the value belongs to the name before it: `Miami, Florida`.
     pub(super) is_second: bool,
 }
 
@@ -69,7 +69,7 @@ impl Filler<'_> {
             let Mention { tokens, said, .. } = mentions[at].clone();
             let gap = at.checked_sub(1).map_or(0, |last| mentions[last].tokens.end);
             let gap = &self.tokens[gap..tokens.start];
-            // Words in small letters may tell the slot of a value, so they end no context.
+            // Words in small letters may tell the slot of a value, so they do not end its context.
             let is_sure = |other: &&Mention| other.said != Said::Words;
             let start = mentions[..at].iter().rfind(is_sure).map_or(0, |last| last.tokens.end);
             let next = mentions[at + 1..].iter().find(is_sure);
@@ -93,7 +93,7 @@ impl Filler<'_> {
         mentions
     }
 
-    /// Gives the items of a list the words around its first item. `Miami, Florida` is no list.
+    /// Gives the items of a list the words around its first item. `Miami, Florida` is not a list.
     fn share_contexts(&self, mentions: &mut [Mention]) {
         for at in 1..mentions.len() {
             let continues = mentions.get(at + 1).is_some_and(|next| next.is_joined);
@@ -127,7 +127,7 @@ impl Filler<'_> {
         });
         let weigh = |(at, token): (usize, &Token)| (token.stem.clone(), DECAY.powf(count_f32(at)));
         let near = before.filter(is_content).enumerate().map(weigh);
-        // The unit of `45-minute` stands in the same token.
+        // The unit of `45-minute` is in the same token as the number.
         let unit =
             self.tokens[tokens.start].lower.trim_start_matches(|char: char| !char.is_alphabetic());
         let has_unit = matches!(said, Said::Figure { .. }) && !unit.is_empty();
@@ -168,12 +168,13 @@ impl Filler<'_> {
         Some((Said::List(list), closing + 1))
     }
 
-    /// Returns whether a name consists of words of the tool and its slots, so that it is no value.
+    /// Returns whether a name consists of words of the tool and its slots, so that it is not a
+    /// value.
     fn is_no_value(&self, range: Range<usize>) -> bool {
         let tokens = &self.tokens[range];
         let is_own = |token: &Token| {
             let mut slots = self.tool.slots.iter();
-            // `Celsius` is a unit.
+            // A unit such as `Celsius` is not a value.
             let is_unit = |slot: &Slot| slot.is_numeric && slot.about.contains(&token.stem);
             self.is_tool_word(&token.stem)
                 || slots.any(|slot| slot.words.contains(&token.stem) || is_unit(slot))
@@ -198,7 +199,7 @@ impl Filler<'_> {
                 && !self.tool.slots.iter().any(is_chosen)
         };
         let count = self.tokens[at..].iter().take(MAX_WORDS).take_while(is_value).count();
-        // `the next 100 generations`
+        // Words before a number are not a value: `the next 100 generations`.
         let next = self.tokens.get(at + count).filter(|_| count > 0);
         let is_before_figure = next.is_some_and(|next| next.kind == Kind::Number);
         (count > 0 && !is_before_figure).then_some((Said::Words, at + count))
@@ -215,7 +216,7 @@ impl Filler<'_> {
             let counts = |slot: &&Slot| slot.about.first().is_some_and(|word| word == "number");
             let about = slots.clone().filter(counts).flat_map(|slot| &slot.about);
             let mut words = slots.flat_map(|slot| &slot.words).chain(about);
-            // `five tallest buildings`
+            // Other words may be between the number and the noun: `five tallest buildings`.
             let near = &self.tokens[at + 1..self.tokens.len().min(at + 3)];
             let is_counted = words.any(|word| near.iter().any(|next| is_alike(word, &next.stem)));
             let said = Said::Figure { value: small.into(), is_share: false };
@@ -243,9 +244,9 @@ impl Filler<'_> {
         Some((Said::Figure { value: scaled.unwrap_or(value), is_share }, end))
     }
 
-    /// Returns where a name ends that begins at a place: `Lebron James`, `Museum of Art`.
+    /// Returns the end of the name that begins at a place: `Lebron James`, `Museum of Art`.
     fn name_end(&self, at: usize) -> Option<usize> {
-        // A capital letter at the start of a sentence makes no name.
+        // A capital letter at the start of a sentence does not make a name.
         let is_verb = || {
             let stem = &self.tokens[at].stem;
             !self.lexicon.concepts(stem).is_empty() || self.is_tool_word(stem)

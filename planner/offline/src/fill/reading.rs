@@ -52,7 +52,7 @@ impl Candidate {
         self.fills[0].0
     }
 
-    /// Tells which of the tokens are the value.
+    /// Sets the tokens that are the value.
     pub(super) fn valued(self, value: Range<usize>) -> Self {
         Self { value, ..self }
     }
@@ -69,7 +69,7 @@ pub(crate) struct Reading {
     pub(crate) fillings: BTreeMap<usize, Filling>,
     pub(crate) missing: Vec<usize>,
     pub(crate) unplaced: Vec<usize>,
-    /// Tells for each token whether it is a value or a cue of a value.
+    /// For each token, `true` if it is a value or a cue of a value.
     pub(crate) claimed: Vec<bool>,
     pub(crate) guessed: Vec<usize>,
     pub(crate) links: Vec<usize>,

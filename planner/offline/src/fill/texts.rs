@@ -51,7 +51,7 @@ impl Filler<'_> {
         let is_verb = self.verb.contains(&place)
             && place + 1 < self.tokens.len()
             && !self.lexicon.file.states.contains_key(&token.lower);
-        // `about X` is a text only if the slot requires one.
+        // `about X` is a text only if the slot requires a text.
         let is_possible = is_cue || self.is_announced(slot, place);
         if !is_possible || is_verb || is_about && !slot.is_required {
             return None;
@@ -75,7 +75,7 @@ impl Filler<'_> {
     }
 
     /// Adds the text that an opening announces: a quotation, a list, or words, for each place at
-    /// which they may end.
+    /// which the words may end.
     fn add_text(
         &self,
         at: usize,
@@ -136,7 +136,7 @@ impl Filler<'_> {
                 + if is_bare { 0.0 } else { self.weights.text }
                 + if is_text && !is_bare { length } else { -length };
             let candidate = self.propose(at, json!(text), start..end, score).valued(value..end);
-            // In `send a mail about lunch`, the words name a topic and are no finished text.
+            // In `send a mail about lunch`, the words name a topic and are not a finished text.
             let is_guess = announced_by == Announcer::About && self.tool.verb == "send";
             candidates.push(Candidate { is_guess, ..candidate });
         }
@@ -182,7 +182,8 @@ impl Filler<'_> {
         }
     }
 
-    /// Returns where a text that begins at a place may end: before marks, cues and prepositions.
+    /// Returns the places at which a text that begins at `start` may end: before marks, cues and
+    /// prepositions.
     fn extents(&self, start: usize, slot: &Slot) -> Vec<usize> {
         let stops = (start + 1..self.tokens.len()).filter(|place| self.is_stop(*place, slot));
         let mut ends: Vec<usize> = stops.take(MAX_EXTENTS - 1).collect();

@@ -22,7 +22,7 @@ impl Filler<'_> {
             }
             let context = self.context(place, slot);
             let evidence = if slot.kind == SlotKind::Number { fit } else { 0.0 } + context.score;
-            // Many other values have the same form.
+            // Skips the value, because many other values have the same form.
             let is_loose = matches!(slot.kind, SlotKind::Number | SlotKind::Word);
             if is_loose && !slot.is_required && evidence <= 0.0 {
                 continue;
@@ -39,7 +39,7 @@ impl Filler<'_> {
         }
     }
 
-    /// Returns the value that one token gives a slot, and how well it fits.
+    /// Returns the value that one token gives a slot, and the points for its fit.
     fn typed_value(&self, at: usize, slot: &Slot) -> Option<(Value, f32)> {
         let weights = self.weights;
         let token = &self.tokens[at];
@@ -76,8 +76,8 @@ impl Filler<'_> {
         }
     }
 
-    /// Returns whether the noun before a token says that it is the id of another thing: `order A-1020`
-    /// is no payment.
+    /// Returns whether the noun before a token says that it is the id of another thing: `order
+    /// A-1020` is not a payment.
     fn is_id_of_other(&self, at: usize, slot: &Slot) -> bool {
         let is_link = |token: &&Token| token.is_any(&["number", "id", "the"]);
         let before = self.tokens[..at].iter().enumerate().rev().find(|(_, token)| !is_link(token));
@@ -93,7 +93,7 @@ impl Filler<'_> {
             && !slot.mentions(&noun.stem)
     }
 
-    /// Returns whether a token belongs to a day or a time, and is no value of its own.
+    /// Returns whether a token belongs to a day or a time, so that it is not a value itself.
     fn is_part_of_moment(&self, at: usize, slot: &Slot) -> bool {
         let is_possible = slot.kind != SlotKind::Word && self.tokens[at].kind != Kind::Quoted;
         is_possible && self.moments.iter().any(|moment| moment.tokens.contains(&at))
@@ -111,14 +111,15 @@ impl Filler<'_> {
         Some((value, 0.0))
     }
 
-    /// Returns how well a code fits the examples and the nouns of an id, if it can be one.
+    /// Returns the points for the fit of a code to the examples and the nouns of an id, if the code
+    /// can be this id.
     fn id_fit(&self, code: &str, slot: &Slot) -> Option<f32> {
         let weights = self.weights;
         let fits = |slot: &Slot| slot.options.iter().any(|example| has_form(code, example));
         if fits(slot) {
             return Some(weights.form);
         }
-        // A code that has the form of another id is no value of this slot.
+        // A code that has the form of another id is not a value of this slot.
         let mut others = self.scene.tools.iter().flat_map(|tool| &tool.slots);
         let is_other = others.any(|other| other.kind == SlotKind::Id && fits(other));
         match (is_other, slot.options.is_empty()) {

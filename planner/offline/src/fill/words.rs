@@ -1,4 +1,4 @@
-//! Words that are no values: the nouns of the tool, and words that no slot takes.
+//! Words that are not values: the nouns of the tool, and words that no slot takes.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,8 @@ use super::{Filler, count_f32};
 use crate::token::{Kind, Token};
 
 impl Filler<'_> {
-    /// Scores the nouns of the tool that are said. Returns also whether there is one.
+    /// Scores the nouns of the tool that the clause contains. Also returns whether there is such a
+    /// noun.
     pub(super) fn score_nouns(&self, claimed: &[bool], values: &BTreeSet<usize>) -> (f32, bool) {
         let weights = self.weights;
         let nouns = &self.tool.nouns;
@@ -31,7 +32,7 @@ impl Filler<'_> {
         (score, found > 0)
     }
 
-    /// Returns whether a noun of two words is said: `pr` says `pull request`.
+    /// Returns whether two adjacent words of the clause mean a noun: `pull request` means `pr`.
     fn has_compound(&self, noun: &str) -> bool {
         self.tokens.windows(2).any(|pair| self.lexicon.is_same_noun(&pair_stem(pair), noun))
     }

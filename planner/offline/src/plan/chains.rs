@@ -1,8 +1,7 @@
-//! Answers to queries whose words name only a wanted value and known ones.
+//! Answers to queries whose words name only a wanted value and known values.
 //!
 //! [`planner::toolkit::chain`] finds the calls from the known values to the wanted value. A list
-//! never gives a value, because
-//! the query does not say which of its items is meant.
+//! never gives a value, because the query does not say which of its items is meant.
 
 use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
@@ -52,8 +51,8 @@ impl Planning<'_> {
         start..end
     }
 
-    /// Answers a query that names a wanted value and known ones, by a chain of calls between them.
-    /// Returns whether there is one.
+    /// Answers a query that names a wanted value and known values, by a chain of calls between
+    /// them. Returns whether there is such a chain.
     pub(super) fn plan_answer(&mut self, clauses: &[Clause]) -> bool {
         let Some(catalog) = self.reach else { return false };
         if !self.planned.steps.is_empty() || clauses.iter().any(|clause| self.may_act(clause)) {

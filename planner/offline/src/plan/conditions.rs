@@ -28,7 +28,8 @@ struct Statement {
     /// The sign and the number of a comparison.
     comparison: Option<(String, f64)>,
     is_negated: bool,
-    /// Something exists, or nothing does: `there are open issues`, `I have no events`.
+    /// `true` if the statement only says that something exists, or that nothing exists: `there are
+    /// open issues`, `I have no events`.
     is_existence: bool,
 }
 
@@ -138,8 +139,8 @@ impl Planning<'_> {
         statement
     }
 
-    /// Returns the best reading that names its tool or a value, and misses nothing. `shared` are
-    /// parameters that it may have in common with another call.
+    /// Returns the best reading that names its tool or a value, and has all required values.
+    /// `shared` are parameters that it may have in common with another call.
     pub(super) fn known_reading(
         &self,
         mut readings: Vec<Reading>,

@@ -1,4 +1,4 @@
-//! Queries that only read, where no clause is an order that a tool carries out.
+//! Queries that only read, in which no clause asks for an action of a tool.
 //!
 //! The tool that shares most words with the query answers it. Values without a place are doubts.
 
@@ -28,7 +28,8 @@ impl Planning<'_> {
         !has_condition && self.memory.steps.iter().all(is_plain)
     }
 
-    /// Returns whether the tools are so few that values can tell which is meant, and none acts.
+    /// Returns whether there are so few tools that values can tell which tool is meant, and no tool
+    /// has an effect.
     fn is_small(&self) -> bool {
         self.tools.len() <= FEW_TOOLS && !self.tools.iter().any(|tool| tool.has_effect)
     }

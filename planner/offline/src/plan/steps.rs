@@ -22,13 +22,13 @@ pub(super) struct Call<'c> {
     /// The list of a loop, as a template.
     pub(super) each: Option<String>,
     pub(super) when: Option<&'c str>,
-    /// The query says that the step comes after the steps of the last clause.
+    /// `true` if the query says that the step comes after the steps of the last clause.
     pub(super) is_next: bool,
     pub(super) links: &'c [usize],
 }
 
 impl Planning<'_> {
-    /// Adds the calls of a reading, or says why not.
+    /// Adds the calls of a reading. The error explains why they cannot be added.
     pub(super) fn accept(
         &mut self,
         clause: &Clause,
@@ -113,7 +113,8 @@ impl Planning<'_> {
         }
     }
 
-    /// Returns the id that a step of a tool gets: the tool's name, else `name_2`, `name_3`, ….
+    /// Returns the id that a step of a tool gets: the tool's name, otherwise the first free name of
+    /// `name_2`, `name_3`, ….
     pub(super) fn free_id(&self, name: &str) -> String {
         let base: String = name
             .chars()

@@ -176,8 +176,8 @@ proptest! {
         }
     }
 
-    /// The parameters of calls that act are said, allowed by the schema or given by earlier steps,
-    /// and the same query gives the same plan.
+    /// The parameters of calls that act are in the query, allowed by the schema or returned by
+    /// earlier steps. The same query gives the same plan.
     #[test]
     fn no_value_is_invented(query in spliced()) {
         let all = &catalogs()["all"];

@@ -63,7 +63,7 @@ pub struct RouteStep {
 pub struct Route {
     pub steps: Vec<RouteStep>,
     pub source: Source,
-    /// How well the value fits.
+    /// The fit of the value to the goal.
     pub fit: Fit,
     /// `true` if no other value that can be reached fits as well.
     pub is_only: bool,
