@@ -43,7 +43,7 @@ use crate::{
     options::Options,
     permits::Permits,
     replan::Replanner,
-    worker_handle::{MAX_ORDERS, WorkerRequest},
+    worker_handle::{MAX_REQUESTS, WorkerRequest},
 };
 
 pub use crate::worker_handle::{CallPermit, WorkerHandle};
@@ -61,7 +61,7 @@ pub struct Worker {
     scope: WorkerScope,
     slots: Arc<Semaphore>,
     local: Arc<LocalDrivers>,
-    orders: mpsc::Receiver<WorkerRequest>,
+    requests: mpsc::Receiver<WorkerRequest>,
     drivers: JoinSet<DriverResult>,
     backlog: Backlog,
     replan_queue: ReplanQueue,
@@ -92,12 +92,12 @@ impl Worker {
     /// executions to other workers.
     pub fn new(parts: WorkerParts, id: WorkerId, drain: CancellationToken) -> (Self, WorkerHandle) {
         let WorkerParts { node, store, toolbox, clock, options, scope } = parts;
-        let (sender, orders) = mpsc::channel(MAX_ORDERS);
+        let (sender, requests) = mpsc::channel(MAX_REQUESTS);
         let [slots, waiting_slots] = [(); 2].map(|()| Arc::new(Semaphore::new(options.executions)));
         let lease = LeaseClock::new(options.lease);
         let permits = Permits::new(id, Arc::clone(&store), Arc::clone(&clock), options.poll);
         let handle = WorkerHandle {
-            orders: sender,
+            requests: sender,
             slots: Arc::clone(&slots),
             toolbox: toolbox.clone(),
             permits: Arc::clone(&permits),
@@ -132,7 +132,7 @@ impl Worker {
             scope,
             slots,
             local,
-            orders,
+            requests,
             drivers,
             backlog: Backlog::new(),
             replan_queue: ReplanQueue::default(),
@@ -198,8 +198,8 @@ impl Worker {
                     let (id, result) = ended.expect("drivers do not panic");
                     self.handle_driver_end(id, result);
                 }
-                Some((id, result)) = self.replan_queue.next() => self.replan_ended(id, result),
-                Some(order) = self.orders.recv() => self.handle_order(order),
+                Some((id, result)) = self.replan_queue.next() => self.handle_replan_end(id, result),
+                Some(request) = self.requests.recv() => self.handle_request(request),
                 _ = inbox.changed() => self.deliver_commands().await,
                 _ = work.changed() => look_at = Instant::now(),
                 _ = tools.changed() => look_at = Instant::now(),
@@ -250,8 +250,8 @@ impl Worker {
         }
     }
 
-    fn handle_order(&mut self, order: WorkerRequest) {
-        match order {
+    fn handle_request(&mut self, request: WorkerRequest) {
+        match request {
             WorkerRequest::Start { execution, created, stored, finished, permit } => {
                 let id = execution.id();
                 if self.local.contains(id) {
@@ -320,8 +320,8 @@ impl Worker {
         self.replan_queue.shutdown().await;
         // Closes the channel, so that callers in this process start executions through the store
         // from now on.
-        self.orders.close();
-        while self.orders.try_recv().is_ok() {}
+        self.requests.close();
+        while self.requests.try_recv().is_ok() {}
         let all = async { while self.drivers.join_next().await.is_some() {} };
         if time::timeout(self.context.options.drain, all).await.is_err() {
             info!(left = self.drivers.len(), "released running executions to other workers");

@@ -103,7 +103,7 @@ async fn a_missing_planned_tool_is_not_replaced_by_a_tool_of_another_set() {
         (vec![impostor(), beside(SetStatus::Connecting)], "did not connect"),
     ] {
         let name = "m.b".parse().unwrap();
-        let found = find_or_wait(&Toolbox::new(sets), &name, Duration::from_secs(30)).await;
+        let found = find_tool_or_wait(&Toolbox::new(sets), &name, Duration::from_secs(30)).await;
         let error = found.map(|tool| tool.definition().qualified_name()).unwrap_err();
         assert!(error.message.contains(reason), "{error}");
     }

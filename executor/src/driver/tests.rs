@@ -208,7 +208,7 @@ async fn a_tool_that_returns_before_the_release_is_called() {
     assert_eq!(test.event_kinds().await.last(), Some(&"step_approved"));
     assert!(test.driver.can_park());
     toolbox.put_set(set);
-    test.driver.check_tools();
+    test.driver.refresh_tool_presence();
     assert!(!test.driver.can_park());
     assert!(
         test.driver.claim.needs_decision && test.driver.start_permission() == StartPermission::Now

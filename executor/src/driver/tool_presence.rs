@@ -45,7 +45,7 @@ impl ToolPresence {
 }
 
 impl Driver {
-    pub(super) fn check_tools(&mut self) {
+    pub(super) fn refresh_tool_presence(&mut self) {
         let toolbox = &self.context.toolbox;
         let (revision, seq) = (toolbox.revision(), self.execution.seq());
         let is_known = self.tool_presence.revision == Some(revision)

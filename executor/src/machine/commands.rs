@@ -192,7 +192,7 @@ impl Decision<'_> {
     }
 
     pub(super) fn expire_waits(&mut self) {
-        let now = self.moment.now;
+        let now = self.context.now;
         while let Some((until, task)) = self.execution.agenda().expiring().first().copied()
             && until <= now
         {
@@ -255,7 +255,7 @@ impl Decision<'_> {
         match parameters["name"].as_str() {
             Some(name) if !name.is_empty() => {
                 let maximum = step.policy.explicit_timeout_ms();
-                let until = maximum.map(|ms| add_millis(self.moment.now, ms));
+                let until = maximum.map(|ms| add_millis(self.context.now, ms));
                 Ok(WaitReason::Signal { name: name.to_owned(), until })
             }
             _ => Err(ToolError::new(

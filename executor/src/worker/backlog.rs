@@ -36,7 +36,7 @@ pub(super) struct Backlog {
     pub(super) locked: Postponed,
     pub(super) pending_heads: PendingHeads,
     /// Time at which the worker last looked for executions that it owns and does not drive.
-    pub(super) swept_at: Instant,
+    pub(super) undriven_checked_at: Instant,
 }
 
 impl Backlog {
@@ -50,11 +50,11 @@ impl Backlog {
             damaged: Postponed::default(),
             locked: Postponed::default(),
             pending_heads: PendingHeads::default(),
-            swept_at: Instant::now(),
+            undriven_checked_at: Instant::now(),
         }
     }
 
-    pub(super) fn owned(&self) -> usize {
+    pub(super) fn owned_count(&self) -> usize {
         self.given_up.len() + self.pending_heads.len()
     }
 
@@ -69,7 +69,7 @@ impl Backlog {
 
     /// Returns `true` if this worker must not claim an execution for a command, because the
     /// execution is damaged or locked.
-    pub(super) fn is_avoided(&self, id: ExecutionId) -> bool {
+    pub(super) fn is_unreadable(&self, id: ExecutionId) -> bool {
         self.damaged.contains(id) || self.locked.contains(id)
     }
 }

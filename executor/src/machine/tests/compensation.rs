@@ -301,7 +301,7 @@ fn an_open_compensation_counts_as_work() {
     let mut story = story_before_last_step();
     let (task, result) = (story.task("x"), Err(failed_error()));
     let ended = Input::Ended { task, attempt: Attempt::FIRST, result };
-    let moment = DecisionContext { now: time_at(0), may_start: false, effects: None };
+    let moment = DecisionContext { now: time_at(0), is_start_allowed: false, effects: None };
     let events = decide(&mut story.execution, ended, moment);
     story.log.extend(events);
     assert_eq!(story.state(), ExecutionState::Compensating);

@@ -95,7 +95,7 @@ impl Story {
         let worker = "work_1_aaaaaaaaa".parse().unwrap();
         let claimed = Input::Claimed { worker, node: "n".into(), commands_follow: false };
         let cancel = Input::Command(self.envelope(Command::Cancel { reason: None }));
-        let moment = DecisionContext { now: self.now, may_start: false, effects: None };
+        let moment = DecisionContext { now: self.now, is_start_allowed: false, effects: None };
         for input in [claimed, cancel, Input::Woken] {
             self.log.extend(decide(&mut self.execution, input, moment));
         }

@@ -94,7 +94,7 @@ impl Crowd {
 async fn executions_for_other_workers_hide_no_work_and_keep_scans_short() {
     let mut crowd = Crowd::new(1_000, None).await;
     for _ in 0..8 {
-        crowd.worker.claim_due().await.unwrap();
+        crowd.worker.claim_due_executions().await.unwrap();
         assert!(
             crowd.worker.backlog.missing_tool_count <= MAX_HEADS + MAX_MISSING_TOOLS,
             "{} were read",
@@ -109,7 +109,7 @@ async fn orphans_for_other_workers_hide_no_work() {
     let gone = WorkerId::draw(WallClock.now());
     let mut crowd = Crowd::new(600, Some(gone)).await;
     for _ in 0..4 {
-        crowd.worker.claim_due().await.unwrap();
+        crowd.worker.claim_due_executions().await.unwrap();
     }
     assert!(crowd.worker.local.contains(crowd.runnable), "the scan did not find the execution");
     let left =
