@@ -3,8 +3,8 @@
 //! A clause with the mood `Order` asks for an action: `close issue 4`.
 
 use super::{
-    lexicon::{Found, Lexicon},
-    token::{Kind, Token},
+    lexicon::{FoundPhrase, Lexicon},
+    token::{Token, TokenKind},
     tool::Tool,
 };
 
@@ -71,17 +71,17 @@ impl Clause {
     }
 }
 
-pub(super) struct Reader<'a> {
+pub(super) struct ClauseReader<'a> {
     pub(super) lexicon: &'a Lexicon,
     pub(super) tools: &'a [Tool],
 }
 
-impl Reader<'_> {
+impl ClauseReader<'_> {
     pub(super) fn read(&self, tokens: &[Token]) -> Vec<Clause> {
         let tokens = &join_each(tokens);
         let mut clauses: Vec<Clause> = Vec::new();
         let mut is_next = false;
-        for piece in self.cut(tokens) {
+        for piece in self.cut_pieces(tokens) {
             let Some(mut clause) = self.read_piece(&piece) else {
                 // Words such as `Once that is done,` only mean that the next clause comes after the
                 // earlier clauses.
@@ -102,7 +102,7 @@ impl Reader<'_> {
     /// Adds an earlier statement or denial to a clause that asks for an action and has no object:
     /// `don't close issue 4, just show it`, `her new address is X. Please update`.
     fn attach_statements(&self, clauses: Vec<Clause>) -> Vec<Clause> {
-        let is_value = |token: &Token| token.is_value() && token.kind != Kind::Quoted;
+        let is_value = |token: &Token| token.is_value() && token.kind != TokenKind::Quoted;
         let is_it = |token: &Token| token.is_any(&["it", "them"]);
         let is_known = |pair: &[Token]| pair[0].is("the") && self.is_tool_noun(&pair[1].stem);
         let is_told =
@@ -111,7 +111,7 @@ impl Reader<'_> {
         for mut clause in clauses {
             let is_small = |(at, token): (usize, &Token)| {
                 clause.verb_places().contains(&at)
-                    || token.kind == Kind::Mark
+                    || token.kind == TokenKind::Mark
                     || self.lexicon.is_filler(token)
             };
             let refers = clause.tokens.iter().enumerate().all(is_small)
@@ -136,7 +136,7 @@ impl Reader<'_> {
         attached
     }
 
-    fn cut(&self, tokens: &[Token]) -> Vec<Vec<Token>> {
+    fn cut_pieces(&self, tokens: &[Token]) -> Vec<Vec<Token>> {
         let mut pieces = Vec::new();
         let mut start = 0;
         let mut at = 0;
@@ -155,7 +155,7 @@ impl Reader<'_> {
             at += 1;
         }
         pieces.push(tokens[start..].to_vec());
-        pieces.retain(|piece| piece.iter().any(|token| token.kind != Kind::Mark));
+        pieces.retain(|piece| piece.iter().any(|token| token.kind != TokenKind::Mark));
         pieces
     }
 
@@ -166,14 +166,14 @@ impl Reader<'_> {
             let token = &tokens[place];
             let rest = &tokens[place + 1..at];
             // After `about`, the words are mostly a filter and not a text.
-            let is_cue = token.kind == Kind::Word
+            let is_cue = token.kind == TokenKind::Word
                 && self.lexicon.is_cue_of(token, "text")
                 && !token.is("about")
                 && (place > start + 1 || !self.is_tool_noun(&token.stem));
-            let behind = tokens[place + 1..].iter().find(|token| token.kind != Kind::Mark);
+            let behind = tokens[place + 1..].iter().find(|token| token.kind != TokenKind::Mark);
             is_cue
-                && behind.is_some_and(|token| token.kind != Kind::Quoted)
-                && rest.iter().all(|token| token.kind != Kind::Quoted)
+                && behind.is_some_and(|token| token.kind != TokenKind::Quoted)
+                && rest.iter().all(|token| token.kind != TokenKind::Quoted)
                 && !rest[0].is_any(&["of", "as", "on", "to"])
         })
     }
@@ -195,7 +195,7 @@ impl Reader<'_> {
             return false;
         }
         let is_and = join.is_none_or(|found| is_and(found.key));
-        let is_also = |found: &Found<'_>| found.key == "also";
+        let is_also = |found: &FoundPhrase<'_>| found.key == "also";
         if let Some(second) = self.lexicon.joins.find(tokens, at + len)
             && is_and
             && !self::is_and(second.key)
@@ -251,7 +251,7 @@ impl Reader<'_> {
     fn skip_fillers(&self, tokens: &[Token], at: usize) -> usize {
         let mut at = at;
         let polite = |at| self.lexicon.moods.find(tokens, at).filter(|found| found.key == "polite");
-        while let Some(found) = polite(at).or_else(|| self.lexicon.soft.find(tokens, at)) {
+        while let Some(found) = polite(at).or_else(|| self.lexicon.soft_words.find(tokens, at)) {
             at += found.len;
         }
         at
@@ -268,7 +268,7 @@ impl Reader<'_> {
         let is_noun = self.is_tool_noun(&token.stem) || self.lexicon.is_noun(&token.stem);
         // After `create …`, `label it X` sets a value of the new object.
         let state = self.lexicon.file.states.get(&token.lower);
-        let is_behind_mark = at > 0 && tokens[at - 1].kind == Kind::Mark;
+        let is_behind_mark = at > 0 && tokens[at - 1].kind == TokenKind::Mark;
         let sets_value = state.is_some_and(|state| state.ends_with('s')) && is_behind_mark;
         if sets_value && tokens.get(at + 1).is_some_and(|next| next.is("it")) {
             return false;
@@ -278,12 +278,12 @@ impl Reader<'_> {
             return true;
         }
         next.is_some_and(|next| match next.kind {
-            Kind::Word => {
+            TokenKind::Word => {
                 self.begins_object(tokens, at + 1)
                     || self.is_tool_noun(&next.stem) && (!is_noun || !is_strict)
             }
-            Kind::Mark => false,
-            Kind::Quoted => is_noun || !is_strict,
+            TokenKind::Mark => false,
+            TokenKind::Quoted => is_noun || !is_strict,
             _ => true,
         })
     }
@@ -316,7 +316,7 @@ impl Reader<'_> {
             || self.tools.iter().any(|tool| tool.verb == token.stem)
             || self.lexicon.file.states.contains_key(word)
             || self.lexicon.is_phrasal(&token.stem);
-        token.kind == Kind::Word && is_known && !is_inflected
+        token.kind == TokenKind::Word && is_known && !is_inflected
     }
 
     fn read_piece(&self, piece: &[Token]) -> Option<Clause> {
@@ -327,14 +327,14 @@ impl Reader<'_> {
                 is_next |=
                     !matches!(found.key, "and" | "&" | "also" | "but" | "plus" | "otherwise");
                 tokens.drain(..found.len);
-            } else if tokens.first().is_some_and(|token| token.kind == Kind::Mark) {
+            } else if tokens.first().is_some_and(|token| token.kind == TokenKind::Mark) {
                 tokens.remove(0);
             } else {
                 break;
             }
         }
         while tokens.last().is_some_and(|token| {
-            token.kind == Kind::Mark && !matches!(token.value.as_str(), "\"" | ")")
+            token.kind == TokenKind::Mark && !matches!(token.value.as_str(), "\"" | ")")
         }) {
             tokens.pop();
         }
@@ -380,7 +380,7 @@ impl Reader<'_> {
         let follows = |place: &usize| {
             let before = &rest[place - 1];
             self.begins_order(rest, *place, true)
-                && before.kind != Kind::Mark
+                && before.kind != TokenKind::Mark
                 && !self.lexicon.is_filler(before)
                 && !before.is_any(&["not", "no"])
         };
@@ -404,7 +404,7 @@ impl Reader<'_> {
         let mut places = found.len + 1..tokens.len();
         let order = places.find(|at| self.begins_order(tokens, *at, false));
         if let Some(order) = order {
-            let end = order - usize::from(tokens[order - 1].kind == Kind::Mark);
+            let end = order - usize::from(tokens[order - 1].kind == TokenKind::Mark);
             clause.each = Some(tokens[found.len..end].to_vec());
             clause.tokens = tokens[order..].to_vec();
         }
@@ -448,7 +448,7 @@ impl Reader<'_> {
             let base = tokens[at].lower.split_once('\'').map_or("", |(base, _)| base);
             found.is_some_and(|found| found.key == "questions")
                 || tokens[at].is_any(&["had", "will", "should"])
-                || tokens[at].kind == Kind::Word && self.lexicon.fillers.contains(base)
+                || tokens[at].kind == TokenKind::Word && self.lexicon.fillers.contains(base)
         });
         if is_told { Mood::Reported } else { Mood::Fragment }
     }
@@ -471,7 +471,7 @@ fn join_each(tokens: &[Token]) -> Vec<Token> {
 }
 
 fn skip_marks(tokens: &[Token], at: usize) -> usize {
-    (at..tokens.len()).find(|place| tokens[*place].kind != Kind::Mark).unwrap_or(tokens.len())
+    (at..tokens.len()).find(|place| tokens[*place].kind != TokenKind::Mark).unwrap_or(tokens.len())
 }
 
 fn is_and(join: &str) -> bool {
@@ -482,7 +482,7 @@ fn is_and(join: &str) -> bool {
 pub(super) fn read_verb(lexicon: &Lexicon, tokens: &[Token], at: usize) -> Verb {
     let stem = &tokens[at].stem;
     let near = tokens.iter().enumerate().skip(at + 1).take(5);
-    let mut words = near.take_while(|(_, token)| token.kind == Kind::Word);
+    let mut words = near.take_while(|(_, token)| token.kind == TokenKind::Word);
     let phrasal = words.find_map(|(place, particle)| {
         let stem = format!("{stem} {}", particle.lower);
         let is_known = !lexicon.concepts(&stem).is_empty();

@@ -44,7 +44,7 @@ pub(super) struct FillContext<'a> {
     pub(super) tools: &'a [Tool],
     pub(super) memory: &'a Memory,
     /// `true` if the last clause became several calls, so that `it` cannot mean one of them.
-    pub(super) is_several: bool,
+    pub(super) has_several_results: bool,
     pub(super) nouns: &'a BTreeSet<String>,
     pub(super) weights: &'a Weights,
 }
@@ -57,7 +57,7 @@ pub(super) struct VerbFit<'a> {
 }
 
 struct Filler<'a> {
-    scene: &'a FillContext<'a>,
+    fill_context: &'a FillContext<'a>,
     lexicon: &'a Lexicon,
     weights: &'a Weights,
     tokens: &'a [Token],
@@ -68,22 +68,22 @@ struct Filler<'a> {
 
 /// Reads a clause as a call of a tool.
 pub(super) fn fill(
-    scene: &FillContext<'_>,
+    fill_context: &FillContext<'_>,
     clause: &Clause,
     tool: usize,
     verb: VerbFit<'_>,
 ) -> Reading {
-    Reading { tool, ..Filler::new(scene, clause, tool).read(verb) }
+    Reading { tool, ..Filler::new(fill_context, clause, tool).read(verb) }
 }
 
 impl<'a> Filler<'a> {
-    fn new(scene: &'a FillContext<'a>, clause: &'a Clause, tool: usize) -> Self {
+    fn new(fill_context: &'a FillContext<'a>, clause: &'a Clause, tool: usize) -> Self {
         Self {
-            scene,
-            lexicon: scene.lexicon,
-            weights: scene.weights,
+            fill_context,
+            lexicon: fill_context.lexicon,
+            weights: fill_context.weights,
             tokens: &clause.tokens,
-            tool: &scene.tools[tool],
+            tool: &fill_context.tools[tool],
             verb: clause.verb_places(),
             moments: find_moments(&clause.tokens),
         }
@@ -119,7 +119,7 @@ impl Filler<'_> {
         reading.has_noun = has_noun;
         reading.words = verb.score + nouns;
         reading.score =
-            reading.words + chosen.score - weights.missing * count_f32(reading.missing.len());
+            reading.words + chosen.score - weights.missing * to_f32(reading.missing.len());
         reading
     }
 
@@ -168,7 +168,7 @@ impl Filler<'_> {
     fn slice(&self, range: Range<usize>) -> String {
         match &self.tokens[range] {
             [only] => only.value.clone(),
-            tokens => words_of(self.scene.query, tokens),
+            tokens => words_of(self.fill_context.query, tokens),
         }
     }
 
@@ -196,6 +196,6 @@ impl Filler<'_> {
     }
 }
 
-pub(super) fn count_f32(count: usize) -> f32 {
+pub(super) fn to_f32(count: usize) -> f32 {
     u16::try_from(count).map_or(f32::MAX, f32::from)
 }

@@ -47,30 +47,31 @@ use tokio::sync::Semaphore;
 pub use self::weights::Weights;
 pub use self::wording::{Standing, Wording};
 use self::{
-    plan::{Planned, Planning},
+    plan::{Planning, PlanningResult},
     refusal::Refusal,
     token::Token,
     tool::Tool,
 };
 
 /// Time limit for planning, including the wait for a free slot.
-const DEADLINE: Duration = Duration::from_secs(5);
+const PLANNING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of queries that are planned at the same time.
-const MAX_RUNNING: usize = 4;
+const MAX_RUNNING_QUERIES: usize = 4;
 /// Maximum number of catalogs whose parsed tools are kept.
 const MAX_CATALOGS: usize = 4;
 /// Maximum number of words and marks in a query.
 const MAX_TOKENS: usize = 2_000;
 
-const EMPTY: &str =
+const EMPTY_QUERY_REASON: &str =
     "the query asks for nothing: say what to do, such as `list all …` or `create …`";
-const NO_TOOLS: &str = "there are no tools to plan with: register a toolset, or switch one on";
-const LANGUAGE: &str = "the offline planner reads English only: say it in English, or configure a model (`planner` in the configuration)";
+const NO_TOOLS_REASON: &str =
+    "there are no tools to plan with: register a toolset, or switch one on";
+const WRONG_LANGUAGE_REASON: &str = "the offline planner reads English only: say it in English, or configure a model (`planner` in the configuration)";
 
 /// The planner that needs no model.
 #[derive(Clone, Debug, Default)]
 pub struct Offline {
-    readings: Readings,
+    parsed_catalogs: ParsedCatalogs,
     weights: Weights,
 }
 
@@ -91,7 +92,7 @@ impl Offline {
         reach: &Catalog,
     ) -> Result<Proposal, PlanningError> {
         static PERMITS: LazyLock<Arc<Semaphore>> =
-            LazyLock::new(|| Arc::new(Semaphore::new(MAX_RUNNING)));
+            LazyLock::new(|| Arc::new(Semaphore::new(MAX_RUNNING_QUERIES)));
         let (query, planner) = (query.to_owned(), self.clone());
         let (catalog, reach) = (catalog.clone(), reach.clone());
         let work = async {
@@ -102,12 +103,12 @@ impl Offline {
             })
             .await
         };
-        let message = match tokio::time::timeout(DEADLINE, work).await {
+        let message = match tokio::time::timeout(PLANNING_TIMEOUT, work).await {
             Ok(Ok(done)) => return done,
             Ok(Err(err)) => format!("planning failed: {err}"),
             Err(_) => format!(
                 "planning took longer than {} s: use fewer words, or split the query",
-                DEADLINE.as_secs()
+                PLANNING_TIMEOUT.as_secs()
             ),
         };
         Err(PlanningError::Unavailable { message, notes: Vec::new() })
@@ -130,19 +131,19 @@ impl Offline {
         catalog: &Catalog,
         reach: &Catalog,
     ) -> Result<Proposal, PlanningError> {
-        let tools = self.readings.of(catalog);
+        let tools = self.parsed_catalogs.tools_of(catalog);
         let english = lexicon::english();
         let mut planning = Planning::new(query, english, &tools, &self.weights);
         planning = planning.with_reach(reach);
         let planned = check_limits(query, &tools).and_then(|mut tokens| {
             let known = tools.iter().flat_map(Tool::words).cloned().collect();
-            english.correct(&mut tokens, &known);
+            english.correct_words(&mut tokens, &known);
             let is_english = english.knows_enough_words(&tokens, &known);
-            planning
-                .plan(&tokens)
-                .map_err(|refusal| if is_english { refusal } else { Refusal::new(LANGUAGE) })
+            planning.plan(&tokens).map_err(|refusal| {
+                if is_english { refusal } else { Refusal::new(WRONG_LANGUAGE_REASON) }
+            })
         });
-        let Planned { steps, doubts, candidates, clauses } = planning.planned;
+        let PlanningResult { steps, doubts, candidates, clauses } = planning.planned;
         let note = |kind, content| Note { kind, content, after: Duration::ZERO };
         let notes = if candidates.is_empty() {
             Vec::new()
@@ -219,11 +220,11 @@ fn check_limits(query: &str, tools: &[Tool]) -> Result<Vec<Token>, Refusal> {
         return Err(Refusal::new(message));
     }
     if tools.is_empty() {
-        return Err(Refusal::new(NO_TOOLS));
+        return Err(Refusal::new(NO_TOOLS_REASON));
     }
     let tokens = token::unquoted_tokens(query);
     match tokens.len() {
-        0 => Err(Refusal::new(EMPTY)),
+        0 => Err(Refusal::new(EMPTY_QUERY_REASON)),
         1..=MAX_TOKENS => Ok(tokens),
         count => Err(Refusal::too_many_words(count, MAX_TOKENS)),
     }
@@ -231,12 +232,12 @@ fn check_limits(query: &str, tools: &[Tool]) -> Result<Vec<Token>, Refusal> {
 
 /// The tools of recent catalogs, read once for all queries over the same catalog.
 #[derive(Clone, Debug, Default)]
-struct Readings(Arc<Mutex<VecDeque<ReadCatalog>>>);
+struct ParsedCatalogs(Arc<Mutex<VecDeque<ReadCatalog>>>);
 
 type ReadCatalog = (Catalog, Arc<Vec<Tool>>);
 
-impl Readings {
-    fn of(&self, catalog: &Catalog) -> Arc<Vec<Tool>> {
+impl ParsedCatalogs {
+    fn tools_of(&self, catalog: &Catalog) -> Arc<Vec<Tool>> {
         let recent = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, tools)) = recent().iter().find(|(known, _)| known.is_same(catalog)) {
             return Arc::clone(tools);

@@ -22,7 +22,7 @@ pub(super) struct Memory {
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Wanted<'a> {
+pub(super) struct WantedValue<'a> {
     pub(super) slot: &'a Slot,
     pub(super) tool: &'a Tool,
     /// The noun in the query, as in `that issue`.
@@ -32,7 +32,7 @@ pub(super) struct Wanted<'a> {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Recalled {
+pub(super) struct RecalledValue {
     pub(super) value: Value,
     pub(super) step: usize,
 }
@@ -45,7 +45,7 @@ pub(super) fn template(id: &str, path: &str) -> Value {
 impl Memory {
     /// Finds the value of an id, a name, a path or an address for a slot, in the latest step that
     /// has such a value.
-    pub(super) fn value_for(&self, wanted: &Wanted<'_>) -> Option<Recalled> {
+    pub(super) fn value_for(&self, wanted: &WantedValue<'_>) -> Option<RecalledValue> {
         self.find(|step| {
             let own = &wanted.tools[step.tool];
             wanted.is_named(own).then(|| wanted.value_of(step, own)).flatten()
@@ -54,7 +54,7 @@ impl Memory {
 
     /// Finds a text that a phrase such as `its title` means. If the phrase has no noun, returns the
     /// main text.
-    pub(super) fn text(&self, wanted: &Wanted<'_>) -> Option<Recalled> {
+    pub(super) fn text(&self, wanted: &WantedValue<'_>) -> Option<RecalledValue> {
         self.find(|step| {
             let own = &wanted.tools[step.tool];
             let path = match wanted.noun {
@@ -67,7 +67,7 @@ impl Memory {
 
     /// Finds the id that a step returns, if a parameter of this step is the given name, as in `by
     /// Alice`.
-    pub(super) fn named(&self, name: &str, wanted: &Wanted<'_>) -> Option<Recalled> {
+    pub(super) fn named(&self, name: &str, wanted: &WantedValue<'_>) -> Option<RecalledValue> {
         let name = name.to_lowercase();
         self.find(|step| {
             let own = &wanted.tools[step.tool];
@@ -80,14 +80,14 @@ impl Memory {
         })
     }
 
-    fn find(&self, value: impl Fn(&PlannedStep) -> Option<Value>) -> Option<Recalled> {
+    fn find(&self, value: impl Fn(&PlannedStep) -> Option<Value>) -> Option<RecalledValue> {
         let steps = self.steps.iter().enumerate().rev();
         let mut steps = steps.filter(|(_, step)| !step.is_loop);
-        steps.find_map(|(at, step)| Some(Recalled { value: value(step)?, step: at }))
+        steps.find_map(|(at, step)| Some(RecalledValue { value: value(step)?, step: at }))
     }
 }
 
-impl Wanted<'_> {
+impl WantedValue<'_> {
     fn is_named(&self, own: &Tool) -> bool {
         let lexicon = self.lexicon;
         let Some(noun) = self.noun else { return true };

@@ -21,12 +21,12 @@ use shared::diagnostic::Diagnostic;
 
 pub(super) use self::verbs::is_read;
 use super::{
-    clause::{Clause, Mood, Reader, Verb},
+    clause::{Clause, ClauseReader, Mood, Verb},
     fill::{FillContext, Filling, Reading, fill},
     lexicon::Lexicon,
     memory::Memory,
     refusal::Refusal,
-    token::{Kind, Token, words_of},
+    token::{Token, TokenKind, words_of},
     tool::Tool,
     weights::Weights,
 };
@@ -37,7 +37,7 @@ const MAX_STEPS: usize = 64;
 const MAX_NOTED_TOOLS: usize = 5;
 
 #[derive(Debug, Default)]
-pub(super) struct Planned {
+pub(super) struct PlanningResult {
     pub(super) steps: Vec<DraftStep>,
     pub(super) doubts: Vec<Diagnostic>,
     /// Scores of the tools that were considered, by clause.
@@ -51,7 +51,7 @@ pub(super) struct Planning<'a> {
     tools: &'a [Tool],
     weights: &'a Weights,
     memory: Memory,
-    pub(super) planned: Planned,
+    pub(super) planned: PlanningResult,
     /// The indexes of the plan's steps that the last clause became.
     last: Vec<usize>,
     previous: Option<Clause>,
@@ -73,7 +73,7 @@ impl<'a> Planning<'a> {
             tools,
             weights,
             memory: Memory::default(),
-            planned: Planned::default(),
+            planned: PlanningResult::default(),
             last: Vec::new(),
             previous: None,
             nouns: tools.iter().flat_map(|tool| tool.nouns.iter().cloned()).collect(),
@@ -89,7 +89,7 @@ impl<'a> Planning<'a> {
     /// Plans the clauses of a query one after another. The steps before a refusal stay, so that a
     /// person can complete the plan.
     pub(super) fn plan(&mut self, tokens: &[Token]) -> Result<(), Refusal> {
-        let reader = Reader { lexicon: self.lexicon, tools: self.tools };
+        let reader = ClauseReader { lexicon: self.lexicon, tools: self.tools };
         let clauses = self.rewrite_copies(reader.read(tokens));
         let planned = self.plan_clauses(clauses.clone());
         match planned {
@@ -168,7 +168,7 @@ impl<'a> Planning<'a> {
     /// Returns whether a statement contains a request for an action: `before you create an issue,
     /// …`.
     fn names_order(&self, clause: &Clause) -> bool {
-        let reader = Reader { lexicon: self.lexicon, tools: self.tools };
+        let reader = ClauseReader { lexicon: self.lexicon, tools: self.tools };
         let acts = |token: &Token| {
             self.tools.iter().any(|tool| tool.has_effect && tool.verb == token.stem)
         };
@@ -182,7 +182,7 @@ impl<'a> Planning<'a> {
 
     fn has_tool_noun(&self, clause: &Clause) -> bool {
         clause.tokens.iter().any(|token| {
-            token.kind == Kind::Word
+            token.kind == TokenKind::Word
                 && self.tools.iter().any(|tool| tool.has_noun(&token.stem, self.lexicon))
         })
     }
@@ -198,19 +198,19 @@ impl<'a> Planning<'a> {
             tools: self.tools,
             memory: &self.memory,
             nouns: &self.nouns,
-            is_several: self.last.len() > 1,
+            has_several_results: self.last.len() > 1,
             weights: self.weights,
         }
     }
 
     /// Returns the readings of a clause by the tools that `accept` takes, best first.
     fn readings(&self, clause: &Clause, accept: &dyn Fn(&Tool) -> bool) -> Vec<Reading> {
-        let scene = self.fill_context();
+        let fill_context = self.fill_context();
         let mut readings: Vec<Reading> = Vec::new();
         for (at, tool) in self.tools.iter().enumerate().filter(|(_, tool)| accept(tool)) {
             let verb = self.verb_fit(clause, tool);
             if verb.score > 0.0 {
-                let mut reading = fill(&scene, clause, at, verb);
+                let mut reading = fill(&fill_context, clause, at, verb);
                 self.inherit_values(&mut reading, None);
                 readings.push(reading);
             }
@@ -269,10 +269,10 @@ impl<'a> Planning<'a> {
             return Err(Refusal { fits_nothing: !is_inherited, ..Refusal::nothing_fits(&said()) });
         }
         match self.split(&clause, &best) {
-            Some(parts) => {
-                parts.into_iter().try_for_each(|(part, reading)| self.accept(&part, reading, None))
-            }
-            None => self.accept(&clause, best, None),
+            Some(parts) => parts
+                .into_iter()
+                .try_for_each(|(part, reading)| self.add_reading(&part, reading, None)),
+            None => self.add_reading(&clause, best, None),
         }
     }
 
@@ -284,9 +284,9 @@ impl<'a> Planning<'a> {
         first.is_some_and(|at| {
             let token = &clause.tokens[at];
             let is_noun = self.nouns.contains(&token.stem) || self.lexicon.is_noun(&token.stem);
-            let is_plain = token.kind == Kind::Word && !token.is_capitalised() && !is_noun;
+            let is_plain = token.kind == TokenKind::Word && !token.is_capitalised() && !is_noun;
             // A word before an object is a verb.
-            let reader = Reader { lexicon: self.lexicon, tools: self.tools };
+            let reader = ClauseReader { lexicon: self.lexicon, tools: self.tools };
             let is_verb = reader.begins_object(&clause.tokens, at + 1);
             is_plain && (is_verb || best.unplaced.contains(&at))
         })

@@ -8,10 +8,10 @@ use super::{
     token::{self, stem},
 };
 
-const OUTPUT_LEVELS: usize = 2;
+const MAX_OUTPUT_LEVELS: usize = 2;
 /// Maximum number of words of a description that are used. The first words describe the purpose of
 /// the tool.
-const DESCRIPTION_WORDS: usize = 40;
+const MAX_DESCRIPTION_WORDS: usize = 40;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SlotKind {
@@ -48,7 +48,7 @@ pub(super) struct Slot {
     pub(super) is_numeric: bool,
     /// The schema asks for an integer.
     pub(super) is_whole: bool,
-    pub(super) with_time: bool,
+    pub(super) has_time: bool,
     /// The slot is a part of `owner/repo`.
     pub(super) is_slashed: bool,
     /// Values that the description shows in any way.
@@ -106,7 +106,7 @@ impl Tool {
         let schema = &definition.input_schema;
         let slots = read_slots(schema, schema, true, &nouns, lexicon);
         let output = definition.output_schema.as_ref();
-        let outputs = output.map(|schema| read_outputs(schema, schema, "", OUTPUT_LEVELS));
+        let outputs = output.map(|schema| read_outputs(schema, schema, "", MAX_OUTPUT_LEVELS));
         let outputs = outputs.unwrap_or_default();
         let has_effect = definition.effect != Effect::Read;
         Self { name, order: words.join(" "), has_effect, verb, nouns, about, slots, outputs }
@@ -157,7 +157,7 @@ impl Slot {
             is_list: false,
             is_numeric: has_type(schema, "number") || has_type(schema, "integer"),
             is_whole: has_type(schema, "integer"),
-            with_time: format == "date-time" || format != "date" && tells_time,
+            has_time: format == "date-time" || format != "date" && tells_time,
             is_slashed: lexicon.file.forms["slashed"].iter().any(|slashed| slashed == name),
             description,
         };
@@ -342,7 +342,7 @@ fn name_words(name: &str) -> Vec<String> {
 fn description_words(text: &str) -> impl Iterator<Item = String> + '_ {
     text.split(|char: char| !char.is_alphanumeric())
         .filter(|word| !word.is_empty())
-        .take(DESCRIPTION_WORDS)
+        .take(MAX_DESCRIPTION_WORDS)
         .map(|word| stem(&word.to_lowercase()))
 }
 

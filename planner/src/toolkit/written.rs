@@ -18,7 +18,7 @@ use shared::id::NodeName;
 use super::{DEFAULT_SCORE, Edge, EdgeKind, Node, NodeKind, Origin, Toolkit, ToolkitError};
 use crate::suggest::nearest;
 
-const KEYS: [&str; 4] = ["tools", "actions", "toolkit", "order"];
+const FILE_KEYS: [&str; 4] = ["tools", "actions", "toolkit", "order"];
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReadToolkit {
@@ -80,9 +80,9 @@ pub fn read(file: &Value) -> Result<ReadToolkit, String> {
 
 /// Rejects a misspelt key. Ignores other unknown keys, which other programs may use.
 fn check_keys(file: &Map<String, Value>) -> Result<(), String> {
-    for key in file.keys().filter(|key| !KEYS.contains(&key.as_str())) {
+    for key in file.keys().filter(|key| !FILE_KEYS.contains(&key.as_str())) {
         // A key that only contains a known key, such as `toolkit_version`, has another meaning.
-        let meant = nearest(key, KEYS).filter(|meant| key.len().abs_diff(meant.len()) <= 2);
+        let meant = nearest(key, FILE_KEYS).filter(|meant| key.len().abs_diff(meant.len()) <= 2);
         if let Some(meant) = meant {
             return Err(format!("`{key}` is unknown: did you mean `{meant}`?"));
         }

@@ -15,7 +15,7 @@ pub(crate) enum Filling {
 
 impl Filling {
     /// Makes a filling with one value, or with several values for several calls.
-    pub(crate) fn of(mut values: Vec<Value>) -> Self {
+    pub(crate) fn from_values(mut values: Vec<Value>) -> Self {
         if values.len() == 1 { Self::One(values.remove(0)) } else { Self::Many(values) }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{Filler, count_f32};
-use crate::token::{Kind, Token};
+use super::{Filler, to_f32};
+use crate::token::{Token, TokenKind};
 
 impl Filler<'_> {
     /// Scores the nouns of the tool that the clause contains. Also returns whether there is such a
@@ -17,7 +17,7 @@ impl Filler<'_> {
         let mut said: Vec<&str> = Vec::new();
         for (at, token) in self.tokens.iter().enumerate() {
             let is_value = claimed[at] && values.contains(&at);
-            if token.kind == Kind::Word && !self.verb.contains(&at) && !is_value {
+            if token.kind == TokenKind::Word && !self.verb.contains(&at) && !is_value {
                 said.push(token.stem.as_str());
             }
             said.extend(token.path_noun());
@@ -27,8 +27,8 @@ impl Filler<'_> {
         };
         let found = nouns.iter().filter(|noun| is_said(noun)).count();
         let absent = nouns.len() - found;
-        let score = weights.noun * count_f32(found.min(2) + found.min(1)) / 2.0
-            - weights.noun_missing * count_f32(absent);
+        let score = weights.noun * to_f32(found.min(2) + found.min(1)) / 2.0
+            - weights.noun_missing * to_f32(absent);
         (score, found > 0)
     }
 
@@ -41,13 +41,13 @@ impl Filler<'_> {
     pub(super) fn unplaced_cost(&self, at: usize) -> f32 {
         let token = &self.tokens[at];
         let weights = self.weights;
-        if token.kind == Kind::Mark || self.verb.contains(&at) {
+        if token.kind == TokenKind::Mark || self.verb.contains(&at) {
             0.0
-        } else if token.kind != Kind::Word {
+        } else if token.kind != TokenKind::Word {
             weights.unplaced_value
         } else if self.is_known_word(at) {
             0.0
-        } else if self.scene.nouns.contains(&token.stem) {
+        } else if self.fill_context.nouns.contains(&token.stem) {
             weights.unplaced_value
         } else {
             weights.unplaced
@@ -71,7 +71,7 @@ impl Filler<'_> {
     }
 
     pub(super) fn is_noun(&self, token: &Token) -> bool {
-        token.kind == Kind::Word && self.tool.has_noun(&token.stem, self.lexicon)
+        token.kind == TokenKind::Word && self.tool.has_noun(&token.stem, self.lexicon)
     }
 }
 

@@ -6,9 +6,9 @@ use shared::diagnostic::Diagnostic;
 use super::Planning;
 use crate::{
     clause::Clause,
-    fill::{Filling, Reading, count_f32},
+    fill::{Filling, Reading, to_f32},
     refusal::Refusal,
-    token::Kind,
+    token::TokenKind,
     tool::{Slot, SlotKind, Tool},
 };
 
@@ -17,8 +17,8 @@ impl Planning<'_> {
         let tool = &self.tools[reading.tool];
         let weights = self.weights;
         let said = || self.words(&clause.tokens);
-        let is_word = |at: &usize| clause.tokens[*at].kind == Kind::Word;
-        let lost = count_f32(reading.unplaced.len());
+        let is_word = |at: &usize| clause.tokens[*at].kind == TokenKind::Word;
+        let lost = to_f32(reading.unplaced.len());
         let most = weights.most_unplaced * if tool.has_effect { 1.0 } else { 2.0 };
         let is_weak = reading.score < weights.least;
         if is_weak || !self.names_tool(clause, reading) {

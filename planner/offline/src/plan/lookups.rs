@@ -7,14 +7,14 @@ use std::collections::BTreeSet;
 use super::{MAX_CLAUSE_TOKENS, Planning, steps::Call};
 use crate::{
     clause::Clause,
-    fill::{Reading, count_f32, look_up},
+    fill::{Reading, look_up, to_f32},
     memory::{Memory, PlannedStep},
     token::Token,
     tool::Tool,
 };
 
 /// With so few tools, the values alone can tell which tool is meant.
-const FEW_TOOLS: usize = 4;
+const MAX_LOOKUP_TOOLS: usize = 4;
 
 impl Planning<'_> {
     /// Returns whether the plan only calls one tool with values of the query.
@@ -30,21 +30,21 @@ impl Planning<'_> {
 
     /// Returns whether there are so few tools that values can tell which tool is meant, and no tool
     /// has an effect.
-    fn is_small(&self) -> bool {
-        self.tools.len() <= FEW_TOOLS && !self.tools.iter().any(|tool| tool.has_effect)
+    fn has_few_tools(&self) -> bool {
+        self.tools.len() <= MAX_LOOKUP_TOOLS && !self.tools.iter().any(|tool| tool.has_effect)
     }
 
     /// Plans calls of the tool that reads what a query speaks of. Returns whether there is such a
     /// tool.
     pub(super) fn plan_lookup(&mut self, tokens: &[Token]) -> bool {
-        if tokens.len() > MAX_CLAUSE_TOKENS || !self.is_small() {
+        if tokens.len() > MAX_CLAUSE_TOKENS || !self.has_few_tools() {
             return false;
         }
-        let scene = self.fill_context();
+        let fill_context = self.fill_context();
         let clause = Clause::question(tokens.to_vec());
         let mut best: Option<(f32, Reading)> = None;
         for (tool, shared) in self.score_shared_words(tokens).into_iter().enumerate() {
-            let reading = look_up(&scene, &clause, tool);
+            let reading = look_up(&fill_context, &clause, tool);
             let score = shared + self.weights.foreign * reading.score;
             let is_better = best.as_ref().is_none_or(|(most, _)| score > *most);
             if reading.missing.is_empty() && is_better {
@@ -80,7 +80,7 @@ impl Planning<'_> {
         let mut scores = vec![0.0; self.tools.len()];
         for word in words {
             let fits: Vec<f32> = self.tools.iter().map(|tool| weigh(tool, word)).collect();
-            let count = count_f32(fits.iter().filter(|fit| **fit > 0.0).count()).max(1.0);
+            let count = to_f32(fits.iter().filter(|fit| **fit > 0.0).count()).max(1.0);
             scores.iter_mut().zip(fits).for_each(|(score, fit)| *score += fit / count);
         }
         scores

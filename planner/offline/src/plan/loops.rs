@@ -8,7 +8,7 @@ use crate::{
     fill::{Filling, Reading},
     memory::{field_for, template},
     refusal::Refusal,
-    token::{Kind, Token},
+    token::{Token, TokenKind},
     tool::{SlotKind, Tool},
 };
 
@@ -16,7 +16,9 @@ impl Planning<'_> {
     /// Returns whether a clause such as `delete all emails from X` acts on each item of a call that lists the items.
     pub(super) fn is_loop(&self, clause: &Clause, best: &Reading) -> bool {
         let is_word = |(at, token): (usize, &Token)| {
-            token.kind == Kind::Word && self.lexicon.loops.has(&token.lower) && !best.claimed[at]
+            token.kind == TokenKind::Word
+                && self.lexicon.loops.has(&token.lower)
+                && !best.claimed[at]
         };
         self.tools[best.tool].has_effect
             && !best.missing.is_empty()
@@ -105,7 +107,7 @@ impl Planning<'_> {
         self.check(clause, &action)?;
         self.add_doubts(clause, &action);
         for parameters in action.calls(tool) {
-            let each = self.over_items(step, &parameters);
+            let each = self.repeat_over_items(step, &parameters);
             let each = each.ok_or_else(|| Refusal::condition(&self.words(&clause.tokens)))?;
             let (tool, parameters, each) = (action.tool, each.parameters, Some(each.items));
             self.last = vec![self.add_step(Call { tool, parameters, each, ..Call::default() })];
@@ -136,7 +138,11 @@ impl Planning<'_> {
     }
 
     /// Turns a call about the first item of a list into a call for each item.
-    pub(super) fn over_items(&self, step: usize, call: &Map<String, Value>) -> Option<EachItem> {
+    pub(super) fn repeat_over_items(
+        &self,
+        step: usize,
+        call: &Map<String, Value>,
+    ) -> Option<EachItem> {
         let list = &self.memory.steps[step];
         let path = &self.tools[list.tool].list()?.path;
         let first = format!("{{{{{}.{path}[0].", list.id);

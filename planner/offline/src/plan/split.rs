@@ -4,7 +4,7 @@ use super::Planning;
 use crate::{
     clause::{Clause, Verb},
     fill::Reading,
-    token::{Kind, Token, stem},
+    token::{Token, TokenKind, stem},
     tool::Tool,
 };
 
@@ -14,8 +14,9 @@ impl Planning<'_> {
     pub(super) fn split(&self, clause: &Clause, best: &Reading) -> Option<[(Clause, Reading); 2]> {
         let tool = &self.tools[best.tool];
         let verb = clause.verb_places();
-        let is_noun =
-            |token: &Token| token.kind == Kind::Word && tool.has_noun(&token.stem, self.lexicon);
+        let is_noun = |token: &Token| {
+            token.kind == TokenKind::Word && tool.has_noun(&token.stem, self.lexicon)
+        };
         if best.unplaced.is_empty() && best.missing.is_empty() {
             return None;
         }
@@ -84,8 +85,8 @@ impl Planning<'_> {
         }
         let is_copy = self.lexicon.means(&verb.stem, "copi") && !has_copy
             || self.lexicon.means(&verb.stem, "write");
-        let has_text = clause.tokens.iter().any(|token| token.kind == Kind::Quoted);
-        let is_path = |at: &usize| clause.tokens[*at].kind == Kind::Path;
+        let has_text = clause.tokens.iter().any(|token| token.kind == TokenKind::Quoted);
+        let is_path = |at: &usize| clause.tokens[*at].kind == TokenKind::Path;
         let mut paths = (0..clause.tokens.len()).filter(is_path);
         let (Some(_), Some(second), None) = (paths.next(), paths.next(), paths.next()) else {
             return None;

@@ -29,7 +29,7 @@ pub(super) struct Call<'c> {
 
 impl Planning<'_> {
     /// Adds the calls of a reading. The error explains why they cannot be added.
-    pub(super) fn accept(
+    pub(super) fn add_reading(
         &mut self,
         clause: &Clause,
         mut reading: Reading,
@@ -49,7 +49,7 @@ impl Planning<'_> {
         let is_them = clause.tokens.iter().any(|token| token.is_any(&["them", "these", "those"]));
         // `archive them` means each item of the list from the step before.
         let list = match (calls.as_slice(), self.last.as_slice()) {
-            ([only], [last]) if is_them && tool.has_effect => self.over_items(*last, only),
+            ([only], [last]) if is_them && tool.has_effect => self.repeat_over_items(*last, only),
             _ => None,
         };
         let mut places = Vec::new();
