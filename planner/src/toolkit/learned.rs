@@ -139,7 +139,7 @@ impl Learned {
         let edges = || toolkit.successors(from.as_str());
         let is_call = toolkit.tool(to.as_str()).is_some();
         let (seen, all, choices) = if is_call {
-            let calls = |name: &NodeName| self.calls(toolkit, name, &tool);
+            let calls = |name: &NodeName| self.count_calls(toolkit, name, &tool);
             let tools = edges().filter(|edge| edge.kind == EdgeKind::Call);
             let (all, choices) =
                 tools.fold((0.0, 0.0), |(sum, n), edge| (sum + calls(edge.to), n + 1.0));
@@ -160,7 +160,7 @@ impl Learned {
     }
 
     /// Returns the number of calls of a tool on behalf of the actions that call it.
-    fn calls(
+    fn count_calls(
         &self,
         toolkit: &Toolkit,
         name: &NodeName,

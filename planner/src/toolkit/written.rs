@@ -40,7 +40,7 @@ pub fn read(file: &Value) -> Result<ReadToolkit, String> {
     check_keys(file)?;
     let mut warnings = Vec::new();
     let tools = parse_tools(file, &mut warnings)?;
-    let actions = actions(file, &mut warnings)?;
+    let actions = read_actions(file, &mut warnings)?;
     let mut toolkit = Toolkit::default();
     let mut seen = BTreeSet::new();
     for (index, chain) in list_field(file, "toolkit")?.iter().enumerate() {
@@ -156,7 +156,7 @@ fn parse_tools(
     Ok(tools)
 }
 
-fn actions(
+fn read_actions(
     file: &Map<String, Value>,
     warnings: &mut Vec<String>,
 ) -> Result<IndexMap<NodeName, Action>, String> {

@@ -105,7 +105,8 @@ fn build_filters(
     let mut filters = vec![compile_filter(build_rules(confinement)?, libc::EACCES)?];
     // These calls fail as unknown, because a filter cannot read their arguments in memory. Programs
     // fall back to older calls.
-    let unseen = with_x32([modes::UNFILTERABLE, libc::SYS_clone3].map(|call| (call, Vec::new())));
+    let unseen =
+        with_x32([modes::UNFILTERABLE_CALL, libc::SYS_clone3].map(|call| (call, Vec::new())));
     filters.push(compile_filter(unseen, libc::ENOSYS)?);
     if !has_mount_namespace {
         let mut attributes = with_x32(modes::ATTRIBUTE_CALLS.map(|call| (call, Vec::new())));

@@ -10,13 +10,13 @@ use crate::{
 };
 use shared::id::NodeName;
 
-const HEIGHT: f64 = 34.0;
+const NODE_HEIGHT: f64 = 34.0;
 const NAME_PADDING: f64 = 14.0;
 /// The width of letters in most scripts, and in wide scripts.
 const LETTER_WIDTHS: (f64, f64) = (7.3, 13.0);
 const MAX_NAME_WIDTH: f64 = 230.0;
-const MARGIN: f64 = 16.0;
-const TITLE: f64 = 28.0;
+const DRAWING_MARGIN: f64 = 16.0;
+const TITLE_HEIGHT: f64 = 28.0;
 
 struct Labelled<'a> {
     name: &'a NodeName,
@@ -32,7 +32,10 @@ pub fn svg(toolkit: &Toolkit, title: &str) -> String {
         .collect();
     let sizes: Vec<Size> = nodes
         .iter()
-        .map(|node| Size { width: text_width(&node.label) + 2.0 * NAME_PADDING, height: HEIGHT })
+        .map(|node| Size {
+            width: text_width(&node.label) + 2.0 * NAME_PADDING,
+            height: NODE_HEIGHT,
+        })
         .collect();
     let numbers = node_numbers(toolkit);
     let edges = toolkit.ordered_edges();
@@ -57,8 +60,9 @@ pub fn svg(toolkit: &Toolkit, title: &str) -> String {
 
 fn svg_head(drawing: &Drawing, title: &str) -> String {
     let title = escape::escape_xml(title);
-    let width = (drawing.width + 2.0 * MARGIN).max(self::text_width(&title) + 2.0 * MARGIN);
-    let height = drawing.height + 2.0 * MARGIN + TITLE;
+    let width =
+        (drawing.width + 2.0 * DRAWING_MARGIN).max(self::text_width(&title) + 2.0 * DRAWING_MARGIN);
+    let height = drawing.height + 2.0 * DRAWING_MARGIN + TITLE_HEIGHT;
     let ((action, action_border), (tool, tool_border)) = (ACTION_COLORS, TOOL_COLORS);
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
@@ -74,12 +78,12 @@ fn svg_head(drawing: &Drawing, title: &str) -> String {
          </style>\n\
          <defs>\n{}{}</defs>\n\
          <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
-         <text x=\"{MARGIN}\" y=\"{:.0}\" font-weight=\"bold\">{title}</text>\n\
-         <g transform=\"translate({MARGIN} {:.0})\" stroke-width=\"1.3\">\n",
+         <text x=\"{DRAWING_MARGIN}\" y=\"{:.0}\" font-weight=\"bold\">{title}</text>\n\
+         <g transform=\"translate({DRAWING_MARGIN} {:.0})\" stroke-width=\"1.3\">\n",
         svg_marker("tk-next-end", action_border),
         svg_marker("tk-call-end", tool_border),
-        MARGIN + 8.0,
-        MARGIN + TITLE,
+        DRAWING_MARGIN + 8.0,
+        DRAWING_MARGIN + TITLE_HEIGHT,
     )
 }
 
