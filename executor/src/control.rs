@@ -220,7 +220,7 @@ impl Control {
         Ok(match self.match_reservation(&found, key, options).await? {
             Some(id) => ReservedId::Taken(id),
             // Continues with the reserved id, because the process that reserved the key crashed
-            // before the start.
+            // before it started the execution.
             None => ReservedId::Free(found.execution),
         })
     }

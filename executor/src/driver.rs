@@ -307,7 +307,7 @@ impl Driver {
             if self.claim.needs_decision && self.start_permission() == StartPermission::Now {
                 self.decide(Input::Woken);
             }
-            self.process_results();
+            self.apply_results();
             if self.pending.is_empty() {
                 if let Phase::Finished(outcome) = self.execution.phase() {
                     debug!(execution = %self.execution.id(), ?outcome, "finished");
@@ -339,12 +339,12 @@ impl Driver {
         }
     }
 
-    fn process_results(&mut self) {
+    fn apply_results(&mut self) {
         loop {
             while !self.pending.is_full()
                 && let Some(done) = self.results.pop_front()
             {
-                self.handle_result(done);
+                self.apply_result(done);
             }
             self.start_held_tasks();
             self.renew_claim();

@@ -165,7 +165,7 @@ impl Worker {
             }
         };
         let work = async {
-            self.handle_inputs().await;
+            self.run_event_loop().await;
             self.shut_down().await;
         };
         tokio::select! {
@@ -184,7 +184,7 @@ impl Worker {
         &self.context
     }
 
-    async fn handle_inputs(&mut self) {
+    async fn run_event_loop(&mut self) {
         let drain = self.context.drain.clone();
         let hints = self.context.store.hints();
         let (mut work, mut inbox) = (hints.subscribe_work(), hints.subscribe_inbox());
@@ -196,10 +196,10 @@ impl Worker {
                 () = drain.cancelled() => return,
                 Some(ended) = self.drivers.join_next(), if !self.drivers.is_empty() => {
                     let (id, result) = ended.expect("drivers do not panic");
-                    self.handle_driver_end(id, result);
+                    self.record_driver_end(id, result);
                 }
-                Some((id, result)) = self.replan_queue.next() => self.handle_replan_end(id, result),
-                Some(request) = self.requests.recv() => self.handle_request(request),
+                Some((id, result)) = self.replan_queue.next() => self.record_replan_end(id, result),
+                Some(request) = self.requests.recv() => self.accept_request(request),
                 _ = inbox.changed() => self.deliver_commands().await,
                 _ = work.changed() => look_at = Instant::now(),
                 _ = tools.changed() => look_at = Instant::now(),
@@ -212,7 +212,7 @@ impl Worker {
     }
 
     /// Handles the end of a driver. Does not trigger a scan, because drivers end very often.
-    fn handle_driver_end(&mut self, id: ExecutionId, result: Result<DriverStop, DriveError>) {
+    fn record_driver_end(&mut self, id: ExecutionId, result: Result<DriverStop, DriveError>) {
         self.local.remove(id);
         match result {
             Ok(DriverStop::Finished) => (),
@@ -224,8 +224,8 @@ impl Worker {
                 self.context.store.hints().wake_inbox();
             }
             Err(DriveError::ClaimedElsewhere(epoch)) => {
-                // Does nothing, because another worker owns the execution, or its head is out of
-                // date.
+                // Logs nothing, because another worker often claims first. The next scan claims the
+                // execution again if it has no other owner.
                 self.backlog.given_up.insert(id, epoch);
             }
             Err(DriveError::Fenced) => {
@@ -250,7 +250,7 @@ impl Worker {
         }
     }
 
-    fn handle_request(&mut self, request: WorkerRequest) {
+    fn accept_request(&mut self, request: WorkerRequest) {
         match request {
             WorkerRequest::Start { execution, created, stored, finished, permit } => {
                 let id = execution.id();

@@ -113,8 +113,8 @@ const PROGRAM_VARIABLES: [&str; 52] = [
 /// The limits of a command.
 ///
 /// The command may read and run the folders of the system (`/usr`, `/etc`, …), and the paths in
-/// [`read`](Self::read) and [`write`](Self::write). Of `/etc` it may read files that every user may
-/// read.
+/// [`read`](Self::read) and [`write`](Self::write). Of `/etc` it may read only the files that
+/// every user may read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Confinement {

@@ -161,10 +161,10 @@ impl Driver {
         self.decide(Input::Progressed { task, attempt, progress });
     }
 
-    pub(super) fn handle_result(&mut self, done: JobResult) {
+    pub(super) fn apply_result(&mut self, done: JobResult) {
         match done {
             JobResult::Ended(ended) => self.finish_attempt(ended),
-            JobResult::Permitted(task, number, permit) => self.handle_permit(task, number, permit),
+            JobResult::Permitted(task, number, permit) => self.accept_permit(task, number, permit),
             JobResult::ChildChecked(task, number, seen) => {
                 for word in self.children.finish_watch(task, number, &seen) {
                     self.pending.mark_handled(word);

@@ -21,7 +21,7 @@ pub(super) enum StartPermission {
     /// execution. The driver records no start until then, because it could not call the tool after
     /// the append.
     Later,
-    /// No task is started on this worker, because it drains or lacks a tool.
+    /// No task is started on this worker, because the worker drains or lacks a tool.
     Elsewhere,
 }
 

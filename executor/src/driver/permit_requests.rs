@@ -169,7 +169,7 @@ impl Driver {
     }
 
     /// Starts the task of a permit. Releases the permit if the task can no longer start.
-    pub(super) fn handle_permit(&mut self, task: Task, number: u64, permit: HeldPermit) {
+    pub(super) fn accept_permit(&mut self, task: Task, number: u64, permit: HeldPermit) {
         if !self.permit_requests.is_open_request(task, number) {
             return;
         }

@@ -107,7 +107,7 @@ impl Worker {
         }
     }
 
-    pub(super) fn handle_replan_end(&mut self, id: ExecutionId, result: Result<(), DriveError>) {
+    pub(super) fn record_replan_end(&mut self, id: ExecutionId, result: Result<(), DriveError>) {
         let failure_count = self.replan_queue.running.remove(&id).unwrap_or_default();
         match result {
             Ok(()) => (),

@@ -110,14 +110,14 @@ impl Worker {
     /// Claims executions that drivers gave up, unless another worker has claimed them. In that case
     /// a claim would interrupt the steps that the other worker runs.
     async fn reclaim_given_up(&mut self) -> Result<(), StoreError> {
-        for (id, known_version) in self.backlog.given_up.clone() {
+        for (id, known_epoch) in self.backlog.given_up.clone() {
             let head = self.context.store.head(id).await?;
             // Claims a finished execution that has an owner, too, because it still has to notify
             // its parent or to be replanned.
             let needs_worker =
                 |head: &ExecutionHead| !head.state.is_finished() || head.owner.is_some();
             let free = head.filter(|head| needs_worker(head) && self.is_claimable(head));
-            if free.is_none_or(|head| self.claim_execution(id, head.epoch.max(known_version))) {
+            if free.is_none_or(|head| self.claim_execution(id, head.epoch.max(known_epoch))) {
                 self.backlog.given_up.remove(&id);
             }
         }

@@ -461,7 +461,7 @@ async fn a_damaged_execution_is_not_claimed_at_every_poll() {
     worker.deliver_commands().await;
     let (_, result) = worker.drivers.join_next().await.unwrap().unwrap();
     assert!(result.as_ref().is_err_and(DriveError::is_damage));
-    worker.handle_driver_end(id, result);
+    worker.record_driver_end(id, result);
     for _ in 0..3 {
         worker.deliver_commands().await;
         assert_eq!(worker.drivers.len(), 0);
@@ -488,7 +488,7 @@ async fn an_execution_whose_plan_is_missing_for_a_moment_continues_soon() {
         let now = worker.context.clock.now();
         assert!(worker.claim_execution(id, Epoch(0)));
         let (_, result) = worker.drivers.join_next().await.unwrap().unwrap();
-        worker.handle_driver_end(id, result);
+        worker.record_driver_end(id, result);
         let head = store.head(id).await.unwrap().unwrap();
         assert_eq!(head.owner, None);
         let pause = (head.due.unwrap() - now).to_std().unwrap();

@@ -200,7 +200,7 @@ impl ReadyTool {
 }
 
 impl ToolSet {
-    /// Makes an active set with known tools.
+    /// Makes an active set with `tools`.
     pub fn ready(
         name: ToolSetName,
         source: &str,

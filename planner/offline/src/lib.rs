@@ -82,24 +82,24 @@ impl Offline {
         Self { weights, ..self }
     }
 
-    /// Proposes a draft for `query` that uses tools of `catalog`, and of `reach` in chains.
+    /// Proposes a draft for `query` that uses tools of `catalog`, and of `chain_catalog` in chains.
     ///
     /// The work runs on a thread for blocking work, because it keeps a core busy for milliseconds.
     pub async fn propose(
         &self,
         query: &str,
         catalog: &Catalog,
-        reach: &Catalog,
+        chain_catalog: &Catalog,
     ) -> Result<Proposal, PlanningError> {
         static PERMITS: LazyLock<Arc<Semaphore>> =
             LazyLock::new(|| Arc::new(Semaphore::new(MAX_RUNNING_QUERIES)));
         let (query, planner) = (query.to_owned(), self.clone());
-        let (catalog, reach) = (catalog.clone(), reach.clone());
+        let (catalog, chain_catalog) = (catalog.clone(), chain_catalog.clone());
         let work = async {
             let permit = Arc::clone(&PERMITS).acquire_owned().await.ok();
             tokio::task::spawn_blocking(move || {
                 let _permit = permit;
-                planner.propose_within(&query, &catalog, &reach)
+                planner.propose_within(&query, &catalog, &chain_catalog)
             })
             .await
         };
@@ -124,17 +124,17 @@ impl Offline {
     }
 
     /// Proposes a draft that calls tools of `catalog`. Values that the query does not contain may
-    /// come from tools of `reach` that only read.
+    /// come from tools of `chain_catalog` that only read.
     pub fn propose_within(
         &self,
         query: &str,
         catalog: &Catalog,
-        reach: &Catalog,
+        chain_catalog: &Catalog,
     ) -> Result<Proposal, PlanningError> {
         let tools = self.parsed_catalogs.tools_of(catalog);
         let english = lexicon::english();
         let mut planning = Planning::new(query, english, &tools, &self.weights);
-        planning = planning.with_reach(reach);
+        planning = planning.with_chain_catalog(chain_catalog);
         let planned = check_limits(query, &tools).and_then(|mut tokens| {
             let known = tools.iter().flat_map(Tool::words).cloned().collect();
             english.correct_words(&mut tokens, &known);
@@ -188,10 +188,10 @@ impl Planner for Offline {
         &self,
         query: &str,
         catalog: &Catalog,
-        reach: &Catalog,
+        chain_catalog: &Catalog,
         compiler: &dyn PlanCompiler,
     ) -> Result<ProposedPlan, PlanningError> {
-        self.propose(query, catalog, reach).await?.compile(self.name(), compiler).await
+        self.propose(query, catalog, chain_catalog).await?.compile(self.name(), compiler).await
     }
 
     /// Replaces the steps that failed by other steps. The words of the query are not read again,

@@ -54,10 +54,10 @@ pub(super) struct Planning<'a> {
     pub(super) planned: PlanningResult,
     /// The indexes of the plan's steps that the last clause became.
     last: Vec<usize>,
-    previous: Option<Clause>,
+    previous_clause: Option<Clause>,
     nouns: BTreeSet<String>,
     /// The tools that chains may call.
-    reach: Option<&'a Catalog>,
+    chain_catalog: Option<&'a Catalog>,
 }
 
 impl<'a> Planning<'a> {
@@ -75,15 +75,15 @@ impl<'a> Planning<'a> {
             memory: Memory::default(),
             planned: PlanningResult::default(),
             last: Vec::new(),
-            previous: None,
+            previous_clause: None,
             nouns: tools.iter().flat_map(|tool| tool.nouns.iter().cloned()).collect(),
-            reach: None,
+            chain_catalog: None,
         }
     }
 
     /// Lets chains of tools of `catalog` produce missing values.
-    pub(super) fn with_reach(self, catalog: &'a Catalog) -> Self {
-        Self { reach: Some(catalog), ..self }
+    pub(super) fn with_chain_catalog(self, catalog: &'a Catalog) -> Self {
+        Self { chain_catalog: Some(catalog), ..self }
     }
 
     /// Plans the clauses of a query one after another. The steps before a refusal stay, so that a
@@ -315,7 +315,7 @@ impl<'a> Planning<'a> {
     }
 
     fn inherit_verb(&self, clause: &mut Clause) {
-        let Some(previous) = &self.previous else { return };
+        let Some(previous) = &self.previous_clause else { return };
         let Some(verb) = &previous.verb else {
             clause.mood = previous.mood;
             return;

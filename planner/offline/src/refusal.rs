@@ -11,7 +11,7 @@ const MAX_SHOWN_CHARS: usize = 200;
 pub(super) struct Refusal {
     /// The problem, and what to do.
     pub(super) message: String,
-    /// The tool that the query comes closest to.
+    /// The tool that fits the query best.
     pub(super) nearest: Option<String>,
     /// `true` if no tool does what the words ask for.
     pub(super) fits_nothing: bool,

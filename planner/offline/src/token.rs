@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn quotations_keep_everything() {
+    fn a_quotation_is_one_token_without_its_quotes() {
         check(
             "titled \"A, B and C\" don't 'it's so' “x” \"open",
             expect![[

@@ -171,7 +171,7 @@ impl<'a> Wording<'a> {
     }
 }
 
-/// Reads a fragment in both ways: as a part of the clause before it (`create A and B`), and as an
+/// Reads a fragment in two ways: as a part of the clause before it (`create A and B`), and as an
 /// order with an unknown verb (`notify Bob`).
 fn join_fragments(clauses: Vec<Clause>, lexicon: &Lexicon) -> Vec<Clause> {
     let is_content = |token: &Token| token.kind == TokenKind::Word && !lexicon.is_filler(token);

@@ -170,7 +170,7 @@ impl Learned {
         seen / caller_count(toolkit, name)
     }
 
-    /// Returns the number of transitions from a tool of one action to a tool of another.
+    /// Returns the number of transitions from a tool of one action to a tool of another action.
     fn transition_count(
         &self,
         toolkit: &Toolkit,

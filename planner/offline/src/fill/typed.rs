@@ -182,7 +182,7 @@ impl Filler<'_> {
         candidates.push(self.propose(at, value, context.start..last, score));
     }
 
-    /// Returns the day of an earlier step: `at 11:00 that day`.
+    /// Returns the latest day in an earlier step, for words such as `at 11:00 that day`.
     fn recalled_day(&self) -> Option<chrono::NaiveDate> {
         let steps = self.fill_context.memory.steps.iter().rev();
         let mut values = steps.flat_map(|step| step.parameters.values());

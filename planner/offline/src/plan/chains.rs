@@ -54,7 +54,7 @@ impl Planning<'_> {
     /// Answers a query that names a wanted value and known values, by a chain of calls between
     /// them. Returns whether there is such a chain.
     pub(super) fn plan_answer(&mut self, clauses: &[Clause]) -> bool {
-        let Some(catalog) = self.reach else { return false };
+        let Some(catalog) = self.chain_catalog else { return false };
         if !self.planned.steps.is_empty() || clauses.iter().any(|clause| self.may_act(clause)) {
             return false;
         }

@@ -112,7 +112,7 @@ impl Planning<'_> {
             let (tool, parameters, each) = (action.tool, each.parameters, Some(each.items));
             self.last = vec![self.add_step(Call { tool, parameters, each, ..Call::default() })];
         }
-        self.previous = Some(clause.clone());
+        self.previous_clause = Some(clause.clone());
         Ok(())
     }
 

@@ -65,7 +65,7 @@ impl Planning<'_> {
             }
         }
         self.last = places;
-        self.previous = Some(clause.clone());
+        self.previous_clause = Some(clause.clone());
         Ok(())
     }
 

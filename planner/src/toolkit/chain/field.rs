@@ -260,7 +260,7 @@ fn read_field(
     let mut keys = Vec::new();
     let key = |fit, text: String| Key { fit, text };
     keys.extend(whole.as_ref().map(|whole| key(Fit::Exact, whole.join(" "))));
-    keys.extend(telling_words(&description).map(|text| key(Fit::Described, text)));
+    keys.extend(comparable_description(&description).map(|text| key(Fit::Described, text)));
     let is_property =
         |word: &String| PROPERTY_STEMS.contains(word) || QUALIFIER_STEMS.contains(word);
     let is_telling =
@@ -300,8 +300,9 @@ fn whole_name(
     (!owner.is_empty()).then(|| owner.iter().chain(&name_words[shared..]).cloned().collect())
 }
 
-/// Returns a description in a form that can be compared, if it describes the value.
-fn telling_words(description: &str) -> Option<String> {
+/// Returns the stemmed words of a description, for comparison with other descriptions. Returns
+/// `None` if too few of the words describe the value.
+fn comparable_description(description: &str) -> Option<String> {
     let words = words::stem_words(description);
     let telling: BTreeSet<&String> =
         words.iter().filter(|word| !COMMON_STEMS.contains(*word)).collect();
