@@ -31,7 +31,7 @@ const MIN_RETRY_DELAY: Duration = Duration::from_millis(2);
 /// The longest wait for a rate before the next request. It is limited because the clock of the
 /// store may differ from the clock of this node.
 const MAX_RATE_WAIT: Duration = Duration::from_secs(5);
-const MAX_RELEASED: usize = 1_024;
+const MAX_RELEASED_PER_REQUEST: usize = 1_024;
 
 #[derive(Debug)]
 pub(crate) struct Permits {
@@ -243,7 +243,7 @@ impl Permits {
 
     fn take_released(&self) -> Vec<ReleasedPermit> {
         let mut released = lock_mutex(&self.released);
-        let n = released.len().min(MAX_RELEASED);
+        let n = released.len().min(MAX_RELEASED_PER_REQUEST);
         released.drain(..n).collect()
     }
 }

@@ -65,7 +65,7 @@ pub fn compile_with(
     catalog: &Catalog,
     plans: &SubPlans,
 ) -> Result<Plan, Vec<Diagnostic>> {
-    compile_one(draft, about, &CompileContext { catalog, plans, inline: &Inline::new() })
+    compile_single(draft, about, &CompileContext { catalog, plans, inline: &InlinePlans::new() })
 }
 
 #[derive(Clone, Debug)]
@@ -98,7 +98,7 @@ struct CompileContext<'a> {
     inline: &'a InlinePlans,
 }
 
-fn compile_one(
+fn compile_single(
     draft: &Draft,
     about: PlanInfo,
     context: &CompileContext<'_>,

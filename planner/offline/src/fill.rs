@@ -96,30 +96,31 @@ impl Filler<'_> {
         let candidates = self.candidates(verb.state);
         let costs: Vec<f32> = (0..self.tokens.len()).map(|at| self.unplaced_cost(at)).collect();
         let chosen = self.choose(&candidates, &costs);
-        let mut reading = Reading { claimed: vec![false; self.tokens.len()], ..Reading::default() };
+        let mut reading =
+            Reading { claimed_tokens: vec![false; self.tokens.len()], ..Reading::default() };
         let mut values: BTreeSet<usize> = BTreeSet::new();
         for candidate in chosen.candidates.iter().map(|at| &candidates[*at]) {
-            candidate.tokens.clone().for_each(|token| reading.claimed[token] = true);
+            candidate.tokens.clone().for_each(|token| reading.claimed_tokens[token] = true);
             reading.links.extend(candidate.link);
             values.extend(candidate.value.clone());
             for (slot, filling) in &candidate.fills {
                 reading.fillings.insert(*slot, filling.clone());
-                reading.guessed.extend(candidate.is_guess.then_some(*slot));
+                reading.guessed_slots.extend(candidate.is_guess.then_some(*slot));
             }
         }
         self.move_below_directory(&mut reading.fillings);
         let is_missing =
             |(at, slot): &(usize, &Slot)| slot.is_required && !reading.fillings.contains_key(at);
         let slots = self.tool.slots.iter().enumerate();
-        reading.missing = slots.filter(is_missing).map(|(at, _)| at).collect();
-        reading.unplaced = (0..self.tokens.len())
-            .filter(|at| !reading.claimed[*at] && costs[*at] >= weights.unplaced)
+        reading.missing_slots = slots.filter(is_missing).map(|(at, _)| at).collect();
+        reading.unplaced_tokens = (0..self.tokens.len())
+            .filter(|at| !reading.claimed_tokens[*at] && costs[*at] >= weights.unplaced)
             .collect();
-        let (nouns, has_noun) = self.score_nouns(&reading.claimed, &values);
+        let (nouns, has_noun) = self.score_nouns(&reading.claimed_tokens, &values);
         reading.has_noun = has_noun;
-        reading.words = verb.score + nouns;
-        reading.score =
-            reading.words + chosen.score - weights.missing * to_f32(reading.missing.len());
+        reading.words_score = verb.score + nouns;
+        reading.score = reading.words_score + chosen.score
+            - weights.missing * to_f32(reading.missing_slots.len());
         reading
     }
 

@@ -162,7 +162,7 @@ impl Offline {
             }
             Err(refusal) => Err(PlanningError::NoPlan {
                 message: refusal.message,
-                nearest: refusal.nearest.into_iter().collect(),
+                nearest: refusal.nearest_tool.into_iter().collect(),
                 notes,
             }),
         }

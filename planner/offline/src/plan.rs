@@ -256,8 +256,9 @@ impl<'a> Planning<'a> {
             return self.plan_loop(&clause, best);
         }
         // `every` means several items, and no step lists them.
-        let is_each =
-            |(at, token): (usize, &Token)| token.is_any(&["every", "each"]) && !best.claimed[at];
+        let is_each = |(at, token): (usize, &Token)| {
+            token.is_any(&["every", "each"]) && !best.claimed_tokens[at]
+        };
         if self.tools[best.tool].has_effect && clause.tokens.iter().enumerate().any(is_each) {
             return Err(Refusal::no_list(&self.tools[best.tool], &said()));
         }
@@ -288,7 +289,7 @@ impl<'a> Planning<'a> {
             // A word before an object is a verb.
             let reader = ClauseReader { lexicon: self.lexicon, tools: self.tools };
             let is_verb = reader.begins_object(&clause.tokens, at + 1);
-            is_plain && (is_verb || best.unplaced.contains(&at))
+            is_plain && (is_verb || best.unplaced_tokens.contains(&at))
         })
     }
 
@@ -333,7 +334,7 @@ impl<'a> Planning<'a> {
     /// missing repository from any earlier step.
     fn inherit_values(&self, reading: &mut Reading, shared: Option<&Map<String, Value>>) {
         let tool = &self.tools[reading.tool];
-        for at in std::mem::take(&mut reading.missing) {
+        for at in std::mem::take(&mut reading.missing_slots) {
             let slot = &tool.slots[at];
             let given = shared.and_then(|shared| shared.get(&slot.parameter));
             let mut steps = self.memory.steps.iter().rev().filter(|_| slot.is_slashed);
@@ -343,7 +344,7 @@ impl<'a> Planning<'a> {
                     reading.score += self.weights.missing + self.weights.required;
                     reading.fillings.insert(at, Filling::One(value.clone()));
                 }
-                None => reading.missing.push(at),
+                None => reading.missing_slots.push(at),
             }
         }
     }

@@ -43,7 +43,7 @@ impl DraftTree<'_> {
             }
         }
         let context = CompileContext { catalog: self.catalog, plans: self.plans, inline: &inline };
-        let plan = super::compile_one(draft, about, &context)?;
+        let plan = super::compile_single(draft, about, &context)?;
         let below = draft.tools.iter().enumerate().filter_map(|(index, step)| {
             let found = match step.plan.as_ref()? {
                 SubDraft::Named(name) => self.plans.find(name),

@@ -65,7 +65,7 @@ impl Filler<'_> {
         for candidate in chosen.candidates.iter().map(|at| &candidates[*at]) {
             candidate.tokens.clone().for_each(|at| is_placed[at] = true);
             let slot = candidate.slot();
-            reading.guessed.extend(candidate.is_guess.then_some(slot));
+            reading.guessed_slots.extend(candidate.is_guess.then_some(slot));
             let Filling::One(value) = &candidate.fills[0].1 else { continue };
             let placed = values.entry(slot).or_default();
             let is_next =
@@ -80,12 +80,12 @@ impl Filler<'_> {
         }
         let slots = self.tool.slots.iter().enumerate();
         let is_missing = |(at, slot): &(usize, &Slot)| slot.is_required && !values.contains_key(at);
-        reading.missing = slots.filter(is_missing).map(|(at, _)| at).collect();
+        reading.missing_slots = slots.filter(is_missing).map(|(at, _)| at).collect();
         let is_left = |mention: &&Mention| {
             mention.kind != MentionKind::Words && !is_placed[mention.tokens.start]
         };
         let left = mentions.iter().filter(is_left);
-        reading.unplaced = left.flat_map(|mention| mention.tokens.clone()).collect();
+        reading.unplaced_tokens = left.flat_map(|mention| mention.tokens.clone()).collect();
         let is_paired = self.tokens.iter().any(|token| token.is("respectively"));
         reading.fillings = spread_values(&values, is_paired);
         reading

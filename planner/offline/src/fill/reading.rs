@@ -63,15 +63,15 @@ impl Candidate {
 pub(crate) struct Reading {
     pub(crate) tool: usize,
     pub(crate) score: f32,
-    /// The score of the verb and the nouns alone.
-    pub(crate) words: f32,
+    /// The score of the verb and the nouns, without the score of the values.
+    pub(crate) words_score: f32,
     pub(crate) has_noun: bool,
     pub(crate) fillings: BTreeMap<usize, Filling>,
-    pub(crate) missing: Vec<usize>,
-    pub(crate) unplaced: Vec<usize>,
+    pub(crate) missing_slots: Vec<usize>,
+    pub(crate) unplaced_tokens: Vec<usize>,
     /// For each token, `true` if it is a value or a cue of a value.
-    pub(crate) claimed: Vec<bool>,
-    pub(crate) guessed: Vec<usize>,
+    pub(crate) claimed_tokens: Vec<bool>,
+    pub(crate) guessed_slots: Vec<usize>,
     pub(crate) links: Vec<usize>,
 }
 

@@ -8,7 +8,11 @@ use crate::token::{Token, TokenKind};
 impl Filler<'_> {
     /// Scores the nouns of the tool that the clause contains. Also returns whether there is such a
     /// noun.
-    pub(super) fn score_nouns(&self, claimed: &[bool], values: &BTreeSet<usize>) -> (f32, bool) {
+    pub(super) fn score_nouns(
+        &self,
+        claimed_tokens: &[bool],
+        values: &BTreeSet<usize>,
+    ) -> (f32, bool) {
         let weights = self.weights;
         let nouns = &self.tool.nouns;
         if nouns.is_empty() {
@@ -16,7 +20,7 @@ impl Filler<'_> {
         }
         let mut said: Vec<&str> = Vec::new();
         for (at, token) in self.tokens.iter().enumerate() {
-            let is_value = claimed[at] && values.contains(&at);
+            let is_value = claimed_tokens[at] && values.contains(&at);
             if token.kind == TokenKind::Word && !self.verb.contains(&at) && !is_value {
                 said.push(token.stem.as_str());
             }

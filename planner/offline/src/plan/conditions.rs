@@ -154,7 +154,7 @@ impl Planning<'_> {
         readings.into_iter().find(|reading| {
             let mut slots = reading.fillings.keys().map(|at| &self.tools[reading.tool].slots[*at]);
             let is_named = slots.any(|slot| matches!(slot.kind, SlotKind::Id | SlotKind::Choice));
-            (reading.has_noun || is_named) && reading.missing.is_empty()
+            (reading.has_noun || is_named) && reading.missing_slots.is_empty()
         })
     }
 

@@ -1,6 +1,7 @@
 //! Queries that only read, in which no clause asks for an action of a tool.
 //!
-//! The tool that shares most words with the query answers it. Values without a place are doubts.
+//! The tool that shares most words with the query answers it. A doubt names each value of the query
+//! that no parameter takes.
 
 use std::collections::BTreeSet;
 
@@ -47,7 +48,7 @@ impl Planning<'_> {
             let reading = look_up(&fill_context, &clause, tool);
             let score = shared + self.weights.foreign * reading.score;
             let is_better = best.as_ref().is_none_or(|(most, _)| score > *most);
-            if reading.missing.is_empty() && is_better {
+            if reading.missing_slots.is_empty() && is_better {
                 best = Some((score, reading));
             }
         }

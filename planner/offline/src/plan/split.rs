@@ -17,7 +17,7 @@ impl Planning<'_> {
         let is_noun = |token: &Token| {
             token.kind == TokenKind::Word && tool.has_noun(&token.stem, self.lexicon)
         };
-        if best.unplaced.is_empty() && best.missing.is_empty() {
+        if best.unplaced_tokens.is_empty() && best.missing_slots.is_empty() {
             return None;
         }
         let noun = clause.tokens.iter().position(is_noun);
@@ -61,7 +61,9 @@ impl Planning<'_> {
         let (known, later) = (one.first_call(tool), two.first_call(tool));
         self.inherit_values(&mut one, Some(&later));
         self.inherit_values(&mut two, Some(&known));
-        let is_full = |reading: &Reading| reading.missing.is_empty() && reading.unplaced.is_empty();
+        let is_full = |reading: &Reading| {
+            reading.missing_slots.is_empty() && reading.unplaced_tokens.is_empty()
+        };
         let is_split = is_both && is_full(&one) && is_full(&two);
         is_split.then_some([(first, one), (second, two)])
     }

@@ -37,12 +37,12 @@ impl Planning<'_> {
     ) -> Result<(), Refusal> {
         self.inherit_values(&mut reading, None);
         let tool = &self.tools[reading.tool];
-        let has_verb = clause.verb.is_some() && reading.words >= self.weights.akin;
-        if !(reading.has_noun && has_verb) || reading.missing.is_empty() {
+        let has_verb = clause.verb.is_some() && reading.words_score >= self.weights.akin;
+        if !(reading.has_noun && has_verb) || reading.missing_slots.is_empty() {
             self.check(clause, &reading)?;
         }
-        if !reading.missing.is_empty() {
-            return Err(self.missing(clause, &reading, &reading.missing));
+        if !reading.missing_slots.is_empty() {
+            return Err(self.missing(clause, &reading, &reading.missing_slots));
         }
         self.add_doubts(clause, &reading);
         let calls = reading.calls(tool);
