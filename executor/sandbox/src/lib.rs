@@ -113,8 +113,8 @@ const PROGRAM_VARIABLES: [&str; 52] = [
 /// The limits of a command.
 ///
 /// The command may read and run the folders of the system (`/usr`, `/etc`, …), and the paths in
-/// [`read`](Self::read) and [`write`](Self::write). Of `/etc` it may read files that every user may
-/// read.
+/// [`read`](Self::read) and [`write`](Self::write). Of `/etc` it may read only the files that
+/// every user may read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Confinement {
@@ -325,7 +325,7 @@ impl Launcher {
             life,
             caller: std::process::id(),
         };
-        // Another user must not get Faber's `HOME`, so the subcommand sets that user's own.
+        // Another user must not get Faber's `HOME`, so the subcommand sets the `HOME` of that user.
         let is_usual = |name: &&str| *name != HOME || confinement.user.is_none();
         let usual: Vec<&str> = CONFINED_VARIABLES.into_iter().filter(is_usual).collect();
         subcommand_for(binary, program, &order, &usual, &confinement.pass)
@@ -398,7 +398,7 @@ fn remove_credentials(address: &str) -> String {
     let (scheme, rest) = address
         .split_once("://")
         .map_or(("", address), |(scheme, rest)| (&address[..scheme.len() + "://".len()], rest));
-    // A password may contain `@`, so the last `@` counts.
+    // A password may contain `@`, so the host begins after the last `@`.
     format!("{scheme}{}", rest.rsplit_once('@').map_or(rest, |(_, host)| host))
 }
 

@@ -10,12 +10,12 @@ use shared::tool::ToolDefinition;
 
 use super::{
     MAX_TOKENS,
-    clause::{Clause, Mood, Reader, read_verb},
+    clause::{Clause, ClauseReader, Mood, read_verb},
     lexicon::{Lexicon, english},
     moment::find_moments,
     plan::{Planning, is_read},
     read_tools,
-    token::{Kind, Token, number, tokens},
+    token::{Token, TokenKind, number, tokens},
     tool::{SlotKind, Tool},
     weights::Weights,
 };
@@ -55,7 +55,7 @@ impl<'a> Wording<'a> {
         let mut corrected = if said.len() > MAX_TOKENS { Vec::new() } else { said.clone() };
         let known = tools.iter().flat_map(Tool::words).cloned().collect();
         lexicon.correct(&mut corrected, &known);
-        let clauses = Reader { lexicon, tools: &tools }.read(&corrected);
+        let clauses = ClauseReader { lexicon, tools: &tools }.read(&corrected);
         let clauses = join_fragments(clauses, lexicon);
         let nouns = tools.iter().flat_map(|tool| tool.nouns.iter().cloned()).collect();
         Self { query, tokens: said, clauses, nouns, lexicon }
@@ -86,7 +86,7 @@ impl<'a> Wording<'a> {
         (standing, self.text(clause))
     }
 
-    /// Returns whether the query says a number, a day or a time in another form: `two`, `$20`.
+    /// Returns whether the query contains a number, a day or a time in another form: `two`, `$20`.
     pub fn says_figure(&self, text: &str) -> bool {
         let figure = number(text).and_then(|figure| figure.as_f64());
         let is_figure = |token: &Token| {
@@ -117,7 +117,7 @@ impl<'a> Wording<'a> {
         if clause.mood == Mood::Order {
             return means(clause);
         }
-        let is_word = |at: &usize| clause.tokens[*at].kind == Kind::Word;
+        let is_word = |at: &usize| clause.tokens[*at].kind == TokenKind::Word;
         let mut places = (0..clause.tokens.len()).filter(is_word);
         places.any(|at| means(&with_verb(clause, at, self.lexicon)))
     }
@@ -125,7 +125,7 @@ impl<'a> Wording<'a> {
     fn means_tool(&self, clause: &Clause, tool: &Tool) -> bool {
         let Some(verb) = &clause.verb else { return false };
         let concepts = self.lexicon.concepts(&verb.stem);
-        // `show` orders no call with an effect.
+        // `show` does not ask for a call with an effect.
         if verb.stem != tool.verb
             && !concepts.is_empty()
             && concepts.iter().all(|concept| is_read(concept))
@@ -141,9 +141,10 @@ impl<'a> Wording<'a> {
     fn has_other_object(&self, clause: &Clause, tool: &Tool) -> bool {
         let start = clause.verb.iter().flat_map(|verb| &verb.places).max().map_or(0, |at| at + 1);
         let object = clause.tokens.iter().skip(start).take_while(|token| {
-            token.kind != Kind::Mark && !self.lexicon.file.prepositions.contains_key(&token.lower)
+            token.kind != TokenKind::Mark
+                && !self.lexicon.file.prepositions.contains_key(&token.lower)
         });
-        let words: Vec<&Token> = object.filter(|token| token.kind == Kind::Word).collect();
+        let words: Vec<&Token> = object.filter(|token| token.kind == TokenKind::Word).collect();
         let is_own = |token: &&Token| {
             tool.has_noun(&token.stem, self.lexicon)
                 || self.lexicon.is_compound_of(&token.stem, &tool.nouns)
@@ -170,10 +171,10 @@ impl<'a> Wording<'a> {
     }
 }
 
-/// Reads a fragment in both ways: as a part of the clause before it (`create A and B`), and as an
+/// Reads a fragment in two ways: as a part of the clause before it (`create A and B`), and as an
 /// order with an unknown verb (`notify Bob`).
 fn join_fragments(clauses: Vec<Clause>, lexicon: &Lexicon) -> Vec<Clause> {
-    let is_content = |token: &Token| token.kind == Kind::Word && !lexicon.is_filler(token);
+    let is_content = |token: &Token| token.kind == TokenKind::Word && !lexicon.is_filler(token);
     let mut joined: Vec<Clause> = Vec::new();
     for mut clause in clauses {
         if clause.mood == Mood::Fragment {

@@ -59,14 +59,14 @@ pub(super) struct Connection {
     pub(super) stream_tried: Notify,
     pub(super) admitted: Notify,
     /// `true` if the server may send requests.
-    server_may_ask: bool,
+    can_server_ask: bool,
     state: SessionState,
     messages: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
-    negotiated: Mutex<Negotiated>,
+    negotiated: Mutex<NegotiatedSession>,
 }
 
 #[derive(Default)]
-struct Negotiated {
+struct NegotiatedSession {
     session: Option<HeaderValue>,
     version: Option<HeaderValue>,
     /// The reason why the connection ends.
@@ -103,7 +103,7 @@ impl Connection {
             initialized: Notify::new(),
             stream_tried: Notify::new(),
             admitted: Notify::new(),
-            server_may_ask: spec.elicitation.is_some() || !spec.roots.is_empty(),
+            can_server_ask: spec.elicitation.is_some() || !spec.roots.is_empty(),
             state: state.clone(),
             messages,
             negotiated: Mutex::default(),
@@ -150,7 +150,7 @@ impl Connection {
     /// Waits until the stream for the server's requests is open, if the server may send requests. A
     /// request of the server would be lost before that.
     pub(super) async fn wait_for_stream(&self) {
-        if self.server_may_ask && !self.is_legacy() {
+        if self.can_server_ask && !self.is_legacy() {
             let _ = timeout(STREAM_TIMEOUT, self.stream_tried.notified()).await;
         }
     }
@@ -312,7 +312,7 @@ impl Connection {
         self.lock_negotiated().reason.clone()
     }
 
-    fn lock_negotiated(&self) -> MutexGuard<'_, Negotiated> {
+    fn lock_negotiated(&self) -> MutexGuard<'_, NegotiatedSession> {
         self.negotiated.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
