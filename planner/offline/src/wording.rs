@@ -54,7 +54,7 @@ impl<'a> Wording<'a> {
         let said = tokens(query);
         let mut corrected = if said.len() > MAX_TOKENS { Vec::new() } else { said.clone() };
         let known = tools.iter().flat_map(Tool::words).cloned().collect();
-        lexicon.correct(&mut corrected, &known);
+        lexicon.correct_words(&mut corrected, &known);
         let clauses = ClauseReader { lexicon, tools: &tools }.read(&corrected);
         let clauses = join_fragments(clauses, lexicon);
         let nouns = tools.iter().flat_map(|tool| tool.nouns.iter().cloned()).collect();
