@@ -31,7 +31,7 @@ pub enum Standing {
     Reported,
     /// The query orders the call under a condition.
     Conditional,
-    /// No clause speaks of the call.
+    /// No clause mentions the call.
     Unsaid,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Wording<'a> {
         Self { query, tokens: said, clauses, nouns, lexicon }
     }
 
-    /// Returns how the query speaks of a call, and the words of the query that decide this. Of
+    /// Returns how the query mentions a call, and the words of the query that decide this. Of
     /// several clauses about the tool, the clause with the most of the call's values counts.
     /// `values` are words in lower case.
     pub fn standing(&self, tool: &ToolDefinition, values: &[String]) -> (Standing, String) {
