@@ -66,7 +66,7 @@ impl<'a> Wording<'a> {
     /// `values` are words in lower case.
     pub fn standing(&self, tool: &ToolDefinition, values: &[String]) -> (Standing, String) {
         let tool = Tool::read(tool, tool.name.to_string(), self.lexicon);
-        let fits = self.clauses.iter().filter(|clause| self.speaks_of(clause, &tool));
+        let fits = self.clauses.iter().filter(|clause| self.mentions_tool(clause, &tool));
         let best = fits.max_by_key(|clause| {
             let is_same = |token: &Token, value: &str| token.lower.trim_start_matches('#') == value;
             let has_value =
@@ -110,7 +110,7 @@ impl<'a> Wording<'a> {
     }
 
     /// Returns whether the words of a clause mean a tool.
-    fn speaks_of(&self, clause: &Clause, tool: &Tool) -> bool {
+    fn mentions_tool(&self, clause: &Clause, tool: &Tool) -> bool {
         let means =
             |clause: &Clause| self.means_tool(clause, tool) && !self.has_other_object(clause, tool);
         // Only the main verb of an order counts. The other moods have no main verb.
