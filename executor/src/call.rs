@@ -204,7 +204,9 @@ impl Call {
             result = &mut call => return result.map_err(with_unknown_outcome_if_stopped),
             () = cancel.cancelled() => None,
             () = timer => Some(timeout_error(timeout)),
-            idle_limit = forward_reports(reports, &progress, idle_timeout) => Some(idle_timeout_error(idle_limit)),
+            idle_limit = forward_reports(reports, &progress, idle_timeout) => {
+                Some(idle_timeout_error(idle_limit))
+            }
         };
         cancel.cancel();
         let last = time::timeout(grace, call).await;

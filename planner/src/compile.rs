@@ -151,7 +151,7 @@ struct UndoCall<'a> {
 const UNDO_PARAMETERS: &str = "compensate.parameters";
 
 impl<'a> UndoCall<'a> {
-    fn read_steps(
+    fn read_undo(
         index: usize,
         written: &Value,
         catalog: &'a Catalog,
@@ -203,7 +203,7 @@ fn read_steps<'a>(
         let for_each = written.for_each.as_ref().map(|list| Arc::new(Value::from(list.as_str())));
         let undo = written.compensate.as_ref();
         let undo = undo.and_then(|compensation| {
-            UndoCall::read_steps(index, compensation, context.catalog, &mut error_budget, report)
+            UndoCall::read_undo(index, compensation, context.catalog, &mut error_budget, report)
         });
         let undo = undo.map(Box::new);
         Step { written, id, tool_choice, checked_parameters, mapping, policy, for_each, undo }

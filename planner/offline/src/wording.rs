@@ -31,7 +31,7 @@ pub enum Standing {
     Reported,
     /// The query orders the call under a condition.
     Conditional,
-    /// No clause speaks of the call.
+    /// No clause mentions the call.
     Unsaid,
 }
 
@@ -54,19 +54,19 @@ impl<'a> Wording<'a> {
         let said = tokens(query);
         let mut corrected = if said.len() > MAX_TOKENS { Vec::new() } else { said.clone() };
         let known = tools.iter().flat_map(Tool::words).cloned().collect();
-        lexicon.correct(&mut corrected, &known);
+        lexicon.correct_words(&mut corrected, &known);
         let clauses = ClauseReader { lexicon, tools: &tools }.read(&corrected);
         let clauses = join_fragments(clauses, lexicon);
         let nouns = tools.iter().flat_map(|tool| tool.nouns.iter().cloned()).collect();
         Self { query, tokens: said, clauses, nouns, lexicon }
     }
 
-    /// Returns how the query speaks of a call, and the words of the query that decide this. Of
+    /// Returns how the query mentions a call, and the words of the query that decide this. Of
     /// several clauses about the tool, the clause with the most of the call's values counts.
     /// `values` are words in lower case.
     pub fn standing(&self, tool: &ToolDefinition, values: &[String]) -> (Standing, String) {
         let tool = Tool::read(tool, tool.name.to_string(), self.lexicon);
-        let fits = self.clauses.iter().filter(|clause| self.speaks_of(clause, &tool));
+        let fits = self.clauses.iter().filter(|clause| self.mentions_tool(clause, &tool));
         let best = fits.max_by_key(|clause| {
             let is_same = |token: &Token, value: &str| token.lower.trim_start_matches('#') == value;
             let has_value =
@@ -110,7 +110,7 @@ impl<'a> Wording<'a> {
     }
 
     /// Returns whether the words of a clause mean a tool.
-    fn speaks_of(&self, clause: &Clause, tool: &Tool) -> bool {
+    fn mentions_tool(&self, clause: &Clause, tool: &Tool) -> bool {
         let means =
             |clause: &Clause| self.means_tool(clause, tool) && !self.has_other_object(clause, tool);
         // Only the main verb of an order counts. The other moods have no main verb.

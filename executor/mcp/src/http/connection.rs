@@ -57,7 +57,7 @@ pub(super) struct Connection {
     pub(super) initialized: Notify,
     /// Notified after the first attempt to open the server's stream.
     pub(super) stream_tried: Notify,
-    pub(super) admitted: Notify,
+    pub(super) request_accepted: Notify,
     /// `true` if the server may send requests.
     can_server_ask: bool,
     state: SessionState,
@@ -102,7 +102,7 @@ impl Connection {
             max_bytes: max_bytes.saturating_mul(MESSAGE_OVERHEAD),
             initialized: Notify::new(),
             stream_tried: Notify::new(),
-            admitted: Notify::new(),
+            request_accepted: Notify::new(),
             can_server_ask: spec.elicitation.is_some() || !spec.roots.is_empty(),
             state: state.clone(),
             messages,
@@ -202,7 +202,7 @@ impl Connection {
             },
             status => {
                 if status.is_success() {
-                    self.admitted.notify_waiters();
+                    self.request_accepted.notify_waiters();
                 }
                 Ok(answer)
             }
@@ -412,12 +412,12 @@ pub(super) mod tests {
         servers.store_expired_login(Some("refresh-0"));
         let (connection, _inbox) = connection(&servers);
         for (path, expected) in [("/nothing", false), ("/mcp", true)] {
-            let mut admitted = Box::pin(connection.admitted.notified());
-            admitted.as_mut().enable();
+            let mut request_accepted = Box::pin(connection.request_accepted.notified());
+            request_accepted.as_mut().enable();
             let mut request = connection.new_request(Method::GET);
             request.url.set_path(path);
             connection.send_authorized(request, None).await.unwrap();
-            assert_eq!(admitted.now_or_never().is_some(), expected, "{path}");
+            assert_eq!(request_accepted.now_or_never().is_some(), expected, "{path}");
         }
     }
 

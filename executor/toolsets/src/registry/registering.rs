@@ -197,7 +197,11 @@ impl Registry {
             && self.toolbox().set(&new.set).is_some_and(|set| set.status == SetStatus::Ready)
             // Requires that no effect rule of the set applies to the tool, because the tool was
             // made without the rules.
-            && applied.wanted_sets[place].config.effects.find_effect(&new.set, &new.tool.name).is_none()
+            && applied.wanted_sets[place]
+                .config
+                .effects
+                .find_effect(&new.set, &new.tool.name)
+                .is_none()
             && let Source::Tools(tools) = &mut applied.wanted_sets[place].config.source
         {
             tools.push(new.tool);

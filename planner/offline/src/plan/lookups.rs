@@ -35,7 +35,7 @@ impl Planning<'_> {
         self.tools.len() <= MAX_LOOKUP_TOOLS && !self.tools.iter().any(|tool| tool.has_effect)
     }
 
-    /// Plans calls of the tool that reads what a query speaks of. Returns whether there is such a
+    /// Plans calls of the tool that reads what a query asks about. Returns whether there is such a
     /// tool.
     pub(super) fn plan_lookup(&mut self, tokens: &[Token]) -> bool {
         if tokens.len() > MAX_CLAUSE_TOKENS || !self.has_few_tools() {

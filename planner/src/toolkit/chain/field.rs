@@ -10,8 +10,8 @@ use crate::select::words;
 const MAX_LEVELS: usize = 3;
 /// Maximum number of references of a schema that are followed.
 const MAX_REFERENCES: usize = 8;
-/// Minimum number of different words outside [`COMMON_WORDS`] that a description needs. Only then can the
-/// description serve as the type of a field.
+/// Minimum number of different words outside [`COMMON_WORDS`] that a description needs. Only then
+/// can the description serve as the type of a field.
 const MIN_TELLING_WORDS: usize = 2;
 
 /// Words that name a property of any thing. Alone, they do not show which thing it belongs to.

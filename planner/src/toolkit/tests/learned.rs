@@ -103,7 +103,8 @@ proptest! {
         }
         for edge in seed().ordered_edges() {
             let score = learned.score(&seed(), edge.from, edge.to, tool, last);
-            prop_assert!(score.is_none_or(|score| (MIN_SCORE..=1.0).contains(&score)), "{:?}", score);
+            let is_in_range = score.is_none_or(|score| (MIN_SCORE..=1.0).contains(&score));
+            prop_assert!(is_in_range, "{:?}", score);
         }
     }
 }
