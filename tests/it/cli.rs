@@ -4,6 +4,7 @@ mod access;
 mod actors;
 mod audit;
 mod backups;
+mod configuration;
 mod doubts;
 mod encryption;
 mod executions;

@@ -352,14 +352,14 @@ mod tests {
                 "unknown field `mpc`, expected `mcp`, `tools`, `builtin`, `openapi` or `graphql`"
             ],
         );
-        check_config_error(json!({ "mcp": { "args": [] } }), expect!["missing field `command`"]);
+        check_config_error(json!({ "mcp": { "args": [] } }), expect!["`mcp`: missing field `command`"]);
         let tool = json!({ "name": "t", "run": { "foo": 1 } });
         let error = parse(json!({ "tools": [tool] })).unwrap_err().to_string();
         assert!(error.contains("`foo`") && error.ends_with("`{ http: { url: … } }`)"), "{error}");
         let tool = json!({ "name": "t", "run": { "command": [] } });
         check_config_error(
             json!({ "tools": [tool] }),
-            expect!["`tools[0]` (`t`): a command needs a program, as in `[date, -u]`"],
+            expect!["`tools[0].run.command` (`t`): a command needs a program, as in `[date, -u]`"],
         );
         let with_command = |command: &str| {
             let tool = json!({ "name": "t", "run": { "command": command } });
@@ -368,7 +368,7 @@ mod tests {
         check_config_error(
             with_command("ls -l"),
             expect![
-                "`tools[1]` (`t`): `command` is the text `ls -l`: write it as a list, [ls, -l]"
+                "`tools[1].run` (`t`): `command` is the text `ls -l`: write it as a list, [ls, -l]"
             ],
         );
         for fine in ["ls", "/opt/my tools/run"] {
@@ -378,7 +378,7 @@ mod tests {
         check_config_error(
             json!({ "tools": [tool] }),
             expect![
-                "`tools[0]` (`t`): unknown field `effekt`, expected one of `name`, `description`, `examples`, `parameters`, `outputSchema`, `effect`, `run`"
+                "`tools[0].effekt` (`t`): unknown field `effekt`, expected one of `name`, `description`, `examples`, `parameters`, `outputSchema`, `effect`, `run`"
             ],
         );
     }

@@ -1,5 +1,6 @@
 //! The arguments of the command line. Doc comments on fields are the texts of `--help`.
 
+mod config;
 mod labels;
 mod looking;
 mod plans;
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::{
+    config::ConfigCommand,
     looking::{AuditArgs, CreatedRange, DebugArgs, DetailFilters, List, TraceCommand},
     plans::{ExportArgs, ExportFormat, Format, PlanArgs, Planning, SaveArgs},
     running::{
@@ -233,8 +235,11 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Print the GraphQL schema.
     Schema,
-    /// Print the effective configuration and the origin of each value.
-    Config,
+    /// Print the effective configuration and the origin of each value, or check a file.
+    Config {
+        #[command(subcommand)]
+        subcommand: Option<ConfigCommand>,
+    },
     /// Check the configuration, the store and the tools, and print remedies.
     Doctor {
         /// Check only whether the server of `--server` is ready (`/health/ready`), for health

@@ -3,6 +3,7 @@
 pub(crate) mod audit;
 pub(crate) mod backup;
 pub(crate) mod bench;
+pub(crate) mod config;
 pub(crate) mod debug;
 pub(crate) mod doctor;
 mod doubts;

@@ -9,6 +9,7 @@ mod environment;
 mod file;
 mod limits;
 mod log_format;
+mod mistake;
 mod model;
 mod own;
 mod retention;
@@ -37,6 +38,7 @@ pub use self::{
     environment::{Environment, variable},
     limits::Limits,
     log_format::LogFormat,
+    mistake::{Mistake, Mistakes},
     model::{ModelConfig, PlannerConfig},
 };
 
@@ -118,12 +120,33 @@ pub struct ToolkitFiles {
 
 /// A mistake in the configuration. The message names the setting and how to correct it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ConfigError(pub(crate) String);
+#[error("{message}")]
+pub struct ConfigError {
+    message: String,
+    /// All mistakes of the file, if the file is wrong.
+    mistakes: Option<Box<Mistakes>>,
+}
 
+impl ConfigError {
+    pub(crate) fn new(message: String) -> Self {
+        Self { message, mistakes: None }
+    }
+}
+
+impl From<Mistakes> for ConfigError {
+    fn from(mistakes: Mistakes) -> Self {
+        Self { message: mistakes.summary(), mistakes: Some(Box::new(mistakes)) }
+    }
+}
+
+/// With `--json`, the failure lists each mistake with its file, line and path.
 impl From<ConfigError> for Failure {
     fn from(err: ConfigError) -> Self {
-        Self::usage(err.to_string())
+        let failure = Self::usage(err.message);
+        match err.mistakes {
+            Some(mistakes) => failure.with("errors", mistakes.to_json()),
+            None => failure,
+        }
     }
 }
 
@@ -155,6 +178,18 @@ fn find_file(flags: &Flags, environment: &Environment) -> Option<PathBuf> {
     named.or_else(|| Path::new(DEFAULT_FILE).is_file().then(|| PathBuf::from(DEFAULT_FILE)))
 }
 
+/// Checks a file, or else the file that other commands read. Returns the path of the file, or
+/// `None` if there is none.
+pub fn check_file(
+    file: Option<PathBuf>,
+    flags: &Flags,
+    environment: &Environment,
+) -> Result<Option<PathBuf>, Mistakes> {
+    let Some(path) = file.or_else(|| find_file(flags, environment)) else { return Ok(None) };
+    file::read(&path)?;
+    Ok(Some(path))
+}
+
 impl Config {
     /// Loads the configuration. A flag overrides the environment, the environment overrides the
     /// file, and the file overrides the default.
@@ -173,8 +208,10 @@ impl Config {
         let Some(named) = &path else {
             return Ok((Self::load(flags, environment)?, Faults::default()));
         };
-        let file::PartialFile { file, mut wrong_settings, omitted_settings } =
+        let file::PartialFile { file, mistakes, omitted_settings } =
             file::read_valid_settings(named);
+        let mut wrong_settings: Vec<String> =
+            mistakes.iter().map(|mistake| format!("`{}`: {mistake}", named.display())).collect();
         let mut is_read = file.is_some();
         let config =
             match Self::from_sources(path.clone(), file.unwrap_or_default(), flags, environment) {
@@ -201,14 +238,7 @@ impl Config {
             Some((sets, written)) => (Setting { value: sets, origin: Origin::File }, written),
             None => toolsets::demo_toolset(),
         };
-        if let Some(set) = file.tools_files_set {
-            if toolsets.value.iter().any(|known| known.name == set.name) {
-                let reason = "`tools_files` become the toolset `tools`, but `toolsets` also has one \
-                           of this name: rename it";
-                return Err(ConfigError(reason.to_owned()));
-            }
-            toolsets.value.push(set);
-        }
+        toolsets.value.extend(file.tools_files_set);
         let log_format = log_format::read_setting(flags, environment, file.log_format)?;
         Ok(Self {
             log_format: or_default_setting(log_format, LogFormat::default),
@@ -292,7 +322,7 @@ fn parse_address(
     Setting { value, origin }: Setting<String>,
 ) -> Result<Setting<SocketAddr>, ConfigError> {
     let complaint = |_| {
-        ConfigError(format!(
+        ConfigError::new(format!(
             "`{value}` ({origin}) is not an address to listen on: write an address and a port, \
              such as `{DEFAULT_LISTEN}`, or port 0 for any free port"
         ))

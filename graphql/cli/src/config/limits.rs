@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use shared::limits;
 use toolsets::sources;
 
-use super::{ConfigError, Origin, Setting, calls};
+use super::{Origin, Setting, calls};
 
 struct Limit {
     key: &'static str,
@@ -210,8 +210,3 @@ fn to_ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-impl From<String> for ConfigError {
-    fn from(reason: String) -> Self {
-        Self(reason)
-    }
-}

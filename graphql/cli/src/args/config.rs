@@ -1,0 +1,12 @@
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Check a configuration file, and print every mistake with its line and path.
+    Check {
+        /// The file; default: the file that other commands read.
+        file: Option<PathBuf>,
+    },
+}
