@@ -235,7 +235,8 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Print the GraphQL schema.
     Schema,
-    /// Print the effective configuration and the origin of each value, or check a file.
+    /// Print the effective configuration and the origin of each value. Check a file, or print its
+    /// JSON Schema.
     Config {
         #[command(subcommand)]
         subcommand: Option<ConfigCommand>,

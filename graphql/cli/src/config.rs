@@ -13,6 +13,7 @@ mod mistake;
 mod model;
 mod own;
 mod retention;
+mod schema;
 mod show;
 #[cfg(test)]
 mod tests;
@@ -40,6 +41,7 @@ pub use self::{
     log_format::LogFormat,
     mistake::{Mistake, Mistakes},
     model::{ModelConfig, PlannerConfig},
+    schema::config_schema,
 };
 
 const MAX_FILE_BYTES: u64 = 4 << 20;

@@ -41,8 +41,8 @@ use tracing_subscriber::{
 use self::{
     args::{Cli, Command, ConfigCommand, ToolkitCommand, Tools, Toolsets, TraceCommand},
     commands::{
-        audit, backup, config as config_command, debug, doctor, list, login, models, plan, run, serve, settle, steer,
-        toolkit, tools,
+        audit, backup, config as config_command, debug, doctor, list, login, models,
+        plan, run, serve, settle, steer, toolkit, tools,
     },
     screen::Screen,
     session::{Need, Session},
@@ -262,6 +262,9 @@ async fn dispatch(
     match cli.command {
         Command::Config { subcommand: Some(ConfigCommand::Check { file }) } => {
             return config_command::check_config(file, &flags, &environment, &screen);
+        }
+        Command::Config { subcommand: Some(ConfigCommand::Schema { plan }) } => {
+            return config_command::print_schema(plan, &screen);
         }
         Command::BlogMcp { file } => return serve_blog(file, &environment).await,
         Command::Completions { shell } => return print_completions(shell, &screen),

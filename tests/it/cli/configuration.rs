@@ -27,8 +27,10 @@ async fn config_check_prints_every_mistake_with_its_line_and_path() {
     for command in [&["config", "check"][..], &["list", "plans"]] {
         let error = workspace.json(command, 2).await;
         let errors = error["error"]["errors"].as_array().unwrap();
-        let places: Vec<_> =
-            errors.iter().map(|error| json!([error["file"], error["line"], error["path"]])).collect();
+        let places: Vec<_> = errors
+            .iter()
+            .map(|error| json!([error["file"], error["line"], error["path"]]))
+            .collect();
         let expected = [
             json!(["faber.yaml", 5, "toolsets[0].source.mcp.comand"]),
             json!(["faber.yaml", 7, "toolsets[1].source.tools"]),
@@ -57,4 +59,15 @@ async fn config_check_names_the_line_of_wrong_yaml_and_accepts_a_valid_file() {
     let absent = Workspace::new().run(&["config", "check"]).await;
     assert_eq!(absent.status, 0, "{absent:?}");
     assert!(!workspace.path(".local/share/faber").exists(), "a check opens no store");
+}
+
+#[tokio::test]
+async fn the_schemas_are_printed() {
+    let workspace = Workspace::new();
+    for (command, key) in
+        [(&["config", "schema"][..], "toolsets"), (&["config", "schema", "--plan"], "tools")]
+    {
+        let schema = workspace.json(command, 0).await;
+        assert!(schema["properties"][key].is_object(), "{schema}");
+    }
 }

@@ -281,7 +281,7 @@ mod tests {
         check_parsed_config(
             json!({ "grant": "password" }),
             expect![
-                "✗ unknown variant `password`, expected one of `authorization_code`, `client_credentials`, `cross_app`"
+                "✗ `grant`: unknown variant `password`, expected one of `authorization_code`, `client_credentials`, `cross_app`"
             ],
         );
         check_parsed_config(

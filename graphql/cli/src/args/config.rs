@@ -9,4 +9,10 @@ pub(crate) enum ConfigCommand {
         /// The file; default: the file that other commands read.
         file: Option<PathBuf>,
     },
+    /// Print the JSON Schema of the configuration file, for editors.
+    Schema {
+        /// Print the JSON Schema of plan files instead.
+        #[arg(long)]
+        plan: bool,
+    },
 }

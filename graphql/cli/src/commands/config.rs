@@ -6,6 +6,7 @@ use client::{
     failure::Failure,
     view::{paint::Paint, plain},
 };
+use planner::compile::plan_file_schema;
 use serde_json::{Value, json};
 
 use crate::{
@@ -91,4 +92,11 @@ pub(crate) fn check_config(
         screen.fail(failure);
     }
     Err(last)
+}
+
+/// Prints the JSON Schema of configuration files or of plan files.
+pub(crate) fn print_schema(is_plan: bool, screen: &Screen) -> Result<ExitStatus, Failure> {
+    let schema = if is_plan { plan_file_schema() } else { config::config_schema() };
+    screen.print_json(&schema)?;
+    Ok(ExitStatus::Done)
 }

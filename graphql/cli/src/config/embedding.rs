@@ -49,8 +49,8 @@ pub(super) fn read(value: Option<Value>, base: &Path) -> Result<Option<Embedding
         None | Some(Value::Null) => return Ok(None),
         Some(value) => value,
     };
-    let written: WrittenEmbedding = read_placed(value)
-        .map_err(|err| format!("{}; {VALID_FORMS}", err.inside("embedding")))?;
+    let written: WrittenEmbedding =
+        read_placed(value).map_err(|err| format!("{}; {VALID_FORMS}", err.inside("embedding")))?;
     let WrittenEmbedding { model, base_url, api_key_env, builtin } = written;
     Ok(Some(match (builtin, base_url, model) {
         (Some(true), None, None) if api_key_env.is_none() => EmbeddingConfig::Builtin,

@@ -64,8 +64,8 @@ pub(super) fn read(value: Option<Value>, base: &Path) -> Result<Option<Encryptio
         None | Some(Value::Null) => return Ok(None),
         Some(value) => value,
     };
-    let written: WrittenEncryption = read_placed(value)
-        .map_err(|err| format!("{}; {VALID_FORM}", err.inside("encryption")))?;
+    let written: WrittenEncryption =
+        read_placed(value).map_err(|err| format!("{}; {VALID_FORM}", err.inside("encryption")))?;
     let keys: Result<Vec<KeyConfig>, String> = written
         .keys
         .into_iter()
@@ -171,8 +171,9 @@ impl EncryptionConfig {
             let id = &key.id;
             let found = match key.find(variable).await {
                 Ok(text) => {
-                    let wrong =
-                        |err| ConfigError::new(format!("the encryption key `{id}` is wrong: {err}"));
+                    let wrong = |err| {
+                        ConfigError::new(format!("the encryption key `{id}` is wrong: {err}"))
+                    };
                     Some(Key::parse(&text).map_err(wrong)?)
                 }
                 Err(reason) => {

@@ -10,16 +10,13 @@ use std::{
 use ::toolsets::sources::{SetConfig, habilis};
 use engine::{Guard, PlanCache};
 use engine::{retention::RetentionPolicy, yaml};
-use planner::{
-    suggest::did_you_mean,
-    toolkit::written,
-};
+use planner::{suggest::did_you_mean, toolkit::written};
 use serde_json::{Map, Value, json};
 use toolbox::effect_rules::EffectRules;
 
 use super::{
-    AccessConfig, EmbeddingConfig, EncryptionConfig, Limits, LogFormat,
-    MAX_FILE_BYTES, PlannerConfig, ToolkitFiles, access, embedding, encryption, log_format,
+    AccessConfig, EmbeddingConfig, EncryptionConfig, Limits, LogFormat, MAX_FILE_BYTES,
+    PlannerConfig, ToolkitFiles, access, embedding, encryption, log_format,
     mistake::{Mistake, Mistakes},
     model, retention, toolsets,
 };

@@ -123,8 +123,16 @@ mod tests {
         for (reason, line, path) in [
             ("`access.tokens[0]`: `role` is wrong", Some(4), Some("access.tokens[0].role")),
             ("`access.tokens[0]`: `token_env` is missing", Some(3), Some("access.tokens[0]")),
-            ("`toolsets[0].source.mcp.command`: x", Some(9), Some("toolsets[0].source.mcp.command")),
-            ("`toolsets[0].source.mcp.x.y` is missing", Some(8), Some("toolsets[0].source.mcp.x.y")),
+            (
+                "`toolsets[0].source.mcp.command`: x",
+                Some(9),
+                Some("toolsets[0].source.mcp.command"),
+            ),
+            (
+                "`toolsets[0].source.mcp.x.y` is missing",
+                Some(8),
+                Some("toolsets[0].source.mcp.x.y"),
+            ),
             ("`tokens` are strange", None, None),
             ("strange", None, None),
         ] {

@@ -19,11 +19,11 @@ const MAX_LOCAL_TOKENS: u32 = 1_500;
 /// Number of repairs of a local model. Each repair takes long, and a second one seldom helps a
 /// small model.
 const MAX_LOCAL_REPAIRS: u32 = 1;
-const MIN_TIMEOUT_MS: u64 = 100;
-const MAX_TIMEOUT_MS: u64 = 3_600_000;
+pub(super) const MIN_TIMEOUT_MS: u64 = 100;
+pub(super) const MAX_TIMEOUT_MS: u64 = 3_600_000;
 /// The highest price of a million tokens. It is large because prices in some currencies are large
 /// numbers.
-const MAX_PRICE: f64 = 1e9;
+pub(super) const MAX_PRICE: f64 = 1e9;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum PlannerConfig {

@@ -103,7 +103,9 @@ fn an_unknown_value_is_rejected_with_the_known_ones() {
     );
     check_refused(
         "toolsets: [{ name: flow, source: { tools: [] } }]",
-        expect!["line 1: `toolsets[0].name`: a toolset called `flow` exists already: use another name"],
+        expect![
+            "line 1: `toolsets[0].name`: a toolset called `flow` exists already: use another name"
+        ],
     );
     check_refused("[]", expect!["this is not a map of settings: write `key: value`"]);
     let err = parse("store: [", Path::new("/")).unwrap_err();
@@ -232,8 +234,7 @@ fn the_selection_margin_may_be_negative() {
 
 #[test]
 fn the_plan_cache_setting_is_off_or_exact() {
-    let read =
-        |text: &str| parse(text, Path::new("/")).map(|file| (file.planner, file.plan_cache));
+    let read = |text: &str| parse(text, Path::new("/")).map(|file| (file.planner, file.plan_cache));
     let offline = Some(PlannerConfig::Offline);
     assert_eq!(read("planner: offline"), Ok((offline.clone(), None)));
     assert_eq!(read("planner: { cache: off }"), Ok((None, Some(PlanCache::Off))));
@@ -250,8 +251,7 @@ fn the_plan_cache_setting_is_off_or_exact() {
 
 #[test]
 fn the_guard_is_strict_approve_or_off() {
-    let read =
-        |text: &str| parse(text, Path::new("/")).map(|file| (file.planner, file.guard));
+    let read = |text: &str| parse(text, Path::new("/")).map(|file| (file.planner, file.guard));
     assert_eq!(read("planner: { guard: strict }"), Ok((None, Some(Guard::Strict))));
     assert_eq!(read("planner: { guard: off, cache: off }"), Ok((None, Some(Guard::Off))));
     let offline = Some(PlannerConfig::Offline);

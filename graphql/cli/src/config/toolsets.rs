@@ -62,8 +62,9 @@ pub(super) fn read_each(value: &Value, base: &Path) -> (Vec<SetConfig>, Vec<Stri
 fn read_set(item: &Value, index: usize) -> Result<SetConfig, String> {
     read_placed(item.clone()).map_err(|err: PlacedError| {
         let PlacedError { path, reason } = err.inside(&format!("toolsets[{index}]"));
-        // A message about `effects` names its own path in `source`.
-        match reason.strip_prefix('`').filter(|rest| rest.starts_with("effects")) {
+        // A message about effects or a tool names its own path in `source`.
+        let is_path = |rest: &&str| ["effects", "tools["].iter().any(|key| rest.starts_with(key));
+        match reason.strip_prefix('`').filter(is_path) {
             Some(rest) => format!("`{path}.{rest}"),
             None => format!("`{path}`: {reason}"),
         }
