@@ -13,6 +13,7 @@ mod features;
 mod findings;
 mod interrupted;
 mod large_requests;
+mod lazy_toolsets;
 mod login;
 mod logs;
 pub(crate) mod plain_http;
