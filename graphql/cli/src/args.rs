@@ -20,7 +20,7 @@ pub(crate) use self::{
         AgentArgs, ApproveArgs, ExecuteArgs, Options, RetryArgs, RunArgs, SettleArgs, SignalArgs,
     },
     toolkit::{ToolkitCommand, ToolkitFormat},
-    tools::{Models, RankMethod, SelectArgs, Tools, Toolsets},
+    tools::{Models, NewToolset, RankMethod, SelectArgs, Tools, Toolsets},
 };
 use crate::{
     bench::BenchArgs,

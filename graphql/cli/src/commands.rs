@@ -1,5 +1,6 @@
 //! The commands. A file contains one command or a family of commands.
 
+pub(crate) mod add_toolset;
 pub(crate) mod audit;
 pub(crate) mod backup;
 pub(crate) mod bench;

@@ -3,6 +3,7 @@
 
 mod access;
 mod calls;
+mod edit;
 mod embedding;
 mod encryption;
 mod environment;
@@ -32,6 +33,7 @@ use engine::{Guard, PlanCache, retention::RetentionPolicy};
 use planner::{select::DEFAULT_MARGIN, toolkit::Toolkit};
 use serde_json::Value;
 
+pub(crate) use self::edit::add_toolset;
 pub use self::{
     access::AccessConfig,
     embedding::EmbeddingConfig,
@@ -279,6 +281,11 @@ impl Config {
 }
 
 impl Config {
+    /// Returns the configuration file, or the file that other commands would read if it existed.
+    pub fn file_or_default(&self) -> PathBuf {
+        self.file.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_FILE))
+    }
+
     /// Returns the folder for relative paths: the folder of the configuration file, or the current
     /// folder.
     pub fn base_folder(&self) -> std::io::Result<PathBuf> {

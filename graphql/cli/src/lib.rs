@@ -41,7 +41,7 @@ use tracing_subscriber::{
 use self::{
     args::{Cli, Command, ConfigCommand, ToolkitCommand, Tools, Toolsets, TraceCommand},
     commands::{
-        audit, backup, config as config_command, debug, doctor, list, login, models,
+        add_toolset, audit, backup, config as config_command, debug, doctor, list, login, models,
         plan, run, serve, settle, steer, toolkit, tools,
     },
     screen::Screen,
@@ -321,6 +321,9 @@ async fn run_command(app: &App, command: Command) -> Result<ExitStatus, Failure>
         Command::Import { file } => backup::import(app, &file).await,
         Command::Export(args) if args.since.is_some() => backup::export_history(app, args).await,
         Command::Config { .. } => config_command::print_config(app),
+        Command::Tools { subcommand: Tools::Add { new } } => {
+            add_toolset::add_toolset(app, new).await
+        }
         command => {
             let session = open_session(app, &command).await?;
             session.close_after(async |session| run_in_session(session, command).await).await

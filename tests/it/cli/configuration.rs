@@ -1,5 +1,7 @@
 //! The configuration file and its mistakes.
 
+use std::fs;
+
 use serde_json::json;
 
 use super::workspace::Workspace;
@@ -70,4 +72,42 @@ async fn the_schemas_are_printed() {
         let schema = workspace.json(command, 0).await;
         assert!(schema["properties"][key].is_object(), "{schema}");
     }
+}
+
+#[tokio::test]
+async fn tools_add_writes_a_toolset_that_answers() {
+    let workspace = Workspace::new();
+    let text = "# my tools\ntoolsets:\n  - name: own # the first\n    source: { tools: [] }\n\nlimits: {} # none\n";
+    workspace.file("faber.yaml", text);
+    let read = || fs::read_to_string(workspace.path("faber.yaml")).unwrap();
+    let demo = ["tools", "add", "mcp", "blog", "--", "faber", "blog-mcp", "--file", "b.json"];
+    let without_json = workspace.run(&demo).await;
+    assert_eq!(without_json.status, 0, "{without_json:?}");
+    assert!(without_json.out.starts_with("added `blog` to `faber.yaml`: "), "{without_json:?}");
+    let edited = read();
+    assert!(text.lines().all(|line| edited.lines().any(|other| other == line)), "{edited}");
+    let sets = workspace.json(&["toolsets", "list"], 0).await;
+    let names: Vec<_> = sets.as_array().unwrap().iter().map(|set| &set["name"]).collect();
+    assert!(names.contains(&&json!("own")) && names.contains(&&json!("blog")), "{sets}");
+
+    let again = workspace.run(&demo).await;
+    assert!(again.status == 2 && again.err.contains("`blog` exists already"), "{again:?}");
+    let broken = workspace.run(&["tools", "add", "mcp", "broken", "--", "false"]).await;
+    assert!(broken.status == 3 && broken.err.contains("the file is unchanged"), "{broken:?}");
+    let missing = workspace.run(&["tools", "add", "openapi", "pets", "./missing.yaml"]).await;
+    assert_eq!(missing.status, 3, "{missing:?}");
+    assert_eq!(read(), edited);
+
+    let document = json!({
+        "openapi": "3.0.0", "info": { "title": "t", "version": "1" },
+        "servers": [{ "url": "http://127.0.0.1:1" }],
+        "paths": { "/pets": { "get": { "operationId": "listPets", "responses": {} } } },
+    });
+    workspace.file("pets.json", &document.to_string());
+    let added = workspace.json(&["tools", "add", "openapi", "pets", "pets.json"], 0).await;
+    assert_eq!((&added["toolSet"], &added["tools"]), (&json!("pets"), &json!(1)));
+
+    let empty = Workspace::new();
+    let created = empty.run(&demo).await;
+    assert!(created.status == 0 && empty.path("faber.yaml").exists(), "{created:?}");
 }
