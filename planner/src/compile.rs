@@ -17,6 +17,7 @@ mod place;
 mod policy;
 mod references;
 mod report;
+mod schema;
 mod site;
 mod sub_plan;
 mod tools;
@@ -33,6 +34,7 @@ use shared::{
 };
 
 pub(crate) use self::place::key_path;
+pub use self::schema::plan_file_schema;
 use self::{
     names::{Naming, shorten_name},
     parameters::{CheckedParameters, ErrorBudget},

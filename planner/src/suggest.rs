@@ -44,6 +44,8 @@ pub fn explain_unknown_field(message: &str) -> String {
     let Some((before, rest)) = message.split_once("unknown field `") else {
         return message.to_owned();
     };
+    // The reader of a setting may add an advice with names of its own.
+    let (rest, _advice) = rest.split_once("; ").unwrap_or((rest, ""));
     let mut quoted = rest.split('`');
     let field = quoted.next().unwrap_or_default();
     let known_fields: Vec<&str> = quoted.skip(1).step_by(2).collect();

@@ -142,7 +142,7 @@ impl ToolSeries {
 }
 
 impl ToolSeriesMap {
-    /// Returns the series of a tool, or those of [`OTHER`] if there are too many tools.
+    /// Returns the series of a tool, or those of [`OTHER_VALUE`] if there are too many tools.
     fn find_or_create(&self, tool: &str) -> Arc<ToolSeries> {
         let existing = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(series) = existing.get(tool) {
@@ -151,7 +151,7 @@ impl ToolSeriesMap {
         drop(existing);
         let mut existing = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let is_full = existing.len() >= MAX_LABEL_VALUES && !existing.contains_key(tool);
-        let tool = if is_full { OTHER } else { tool };
+        let tool = if is_full { OTHER_VALUE } else { tool };
         Arc::clone(existing.entry(tool.to_owned()).or_insert_with(|| ToolSeries::new(tool)))
     }
 }

@@ -3,15 +3,18 @@
 
 mod access;
 mod calls;
+mod edit;
 mod embedding;
 mod encryption;
 mod environment;
 mod file;
 mod limits;
 mod log_format;
+mod mistake;
 mod model;
 mod protected_files;
 mod retention;
+mod schema;
 mod show;
 #[cfg(test)]
 mod tests;
@@ -30,6 +33,7 @@ use engine::{Guard, PlanCache, retention::RetentionPolicy};
 use planner::{select::DEFAULT_MARGIN, toolkit::Toolkit};
 use serde_json::Value;
 
+pub(crate) use self::edit::add_toolset;
 pub use self::{
     access::AccessConfig,
     embedding::EmbeddingConfig,
@@ -37,7 +41,9 @@ pub use self::{
     environment::{Environment, variable},
     limits::Limits,
     log_format::LogFormat,
+    mistake::{Mistake, Mistakes},
     model::{ModelConfig, PlannerConfig},
+    schema::config_schema,
 };
 
 const MAX_FILE_BYTES: u64 = 4 << 20;
@@ -118,12 +124,33 @@ pub struct ToolkitFiles {
 
 /// A mistake in the configuration. The message names the setting and how to correct it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ConfigError(pub(crate) String);
+#[error("{message}")]
+pub struct ConfigError {
+    message: String,
+    /// All mistakes of the file, if the file is wrong.
+    mistakes: Option<Box<Mistakes>>,
+}
 
+impl ConfigError {
+    pub(crate) fn new(message: String) -> Self {
+        Self { message, mistakes: None }
+    }
+}
+
+impl From<Mistakes> for ConfigError {
+    fn from(mistakes: Mistakes) -> Self {
+        Self { message: mistakes.summary(), mistakes: Some(Box::new(mistakes)) }
+    }
+}
+
+/// With `--json`, the failure lists each mistake with its file, line and path.
 impl From<ConfigError> for Failure {
     fn from(err: ConfigError) -> Self {
-        Self::usage(err.to_string())
+        let failure = Self::usage(err.message);
+        match err.mistakes {
+            Some(mistakes) => failure.with("errors", mistakes.to_json()),
+            None => failure,
+        }
     }
 }
 
@@ -155,6 +182,18 @@ fn find_file(flags: &Flags, environment: &Environment) -> Option<PathBuf> {
     named.or_else(|| Path::new(DEFAULT_FILE).is_file().then(|| PathBuf::from(DEFAULT_FILE)))
 }
 
+/// Checks a file, or else the file that other commands read. Returns the path of the file, or
+/// `None` if there is none.
+pub fn check_file(
+    file: Option<PathBuf>,
+    flags: &Flags,
+    environment: &Environment,
+) -> Result<Option<PathBuf>, Mistakes> {
+    let Some(path) = file.or_else(|| find_file(flags, environment)) else { return Ok(None) };
+    file::read(&path)?;
+    Ok(Some(path))
+}
+
 impl Config {
     /// Loads the configuration. A flag overrides the environment, the environment overrides the
     /// file, and the file overrides the default.
@@ -173,8 +212,10 @@ impl Config {
         let Some(named) = &path else {
             return Ok((Self::load(flags, environment)?, Faults::default()));
         };
-        let file::PartialFile { file, mut wrong_settings, omitted_settings } =
+        let file::PartialFile { file, mistakes, omitted_settings } =
             file::read_valid_settings(named);
+        let mut wrong_settings: Vec<String> =
+            mistakes.iter().map(|mistake| format!("`{}`: {mistake}", named.display())).collect();
         let mut is_file_parsed = file.is_some();
         let config =
             match Self::from_sources(path.clone(), file.unwrap_or_default(), flags, environment) {
@@ -201,14 +242,7 @@ impl Config {
             Some((sets, written)) => (Setting { value: sets, origin: Origin::File }, written),
             None => toolsets::demo_toolset(),
         };
-        if let Some(set) = file.tools_files_set {
-            if toolsets.value.iter().any(|known| known.name == set.name) {
-                let reason = "`tools_files` become the toolset `tools`, but `toolsets` also has one \
-                           of this name: rename it";
-                return Err(ConfigError(reason.to_owned()));
-            }
-            toolsets.value.push(set);
-        }
+        toolsets.value.extend(file.tools_files_set);
         let log_format = log_format::read_setting(flags, environment, file.log_format)?;
         Ok(Self {
             log_format: or_default_setting(log_format, LogFormat::default),
@@ -247,6 +281,11 @@ impl Config {
 }
 
 impl Config {
+    /// Returns the configuration file, or the file that other commands would read if it existed.
+    pub fn file_or_default(&self) -> PathBuf {
+        self.file.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_FILE))
+    }
+
     /// Returns the folder for relative paths: the folder of the configuration file, or the current
     /// folder.
     pub fn base_folder(&self) -> std::io::Result<PathBuf> {
@@ -292,7 +331,7 @@ fn parse_address(
     Setting { value, origin }: Setting<String>,
 ) -> Result<Setting<SocketAddr>, ConfigError> {
     let complaint = |_| {
-        ConfigError(format!(
+        ConfigError::new(format!(
             "`{value}` ({origin}) is not an address to listen on: write an address and a port, \
              such as `{DEFAULT_LISTEN}`, or port 0 for any free port"
         ))

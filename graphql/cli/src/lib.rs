@@ -39,10 +39,10 @@ use tracing_subscriber::{
 };
 
 use self::{
-    args::{Cli, Command, ToolkitCommand, Tools, Toolsets, TraceCommand},
+    args::{Cli, Command, ConfigCommand, ToolkitCommand, Tools, Toolsets, TraceCommand},
     commands::{
-        audit, backup, debug, doctor, list, login, models, plan, run, serve, settle, steer,
-        toolkit, tools,
+        add_toolset, audit, backup, config as config_command, debug, doctor, list, login, models,
+        plan, run, serve, settle, steer, toolkit, tools,
     },
     screen::Screen,
     session::{Need, Session},
@@ -258,13 +258,19 @@ async fn dispatch(
     environment: Environment,
     screen: Screen,
 ) -> Result<ExitStatus, Failure> {
+    let flags = cli.flags();
     match cli.command {
+        Command::Config { subcommand: Some(ConfigCommand::Check { file }) } => {
+            return config_command::check_config(file, &flags, &environment, &screen);
+        }
+        Command::Config { subcommand: Some(ConfigCommand::Schema { plan }) } => {
+            return config_command::print_schema(plan, &screen);
+        }
         Command::BlogMcp { file } => return serve_blog(file, &environment).await,
         Command::Completions { shell } => return print_completions(shell, &screen),
         Command::Schema => return print_text(&screen, "schema", &schema::schema_text()),
         _ => (),
     }
-    let flags = cli.flags();
     if let Command::Doctor { ready } = cli.command {
         let (config, faults) = Config::load_valid_settings(&flags, &environment)?;
         let app = App { config, environment, screen, span_sink: None };
@@ -314,7 +320,10 @@ async fn run_command(app: &App, command: Command) -> Result<ExitStatus, Failure>
         Command::Restore { file } => backup::restore(app, &file).await,
         Command::Import { file } => backup::import(app, &file).await,
         Command::Export(args) if args.since.is_some() => backup::export_history(app, args).await,
-        Command::Config => doctor::print_config(app),
+        Command::Config { .. } => config_command::print_config(app),
+        Command::Tools { subcommand: Tools::Add { new } } => {
+            add_toolset::add_toolset(app, new).await
+        }
         command => {
             let session = open_session(app, &command).await?;
             session.close_after(async |session| run_in_session(session, command).await).await

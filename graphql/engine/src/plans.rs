@@ -266,7 +266,8 @@ impl Plans {
         is_last: bool,
     ) -> Result<PlannerInput, EngineError> {
         let recommended = self.selection.recommended_tools(scope.actions).await?;
-        let mut catalog = self.tools.catalog().await.only_sets(&scope.sets);
+        self.tools.inventory.wait_for_plannable(&scope.sets).await;
+        let mut catalog = self.tools.catalog_without_waiting().only_sets(&scope.sets);
         if let Some(tools) = recommended {
             catalog = catalog.only_tools(&tools);
         }

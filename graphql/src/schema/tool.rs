@@ -385,6 +385,7 @@ impl ToolSet {
     /// through the API and its condition is false.
     async fn status(&self) -> &'static str {
         match self.0.status {
+            SetStatus::Idle => "idle",
             SetStatus::Connecting => "connecting",
             SetStatus::Ready => "ready",
             SetStatus::Failed { .. } => "failed",
@@ -398,7 +399,7 @@ impl ToolSet {
         match &self.0.status {
             SetStatus::Failed { error } => Some(error.clone()),
             SetStatus::Hidden => Some(HIDDEN_SET_ERROR.to_owned()),
-            SetStatus::Connecting | SetStatus::Ready => {
+            SetStatus::Idle | SetStatus::Connecting | SetStatus::Ready => {
                 let left_out = &self.0.left_out;
                 (!left_out.is_empty()).then(|| left_out.join("; "))
             }

@@ -13,8 +13,8 @@ use crate::{
     suggest::nearest_field,
 };
 
-const DRAFT_FIELDS: [&str; 4] = ["query", "requestId", "tools", "executionOrder"];
-const STEP_FIELDS: [&str; 18] = [
+pub(super) const DRAFT_FIELDS: [&str; 4] = ["query", "requestId", "tools", "executionOrder"];
+pub(super) const STEP_FIELDS: [&str; 18] = [
     "id",
     "name",
     "toolName",
@@ -34,8 +34,9 @@ const STEP_FIELDS: [&str; 18] = [
     "cacheTtlMs",
     "strictTemplates",
 ];
-const COMPENSATION_FIELDS: [&str; 5] = ["name", "toolName", "parameters", "retry", "timeoutMs"];
-const RETRY_FIELDS: [&str; 5] =
+pub(super) const COMPENSATION_FIELDS: [&str; 5] =
+    ["name", "toolName", "parameters", "retry", "timeoutMs"];
+pub(super) const RETRY_FIELDS: [&str; 5] =
     ["maxAttempts", "backoffMs", "maxBackoffMs", "multiplier", "jitter"];
 
 /// Reads a draft from JSON text.

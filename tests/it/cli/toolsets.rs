@@ -103,7 +103,8 @@ async fn a_wrong_key_in_a_toolset_names_the_tool_and_the_line() {
         &format!("toolsets:\n  - name: own\n    source:\n      tools:\n{tool}"),
     );
     let error = workspace.json(&["tools", "list"], 2).await;
-    let expected = "line 6: `toolsets[0].source.tools[0]` (`get_time`): `retries` is unknown: ";
+    let expected =
+        "line 6: `toolsets[0].source.tools[0].retries` (`get_time`): `retries` is unknown: ";
     assert!(message(&error).contains(expected), "{error}");
     let plan = workspace.file("plan.json", r#"{"tools":[{"name":"flow.noop","retries":3}]}"#);
     workspace.file("faber.yaml", "");

@@ -31,6 +31,7 @@ pub(crate) async fn run_tools_command(
 ) -> Result<ExitStatus, Failure> {
     match subcommand {
         Tools::Call { name, parameters } => call_tool(session, &name, parameters).await,
+        Tools::Add { .. } => unreachable!("this command runs without a session"),
         Tools::Load { file, toolset } => load_tools(session, &file, &toolset).await,
         Tools::Select(args) => select::select(session, args).await,
         Tools::Collisions { threshold, cosine } => {

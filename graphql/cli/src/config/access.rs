@@ -75,9 +75,9 @@ impl AccessConfig {
     ) -> Result<Access, ConfigError> {
         let mut tokens: Vec<Token> = Vec::with_capacity(self.tokens.len());
         for config in &self.tokens {
-            let token = config.open_token(sets, &variable).map_err(ConfigError)?;
+            let token = config.open_token(sets, &variable).map_err(ConfigError::new)?;
             if let Some(same) = tokens.iter().find(|known| known.is_same_secret(&token)) {
-                return Err(ConfigError(format!(
+                return Err(ConfigError::new(format!(
                     "the access tokens `{}` and `{}` are the same: set `{}` to another token",
                     same.name, config.name, config.variable
                 )));

@@ -5,6 +5,7 @@ use std::{path::Path, path::PathBuf, process::Stdio, time::Duration};
 use engine::store::{Key, Keyring};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use shared::placed_error::read_placed;
 use tokio::{fs, process::Command, time};
 
 use super::{ConfigError, environment::variable};
@@ -63,8 +64,8 @@ pub(super) fn read(value: Option<Value>, base: &Path) -> Result<Option<Encryptio
         None | Some(Value::Null) => return Ok(None),
         Some(value) => value,
     };
-    let written: WrittenEncryption = serde_json::from_value(value)
-        .map_err(|err| format!("`encryption`: {err}; {VALID_FORM}"))?;
+    let written: WrittenEncryption =
+        read_placed(value).map_err(|err| format!("{}; {VALID_FORM}", err.inside("encryption")))?;
     let keys: Result<Vec<KeyConfig>, String> = written
         .keys
         .into_iter()
@@ -171,8 +172,9 @@ impl EncryptionConfig {
             let id = &key.id;
             let found = match key.find(variable).await {
                 Ok(text) => {
-                    let wrong =
-                        |err| ConfigError(format!("the encryption key `{id}` is wrong: {err}"));
+                    let wrong = |err| {
+                        ConfigError::new(format!("the encryption key `{id}` is wrong: {err}"))
+                    };
                     Some(Key::parse(&text).map_err(wrong)?)
                 }
                 Err(reason) => {
@@ -183,7 +185,7 @@ impl EncryptionConfig {
             keys.push((id.clone(), found));
         }
         let ring = Keyring::new(keys, &self.active_key_id, self.encrypt_queries)
-            .map_err(|err| ConfigError(format!("`encryption`: {err}")))?;
+            .map_err(|err| ConfigError::new(format!("`encryption`: {err}")))?;
         Ok((ring, missing))
     }
 

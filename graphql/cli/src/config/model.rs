@@ -9,6 +9,7 @@ use planner::{
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use shared::placed_error::read_placed;
 
 use super::{Config, DEFAULT_PLANNER, environment::variable, show::mask_url};
 
@@ -18,11 +19,11 @@ const MAX_LOCAL_TOKENS: u32 = 1_500;
 /// Number of repairs of a local model. Each repair takes long, and a second repair seldom helps a
 /// small model.
 const MAX_LOCAL_REPAIRS: u32 = 1;
-const MIN_TIMEOUT_MS: u64 = 100;
-const MAX_TIMEOUT_MS: u64 = 3_600_000;
+pub(super) const MIN_TIMEOUT_MS: u64 = 100;
+pub(super) const MAX_TIMEOUT_MS: u64 = 3_600_000;
 /// The highest price of a million tokens. It is large because prices in some currencies are large
 /// numbers.
-const MAX_PRICE: f64 = 1e9;
+pub(super) const MAX_PRICE: f64 = 1e9;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum PlannerConfig {
@@ -112,8 +113,8 @@ pub(super) fn read(value: Option<Value>) -> Result<Option<PlannerConfig>, String
             },
             Some(_) => {
                 check_rule_keys(&fields)?;
-                let written = serde_json::from_value(Value::Object(fields));
-                let written: WrittenModel = written.map_err(|err| format!("`planner`: {err}"))?;
+                let written = read_placed(Value::Object(fields));
+                let written: WrittenModel = written.map_err(|err| err.inside("planner"))?;
                 let model = written.check("planner", false)?;
                 Ok(Some(PlannerConfig::Model(Box::new(model))))
             }
@@ -421,7 +422,7 @@ mod tests {
             ("{ provider: openai, model: x, max_retries: 99 }", "write a number from 0 to 20"),
             ("{ provider: openai, model: x, max_repairs: 11 }", "write a number from 0 to 10"),
             ("{ provider: openai, model: x, temperature: 3 }", "write a number from 0 to 2"),
-            ("{ provider: openai, model: x, price: 3 }", "`planner`: invalid type"),
+            ("{ provider: openai, model: x, price: 3 }", "`planner.price`: invalid type"),
             ("{ provider: openai, model: x, price: { input: 3 } }", "missing field `output`"),
             (
                 "{ provider: openai, model: x, price: { input: 3, output: -1 } }",

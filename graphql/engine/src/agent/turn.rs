@@ -20,6 +20,7 @@ use shared::{
     tool::{Effect, ErrorCode, ToolDefinition, ToolError},
 };
 use toolbox::{ReadyTool, Tool, ToolContext, Toolbox, dispatch::ToolReach};
+use toolsets::sources::CONNECT_TIMEOUT;
 
 use super::{
     ANSWER_TOOL, AgentContext, STOPPED_NOTE, TURN_TOOL,
@@ -140,6 +141,7 @@ impl Tool for AskStep {
     async fn call(&self, raw_parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
         let parameters = TurnParameters::parse(&raw_parameters)?;
         let toolbox = self.agent_context.upgrade_toolbox()?;
+        connect_idle_sets(&toolbox).await;
         let catalog = active_catalog(&toolbox, &parameters.reach);
         let (reply, found) = self.ask_and_search(&parameters, &catalog, &toolbox, &cx).await?;
         let bytes_left = MAX_HISTORY_BYTES.saturating_sub(json::json_size(&raw_parameters));
@@ -177,8 +179,9 @@ impl Tool for AnswerStep {
                 // because some providers require the definitions of these tools, and ignores new
                 // calls in the reply.
                 let is_stopped = last.is_some();
-                let catalog =
-                    active_catalog(&self.agent_context.upgrade_toolbox()?, &ToolReach::default());
+                let toolbox = self.agent_context.upgrade_toolbox()?;
+                connect_idle_sets(&toolbox).await;
+                let catalog = active_catalog(&toolbox, &ToolReach::default());
                 let called =
                     |tool: &&Arc<ToolDefinition>| used.contains(&tool.qualified_name().as_str());
                 let tools: Vec<_> = catalog.list_plannable().filter(called).cloned().collect();
@@ -362,6 +365,13 @@ fn to_tool_error(err: &ModelError) -> ToolError {
     match err {
         ModelError::Unavailable { .. } => error,
         ModelError::Refused { .. } => error.without_retry(),
+    }
+}
+
+/// Connects the active sets that are idle. The command that continues an agent has started none.
+async fn connect_idle_sets(toolbox: &Toolbox) {
+    if toolbox.start_sets(|set| set.is_active) {
+        toolbox.wait_for_started_sets(CONNECT_TIMEOUT, |_| false).await;
     }
 }
 

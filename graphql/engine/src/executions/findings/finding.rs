@@ -119,7 +119,7 @@ impl<'a> Candidates<'a> {
     /// Renders the most severe, earliest candidates, at most [`MAX_FINDINGS`].
     pub(super) fn render_first(mut self, max_findings: usize) -> Vec<Finding> {
         let max_findings = max_findings.min(MAX_FINDINGS);
-        self.all
+        self.candidates
             .sort_by_key(|candidate| (candidate.severity, candidate.at.is_none(), candidate.at));
         self.candidates
             .into_iter()
