@@ -18,12 +18,12 @@ use serde_json::{Map, Value, json};
 use toolbox::effect_rules::EffectRules;
 
 use super::{
-    AccessConfig, ConfigError, EmbeddingConfig, EncryptionConfig, Limits, LogFormat,
-    MAX_FILE_BYTES, PlannerConfig, ToolkitFiles, access, embedding, encryption, log_format, model,
-    retention, toolsets,
+    AccessConfig, ConfigError, EmbeddingConfig, EncryptionConfig, HttpServerConfig, Limits,
+    LogFormat, MAX_FILE_BYTES, PlannerConfig, ToolkitFiles, access, embedding, encryption,
+    http_server, log_format, model, retention, toolsets,
 };
 
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 15] = [
     "store",
     "planner",
     "toolsets",
@@ -37,6 +37,7 @@ const KEYS: [&str; 14] = [
     "retention",
     "contexts",
     "access",
+    "server",
     "log_format",
 ];
 /// The name of the toolset that contains the tools of the setting `tools_files`.
@@ -54,6 +55,7 @@ pub(super) struct File {
     pub(super) retention: Option<RetentionPolicy>,
     pub(super) audit_retention: Option<retention::AuditAge>,
     pub(super) access: Option<AccessConfig>,
+    pub(super) http_server: Option<HttpServerConfig>,
     pub(super) contexts: BTreeMap<String, Value>,
     pub(super) tools_files_set: Option<SetConfig>,
     pub(super) tools_files: Vec<PathBuf>,
@@ -198,6 +200,7 @@ fn read_fields(mut fields: Map<String, Value>, base: &Path) -> Result<File, Stri
         retention: retention.executions,
         audit_retention: retention.audit,
         access: fields.remove("access").map(|access| access::read(Some(access))).transpose()?,
+        http_server: http_server::read(fields.remove("server"))?,
         contexts: read_contexts(fields.remove("contexts"))?,
         tools_files_set,
         tools_files,
