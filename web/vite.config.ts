@@ -14,6 +14,8 @@ const withoutFonts: Plugin = {
 };
 
 export default defineConfig({
+  // Relative URLs, because a proxy may show the page below any path. The server completes them in the HTML files.
+  base: "./",
   plugins: [withoutFonts],
   server: { proxy: { "/graphql": proxied, "/graphiql": proxied, "/health": proxied } },
   build: {

@@ -21,7 +21,10 @@ use tokio::{
 };
 use toolbox::{SetStatus, Toolbox};
 
-use crate::{server::Hooks, web};
+use crate::{
+    server::{Hooks, PathPrefix},
+    web::Pages,
+};
 
 const MIN_PROBE_INTERVAL: Duration = Duration::from_secs(1);
 const MIN_QUEUE_READ_INTERVAL: Duration = Duration::from_secs(5);
@@ -59,13 +62,16 @@ impl WriteProbe {
 
 /// Builds the hooks of the server that need the engine or the page: readiness, metrics and routes.
 ///
-/// `store_file` is the file of an SQLite store, whose size is a metric.
+/// `store_file` is the file of an SQLite store, whose size is a metric. The page uses URLs below
+/// `path_prefix`.
 pub fn build_server_hooks(
     engine: &Engine,
     worker: Option<WorkerHandle>,
     retention: &Arc<Retention>,
     store_file: Option<PathBuf>,
+    path_prefix: &PathPrefix,
 ) -> Hooks {
+    let pages = Pages::new(path_prefix);
     let queue = Arc::new(QueueProbe::new(engine));
     let counted = Arc::clone(engine.store());
     let probe = Arc::new(WriteProbe::new(Arc::clone(&counted)));
@@ -92,8 +98,8 @@ pub fn build_server_hooks(
             ];
             async move { own.concat() + &format_queue(queue.read_figures().await) }.boxed()
         }),
-        pages: web::page_routes(),
-        unknown_path_handler: web::answer_unknown_path,
+        pages: pages.routes(),
+        unknown_path_handler: Arc::new(move |uri, headers| pages.answer_unknown_path(uri, headers)),
         ..Hooks::default()
     }
 }

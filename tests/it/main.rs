@@ -18,6 +18,7 @@ mod mongod;
 mod nodes;
 mod prometheus;
 mod protocol;
+mod proxies;
 mod reference;
 mod repeat_guard;
 mod replay;

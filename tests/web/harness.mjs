@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -199,7 +199,9 @@ async function fromDisk(route) {
   if (route.request().resourceType() !== 'document' || path === '/graphiql') return route.fallback();
   const { headers } = await fetch(route.request().url(), { headers: { accept: 'text/html' } });
   const kept = ['content-security-policy', 'content-type'].map((name) => [name, headers.get(name)]);
-  return route.fulfill({ path: join(DIST, 'index.html'), headers: Object.fromEntries(kept) });
+  // The server completes the relative URLs of the page in the same way.
+  const body = readFileSync(join(DIST, 'index.html'), 'utf8').replaceAll('"./', '"/');
+  return route.fulfill({ body, headers: Object.fromEntries(kept) });
 }
 
 /** Delays animation frames in the page, so that tests fail for code that relies on frames without delay. */

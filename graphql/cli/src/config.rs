@@ -8,6 +8,7 @@ mod embedding;
 mod encryption;
 mod environment;
 mod file;
+mod http_server;
 mod limits;
 mod log_format;
 mod mistake;
@@ -39,6 +40,7 @@ pub use self::{
     embedding::EmbeddingConfig,
     encryption::EncryptionConfig,
     environment::{Environment, variable},
+    http_server::HttpServerConfig,
     limits::Limits,
     log_format::LogFormat,
     mistake::{Mistake, Mistakes},
@@ -85,6 +87,8 @@ pub struct Config {
     /// The server to use instead of a local store.
     pub server: Option<Setting<String>>,
     pub listen: Setting<SocketAddr>,
+    /// The names, origins and path of `faber serve`.
+    pub http_server: Setting<HttpServerConfig>,
     /// The address of a worker's metrics. `None` serves none.
     pub metrics: Option<Setting<SocketAddr>>,
     pub planner: Setting<PlannerConfig>,
@@ -251,6 +255,7 @@ impl Config {
             server,
             listen: read_listen(flags, environment)?,
             metrics: read_metrics(flags, environment)?,
+            http_server: or_default(file.http_server, HttpServerConfig::default),
             planner: or_default(file.planner, PlannerConfig::default),
             plan_cache: or_default(file.plan_cache, PlanCache::default),
             guard: or_default(file.guard, Guard::default),

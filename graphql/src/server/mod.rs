@@ -8,7 +8,8 @@
 //! | --- | --- |
 //! | `serve`, `task_sender` | accepts connections and owns every task |
 //! | `connections`, `bodies` | limits connections |
-//! | `guard`, `hosts` | checks `Host`, `Origin` and peer |
+//! | `guard`, `hosts` | checks `Host`, `Origin` and peer, and answers preflights |
+//! | `path_prefix` | removes the path prefix of a proxy |
 //! | `entry` | identifies the caller by its token |
 //! | `http`, `negotiate`, `params`, `reply` | handles one HTTP request |
 //! | `operation`, `executor` | executes an operation and contains panics |
@@ -33,6 +34,7 @@ mod operation;
 mod options;
 mod pages;
 mod params;
+mod path_prefix;
 mod peer;
 mod refusal;
 mod refusal_log;
@@ -44,6 +46,9 @@ mod traced_request;
 mod ws;
 
 pub use app::Caller;
-pub use hosts::{AllowedHost, InvalidAllowedHost};
+pub use hosts::{AllowedHost, AllowedOrigin, InvalidAllowedHost, InvalidAllowedOrigin};
 pub use options::{Hooks, MetricsSource, Readiness, ServerOptions, UnknownPathHandler};
+#[cfg(test)]
+pub(crate) use path_prefix::OWN_SEGMENTS;
+pub use path_prefix::{InvalidPathPrefix, PathPrefix};
 pub use serve::serve;

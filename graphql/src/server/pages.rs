@@ -40,7 +40,7 @@ const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub(super) fn build_router(app: Arc<App>, guard_state: GuardState) -> Router {
     let pages = app.hooks.pages.clone();
-    let unknown_path_handler = app.hooks.unknown_path_handler;
+    let unknown_path_handler = Arc::clone(&app.hooks.unknown_path_handler);
     let member_routes = app.hooks.member_routes.clone();
     let member_routes = member_routes
         .layer(middleware::from_fn_with_state(Arc::clone(&app), http::identify_member));
@@ -56,7 +56,7 @@ pub(super) fn build_router(app: Arc<App>, guard_state: GuardState) -> Router {
         .layer(build_compression())
         .with_state(app)
         .fallback(async move |request: Request| {
-            not_found_response(unknown_path_handler, &request, has_api)
+            not_found_response(&unknown_path_handler, &request, has_api)
         })
         .merge(pages)
         .merge(member_routes)
@@ -108,7 +108,7 @@ async fn report_metrics(
 }
 
 fn not_found_response(
-    unknown_path_handler: UnknownPathHandler,
+    unknown_path_handler: &UnknownPathHandler,
     request: &Request,
     has_api: bool,
 ) -> Response {

@@ -42,6 +42,7 @@ use super::{
     metrics::Metrics,
     options::{Hooks, ServerOptions},
     pages,
+    path_prefix::PathPrefix,
     peer::Peer,
     refusal::Refusal,
     task_sender::{Task, task_channel},
@@ -97,7 +98,9 @@ async fn serve_until(
     let (task_sender, new_tasks) = task_channel();
     let stopping = CancellationToken::new();
     let metrics = Arc::new(Metrics::default());
-    let policy = HostPolicy::new(listen, options.allowed_hosts.clone());
+    let policy =
+        HostPolicy::new(listen, options.allowed_hosts.clone(), options.allowed_origins.clone());
+    let path_prefix: Arc<PathPrefix> = Arc::new(options.path_prefix.clone());
     let guard_state =
         GuardState { policy, access: options.access.clone(), metrics: Arc::clone(&metrics) };
     let grace = options.shutdown_grace;
@@ -122,6 +125,7 @@ async fn serve_until(
         large_requests: ThreadPool::start_threads("large-requests", Some(LARGE_REQUEST_THREADS))?,
         new_tasks,
         router,
+        path_prefix,
         stopping,
         connections,
         schema_checks: CheckStop::default(),
@@ -143,6 +147,7 @@ struct ServerTasks {
     large_requests: ThreadPool,
     new_tasks: mpsc::Receiver<Task>,
     router: Router,
+    path_prefix: Arc<PathPrefix>,
     stopping: CancellationToken,
     connections: Arc<Connections>,
     schema_checks: CheckStop,
@@ -207,7 +212,9 @@ impl ServerTasks {
     fn start_connection(&mut self, stream: TcpStream, peer: Peer) {
         let Some(connection) = self.connections.accept(peer.0) else { return };
         let (router, stopping) = (self.router.clone(), self.stopping.clone());
-        let visit = AcceptedConnection { peer, connection, router }.serve_http(stream, stopping);
+        let path_prefix = Arc::clone(&self.path_prefix);
+        let accepted = AcceptedConnection { peer, connection, router, path_prefix };
+        let visit = accepted.serve_http(stream, stopping);
         self.tasks.spawn(self.schema_checks.watch(visit));
     }
 
@@ -266,6 +273,7 @@ struct AcceptedConnection {
     peer: Peer,
     connection: Arc<Connection>,
     router: Router,
+    path_prefix: Arc<PathPrefix>,
 }
 
 impl AcceptedConnection {
@@ -312,6 +320,7 @@ impl AcceptedConnection {
         mut request: Request<Incoming>,
     ) -> impl Future<Output = Result<Response, Infallible>> + use<> {
         let connection = Arc::clone(&self.connection);
+        self.path_prefix.strip_from(request.uri_mut());
         let is_refused = connection.is_reserve() && !entry::is_health(request.uri().path());
         request.extensions_mut().insert(self.peer);
         request.extensions_mut().insert(Arc::clone(&connection));

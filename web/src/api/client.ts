@@ -4,6 +4,7 @@ import { createClient, type Client } from "graphql-ws";
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 
 import { isLost, lost, refused, returns, token } from "./connection";
+import { PREFIX, socketUrl } from "../prefix";
 import { noteClock } from "../ui/time";
 import { useCell } from "./cell";
 import { EXACT, type Json, type Operation } from "./generated";
@@ -34,7 +35,7 @@ export async function ask<R, V>(operation: Operation<R, V>, variables: V, signal
   let text: string;
   try {
     const body = print({ query: operation, variables });
-    response = await fetch("/graphql", { method: "POST", headers, body, signal: signal ?? null });
+    response = await fetch(`${PREFIX}/graphql`, { method: "POST", headers, body, signal: signal ?? null });
     text = await response.text();
   } catch (error) {
     if (signal?.aborted) throw error;
@@ -141,7 +142,7 @@ let socket: Client | null = null;
 
 function client(): Client {
   socket ??= createClient({
-    url: `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/graphql`,
+    url: socketUrl(),
     lazy: true,
     retryAttempts: 0,
     keepAlive: 10_000,

@@ -11,7 +11,7 @@ use engine::{
 use graphql::{
     health::build_server_hooks,
     schema,
-    server::{self, Hooks, ServerOptions},
+    server::{self, Hooks, PathPrefix, ServerOptions},
 };
 use nix::sys::resource::{Resource, getrlimit};
 use tokio::{net::TcpListener, task::JoinSet};
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     App, ExitStatus,
-    config::variable,
+    config::{HttpServerConfig, variable},
     local_engine::{LocalEngine, unlimited_operations},
     session::{Need, Session},
     signals,
@@ -35,7 +35,10 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
     local.engine.set_access(access.clone());
     warn_of_missing_tokens(app, address, &access);
     warn_of_missing_confinement(app);
-    app.screen.say(&format!("listening on http://{address}"));
+    warn_of_missing_sign_in(app, &access);
+    let HttpServerConfig { allowed_hosts, allowed_origins, path_prefix } =
+        config.http_server.value.clone();
+    app.screen.say(&format!("listening on http://{address}{path_prefix}"));
     let (retention, mut tasks) = start_retention(app, &local);
     warn_of_unmatched_patterns(app, &local, &mut tasks);
     warn_of_unmatched_effects(app, &local, &mut tasks);
@@ -45,6 +48,9 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
         max_new_connections: config.limits.new_connections_per_address(),
         shutdown_grace: config.limits.drain_time(),
         access,
+        allowed_hosts: allowed_hosts.values,
+        allowed_origins: allowed_origins.values,
+        path_prefix: path_prefix.clone(),
         ..ServerOptions::default()
     };
     let stop = CancellationToken::new();
@@ -53,7 +59,8 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
     let member_routes =
         mcp_server::build_routes(mcp_client, store, config.limits.request_bytes(), stop.clone());
     let file = sqlite_path(&config.store.value).map(Path::to_owned);
-    let hooks = build_server_hooks(&local.engine, local.worker_handle(), &retention, file);
+    let hooks =
+        build_server_hooks(&local.engine, local.worker_handle(), &retention, file, &path_prefix);
     let hooks = Hooks { member_routes, span_sink: app.span_sink.clone(), ..hooks };
     let schema = local.schema.clone();
     let end_signal = async move {
@@ -83,7 +90,9 @@ pub(crate) async fn run_worker(app: &App) -> Result<ExitStatus, Failure> {
         app.screen.say(&format!("metrics on http://{address}"));
         app.screen.say(&format!("working on {}", app.config.store_name()));
         let file = sqlite_path(&app.config.store.value).map(Path::to_owned);
-        let hooks = build_server_hooks(&local.engine, local.worker_handle(), &retention, file);
+        let root = PathPrefix::default();
+        let hooks =
+            build_server_hooks(&local.engine, local.worker_handle(), &retention, file, &root);
         let Hooks { ready, first_metrics, .. } = hooks;
         // Leaves out the routes of the page, because a worker serves only metrics and health
         // checks.
@@ -123,6 +132,18 @@ fn warn_of_missing_tokens(app: &App, address: SocketAddr, access: &Access) {
              tokens, so only this machine can connect: add `access.tokens` to the configuration, \
              or listen on 127.0.0.1"
         )));
+    }
+}
+
+/// Warns that a proxy on this machine makes all its clients look like this machine, which needs no
+/// token.
+fn warn_of_missing_sign_in(app: &App, access: &Access) {
+    if !app.config.http_server.value.allowed_hosts.values.is_empty() && !access.requires_token() {
+        app.screen.say(&app.screen.err.yellow(
+            "warning: `server.allowed_hosts` is set, but there are no access tokens: everyone who \
+             reaches a proxy on this machine may do everything, unless the proxy asks for a \
+             sign-in; add `access.tokens` to the configuration",
+        ));
     }
 }
 

@@ -15,13 +15,14 @@ use serde_json::{Map, Value, json};
 use toolbox::effect_rules::EffectRules;
 
 use super::{
-    AccessConfig, EmbeddingConfig, EncryptionConfig, Limits, LogFormat, MAX_FILE_BYTES,
-    PlannerConfig, ToolkitFiles, access, embedding, encryption, log_format,
+    AccessConfig, EmbeddingConfig, EncryptionConfig, HttpServerConfig, Limits, LogFormat,
+    MAX_FILE_BYTES, PlannerConfig, ToolkitFiles, access, embedding, encryption, http_server,
+    log_format,
     mistake::{Mistake, Mistakes},
     model, retention, toolsets,
 };
 
-pub(super) const SETTING_KEYS: [&str; 14] = [
+pub(super) const SETTING_KEYS: [&str; 15] = [
     "store",
     "planner",
     "toolsets",
@@ -35,6 +36,7 @@ pub(super) const SETTING_KEYS: [&str; 14] = [
     "retention",
     "contexts",
     "access",
+    "server",
     "log_format",
 ];
 /// The name of the toolset that contains the tools of the setting `tools_files`.
@@ -52,6 +54,7 @@ pub(super) struct File {
     pub(super) retention: Option<RetentionPolicy>,
     pub(super) audit_retention: Option<retention::AuditAge>,
     pub(super) access: Option<AccessConfig>,
+    pub(super) http_server: Option<HttpServerConfig>,
     pub(super) contexts: BTreeMap<String, Value>,
     pub(super) tools_files_set: Option<SetConfig>,
     pub(super) tools_files: Vec<PathBuf>,
@@ -201,6 +204,7 @@ fn read_fields(mut fields: Map<String, Value>, base: &Path) -> Result<File, Stri
         retention: retention.executions,
         audit_retention: retention.audit,
         access: fields.remove("access").map(|access| access::read(Some(access))).transpose()?,
+        http_server: http_server::read(fields.remove("server"))?,
         contexts: read_contexts(fields.remove("contexts"))?,
         tools_files_set,
         tools_files,
