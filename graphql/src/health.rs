@@ -25,6 +25,7 @@ use crate::{server::Hooks, web};
 
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 const QUEUE_INTERVAL: Duration = Duration::from_secs(5);
+const SIZE_INTERVAL: Duration = Duration::from_secs(30);
 /// Maximum time that a request for metrics waits for the store. It is short, because Prometheus
 /// gives up after ten seconds.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -59,7 +60,8 @@ impl WriteProbe {
 
 /// Returns the hooks of the server that need the engine or the page: readiness, metrics and routes.
 ///
-/// `store_file` is the file of an SQLite store, whose size is a metric.
+/// `store_file` is the file of an SQLite store. Its size is a metric. Other stores are asked for
+/// their size.
 pub fn server_hooks(
     engine: &Engine,
     worker: Option<WorkerHandle>,
@@ -67,6 +69,7 @@ pub fn server_hooks(
     store_file: Option<PathBuf>,
 ) -> Hooks {
     let queue = Arc::new(QueueProbe::new(engine));
+    let size = Arc::new(SizeProbe::new(engine, store_file));
     let counted = Arc::clone(engine.store());
     let probe = Arc::new(WriteProbe::new(Arc::clone(&counted)));
     let toolbox = engine.tools.inventory.toolbox().clone();
@@ -78,10 +81,9 @@ pub fn server_hooks(
         }),
         first_metrics: Arc::new(move || {
             let waiting = worker.as_ref().map_or(0, WorkerHandle::waiting_call_count);
-            let queue = Arc::clone(&queue);
+            let (queue, size) = (Arc::clone(&queue), Arc::clone(&size));
             let own = [
                 process_metrics().render(),
-                format_store_size(store_file.as_deref()),
                 format_engine_metrics(counted.hints().commits(), &toolbox),
                 retention.format_metrics(),
                 format!(
@@ -90,7 +92,11 @@ pub fn server_hooks(
                      faber_calls_waiting {waiting}\n"
                 ),
             ];
-            async move { own.concat() + &format_queue(queue.read_figures().await) }.boxed()
+            async move {
+                let (figures, bytes) = tokio::join!(queue.read_figures(), size.read_bytes());
+                own.concat() + &format_store_size(bytes) + &format_queue(figures)
+            }
+            .boxed()
         }),
         pages: web::page_routes(),
         unknown_path_handler: web::answer_unknown_path,
@@ -155,18 +161,53 @@ fn format_queue(figures: Option<QueueFigures>) -> String {
     )
 }
 
-/// Formats the size of an SQLite store with its write-ahead log. Returns an empty text for other
-/// stores.
-fn format_store_size(file: Option<&Path>) -> String {
-    let Some(file) = file else { return String::new() };
+/// Measures the store. A database server is asked only if its last answer is older than
+/// [`SIZE_INTERVAL`].
+struct SizeProbe {
+    store: Arc<dyn Store>,
+    file: Option<PathBuf>,
+    last_bytes: Mutex<Option<(Instant, Option<u64>)>>,
+}
+
+impl SizeProbe {
+    fn new(engine: &Engine, file: Option<PathBuf>) -> Self {
+        Self { store: Arc::clone(engine.store()), file, last_bytes: Mutex::default() }
+    }
+
+    /// Returns `None` for a store in memory, and if the server refuses the command or does not
+    /// answer in time.
+    async fn read_bytes(&self) -> Option<u64> {
+        if let Some(file) = &self.file {
+            return Some(measure_files(file));
+        }
+        let mut last_bytes = self.last_bytes.lock().await;
+        if let Some((at, bytes)) = &*last_bytes
+            && at.elapsed() < SIZE_INTERVAL
+        {
+            return *bytes;
+        }
+        let read = time::timeout(QUEUE_TIMEOUT, self.store.stored_bytes()).await;
+        let bytes = read.ok().and_then(Result::ok).flatten();
+        *last_bytes = Some((Instant::now(), bytes));
+        bytes
+    }
+}
+
+/// Returns the size of an SQLite store with its write-ahead log.
+fn measure_files(file: &Path) -> u64 {
     let parts = ["", "-wal", "-shm"].map(|suffix| {
         let mut path = file.as_os_str().to_owned();
         path.push(suffix);
         fs::metadata(path).map_or(0, |part| part.len())
     });
-    let bytes: u64 = parts.iter().sum();
+    parts.iter().sum()
+}
+
+/// Formats nothing if the size is unknown, because a zero would look like a lost store.
+fn format_store_size(bytes: Option<u64>) -> String {
+    let Some(bytes) = bytes else { return String::new() };
     format!(
-        "# HELP faber_store_size_bytes Size of the store's files.\n\
+        "# HELP faber_store_size_bytes Size of the store on disk.\n\
          # TYPE faber_store_size_bytes gauge\n\
          faber_store_size_bytes {bytes}\n"
     )

@@ -55,8 +55,8 @@ impl RecordedName {
 #[derive(Debug)]
 pub struct CallReport {
     pub call: DirectCall,
-    /// The qualified name of the tool. `None` if no tool was called, because no tool has the name or
-    /// the tool cannot be called now.
+    /// The qualified name of the tool. `None` if no tool was called, because no tool has the name
+    /// or the tool cannot be called now.
     pub called: Option<ToolName>,
 }
 
