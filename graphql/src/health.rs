@@ -69,7 +69,7 @@ pub fn server_hooks(
     store_file: Option<PathBuf>,
 ) -> Hooks {
     let queue = Arc::new(QueueProbe::new(engine));
-    let size = Arc::new(SizeProbe::new(engine, store_file));
+    let size = Arc::new(SizeProbe::new(Arc::clone(engine.store()), store_file));
     let counted = Arc::clone(engine.store());
     let probe = Arc::new(WriteProbe::new(Arc::clone(&counted)));
     let toolbox = engine.tools.inventory.toolbox().clone();
@@ -170,8 +170,8 @@ struct SizeProbe {
 }
 
 impl SizeProbe {
-    fn new(engine: &Engine, file: Option<PathBuf>) -> Self {
-        Self { store: Arc::clone(engine.store()), file, last_bytes: Mutex::default() }
+    fn new(store: Arc<dyn Store>, file: Option<PathBuf>) -> Self {
+        Self { store, file, last_bytes: Mutex::default() }
     }
 
     /// Returns `None` for a store in memory, and if the server refuses the command or does not
@@ -234,4 +234,24 @@ fn format_engine_metrics(commits: u64, toolbox: &Toolbox) -> String {
          # TYPE faber_tools gauge\n\
          faber_tools {tools}\n"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::store::memory::Memory;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_store_without_files_and_without_a_server_has_no_size() {
+        let store: Arc<dyn Store> = Arc::new(Memory::new());
+        let bytes = SizeProbe::new(Arc::clone(&store), None).read_bytes().await;
+        assert_eq!((bytes, format_store_size(bytes)), (None, String::new()));
+        // This file exists in each checkout, and has no write-ahead log.
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+        let length = fs::metadata(&file).unwrap().len();
+        let bytes = SizeProbe::new(store, Some(file)).read_bytes().await;
+        assert_eq!(bytes, Some(length));
+        assert!(format_store_size(bytes).ends_with(&format!("faber_store_size_bytes {length}\n")));
+    }
 }
