@@ -11,9 +11,7 @@ use futures::{
     StreamExt as _,
     stream::{self, BoxStream},
 };
-use shared::trace::{
-    OpenSpan, Scope, SpanContext, SpanKind, SpanSink, current_scope, with_scope,
-};
+use shared::trace::{OpenSpan, Scope, SpanContext, SpanKind, SpanSink, current_scope, with_scope};
 
 use super::operation::OperationResult;
 
