@@ -3,7 +3,7 @@
 FROM rust:1.95-slim-bookworm AS build
 WORKDIR /source
 COPY . .
-# The caches outlive the image, so the binary is copied out of the cached target folder.
+# The target folder is a cache and not part of the image, so the binary is copied out of it.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/source/target \
     cargo build --profile dist --locked --bin faber \
@@ -17,9 +17,9 @@ RUN apt-get update \
 COPY --from=build /usr/local/bin/faber /usr/local/bin/faber
 USER faber
 WORKDIR /var/lib/faber
-# Whoever connects from outside the container needs a token: see docs/reference/access.md, and docker-compose.yml for how.
+# A client outside the container needs a token (see docs/reference/access.md). docker-compose.yml shows how to set one.
 ENV HOME=/var/lib/faber FABER_LISTEN=0.0.0.0:8080
-# The embedded store and the demo's file, where no other store is named.
+# Contains the embedded store, unless the configuration names another store, and the demo's file.
 VOLUME /var/lib/faber
 EXPOSE 8080
 ENTRYPOINT ["faber"]

@@ -18,7 +18,7 @@ use include_dir::{Dir, File, include_dir};
 use sha2::{Digest, Sha256};
 
 /// The files that `npm run build` in `web/` writes.
-static DIST: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../web/dist");
+static PAGE_FILES: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../web/dist");
 
 const PAGE_PATHS: [&str; 9] = [
     "/",
@@ -165,13 +165,14 @@ fn choose_encoding(
     headers: &HeaderMap,
 ) -> Option<(&'static File<'static>, Option<&'static str>)> {
     for (encoding, ending) in [("br", ".br"), ("gzip", ".gz")] {
-        if let Some(file) =
-            DIST.get_file(format!("{name}{ending}")).filter(|_| accepts_encoding(headers, encoding))
+        if let Some(file) = PAGE_FILES
+            .get_file(format!("{name}{ending}"))
+            .filter(|_| accepts_encoding(headers, encoding))
         {
             return Some((file, Some(encoding)));
         }
     }
-    Some((DIST.get_file(name)?, None))
+    Some((PAGE_FILES.get_file(name)?, None))
 }
 
 fn accepts_encoding(headers: &HeaderMap, encoding: &str) -> bool {
@@ -192,7 +193,7 @@ fn entity_tag_of(file: &'static File<'static>) -> Option<HeaderValue> {
     static TAGS: OnceLock<BTreeMap<&'static str, HeaderValue>> = OnceLock::new();
     let tags = TAGS.get_or_init(|| {
         let mut tags = BTreeMap::new();
-        collect_tags(&DIST, &mut tags);
+        collect_tags(&PAGE_FILES, &mut tags);
         tags
     });
     tags.get(file.path().to_str()?).cloned()

@@ -27,7 +27,7 @@ use tokio::{sync::watch, time};
 use tokio_util::sync::CancellationToken;
 
 pub use self::listing::Listing;
-use self::{costly::remove_costly_tools, listing::Listed};
+use self::{costly::remove_costly_tools, listing::ListedTools};
 use super::{tool::Tool, tool_names, usage::Meter};
 
 /// A named group of tools from one source.
@@ -118,13 +118,13 @@ pub enum ToolLookup {
 
 /// The tools of this process. All clones share one state.
 #[derive(Clone)]
-pub struct Toolbox(Arc<Shared>);
+pub struct Toolbox(Arc<ToolboxState>);
 
 /// A reference to the toolbox, for tools inside the toolbox. It does not keep the toolbox alive.
 #[derive(Clone)]
-pub struct WeakToolbox(Weak<Shared>);
+pub struct WeakToolbox(Weak<ToolboxState>);
 
-struct Shared {
+struct ToolboxState {
     inventory: RwLock<Inventory>,
     changes: watch::Sender<()>,
     meter: Meter,
@@ -148,7 +148,7 @@ struct Inventory {
     /// The number of changes so far.
     revision: u64,
     /// The list of all tools, which is built at the first listing.
-    listed: OnceLock<Arc<Listed>>,
+    listed: OnceLock<Arc<ListedTools>>,
 }
 
 /// The error for a second set of the same name.
@@ -200,7 +200,7 @@ impl ReadyTool {
 }
 
 impl ToolSet {
-    /// Makes an active set with known tools.
+    /// Makes an active set with `tools`.
     pub fn ready(
         name: ToolSetName,
         source: &str,
@@ -245,7 +245,7 @@ impl ToolSet {
 
 impl Default for Toolbox {
     fn default() -> Self {
-        let shared = Shared {
+        let shared = ToolboxState {
             inventory: RwLock::default(),
             changes: watch::Sender::new(()),
             meter: Meter::default(),
@@ -653,8 +653,8 @@ impl Inventory {
         set.status == SetStatus::Connecting && !self.reconnecting.contains(&set.name)
     }
 
-    fn listed(&self) -> &Arc<Listed> {
-        self.listed.get_or_init(|| Arc::new(Listed::new(&self.sets, self.name_index())))
+    fn listed(&self) -> &Arc<ListedTools> {
+        self.listed.get_or_init(|| Arc::new(ListedTools::new(&self.sets, self.name_index())))
     }
 
     /// Returns the reason why a name is unknown. Its set may still be connecting.

@@ -71,7 +71,7 @@ pub struct CommandTool {
     pub output_schema: Option<Value>,
     /// The effect of a second call. By default the HTTP method decides, and a command is `once`.
     pub effect: Option<Effect>,
-    /// The action. A tool without an action is known for selection only.
+    /// The action. A tool without an action can be selected, but not called.
     pub run: Option<Action>,
 }
 

@@ -10,7 +10,7 @@ mod file;
 mod limits;
 mod log_format;
 mod model;
-mod own;
+mod protected_files;
 mod retention;
 mod show;
 #[cfg(test)]
@@ -104,7 +104,7 @@ pub struct Config {
     pub margin: Setting<f64>,
     pub log_format: Setting<LogFormat>,
     /// The setting `toolsets` as the file contains it.
-    written: Value,
+    written_toolsets: Value,
     described_files: Vec<PathBuf>,
 }
 
@@ -132,21 +132,21 @@ pub struct Faults {
     /// Messages about wrong settings.
     pub wrong_settings: Vec<String>,
     /// `true` if the file was parsed. Otherwise none of its settings is used.
-    pub is_read: bool,
+    pub is_file_parsed: bool,
     /// Names of the settings that were omitted because they are wrong.
     pub omitted_settings: Vec<String>,
 }
 
 impl Faults {
     pub fn has_valid(&self, key: &str) -> bool {
-        self.is_read
+        self.is_file_parsed
             && !self.omitted_settings.iter().any(|omitted_settings| omitted_settings == key)
     }
 }
 
 impl Default for Faults {
     fn default() -> Self {
-        Self { wrong_settings: Vec::new(), is_read: true, omitted_settings: Vec::new() }
+        Self { wrong_settings: Vec::new(), is_file_parsed: true, omitted_settings: Vec::new() }
     }
 }
 
@@ -175,17 +175,17 @@ impl Config {
         };
         let file::PartialFile { file, mut wrong_settings, omitted_settings } =
             file::read_valid_settings(named);
-        let mut is_read = file.is_some();
+        let mut is_file_parsed = file.is_some();
         let config =
             match Self::from_sources(path.clone(), file.unwrap_or_default(), flags, environment) {
                 Ok(config) => config,
                 Err(err) => {
-                    is_read = false;
+                    is_file_parsed = false;
                     wrong_settings.push(err.to_string());
                     Self::from_sources(path, file::File::default(), flags, environment)?
                 }
             };
-        Ok((config, Faults { wrong_settings, is_read, omitted_settings }))
+        Ok((config, Faults { wrong_settings, is_file_parsed, omitted_settings }))
     }
 
     fn from_sources(
@@ -197,7 +197,7 @@ impl Config {
         let data = environment.data_directory()?;
         let server = setting_from_flag("--server", flags.server.as_ref())
             .or_else(|| setting_from_variable("FABER_SERVER", environment.server.as_ref()));
-        let (mut toolsets, written) = match file.toolsets {
+        let (mut toolsets, written_toolsets) = match file.toolsets {
             Some((sets, written)) => (Setting { value: sets, origin: Origin::File }, written),
             None => toolsets::demo_toolset(),
         };
@@ -240,7 +240,7 @@ impl Config {
             learning: or_default(file.learning, || true),
             margin: or_default(file.margin, || DEFAULT_MARGIN),
             data,
-            written,
+            written_toolsets,
             described_files: file.tools_files,
         })
     }

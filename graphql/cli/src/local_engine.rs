@@ -280,8 +280,8 @@ pub(crate) async fn open_store(setup: Setup<'_>) -> Result<Arc<dyn Store>, Failu
     })
 }
 
-/// Opens the configured store to copy values from it or into it. A restore into the store may be
-/// incomplete.
+/// Opens the configured store to copy values from it or into it. Also opens a store into which a
+/// restore is incomplete.
 ///
 /// Keys are not used, because a copy that encrypted values could not be compared with its source.
 pub(crate) async fn open_store_for_copies(setup: Setup<'_>) -> Result<Arc<dyn Store>, Failure> {

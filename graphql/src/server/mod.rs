@@ -6,14 +6,14 @@
 //!
 //! | module | job |
 //! | --- | --- |
-//! | `serve`, `nursery` | accepts connections and owns every task |
+//! | `serve`, `task_sender` | accepts connections and owns every task |
 //! | `connections`, `bodies` | limits connections |
 //! | `guard`, `hosts` | checks `Host`, `Origin` and peer |
 //! | `entry` | identifies the caller by its token |
 //! | `http`, `negotiate`, `params`, `reply` | handles one HTTP request |
 //! | `operation`, `executor` | executes an operation and contains panics |
 //! | `sse` | streams an operation as events |
-//! | `traced` | reads trace contexts, and makes spans of requests and operations |
+//! | `traced_request` | reads trace contexts, and makes spans of requests and operations |
 //! | `ws` | handles both WebSocket subprotocols |
 //! | `pages`, `metrics` | health checks and metrics |
 //! | `refusal`, `refusal_log` | rejects requests, and logs that |
@@ -29,7 +29,6 @@ mod hosts;
 mod http;
 mod metrics;
 mod negotiate;
-mod nursery;
 mod operation;
 mod options;
 mod pages;
@@ -40,7 +39,8 @@ mod refusal_log;
 mod reply;
 mod serve;
 mod sse;
-mod traced;
+mod task_sender;
+mod traced_request;
 mod ws;
 
 pub use app::Caller;

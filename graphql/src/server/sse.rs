@@ -19,7 +19,7 @@ use super::{
     app::{App, Caller},
     operation::{Operation, OperationResult},
     reply,
-    traced::TracedOperation,
+    traced_request::TracedOperation,
 };
 
 const COMPLETE_EVENT: &str = "event: complete\ndata:\n\n";
@@ -43,7 +43,7 @@ pub(super) async fn stream_operation(
     let stopping = app.stopping.clone();
     let lively = lively.take_until(async move { stopping.cancelled().await }).boxed();
     let (sender, mut receiver) = mpsc::channel(1);
-    app.nursery.send_subscription(Box::pin(send_events(lively, sender))).await;
+    app.task_sender.send_subscription(Box::pin(send_events(lively, sender))).await;
     to_event_stream(stream::poll_fn(move |context| receiver.poll_recv(context)).boxed())
 }
 

@@ -11,7 +11,7 @@ fn response_header(response: &Response, name: header::HeaderName) -> Option<&str
 }
 
 fn assets_in(page: &str) -> Vec<String> {
-    let index = DIST.get_file(page).and_then(File::contents_utf8).unwrap();
+    let index = PAGE_FILES.get_file(page).and_then(File::contents_utf8).unwrap();
     let names = index.split('"').filter_map(|part| part.strip_prefix("/assets/"));
     names.map(str::to_owned).collect()
 }
@@ -38,7 +38,7 @@ async fn the_page_and_its_files_are_served() {
 #[test]
 fn pages_contain_nothing_their_policies_forbid() {
     for page in ["index.html", "graphiql.html"] {
-        let text = DIST.get_file(page).and_then(File::contents_utf8).unwrap();
+        let text = PAGE_FILES.get_file(page).and_then(File::contents_utf8).unwrap();
         for forbidden in ["<style", "style=", "onload=", "<script>", "https://"] {
             assert!(!text.contains(forbidden), "{page}: {forbidden}");
         }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::workspace::Workspace;
 
-/// A toolset that works, and one whose server does not exist.
+/// A configuration with a toolset that works, and a toolset whose server does not exist.
 const CONFIG_WITH_FAILED_SET: &str = "
 toolsets:
   - { name: good, source: { tools: [{ name: get_time, run: { command: [date] } }] } }
@@ -111,7 +111,8 @@ async fn a_wrong_key_in_a_toolset_names_the_tool_and_the_line() {
     assert_eq!(error["error"]["diagnostics"][0]["help"], "did you mean `retry`?");
 }
 
-/// The first call of the tool hangs. Only a tool whose second call is harmless is called again.
+/// The first call of the tool hangs. Faber calls the tool again only if the configured effect says
+/// that a second call is harmless.
 #[tokio::test]
 async fn an_effect_set_in_the_configuration_applies_to_stored_plans() {
     let workspace = Workspace::new();

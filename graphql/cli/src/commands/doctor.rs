@@ -315,16 +315,16 @@ async fn check_effects(local: &LocalEngine) -> Result<Option<Check>, Failure> {
 /// Checks that every limit on calls names an existing tool or toolset.
 fn check_limits(limits: &CallLimits, toolbox: &Toolbox) -> Check {
     let sets = toolbox.sets();
-    let is_there = |of: &LimitedCalls| match of {
+    let exists = |calls: &LimitedCalls| match calls {
         LimitedCalls::Set(name) => sets.iter().any(|set| set.name == *name),
         LimitedCalls::Tool(name) => {
             let mut tools = sets.iter().flat_map(|set| &set.tools);
             tools.any(|tool| tool.definition().qualified_name() == *name)
         }
     };
-    let lost =
-        limits.rules().iter().map(|limited| &limited.calls).find(|limited| !is_there(limited));
-    let result = match lost {
+    let missing =
+        limits.rules().iter().map(|limited| &limited.calls).find(|limited| !exists(limited));
+    let result = match missing {
         None => Ok(count_noun(limits.rules().len(), "rule")),
         Some(LimitedCalls::Set(name)) => Err(format!("there is no toolset `{name}`")),
         Some(LimitedCalls::Tool(name)) => Err(format!("no toolset has a tool `{name}`")),
@@ -348,7 +348,7 @@ fn check_embedding(opened: Result<Option<Embedding>, EmbedError>) -> Check {
 fn check_retention(config: &Config) -> Check {
     let describe = |age: Option<_>| age.map_or_else(|| "for ever".to_owned(), age::format);
     let result = match &config.retention.value {
-        Some(policy) if let Some(age) = policy.uniform() => {
+        Some(policy) if let Some(age) = policy.single_age() => {
             format!("finished executions are kept for {}", age::format(age))
         }
         Some(policy) => {

@@ -17,8 +17,8 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncryptionConfig {
     keys: Vec<KeyConfig>,
-    /// The id of the key for new values.
-    active: String,
+    /// The key that encrypts new values.
+    active_key_id: String,
     encrypt_queries: bool,
 }
 
@@ -86,7 +86,8 @@ pub(super) fn read(value: Option<Value>, base: &Path) -> Result<Option<Encryptio
     // Checks only the ids of the keys here, because the keys are read later.
     let ids = keys.iter().map(|key| (key.id.clone(), None)).collect();
     Keyring::new(ids, &active, false).map_err(|err| format!("`encryption`: {err}"))?;
-    Ok(Some(EncryptionConfig { keys, active, encrypt_queries: written.encrypt_queries }))
+    let encrypt_queries = written.encrypt_queries;
+    Ok(Some(EncryptionConfig { keys, active_key_id: active, encrypt_queries }))
 }
 
 impl KeyConfig {
@@ -150,8 +151,8 @@ async fn run_command(command: &[String]) -> Result<String, String> {
 }
 
 impl EncryptionConfig {
-    /// Reads the keys. Reports each key that is not available. Values with such a key stay
-    /// encrypted.
+    /// Reads the keys. Reports each key that is not available. Values that such a key encrypted
+    /// stay encrypted.
     pub async fn open_keys(&self) -> Result<Keyring, ConfigError> {
         let (ring, missing) = self.open_keys_with(&variable).await?;
         for reason in missing {
@@ -181,7 +182,7 @@ impl EncryptionConfig {
             };
             keys.push((id.clone(), found));
         }
-        let ring = Keyring::new(keys, &self.active, self.encrypt_queries)
+        let ring = Keyring::new(keys, &self.active_key_id, self.encrypt_queries)
             .map_err(|err| ConfigError(format!("`encryption`: {err}")))?;
         Ok((ring, missing))
     }
@@ -203,7 +204,7 @@ impl EncryptionConfig {
         });
         json!({
             "keys": keys.collect::<Vec<_>>(),
-            "active": self.active,
+            "active": self.active_key_id,
             "encrypt_queries": self.encrypt_queries,
         })
     }

@@ -23,7 +23,7 @@ use super::{
     retention, toolsets,
 };
 
-const KEYS: [&str; 14] = [
+const SETTING_KEYS: [&str; 14] = [
     "store",
     "planner",
     "toolsets",
@@ -133,8 +133,8 @@ pub(super) fn parse(text: &str, base: &Path) -> Result<File, String> {
     read_fields(parse_fields(text)?, base).map_err(|error| with_line(text, &error))
 }
 
-/// Adds the line to a message that begins with a place, such as `limits.lease`. Adds the nearest
-/// known key to a message about an unknown key.
+/// Adds the line to a message that begins with the path of a setting, such as `limits.lease`. Adds
+/// the nearest known key to a message about an unknown key.
 fn with_line(text: &str, reason: &str) -> String {
     let reason = explain_unknown_field(reason);
     let mut quoted = reason.split('`').skip(1).step_by(2);
@@ -309,10 +309,10 @@ fn read_margin(value: Option<Value>) -> Result<Option<f64>, String> {
 
 fn check_keys(fields: &Map<String, Value>) -> Result<(), String> {
     for key in fields.keys().map(String::as_str) {
-        if !KEYS.contains(&key) {
-            let known_keys = KEYS.iter().copied();
+        if !SETTING_KEYS.contains(&key) {
+            let known_keys = SETTING_KEYS.iter().copied();
             let help = did_you_mean(key, known_keys)
-                .unwrap_or_else(|| format!("the keys are `{}`", KEYS.join("`, `")));
+                .unwrap_or_else(|| format!("the keys are `{}`", SETTING_KEYS.join("`, `")));
             return Err(format!("`{key}` is unknown: {help}"));
         }
     }

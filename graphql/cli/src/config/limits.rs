@@ -52,8 +52,7 @@ const LIMITS: [Limit; 12] = [
         key: "executions",
         default: || limits::EXECUTIONS as u64,
         minimum: 1,
-        // The maximum is high, but more drivers than that would need more memory than machines
-        // have.
+        // More drivers than this maximum would need more memory than machines have.
         maximum: 10_000_000,
     },
     Limit {
@@ -163,7 +162,7 @@ impl Limits {
         self.size_of("answer_bytes")
     }
 
-    pub fn connections(&self) -> usize {
+    pub fn max_connections(&self) -> usize {
         self.size_of("connections")
     }
 
@@ -173,12 +172,12 @@ impl Limits {
         self.size_of("new_connections_per_address")
     }
 
-    pub fn connect(&self) -> Duration {
+    pub fn connect_timeout(&self) -> Duration {
         self.duration_of("connect_timeout_ms")
     }
 
     /// Returns how long running steps are allowed to continue at shutdown.
-    pub fn drain(&self) -> Duration {
+    pub fn drain_time(&self) -> Duration {
         self.duration_of("drain_ms")
     }
 

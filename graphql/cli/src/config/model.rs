@@ -15,7 +15,7 @@ use super::{Config, DEFAULT_PLANNER, environment::variable, show::mask_url};
 /// Maximum number of tokens of an answer of a local model. Without a limit, a small model can
 /// repeat the same text forever.
 const MAX_LOCAL_TOKENS: u32 = 1_500;
-/// Number of repairs of a local model. Each repair takes long, and a second one seldom helps a
+/// Number of repairs of a local model. Each repair takes long, and a second repair seldom helps a
 /// small model.
 const MAX_LOCAL_REPAIRS: u32 = 1;
 const MIN_TIMEOUT_MS: u64 = 100;
@@ -107,7 +107,7 @@ pub(super) fn read(value: Option<Value>) -> Result<Option<PlannerConfig>, String
                  provider: openai, model: NAME, api_key_env: VARIABLE }}`"
             )),
             Some(DEFAULT_PLANNER) => match fields.keys().find(|key| *key != "provider") {
-                Some(other) => Err(describe_idle_key(other)),
+                Some(other) => Err(describe_unused_key(other)),
                 None => Ok(Some(PlannerConfig::Offline)),
             },
             Some(_) => {
@@ -123,7 +123,7 @@ pub(super) fn read(value: Option<Value>) -> Result<Option<PlannerConfig>, String
 }
 
 /// Explains that the offline planner does not read a key of `planner`.
-fn describe_idle_key(key: &str) -> String {
+fn describe_unused_key(key: &str) -> String {
     let known_keys = MODEL_KEYS.iter().chain(&RULE_KEYS).copied();
     match did_you_mean(key, known_keys.clone()) {
         _ if MODEL_KEYS.contains(&key) => {
@@ -446,14 +446,15 @@ mod tests {
     fn an_api_key_is_read_from_the_variable_of_its_provider() {
         let variable = |name: &str| Some(format!(" value of {name} "));
         let key = |text: &str| parse_model(text).settings_from(&variable).key;
-        let of = |name: &str| Key::Variable(name.to_owned(), Some(format!("value of {name}")));
-        assert_eq!(key("{ provider: openai, model: x }"), of("OPENAI_API_KEY"));
+        let key_from =
+            |name: &str| Key::Variable(name.to_owned(), Some(format!("value of {name}")));
+        assert_eq!(key("{ provider: openai, model: x }"), key_from("OPENAI_API_KEY"));
         assert_eq!(key("{ provider: ollama, model: x }"), Key::None);
-        assert_eq!(key("{ provider: openai, model: x, api_key_env: MY_KEY }"), of("MY_KEY"));
+        assert_eq!(key("{ provider: openai, model: x, api_key_env: MY_KEY }"), key_from("MY_KEY"));
         assert_eq!(key("{ provider: openai, model: x, base_url: 'http://h/v1' }"), Key::None);
         assert_eq!(
             key("{ provider: openai, model: x, base_url: 'http://h/v1', api_key_env: MY_KEY }"),
-            of("MY_KEY")
+            key_from("MY_KEY")
         );
         let unset =
             parse_model("{ provider: groq, model: x }").settings_from(&|_| Some(" ".to_owned()));

@@ -174,7 +174,7 @@ fn retention_has_rules_by_labels() {
         audit: None,
     };
     assert_eq!(policy, expected);
-    let shown = super::retention::show(&policy);
+    let shown = super::retention::show_policy(&policy);
     assert_eq!(shown["rules"][1]["labels"], json!({ "team": "batch", "env": "test" }));
     assert_eq!(super::retention::read(Some(shown)).unwrap().executions, Some(expected));
     check_refused(

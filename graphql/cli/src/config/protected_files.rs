@@ -16,7 +16,7 @@ const WORKERS_SUFFIX: &str = "-workers";
 
 impl Config {
     /// Returns Faber's own files: the configuration file, the files that it names, and the files of
-    /// the store. A returned file need not exist.
+    /// the store. Some of these files possibly do not exist.
     pub fn own_files(&self, base: &Path) -> Vec<PathBuf> {
         let mut files = vec![base.join(DEFAULT_FILE), to_absolute(&self.data)];
         files.extend(self.file.as_deref().map(to_absolute));
@@ -32,7 +32,7 @@ impl Config {
         files
     }
 
-    /// Returns the folders with Faber's own data. A returned folder need not exist.
+    /// Returns the folders with Faber's own data. Some of these folders possibly do not exist.
     pub fn own_folders(&self) -> Vec<PathBuf> {
         [to_absolute(&self.data)].into_iter().chain(self.store_file_path(WORKERS_SUFFIX)).collect()
     }

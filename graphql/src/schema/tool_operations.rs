@@ -39,7 +39,8 @@ impl ToolQuery {
         let words: Vec<String> = search.split_whitespace().map(str::to_owned).collect();
         let sets = engine.tools.sets();
         let requested = |name: &str| tool_set.as_ref().is_none_or(|wanted| wanted == name);
-        let tools = sets.iter().filter(|set| requested(set.name.as_str())).flat_map(Tool::of);
+        let tools =
+            sets.iter().filter(|set| requested(set.name.as_str())).flat_map(Tool::list_of_set);
         let tools = tools.filter(|tool| tool.is_active() || !active_only.unwrap_or(false));
         Ok(tools.filter(|tool| tool.has_words(&words)).collect())
     }
@@ -134,7 +135,7 @@ impl ToolMutation {
     ) -> Result<Tool> {
         let engine = ctx.data::<Engine>()?;
         let set = input.tool_set.clone();
-        let name = engine.tools.register_tool(set.as_deref(), input.into_configured()).await;
+        let name = engine.tools.register_tool(set.as_deref(), input.into_configuration()).await;
         let name = name.map_err(ApiError::from)?;
         record_change(engine, AuditAction::REGISTER_TOOL, name.as_str()).await;
         let missing = || EngineError::not_found("tool", &name);
@@ -168,7 +169,7 @@ impl ToolMutation {
     ) -> Result<ToolSet> {
         let engine = ctx.data::<Engine>()?;
         let set =
-            engine.tools.add_tool_set(input.into_configured()).await.map_err(ApiError::from)?;
+            engine.tools.add_tool_set(input.into_configuration()).await.map_err(ApiError::from)?;
         record_change(engine, AuditAction::ADD_TOOL_SET, set.name.as_str()).await;
         Ok(ToolSet(set))
     }
@@ -219,11 +220,12 @@ impl ToolMutation {
         #[graphql(desc = "Parameters of the call, a JSON object. Default: `{}`.")]
         parameters: Option<Value>,
     ) -> Result<ToolResult> {
-        let left = ctx.data_opt::<ClientGone>().map(|gone| gone.0.clone()).unwrap_or_default();
+        let client_gone =
+            ctx.data_opt::<ClientGone>().map(|gone| gone.0.clone()).unwrap_or_default();
         let parameters =
             parameters.filter(|parameters| !parameters.is_null()).unwrap_or_else(|| json!({}));
         let engine = ctx.data::<Engine>()?;
-        let called = engine.tools.call_tool(&name, parameters, left).await;
+        let called = engine.tools.call_tool(&name, parameters, client_gone).await;
         let CallReport { call, called } = called.map_err(ApiError::from)?;
         if let Some(tool) = called {
             record_call(engine, &tool, &call).await;
@@ -314,7 +316,7 @@ pub(super) struct ToolInput {
 
 impl ToolInput {
     /// Returns the tool in the form of the configuration.
-    fn into_configured(self) -> Value {
+    fn into_configuration(self) -> Value {
         let effect = self.effect.map(shared::tool::Effect::from);
         let is_callable = self.run.as_object().is_none_or(|fields| !fields.is_empty());
         let mut settings = json!({
@@ -354,7 +356,7 @@ pub(super) struct ToolSetInput {
 
 impl ToolSetInput {
     /// Returns the toolset in the form of the configuration.
-    fn into_configured(self) -> Value {
+    fn into_configuration(self) -> Value {
         let mut written = json!({
             "name": self.name,
             "description": self.description,

@@ -45,7 +45,7 @@ impl TaskSender {
     /// Runs `future` until it finishes, even if the caller drops the returned future.
     ///
     /// Returns `None` if the server shut down first.
-    pub(super) async fn finish<T: Send + 'static>(
+    pub(super) async fn run_to_end<T: Send + 'static>(
         &self,
         future: impl Future<Output = T> + Send + 'static,
         is_large: bool,
