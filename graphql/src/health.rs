@@ -28,6 +28,7 @@ use crate::{
 
 const MIN_PROBE_INTERVAL: Duration = Duration::from_secs(1);
 const MIN_QUEUE_READ_INTERVAL: Duration = Duration::from_secs(5);
+const MIN_SIZE_READ_INTERVAL: Duration = Duration::from_secs(30);
 /// Maximum time that a request for metrics waits for the store. It is short, because Prometheus
 /// gives up after ten seconds.
 const QUEUE_READ_TIMEOUT: Duration = Duration::from_secs(2);
@@ -62,8 +63,8 @@ impl WriteProbe {
 
 /// Builds the hooks of the server that need the engine or the page: readiness, metrics and routes.
 ///
-/// `store_file` is the file of an SQLite store, whose size is a metric. The page uses URLs below
-/// `path_prefix`.
+/// `store_file` is the file of an SQLite store. Its size is a metric. Other stores are asked for
+/// their size. The page uses URLs below `path_prefix`.
 pub fn build_server_hooks(
     engine: &Engine,
     worker: Option<WorkerHandle>,
@@ -73,6 +74,7 @@ pub fn build_server_hooks(
 ) -> Hooks {
     let pages = Pages::new(path_prefix);
     let queue = Arc::new(QueueProbe::new(engine));
+    let size = Arc::new(SizeProbe::new(Arc::clone(engine.store()), store_file));
     let counted = Arc::clone(engine.store());
     let probe = Arc::new(WriteProbe::new(Arc::clone(&counted)));
     let toolbox = engine.tools.inventory.toolbox().clone();
@@ -84,10 +86,9 @@ pub fn build_server_hooks(
         }),
         first_metrics: Arc::new(move || {
             let waiting = worker.as_ref().map_or(0, WorkerHandle::waiting_call_count);
-            let queue = Arc::clone(&queue);
+            let (queue, size) = (Arc::clone(&queue), Arc::clone(&size));
             let own = [
                 process_metrics().render(),
-                format_store_size(store_file.as_deref()),
                 format_engine_metrics(counted.hints().commits(), &toolbox),
                 retention.format_metrics(),
                 format!(
@@ -96,7 +97,11 @@ pub fn build_server_hooks(
                      faber_calls_waiting {waiting}\n"
                 ),
             ];
-            async move { own.concat() + &format_queue(queue.read_figures().await) }.boxed()
+            async move {
+                let (figures, bytes) = tokio::join!(queue.read_figures(), size.read_bytes());
+                own.concat() + &format_store_size(bytes) + &format_queue(figures)
+            }
+            .boxed()
         }),
         pages: pages.routes(),
         unknown_path_handler: Arc::new(move |uri, headers| pages.answer_unknown_path(uri, headers)),
@@ -163,18 +168,53 @@ fn format_queue(figures: Option<QueueFigures>) -> String {
     )
 }
 
-/// Formats the size of an SQLite store with its write-ahead log. Returns an empty text for other
-/// stores.
-fn format_store_size(file: Option<&Path>) -> String {
-    let Some(file) = file else { return String::new() };
+/// Measures the store. A database server is asked only if its last answer is older than
+/// [`MIN_SIZE_READ_INTERVAL`].
+struct SizeProbe {
+    store: Arc<dyn Store>,
+    file: Option<PathBuf>,
+    last_bytes: Mutex<Option<(Instant, Option<u64>)>>,
+}
+
+impl SizeProbe {
+    fn new(store: Arc<dyn Store>, file: Option<PathBuf>) -> Self {
+        Self { store, file, last_bytes: Mutex::default() }
+    }
+
+    /// Returns `None` for a store in memory, and if the server refuses the command or does not
+    /// answer in time.
+    async fn read_bytes(&self) -> Option<u64> {
+        if let Some(file) = &self.file {
+            return Some(measure_files(file));
+        }
+        let mut last_bytes = self.last_bytes.lock().await;
+        if let Some((at, bytes)) = &*last_bytes
+            && at.elapsed() < MIN_SIZE_READ_INTERVAL
+        {
+            return *bytes;
+        }
+        let read = time::timeout(QUEUE_READ_TIMEOUT, self.store.stored_bytes()).await;
+        let bytes = read.ok().and_then(Result::ok).flatten();
+        *last_bytes = Some((Instant::now(), bytes));
+        bytes
+    }
+}
+
+/// Returns the size of an SQLite store with its write-ahead log.
+fn measure_files(file: &Path) -> u64 {
     let parts = ["", "-wal", "-shm"].map(|suffix| {
         let mut path = file.as_os_str().to_owned();
         path.push(suffix);
         fs::metadata(path).map_or(0, |part| part.len())
     });
-    let bytes: u64 = parts.iter().sum();
+    parts.iter().sum()
+}
+
+/// Formats nothing if the size is unknown, because a zero would look like a lost store.
+fn format_store_size(bytes: Option<u64>) -> String {
+    let Some(bytes) = bytes else { return String::new() };
     format!(
-        "# HELP faber_store_size_bytes Size of the store's files.\n\
+        "# HELP faber_store_size_bytes Size of the store on disk.\n\
          # TYPE faber_store_size_bytes gauge\n\
          faber_store_size_bytes {bytes}\n"
     )
@@ -201,4 +241,24 @@ fn format_engine_metrics(commits: u64, toolbox: &Toolbox) -> String {
          # TYPE faber_tools gauge\n\
          faber_tools {tools}\n"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::store::memory::Memory;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_store_without_files_and_without_a_server_has_no_size() {
+        let store: Arc<dyn Store> = Arc::new(Memory::new());
+        let bytes = SizeProbe::new(Arc::clone(&store), None).read_bytes().await;
+        assert_eq!((bytes, format_store_size(bytes)), (None, String::new()));
+        // This file exists in each checkout, and has no write-ahead log.
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+        let length = fs::metadata(&file).unwrap().len();
+        let bytes = SizeProbe::new(store, Some(file)).read_bytes().await;
+        assert_eq!(bytes, Some(length));
+        assert!(format_store_size(bytes).ends_with(&format!("faber_store_size_bytes {length}\n")));
+    }
 }

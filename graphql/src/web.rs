@@ -82,7 +82,7 @@ struct HtmlFile {
 
 impl HtmlFile {
     fn new(name: &str, prefix: &PathPrefix) -> Self {
-        let text = DIST.get_file(name).and_then(File::contents_utf8).unwrap_or_default();
+        let text = PAGE_FILES.get_file(name).and_then(File::contents_utf8).unwrap_or_default();
         let text = text.replace("\"./", &format!("\"{prefix}/"));
         let tag = HeaderValue::try_from(format_tag(text.as_bytes())).ok();
         Self { text: text.into(), tag }

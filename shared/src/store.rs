@@ -146,6 +146,12 @@ pub trait Store: Log + Inbox + Permits + Documents + KeyValue + Vectors + AuditL
     /// show.
     async fn shared_time(&self) -> Result<Timestamp, StoreError>;
 
+    /// Returns the bytes that data and indexes occupy on the disks of a database server. Returns
+    /// `None` for a store in this process, which has no server.
+    async fn stored_bytes(&self) -> Result<Option<u64>, StoreError> {
+        Ok(None)
+    }
+
     fn hints(&self) -> &Hints;
 }
 

@@ -1,7 +1,7 @@
 //! The tools that a caller is allowed to use: their catalog, changes of toolsets, and calls outside
 //! plans.
 
-mod calls;
+pub(super) mod calls;
 pub(super) mod history;
 pub(super) mod inventory;
 pub(super) mod toolkit_store;

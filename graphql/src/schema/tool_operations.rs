@@ -1,7 +1,7 @@
 //! Queries and mutations on tools and toolsets.
 
 use async_graphql::{Context, InputObject, Object, Result};
-use engine::{Engine, EngineError};
+use engine::{CallReport, DirectCall, Engine, EngineError};
 use serde_json::{Value, json};
 use shared::{
     id::{ToolName, ToolSetName},
@@ -212,7 +212,7 @@ impl ToolMutation {
     }
 
     /// Calls one tool outside plans, and returns when the call has finished. An error of the tool
-    /// is part of the result. The history records the call.
+    /// is part of the result. The history and the audit log record the call.
     async fn call_tool(
         &self,
         ctx: &Context<'_>,
@@ -224,8 +224,13 @@ impl ToolMutation {
             ctx.data_opt::<ClientGone>().map(|gone| gone.0.clone()).unwrap_or_default();
         let parameters =
             parameters.filter(|parameters| !parameters.is_null()).unwrap_or_else(|| json!({}));
-        let called = ctx.data::<Engine>()?.tools.call_tool(&name, parameters, client_gone).await;
-        Ok(ToolResult(called.map_err(ApiError::from)?))
+        let engine = ctx.data::<Engine>()?;
+        let called = engine.tools.call_tool(&name, parameters, client_gone).await;
+        let CallReport { call, called } = called.map_err(ApiError::from)?;
+        if let Some(tool) = called {
+            record_call(engine, &tool, &call).await;
+        }
+        Ok(ToolResult(call))
     }
 
     /// Changes the data of a context by JSON Merge Patch, on all nodes: fields are replaced, and
@@ -253,6 +258,15 @@ fn find_tool(toolbox: &Toolbox, name: &str) -> Option<Tool> {
     let definition = found.definition();
     let set = toolbox.set(&definition.set)?;
     Some(Tool::new(definition, &set))
+}
+
+/// Records a call outside plans in the audit log. Parameters and output stay out, because an audit
+/// entry outlives the call's entry in the history and is never encrypted.
+async fn record_call(engine: &Engine, tool: &ToolName, call: &DirectCall) {
+    let outcome = if call.result.is_ok() { "SUCCEEDED" } else { "FAILED" };
+    let detail = json!({ "callId": call.id, "outcome": outcome });
+    let target = AuditTarget::named(tool.as_str());
+    engine.executions.record_action(AuditAction::CALL_TOOL, target, detail).await;
 }
 
 /// Records a change of tools in the audit log.

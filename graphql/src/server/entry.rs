@@ -8,8 +8,9 @@ use axum::{
 };
 use engine::access::{Access, Denied, Grant};
 use serde_json::{Map, Value};
+use shared::trace::SpanContext;
 
-use super::{app::Caller, peer::Peer, refusal::Refusal};
+use super::{app::Caller, peer::Peer, refusal::Refusal, traced_request};
 
 /// Beginning of the paths of health checks, which need no token.
 const HEALTH_PATH_PREFIX: &str = "/health/";
@@ -73,6 +74,10 @@ pub(super) fn read_handshake(access: &Access, parts: &Parts) -> Result<Handshake
 }
 
 impl HandshakeCaller {
+    pub(super) fn read_trace_context(&self) -> Option<SpanContext> {
+        traced_request::read_context(&self.headers)
+    }
+
     /// Identifies the client by the payload of `connection_init`. Without a token in this payload,
     /// identifies the client by the handshake.
     pub(super) fn identify_client(

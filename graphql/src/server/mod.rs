@@ -14,7 +14,7 @@
 //! | `http`, `negotiate`, `params`, `reply` | handles one HTTP request |
 //! | `operation`, `executor` | executes an operation and contains panics |
 //! | `sse` | streams an operation as events |
-//! | `traced_request` | reads trace contexts, and makes spans of requests |
+//! | `traced_request` | reads trace contexts, and makes spans of requests and operations |
 //! | `ws` | handles both WebSocket subprotocols |
 //! | `pages`, `metrics` | health checks and metrics |
 //! | `refusal`, `refusal_log` | rejects requests, and logs that |

@@ -19,6 +19,7 @@ use super::{
     app::{App, Caller},
     operation::{Operation, OperationResult},
     reply,
+    traced_request::TracedOperation,
 };
 
 const COMPLETE_EVENT: &str = "event: complete\ndata:\n\n";
@@ -35,7 +36,9 @@ pub(super) async fn stream_operation(
     operation: Operation,
     caller: &Arc<Caller>,
 ) -> HttpResponse {
-    let events = format_events(operation.execute_as_stream(app, caller));
+    let traced = TracedOperation::start_in_request(operation.kind());
+    let answers = traced.trace_answers(operation.execute_as_stream(app, caller));
+    let events = format_events(answers);
     let lively = add_keep_alive(events, app.options.keep_alive);
     let stopping = app.stopping.clone();
     let lively = lively.take_until(async move { stopping.cancelled().await }).boxed();

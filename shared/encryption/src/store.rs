@@ -121,6 +121,10 @@ impl Store for EncryptedStore {
         self.inner.shared_time().await
     }
 
+    async fn stored_bytes(&self) -> Result<Option<u64>, StoreError> {
+        self.inner.stored_bytes().await
+    }
+
     fn hints(&self) -> &Hints {
         self.inner.hints()
     }

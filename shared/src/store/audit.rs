@@ -54,6 +54,7 @@ audit_actions! {
     BULK_CONTROL = "bulk_control";
     PRUNE = "prune";
     SET_CONTEXT = "set_context";
+    CALL_TOOL = "call_tool";
     REGISTER_TOOL = "register_tool";
     REMOVE_TOOL = "remove_tool";
     ADD_TOOL_SET = "add_tool_set";

@@ -308,11 +308,11 @@ async fn a_token_sees_and_calls_only_its_tools_within_its_limits() {
 }
 
 /// A minimal WebSocket client.
-struct Socket(TcpStream);
+pub(super) struct Socket(TcpStream);
 
 impl Socket {
     /// Opens a WebSocket. The error is the HTTP status.
-    async fn open(address: &str, protocol: &str, headers: &str) -> Result<Self, u16> {
+    pub(super) async fn open(address: &str, protocol: &str, headers: &str) -> Result<Self, u16> {
         let mut stream = TcpStream::connect(address).await.unwrap();
         let head = format!(
             "GET /graphql HTTP/1.1\r\nHost: {address}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
@@ -331,7 +331,7 @@ impl Socket {
         }
     }
 
-    async fn send(&mut self, message: &Value) {
+    pub(super) async fn send(&mut self, message: &Value) {
         let text = message.to_string();
         // Builds a masked text frame whose length field has 16 bits. The mask is zero, so the text
         // does not change.
@@ -343,7 +343,7 @@ impl Socket {
     }
 
     /// Returns the next message. The error is the close code of the server.
-    async fn receive(&mut self) -> Result<Value, u16> {
+    pub(super) async fn receive(&mut self) -> Result<Value, u16> {
         let reading = async {
             let (kind, length) =
                 (self.0.read_u8().await.unwrap() & 0xf, self.0.read_u8().await.unwrap());

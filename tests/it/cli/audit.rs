@@ -32,6 +32,36 @@ fn describe_entries(entries: &[Value]) -> Vec<String> {
     entries.iter().rev().map(describe).collect()
 }
 
+#[tokio::test]
+async fn calls_outside_plans_are_listed_with_their_outcomes() {
+    let server = Server::new().await;
+    let call = "mutation($name: String!, $parameters: JSON) { \
+                callTool(name: $name, parameters: $parameters) { callId status } }";
+    let call = async |token: &str, name: &str, parameters: Value| {
+        let variables = json!({ "name": name, "parameters": parameters });
+        server.expect_data(token, call, variables).await["callTool"].take()
+    };
+    let done = call(OPERATOR, "flow.echo", json!({ "text": "secret" })).await;
+    let failed = call(ADMIN, "flow.fail", json!({ "message": "secret" })).await;
+    assert_eq!((&done["status"], &failed["status"]), (&json!("success"), &json!("error")));
+    // No tool was called.
+    assert_eq!(call(OPERATOR, "flow.nothing", json!({})).await["status"], "error");
+
+    let entries = list_audit_entries(&server, json!({ "action": "call_tool" })).await;
+    assert_eq!(
+        describe_entries(&entries),
+        ["call_tool hands flow.echo", "call_tool owner flow.fail"]
+    );
+    for (entry, called, outcome) in
+        [(&entries[1], &done, "SUCCEEDED"), (&entries[0], &failed, "FAILED")]
+    {
+        let detail = json!({ "callId": called["callId"], "outcome": outcome });
+        assert_eq!(entry["detail"], detail);
+    }
+    assert!(!json!(entries).to_string().contains("secret"), "{entries:#?}");
+    server.wait_for_exit().await;
+}
+
 /// Plans, executes and controls one execution.
 async fn control_an_execution(server: &Server) -> (String, String) {
     let create = "mutation($tools: [ToolExecutionInput!]!) { createPlan(input: { tools: $tools }) { \

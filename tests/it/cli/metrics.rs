@@ -4,6 +4,8 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use serde_json::json;
 
+use crate::mongod::Mongod;
+
 use super::{
     plain_http::{get_answer, get_text},
     workspace::{DEMO_QUERY, Workspace},
@@ -101,6 +103,23 @@ async fn a_server_counts_its_executions() {
     check_format(&metrics);
     server.signal("-TERM");
     assert_eq!(server.wait_for_exit().await.status, 0);
+}
+
+#[tokio::test]
+async fn a_worker_over_mongodb_knows_the_size_of_the_database() {
+    let workspace = Workspace::new();
+    let url = Mongod::shared().await.new_database_url();
+    let mut worker = workspace.spawn(&["worker", "--metrics", "127.0.0.1:0", "--store", &url]);
+    let line = worker.wait_for_line("metrics on http://").await;
+    let address = line.rsplit('/').next().unwrap();
+    worker.wait_for_line("working on mongodb:").await;
+    let metrics = get_text(address, "/metrics").await;
+    // The collections and their indexes exist from the start.
+    let bytes = metric_value(&metrics, "faber_store_size_bytes");
+    assert!(bytes.is_some_and(|bytes| bytes > 0.0), "{metrics}");
+    check_format(&metrics);
+    worker.signal("-TERM");
+    assert_eq!(worker.wait_for_exit().await.status, 0);
 }
 
 /// Checks that each metric has one description before its first value, and that each series has one

@@ -18,7 +18,7 @@ use tokio::{
     time::{Duration, interval, timeout},
 };
 
-use super::{running_command::RunningCommand, workspace::Workspace};
+use super::{access::Socket, running_command::RunningCommand, workspace::Workspace};
 
 const TRACE_ID: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const CALLER_SPAN_ID: &str = "00f067aa0ba902b7";
@@ -321,6 +321,69 @@ async fn the_context_of_an_mcp_call_reaches_http_tools_and_mcp_servers() {
     assert_eq!(text_of(request, "parent"), text_of(find("execute_tool web.fetch"), "span"));
     assert_eq!(request["attributes"]["http.response.status_code"], "501");
     assert_eq!(request["kind"].as_u64(), Some(3));
+}
+
+/// Runs one operation over a WebSocket until it is complete. Returns its last answer.
+async fn run_over_websocket(socket: &mut Socket, id: &str, payload: Value) -> Value {
+    socket.send(&json!({ "type": "subscribe", "id": id, "payload": payload })).await;
+    let mut last = Value::Null;
+    loop {
+        let message = socket.receive().await.unwrap();
+        match message["type"].as_str() {
+            Some("next") => last = message["payload"]["data"].clone(),
+            Some("complete") => return last,
+            _ => panic!("{message}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_operation_of_a_websocket_is_a_span_of_its_caller() {
+    let workspace = Workspace::new();
+    let collector = Collector::start(&workspace).await;
+    let mut server = collector.spawn(&workspace, &["serve", "--listen", "127.0.0.1:0"]);
+    let line = server.wait_for_line("listening on http://").await;
+    let address = line.rsplit('/').next().unwrap().to_owned();
+    let headers = format!("traceparent: {}\r\n", traceparent());
+    let mut socket = Socket::open(&address, "graphql-transport-ws", &headers).await.unwrap();
+    socket.send(&json!({ "type": "connection_init" })).await;
+    assert_eq!(socket.receive().await.unwrap()["type"], "connection_ack");
+    let create = "mutation { createPlan(input: { tools: [{ id: \"a\", name: \"flow.noop\" }] }) { \
+                  plan { planId } } }";
+    let planned = run_over_websocket(&mut socket, "1", json!({ "query": create })).await;
+    let execute = "mutation($id: ID!) { executePlan(planId: $id) { executionId } }";
+    let variables = json!({ "id": planned["createPlan"]["plan"]["planId"] });
+    // This operation names another span of the same trace as its caller.
+    let other = format!("00-{TRACE}-00f067aa0ba902b8-01");
+    let payload = json!({ "query": execute, "variables": variables,
+        "extensions": { "traceparent": other } });
+    let started = run_over_websocket(&mut socket, "2", payload).await;
+    let follow = "subscription($id: ID!) { executionEvents(executionId: $id) { type } }";
+    let variables = json!({ "id": started["executePlan"]["executionId"] });
+    let payload = json!({ "query": follow, "variables": variables });
+    let last = run_over_websocket(&mut socket, "3", payload).await;
+    assert_eq!(last["executionEvents"]["type"], "finished");
+    drop(socket);
+    server.signal("-TERM");
+    assert_eq!(server.wait_for_exit().await.status, 0);
+
+    let spans = collector.spans();
+    let describe = |span: &&Value| {
+        let name = text_of(span, "name").split(' ').next().unwrap();
+        (name.to_owned(), text_of(span, "parent").to_owned())
+    };
+    let in_trace = spans.values().filter(|span| text_of(span, "trace") == TRACE);
+    let is_root = |span: &&Value| !spans.contains_key(text_of(span, "parent"));
+    let mut roots: Vec<_> = in_trace.filter(is_root).map(|span| describe(&span)).collect();
+    roots.sort();
+    let root = |name: &str, parent: &str| (name.to_owned(), parent.to_owned());
+    let expected = [
+        root("invoke_workflow", "00f067aa0ba902b8"),
+        root("mutation", CALLER),
+        root("mutation", "00f067aa0ba902b8"),
+        root("subscription", CALLER),
+    ];
+    assert_eq!(roots, expected, "{spans:#?}");
 }
 
 #[tokio::test]

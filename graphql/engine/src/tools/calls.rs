@@ -51,8 +51,17 @@ impl RecordedName {
     }
 }
 
+/// The result of a request to call a tool outside plans.
+#[derive(Debug)]
+pub struct CallReport {
+    pub call: DirectCall,
+    /// The qualified name of the tool. `None` if no tool was called, because no tool has the name
+    /// or the tool cannot be called now.
+    pub called: Option<ToolName>,
+}
+
 impl Tools {
-    /// Calls a tool once and stores the call.
+    /// Calls a tool once and stores the call in the history. The caller writes the audit entry.
     ///
     /// A call with an effect is stored before it starts, so that the history has it even if this
     /// process stops before the call returns.
@@ -61,7 +70,7 @@ impl Tools {
         name: &str,
         parameters: Value,
         caller_gone: CancellationToken,
-    ) -> Result<DirectCall, EngineError> {
+    ) -> Result<CallReport, EngineError> {
         if name.len() > limits::NAME_BYTES {
             let limit = limits::NAME_BYTES;
             let reason = format!(
@@ -88,13 +97,13 @@ impl Tools {
                 call.tool = tool.to_string();
                 call.result = Err(reason.to_string());
                 history::store_call(&*self.store, &call).await?;
-                return Ok(self.with_short_name(call));
+                return Ok(CallReport { call: self.with_short_name(call), called: None });
             }
             Callee::Unknown => {
                 self.grant.count_uses([])?;
                 call.result = Err(format!("Tool not found: {name}"));
                 history::store_call(&*self.store, &call).await?;
-                return Ok(call);
+                return Ok(CallReport { call, called: None });
             }
         };
         let qualified = tool.definition().qualified_name();
@@ -115,7 +124,7 @@ impl Tools {
         let result = result.map(|output| self.hide_forbidden_sets(&call.tool, output));
         call.result = result.map_err(|err| err.to_string());
         history::store_call(&*self.store, &call).await?;
-        Ok(self.with_short_name(call))
+        Ok(CallReport { call: self.with_short_name(call), called: Some(qualified) })
     }
 
     fn with_short_name(&self, call: DirectCall) -> DirectCall {

@@ -28,7 +28,9 @@ use super::{
         app::{App, Caller},
         entry::HandshakeCaller,
         metrics::GaugeGuard,
+        operation::Operation,
         refusal::Refusal,
+        traced_request::TracedOperation,
     },
     close::{Closing, close_halves},
     message::Subprotocol,
@@ -187,7 +189,9 @@ impl Connection {
                 SessionEffect::Send(text) => self.send(Message::Text(text.into())),
                 SessionEffect::Start { id, operation, abort } => {
                     let id: Arc<str> = id.into();
+                    let traced = self.trace_operation(&operation);
                     let answers = operation.execute_as_stream(&self.app, &self.caller);
+                    let answers = traced.trace_answers(answers);
                     let answers = answers.map(|outcome| Output::Answer(Box::new(outcome)));
                     let outputs = answers.chain(stream::once(async { Output::End }));
                     let tagged = outputs.map(move |output| (Arc::clone(&id), output));
@@ -197,6 +201,15 @@ impl Connection {
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// Starts the span of an operation. The trace context of the operation itself replaces that of
+    /// the handshake, because one connection can carry operations of many traces.
+    fn trace_operation(&self, operation: &Operation) -> TracedOperation {
+        let caller = operation.read_trace_context();
+        let caller = caller.or_else(|| self.handshake.read_trace_context());
+        let sink = self.app.hooks.span_sink.as_ref();
+        TracedOperation::start_in_websocket(sink, operation.kind(), caller)
     }
 
     fn reject_caller(&mut self, refusal: Refusal) -> ControlFlow<ConnectionEnd> {
