@@ -41,7 +41,7 @@ use tracing_subscriber::{
 use self::{
     args::{Cli, Command, ToolkitCommand, Tools, Toolsets, TraceCommand},
     commands::{
-        audit, backup, debug, doctor, list, login, models, plan, run, serve, settle, steer,
+        audit, backup, debug, doctor, list, login, manual, models, plan, run, serve, settle, steer,
         toolkit, tools,
     },
     screen::Screen,
@@ -261,6 +261,7 @@ async fn dispatch(
     match cli.command {
         Command::BlogMcp { file } => return serve_blog(file, &environment).await,
         Command::Completions { shell } => return print_completions(shell, &screen),
+        Command::Man { folder } => return manual::write_pages(&folder, &screen),
         Command::Schema => return print_text(&screen, "schema", &schema::schema_text()),
         _ => (),
     }
