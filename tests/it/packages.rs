@@ -201,3 +201,42 @@ fn a_release_has_complete_packages_and_their_checksums() {
     assert_eq!(scope("tokio"), Some("required".into()));
     assert_eq!(scope("proptest"), None, "tests are not in the binary");
 }
+
+/// Adds the text of each Rust file below a folder.
+fn add_sources(folder: &Path, sources: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            add_sources(&path, sources);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            sources.push(fs::read_to_string(path).unwrap());
+        }
+    }
+}
+
+#[test]
+fn the_incident_guide_names_log_lines_alerts_and_codes_that_exist() {
+    let guide = read("docs/operating/incidents.md");
+    let mut sources = Vec::new();
+    for part in ["shared", "executor", "graphql"] {
+        add_sources(&repository().join(part), &mut sources);
+    }
+    let lines = guide.match_indices("log: `").map(|(at, start)| &guide[at + start.len()..]);
+    let lines: Vec<&str> =
+        lines.map(|rest| rest.split(['`', '…']).next().unwrap().trim()).collect();
+    assert!(lines.len() > 8, "{lines:?}");
+    for line in lines {
+        assert!(sources.iter().any(|source| source.contains(line)), "no source logs `{line}`");
+    }
+    let alerts = read("deploy/prometheus/alerts.yml");
+    for (at, start) in guide.match_indices("alert `") {
+        let name = guide[at + start.len()..].split('`').next().unwrap();
+        assert!(alerts.contains(&format!("alert: {name}\n")), "`{name}` is no alert");
+    }
+    let errors = read("docs/errors.md");
+    for code in guide.split('`').skip(1).step_by(2) {
+        let families = ["tool.", "wait.", "template.", "execution.", "plan."];
+        let is_code = families.iter().any(|family| code.starts_with(family));
+        assert!(!is_code || errors.contains(&format!("`{code}`")), "`{code}` is no code");
+    }
+}
