@@ -155,7 +155,7 @@ fn run(command: &mut Command) -> String {
 fn build_packages(folder: &Path) {
     let stub = fs::canonicalize("/bin/true").unwrap();
     let mut command = Command::new(repository().join("release/build"));
-    command.args(["--docs".as_ref(), faber().as_os_str(), "--out".as_ref(), folder.as_os_str()]);
+    command.arg("--docs").arg(faber()).arg("--out").arg(folder);
     for target in ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-musl"] {
         command.arg("--binary").arg(format!("{target}={}", stub.display()));
     }
