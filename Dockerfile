@@ -3,7 +3,7 @@
 FROM rust:1.95-slim-bookworm AS build
 WORKDIR /source
 COPY . .
-# The caches outlive the image, so the binary is copied out of the cached target folder.
+# The target folder is a cache and not part of the image, so the binary is copied out of it.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/source/target \
     cargo build --profile dist --locked --bin faber \
@@ -21,7 +21,7 @@ WORKDIR /var/lib/faber
 # The container's host is another machine, so callers need a token: see docs/operating/deploying.md. With `--read-only`,
 # Faber writes into this volume only. Temporary files are there, too.
 ENV HOME=/var/lib/faber TMPDIR=/var/lib/faber FABER_LISTEN=0.0.0.0:8080
-# The embedded store and the demo's file, where no other store is named.
+# Contains the embedded store, unless the configuration names another store, and the demo's file.
 VOLUME /var/lib/faber
 EXPOSE 8080
 # Checks that Faber can work. It does not check toolsets, because a broken toolset must not restart the service.

@@ -14,6 +14,8 @@ const withoutFonts: Plugin = {
 };
 
 export default defineConfig({
+  // Relative URLs, because a proxy may show the page below any path. The server completes them in the HTML files.
+  base: "./",
   plugins: [withoutFonts],
   server: { proxy: { "/graphql": proxied, "/graphiql": proxied, "/health": proxied } },
   build: {
@@ -24,7 +26,7 @@ export default defineConfig({
     reportCompressedSize: false,
     rolldownOptions: {
       input: ["index.html", "graphiql.html"],
-      // Libraries contain the directive `use client` for frameworks that render on servers. The warning about it is dropped.
+      // Libraries contain the directive `use client` for frameworks that render on servers. The warning about this directive is suppressed.
       onLog: (level, log, next) => log.code !== "MODULE_LEVEL_DIRECTIVE" && next(level, log),
     },
     chunkSizeWarningLimit: 1_500,

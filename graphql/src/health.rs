@@ -21,17 +21,20 @@ use tokio::{
 };
 use toolbox::{SetStatus, ToolSet, Toolbox};
 
-use crate::{server::Hooks, web};
+use crate::{
+    server::{Hooks, PathPrefix},
+    web::Pages,
+};
 
-const PROBE_INTERVAL: Duration = Duration::from_secs(1);
-const QUEUE_INTERVAL: Duration = Duration::from_secs(5);
+const MIN_PROBE_INTERVAL: Duration = Duration::from_secs(1);
+const MIN_QUEUE_READ_INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum time that a request for metrics waits for the store. It is short, because Prometheus
 /// gives up after ten seconds.
-const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
+const QUEUE_READ_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum number of due executions that are counted. An alert needs no larger number.
-const MAX_DUE: usize = 1_000;
+const MAX_DUE_EXECUTIONS: usize = 1_000;
 
-/// Checks that the store accepts writes. Each result is reused for [`PROBE_INTERVAL`], because
+/// Checks that the store accepts writes. Each result is reused for [`MIN_PROBE_INTERVAL`], because
 /// every client can request `/health/ready`.
 struct WriteProbe {
     store: Arc<dyn Store>,
@@ -47,7 +50,7 @@ impl WriteProbe {
         // The lock is held during the check, so that concurrent requests share one check.
         let mut last_result = self.last_result.lock().await;
         if let Some((at, outcome)) = &*last_result
-            && at.elapsed() < PROBE_INTERVAL
+            && at.elapsed() < MIN_PROBE_INTERVAL
         {
             return outcome.clone();
         }
@@ -57,15 +60,18 @@ impl WriteProbe {
     }
 }
 
-/// Returns the hooks of the server that need the engine or the page: readiness, metrics and routes.
+/// Builds the hooks of the server that need the engine or the page: readiness, metrics and routes.
 ///
-/// `store_file` is the file of an SQLite store, whose size is a metric.
-pub fn server_hooks(
+/// `store_file` is the file of an SQLite store, whose size is a metric. The page uses URLs below
+/// `path_prefix`.
+pub fn build_server_hooks(
     engine: &Engine,
     worker: Option<WorkerHandle>,
     retention: &Arc<Retention>,
     store_file: Option<PathBuf>,
+    path_prefix: &PathPrefix,
 ) -> Hooks {
+    let pages = Pages::new(path_prefix);
     let queue = Arc::new(QueueProbe::new(engine));
     let counted = Arc::clone(engine.store());
     let probe = Arc::new(WriteProbe::new(Arc::clone(&counted)));
@@ -92,14 +98,14 @@ pub fn server_hooks(
             ];
             async move { own.concat() + &format_queue(queue.read_figures().await) }.boxed()
         }),
-        pages: web::page_routes(),
-        unknown_path_handler: web::answer_unknown_path,
+        pages: pages.routes(),
+        unknown_path_handler: Arc::new(move |uri, headers| pages.answer_unknown_path(uri, headers)),
         ..Hooks::default()
     }
 }
 
 /// Counts the executions that wait for a worker. A request for metrics reads the store only if the
-/// last read is older than [`QUEUE_INTERVAL`].
+/// last read is older than [`MIN_QUEUE_READ_INTERVAL`].
 struct QueueProbe {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
@@ -108,7 +114,7 @@ struct QueueProbe {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct QueueFigures {
-    /// Number of due executions, at most [`MAX_DUE`].
+    /// Number of due executions, at most [`MAX_DUE_EXECUTIONS`].
     due: usize,
     oldest_seconds: f64,
 }
@@ -123,13 +129,15 @@ impl QueueProbe {
     async fn read_figures(&self) -> Option<QueueFigures> {
         let mut last_figures = self.last_figures.lock().await;
         if let Some((at, figures)) = &*last_figures
-            && at.elapsed() < QUEUE_INTERVAL
+            && at.elapsed() < MIN_QUEUE_READ_INTERVAL
         {
             return *figures;
         }
         let now = self.clock.now();
         let query = HeadQuery::DueAfter { now, after: None };
-        let found = time::timeout(QUEUE_TIMEOUT, self.store.find_heads(query, MAX_DUE)).await;
+        let found =
+            time::timeout(QUEUE_READ_TIMEOUT, self.store.find_heads(query, MAX_DUE_EXECUTIONS))
+                .await;
         let figures = found.ok().and_then(Result::ok).map(|heads| {
             let oldest = heads.iter().filter_map(|head| head.due).min();
             let waited = oldest.map(|due| (now - due).to_std().unwrap_or_default());
@@ -141,12 +149,12 @@ impl QueueProbe {
     }
 }
 
-/// Formats the metrics of the queue. If they are unknown, formats nothing, because a zero would end
-/// an alert about a full queue.
+/// Formats the metrics of the queue. If the store did not give the figures, returns an empty text,
+/// because a zero would end an alert about a full queue.
 fn format_queue(figures: Option<QueueFigures>) -> String {
     let Some(QueueFigures { due, oldest_seconds }) = figures else { return String::new() };
     format!(
-        "# HELP faber_executions_due Executions in the store that wait for a worker, up to {MAX_DUE}.\n\
+        "# HELP faber_executions_due Executions in the store that wait for a worker, up to {MAX_DUE_EXECUTIONS}.\n\
          # TYPE faber_executions_due gauge\n\
          faber_executions_due {due}\n\
          # HELP faber_executions_oldest_due_seconds Time since the oldest of these executions became due.\n\

@@ -3,11 +3,19 @@
 //! Each file has compressed copies, so the server compresses nothing here. File names under
 //! `/assets/` contain a checksum and never change. A browser revalidates all other files by their
 //! tag.
+//!
+//! The build writes relative URLs such as `./assets/…` into the HTML files. [`Pages`] puts the path
+//! prefix of the server in front of them, because a page such as `/requests/…` has another folder.
+//! The scripts find their prefix in their own URL.
 
-use std::{collections::BTreeMap, sync::OnceLock};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 use axum::{
     Router,
+    body::Bytes,
     extract::Path,
     http::{HeaderMap, HeaderValue, StatusCode, Uri, header},
     response::{IntoResponse, Response},
@@ -17,8 +25,10 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use include_dir::{Dir, File, include_dir};
 use sha2::{Digest, Sha256};
 
+use crate::server::PathPrefix;
+
 /// The files that `npm run build` in `web/` writes.
-static DIST: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../web/dist");
+static PAGE_FILES: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../web/dist");
 
 const PAGE_PATHS: [&str; 9] = [
     "/",
@@ -53,33 +63,98 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 /// The cache control of files that can change. The browser must ask the server before each use.
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 
-pub fn page_routes() -> Router {
-    let router = Router::new()
-        .route("/graphiql", get(serve_graphiql))
-        .route("/favicon.svg", get(serve_icon))
-        .route("/assets/{name}", get(serve_asset));
-    PAGE_PATHS.into_iter().fold(router, |router, place| router.route(place, get(serve_page)))
+/// The HTML files with URLs below a path prefix.
+#[derive(Clone, Debug)]
+pub struct Pages(Arc<HtmlFiles>);
+
+#[derive(Debug)]
+struct HtmlFiles {
+    prefix: PathPrefix,
+    index: HtmlFile,
+    graphiql: HtmlFile,
 }
 
-/// If a browser requests an unknown path, returns the page with status 404. Redirects a known path
-/// with a trailing slash to the path without the slash.
-pub fn answer_unknown_path(uri: &Uri, headers: &HeaderMap) -> Option<Response> {
-    let path = uri.path();
-    let trimmed = path.trim_end_matches('/');
-    if trimmed.len() < path.len() && is_page_path(trimmed) {
-        let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-        let to = HeaderValue::try_from(format!("{trimmed}{query}")).ok()?;
-        return Some((StatusCode::PERMANENT_REDIRECT, [(header::LOCATION, to)]).into_response());
+#[derive(Debug)]
+struct HtmlFile {
+    text: Bytes,
+    tag: Option<HeaderValue>,
+}
+
+impl HtmlFile {
+    fn new(name: &str, prefix: &PathPrefix) -> Self {
+        let text = DIST.get_file(name).and_then(File::contents_utf8).unwrap_or_default();
+        let text = text.replace("\"./", &format!("\"{prefix}/"));
+        let tag = HeaderValue::try_from(format_tag(text.as_bytes())).ok();
+        Self { text: text.into(), tag }
     }
-    let mut wanted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    if !wanted.any(|value| value.contains("text/html")) {
-        return None;
+
+    fn answer(&self, lifetime: HeaderValue, headers: &HeaderMap) -> Response {
+        answer_content(
+            Content {
+                bytes: self.text.clone(),
+                media_type: "text/html; charset=utf-8",
+                tag: self.tag.clone(),
+                encoding: None,
+            },
+            lifetime,
+            headers,
+        )
     }
-    let mut plain = headers.clone();
-    plain.remove(header::IF_NONE_MATCH);
-    let mut response = add_policy(send_file("index.html", NO_STORE, &plain), CONTENT_POLICY);
-    *response.status_mut() = StatusCode::NOT_FOUND;
-    Some(response)
+}
+
+impl Pages {
+    pub fn new(prefix: &PathPrefix) -> Self {
+        Self(Arc::new(HtmlFiles {
+            prefix: prefix.clone(),
+            index: HtmlFile::new("index.html", prefix),
+            graphiql: HtmlFile::new("graphiql.html", prefix),
+        }))
+    }
+
+    pub fn routes(&self) -> Router {
+        let graphiql = self.clone();
+        let router = Router::new()
+            .route("/graphiql", get(async move |headers| graphiql.serve_graphiql(&headers)))
+            .route("/favicon.svg", get(serve_icon))
+            .route("/assets/{name}", get(serve_asset));
+        PAGE_PATHS.into_iter().fold(router, |router, place| {
+            let page = self.clone();
+            router.route(place, get(async move |headers| page.serve_page(&headers)))
+        })
+    }
+
+    /// If a browser requests an unknown path, returns the page with status 404. Redirects a known
+    /// path with a trailing slash to the path without the slash.
+    pub fn answer_unknown_path(&self, uri: &Uri, headers: &HeaderMap) -> Option<Response> {
+        let path = uri.path();
+        let trimmed = path.trim_end_matches('/');
+        if trimmed.len() < path.len() && is_page_path(trimmed) {
+            let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+            let prefix = &self.0.prefix;
+            let to = HeaderValue::try_from(format!("{prefix}{trimmed}{query}")).ok()?;
+            return Some(
+                (StatusCode::PERMANENT_REDIRECT, [(header::LOCATION, to)]).into_response(),
+            );
+        }
+        let mut wanted =
+            headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        if !wanted.any(|value| value.contains("text/html")) {
+            return None;
+        }
+        let mut plain = headers.clone();
+        plain.remove(header::IF_NONE_MATCH);
+        let mut response = add_policy(self.0.index.answer(NO_STORE, &plain), CONTENT_POLICY);
+        *response.status_mut() = StatusCode::NOT_FOUND;
+        Some(response)
+    }
+
+    fn serve_page(&self, headers: &HeaderMap) -> Response {
+        add_policy(self.0.index.answer(NO_CACHE, headers), CONTENT_POLICY)
+    }
+
+    fn serve_graphiql(&self, headers: &HeaderMap) -> Response {
+        add_policy(self.0.graphiql.answer(NO_CACHE, headers), GRAPHIQL_CONTENT_POLICY)
+    }
 }
 
 fn is_page_path(path: &str) -> bool {
@@ -91,14 +166,6 @@ fn is_page_path(path: &str) -> bool {
         let (parts, path) = (place.split('/'), path.split('/'));
         parts.clone().count() == path.clone().count() && parts.zip(path).all(fits)
     })
-}
-
-async fn serve_page(headers: HeaderMap) -> Response {
-    add_policy(send_file("index.html", NO_CACHE, &headers), CONTENT_POLICY)
-}
-
-async fn serve_graphiql(headers: HeaderMap) -> Response {
-    add_policy(send_file("graphiql.html", NO_CACHE, &headers), GRAPHIQL_CONTENT_POLICY)
 }
 
 async fn serve_icon(headers: HeaderMap) -> Response {
@@ -119,15 +186,28 @@ fn add_policy(mut response: Response, policy: HeaderValue) -> Response {
 }
 
 fn send_file(name: &str, lifetime: HeaderValue, headers: &HeaderMap) -> Response {
-    let Some(kind) = media_type_of(name) else { return not_found_response() };
+    let Some(media_type) = media_type_of(name) else { return not_found_response() };
     let Some((file, encoding)) = choose_encoding(name, headers) else {
         return not_found_response();
     };
-    let tag = entity_tag_of(file);
+    let (bytes, tag) = (Bytes::from_static(file.contents()), entity_tag_of(file));
+    answer_content(Content { bytes, media_type, tag, encoding }, lifetime, headers)
+}
+
+struct Content {
+    bytes: Bytes,
+    media_type: &'static str,
+    tag: Option<HeaderValue>,
+    encoding: Option<&'static str>,
+}
+
+/// Answers with the content, or with status 304 if the client has it already.
+fn answer_content(content: Content, lifetime: HeaderValue, headers: &HeaderMap) -> Response {
+    let Content { bytes, media_type, tag, encoding } = content;
     let mut fields = HeaderMap::from_iter([
         (header::CACHE_CONTROL, lifetime),
         (header::VARY, HeaderValue::from_static("accept-encoding")),
-        (header::CONTENT_TYPE, HeaderValue::from_static(kind)),
+        (header::CONTENT_TYPE, HeaderValue::from_static(media_type)),
     ]);
     if let Some(encoding) = encoding {
         fields.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding));
@@ -140,7 +220,7 @@ fn send_file(name: &str, lifetime: HeaderValue, headers: &HeaderMap) -> Response
         fields.remove(header::CONTENT_TYPE);
         return (StatusCode::NOT_MODIFIED, fields).into_response();
     }
-    (fields, file.contents()).into_response()
+    (fields, bytes).into_response()
 }
 
 fn not_found_response() -> Response {
@@ -152,7 +232,6 @@ fn not_found_response() -> Response {
 fn media_type_of(name: &str) -> Option<&'static str> {
     let (_, ending) = name.rsplit_once('.')?;
     match ending {
-        "html" => Some("text/html; charset=utf-8"),
         "js" => Some("text/javascript; charset=utf-8"),
         "css" => Some("text/css; charset=utf-8"),
         "svg" => Some("image/svg+xml"),
@@ -165,13 +244,14 @@ fn choose_encoding(
     headers: &HeaderMap,
 ) -> Option<(&'static File<'static>, Option<&'static str>)> {
     for (encoding, ending) in [("br", ".br"), ("gzip", ".gz")] {
-        if let Some(file) =
-            DIST.get_file(format!("{name}{ending}")).filter(|_| accepts_encoding(headers, encoding))
+        if let Some(file) = PAGE_FILES
+            .get_file(format!("{name}{ending}"))
+            .filter(|_| accepts_encoding(headers, encoding))
         {
             return Some((file, Some(encoding)));
         }
     }
-    Some((DIST.get_file(name)?, None))
+    Some((PAGE_FILES.get_file(name)?, None))
 }
 
 fn accepts_encoding(headers: &HeaderMap, encoding: &str) -> bool {
@@ -192,16 +272,20 @@ fn entity_tag_of(file: &'static File<'static>) -> Option<HeaderValue> {
     static TAGS: OnceLock<BTreeMap<&'static str, HeaderValue>> = OnceLock::new();
     let tags = TAGS.get_or_init(|| {
         let mut tags = BTreeMap::new();
-        collect_tags(&DIST, &mut tags);
+        collect_tags(&PAGE_FILES, &mut tags);
         tags
     });
     tags.get(file.path().to_str()?).cloned()
 }
 
+fn format_tag(bytes: &[u8]) -> String {
+    let digest = Sha256::digest(bytes);
+    format!("\"{}\"", URL_SAFE_NO_PAD.encode(&digest[..12]))
+}
+
 fn collect_tags(dir: &'static Dir<'static>, tags: &mut BTreeMap<&'static str, HeaderValue>) {
     for file in dir.files() {
-        let digest = Sha256::digest(file.contents());
-        let tag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(&digest[..12]));
+        let tag = format_tag(file.contents());
         if let (Some(name), Ok(tag)) = (file.path().to_str(), HeaderValue::try_from(tag)) {
             tags.insert(name, tag);
         }

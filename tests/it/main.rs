@@ -1,4 +1,4 @@
-//! The integration tests, in one binary because linking is slow.
+//! The integration tests. All are in one binary, because linking a binary is slow.
 
 #![expect(clippy::unwrap_used, reason = "a failed test panics with its place")]
 
@@ -19,6 +19,7 @@ mod nodes;
 mod packages;
 mod prometheus;
 mod protocol;
+mod proxies;
 mod reference;
 mod repeat_guard;
 mod replay;

@@ -1,8 +1,8 @@
-// Starts a real server and a real browser, and has the steps and checks that the tests share.
+// Starts a real server and a real browser, and contains the functions that all tests of the page share.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -50,7 +50,7 @@ export class Server {
   }
 
   async begin() {
-    // Another process may use the server's port for a short time between its end and its restart.
+    // Between the end of the server and its restart, another process can use its port for a short time.
     const end = Date.now() + LIMIT;
     for (;;) {
       try {
@@ -199,7 +199,9 @@ async function fromDisk(route) {
   if (route.request().resourceType() !== 'document' || path === '/graphiql') return route.fallback();
   const { headers } = await fetch(route.request().url(), { headers: { accept: 'text/html' } });
   const kept = ['content-security-policy', 'content-type'].map((name) => [name, headers.get(name)]);
-  return route.fulfill({ path: join(DIST, 'index.html'), headers: Object.fromEntries(kept) });
+  // The server completes the relative URLs of the page in the same way.
+  const body = readFileSync(join(DIST, 'index.html'), 'utf8').replaceAll('"./', '"/');
+  return route.fulfill({ body, headers: Object.fromEntries(kept) });
 }
 
 /** Delays animation frames in the page, so that tests fail for code that relies on frames without delay. */

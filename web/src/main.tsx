@@ -5,9 +5,10 @@ import "./styles/pages.css";
 import { render } from "preact";
 
 import { App } from "./app";
-import { followLinks } from "./router";
+import { followLinks, prefixLinks } from "./router";
 import { followTheme } from "./ui/theme";
 
 followTheme();
 followLinks();
+prefixLinks();
 render(<App />, document.getElementById("app")!);

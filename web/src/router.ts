@@ -1,6 +1,9 @@
 /** The router of the page. The URL is the only state of navigation. */
 
+import { options } from "preact";
+
 import { Cell, useCell } from "./api/cell";
+import { PREFIX, withoutPrefix } from "./prefix";
 
 export interface Place {
   path: string;
@@ -12,7 +15,7 @@ export interface Place {
 }
 
 const here = (how: { isSame?: boolean; isBack?: boolean } = {}): Place => ({
-  path: location.pathname,
+  path: withoutPrefix(location.pathname),
   query: new URLSearchParams(location.search),
   isSame: how.isSame ?? false,
   isBack: how.isBack ?? false,
@@ -22,12 +25,25 @@ export const place = new Cell<Place>(here());
 
 addEventListener("popstate", () => place.set(here({ isBack: true })));
 
-/** Navigates to a URL of the page, with a new history entry or in place of the present one. */
-export function go(to: string, how: "push" | "replace" = "push", state: unknown = null): void {
+/** Navigates to a path of the page, with a new history entry or in place of the present one. */
+export function go(path: string, how: "push" | "replace" = "push", state: unknown = null): void {
+  const to = PREFIX + path;
   if (to === location.pathname + location.search) return;
   if (how === "push") history.pushState(state, "", to);
   else history.replaceState(history.state, "", to);
   place.set(here({ isSame: how === "replace" }));
+}
+
+/** Puts the prefix in front of each link of the page. So components write the path only. */
+export function prefixLinks(): void {
+  const next = options.vnode;
+  options.vnode = (node) => {
+    const props = node.props as { href?: unknown };
+    if (node.type === "a" && typeof props.href === "string" && props.href.startsWith("/")) {
+      props.href = PREFIX + props.href;
+    }
+    next?.(node);
+  };
 }
 
 /** Handles clicks on links within the page, so that the browser does not load the page again. */
@@ -39,7 +55,7 @@ export function followLinks(): void {
     const href = link.getAttribute("href");
     if (!href?.startsWith("/") || link.target || link.hasAttribute("data-outside")) return;
     event.preventDefault();
-    go(href);
+    go(withoutPrefix(href));
     scrollTo(0, 0);
   });
 }
@@ -71,7 +87,7 @@ export function setParams(values: Record<string, string>, how: "push" | "replace
     else query.delete(name);
   }
   const text = query.toString();
-  go(location.pathname + (text ? `?${text}` : ""), how, state);
+  go(withoutPrefix(location.pathname) + (text ? `?${text}` : ""), how, state);
 }
 
 /** Matches a path with a pattern such as `/requests/:id`, and returns the parameters. Returns null if it does not match. */

@@ -39,10 +39,10 @@ use tracing_subscriber::{
 };
 
 use self::{
-    args::{Cli, Command, ToolkitCommand, Tools, Toolsets, TraceCommand},
+    args::{Cli, Command, ConfigCommand, ToolkitCommand, Tools, Toolsets, TraceCommand},
     commands::{
-        audit, backup, debug, doctor, list, login, manual, models, plan, run, serve, settle, steer,
-        toolkit, tools,
+        add_toolset, audit, backup, config as config_command, debug, doctor, list, login, manual,
+        models, plan, run, serve, settle, steer, toolkit, tools,
     },
     screen::Screen,
     session::{Need, Session},
@@ -62,7 +62,7 @@ const MAX_LOG_LEVELS: [(&str, LevelFilter); 1] = [("rmcp", LevelFilter::ERROR)];
 pub(crate) enum ExitStatus {
     Done,
     Failed,
-    /// Some of the named objects do not exist. The command changed the rest.
+    /// Some of the named objects do not exist. The command changed the other objects.
     NotFound,
     /// A server, a store, a model or a tool source is unavailable.
     Unreachable,
@@ -123,7 +123,7 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
     {
         return sandbox::run_confined(rest.iter().cloned());
     }
-    memory::start_release();
+    memory::start_release_thread();
     let environment = Environment::from_process();
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
@@ -213,7 +213,7 @@ fn default_log_filter(command: &Command) -> String {
 
 fn start_log(environment: &Environment, default: String, format: LogFormat) -> Result<(), Failure> {
     let filter = parse_log_filter(&environment.log.clone().unwrap_or(default))?;
-    let may_log = filter_fn(may_log);
+    let level_filter = filter_fn(is_log_allowed);
     let lines = tracing_subscriber::fmt::layer().with_writer(move || screen::LogWriter(format));
     let lines = match format {
         LogFormat::Human => {
@@ -222,7 +222,7 @@ fn start_log(environment: &Environment, default: String, format: LogFormat) -> R
         }
         LogFormat::Json => lines.with_ansi(false).json().flatten_event(true).boxed(),
     };
-    let logging = tracing_subscriber::registry().with(filter).with(may_log).with(lines);
+    let logging = tracing_subscriber::registry().with(filter).with(level_filter).with(lines);
     // Fails if a test has installed a logger before, which is harmless.
     let _ = logging.try_init();
     Ok(())
@@ -247,7 +247,7 @@ fn parse_log_filter(text: &str) -> Result<EnvFilter, Failure> {
 
 /// Keeps events of the crates in [`MAX_LOG_LEVELS`] out of the log, because they could contain
 /// tokens.
-fn may_log(metadata: &Metadata<'_>) -> bool {
+fn is_log_allowed(metadata: &Metadata<'_>) -> bool {
     MAX_LOG_LEVELS
         .iter()
         .all(|(name, max)| !metadata.target().starts_with(name) || metadata.level() <= max)
@@ -258,14 +258,20 @@ async fn dispatch(
     environment: Environment,
     screen: Screen,
 ) -> Result<ExitStatus, Failure> {
+    let flags = cli.flags();
     match cli.command {
+        Command::Config { subcommand: Some(ConfigCommand::Check { file }) } => {
+            return config_command::check_config(file, &flags, &environment, &screen);
+        }
+        Command::Config { subcommand: Some(ConfigCommand::Schema { plan }) } => {
+            return config_command::print_schema(plan, &screen);
+        }
         Command::BlogMcp { file } => return serve_blog(file, &environment).await,
         Command::Completions { shell } => return print_completions(shell, &screen),
         Command::Man { folder } => return manual::write_pages(&folder, &screen),
         Command::Schema => return print_text(&screen, "schema", &schema::schema_text()),
         _ => (),
     }
-    let flags = cli.flags();
     if let Command::Doctor { ready } = cli.command {
         let (config, faults) = Config::load_valid_settings(&flags, &environment)?;
         let app = App { config, environment, screen, span_sink: None };
@@ -315,7 +321,10 @@ async fn run_command(app: &App, command: Command) -> Result<ExitStatus, Failure>
         Command::Restore { file } => backup::restore(app, &file).await,
         Command::Import { file } => backup::import(app, &file).await,
         Command::Export(args) if args.since.is_some() => backup::export_history(app, args).await,
-        Command::Config => doctor::print_config(app),
+        Command::Config { .. } => config_command::print_config(app),
+        Command::Tools { subcommand: Tools::Add { new } } => {
+            add_toolset::add_toolset(app, new).await
+        }
         command => {
             let session = open_session(app, &command).await?;
             session.close_after(async |session| run_in_session(session, command).await).await
@@ -372,9 +381,9 @@ async fn run_in_session(session: &Session<'_>, command: Command) -> Result<ExitS
         }
         Command::Blob { id, output } => debug::print_blob(session, &id, output.as_deref()).await,
         Command::List { subcommand } => list::list(session, subcommand).await,
-        Command::Tools { subcommand } => tools::use_tools(session, subcommand).await,
-        Command::Toolsets { subcommand } => tools::use_toolsets(session, subcommand).await,
-        Command::Toolkit { subcommand } => toolkit::use_toolkit(session, subcommand).await,
+        Command::Tools { subcommand } => tools::run_tools_command(session, subcommand).await,
+        Command::Toolsets { subcommand } => tools::run_toolsets_command(session, subcommand).await,
+        Command::Toolkit { subcommand } => toolkit::run_toolkit_command(session, subcommand).await,
         _ => unreachable!("commands without a session were dispatched before"),
     }
 }
@@ -443,7 +452,7 @@ mod tests {
     #[test]
     fn whole_messages_of_servers_are_not_logged() {
         let heard = Arc::default();
-        let layer = filter_fn(may_log);
+        let layer = filter_fn(is_log_allowed);
         let logging =
             tracing_subscriber::registry().with(layer).with(LoggedEvents(Arc::clone(&heard)));
         with_default(logging, || {

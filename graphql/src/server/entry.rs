@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 
 use super::{app::Caller, peer::Peer, refusal::Refusal};
 
-/// Paths of health checks, which need no token.
-const HEALTH_PATH: &str = "/health/";
+/// Beginning of the paths of health checks, which need no token.
+const HEALTH_PATH_PREFIX: &str = "/health/";
 
 /// Fields of the payload of `connection_init` that can contain the token.
 const TOKEN_FIELDS: [&str; 3] = ["Authorization", "authorization", "token"];
@@ -24,13 +24,13 @@ impl From<Denied> for Refusal {
 }
 
 pub(super) fn is_health(path: &str) -> bool {
-    path.starts_with(HEALTH_PATH)
+    path.starts_with(HEALTH_PATH_PREFIX)
 }
 
 /// Rejects other machines if no tokens are configured.
 pub(super) fn check_peer(access: &Access, request: &Request) -> Result<(), Refusal> {
     let peer = request.extensions().get::<Peer>();
-    if peer.is_some_and(|peer| access.may_connect(peer.0)) || is_health(request.uri().path()) {
+    if peer.is_some_and(|peer| access.can_connect(peer.0)) || is_health(request.uri().path()) {
         return Ok(());
     }
     Err(Refusal::forbidden(

@@ -21,6 +21,11 @@ use super::{
 /// Time in seconds for which a browser caches a preflight.
 const PREFLIGHT_MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
+/// The headers of answers that pages of other origins may read, besides those that CORS always
+/// shows.
+const EXPOSED_HEADERS: HeaderValue =
+    HeaderValue::from_static("date, mcp-session-id, retry-after, www-authenticate");
+
 #[derive(Debug)]
 pub(super) struct GuardState {
     pub(super) policy: HostPolicy,
@@ -29,16 +34,16 @@ pub(super) struct GuardState {
 }
 
 pub(super) async fn check_hosts_and_origins(
-    State(gate): State<Arc<GuardState>>,
+    State(guard_state): State<Arc<GuardState>>,
     request: Request,
     next: Next,
 ) -> Response {
-    let admitted = entry::check_peer(&gate.access, &request)
-        .and_then(|()| check_origin(&gate.policy, &request));
+    let admitted = entry::check_peer(&guard_state.access, &request)
+        .and_then(|()| check_origin(&guard_state.policy, &request));
     let origin = match admitted {
         Ok(origin) => origin,
         Err(refusal) => {
-            gate.metrics.count_refusal(&refusal, &RefusedRequest::from(&request));
+            guard_state.metrics.count_refusal(&refusal, &RefusedRequest::from(&request));
             return refusal.into_response();
         }
     };
@@ -57,19 +62,20 @@ fn check_origin(policy: &HostPolicy, request: &Request) -> Result<Option<HeaderV
     let host =
         HostAndPort::parse(name).filter(|host| policy.accepts_host(host)).ok_or_else(|| {
             Refusal::forbidden(format!(
-                "host `{name}` is not allowed: use the address that the server listens on; a proxy \
-                 must send that address as `Host`"
+                "host `{name}` is not allowed: use the address that the server listens on, or add \
+                 the name to `server.allowed_hosts` in the server's configuration"
             ))
         })?;
     let Some(value) = request.headers().get(header::ORIGIN) else {
-        return check_sent_by_program(request.headers()).map(|()| None);
+        return check_not_loaded_by_other_site(request.headers()).map(|()| None);
     };
     let page = value.to_str().unwrap_or_default();
     match Origin::parse(page).filter(|origin| policy.accepts_origin(origin, &host)) {
         Some(_) => Ok(Some(value.clone())),
         None => Err(Refusal::forbidden(format!(
             "origin `{page}` is not allowed: only pages from the server's own address and from \
-             this machine may use the server; a proxy must send that address as `Origin`"
+             this machine may use the server; add others to `server.allowed_origins` in the \
+             server's configuration"
         ))),
     }
 }
@@ -87,7 +93,7 @@ fn requested_host(request: &Request) -> Result<&str, Refusal> {
 
 /// Rejects requests without `Origin` that a foreign page causes, such as for an image. Links to
 /// this server are allowed, because the foreign page cannot read the page that the browser opens.
-fn check_sent_by_program(headers: &HeaderMap) -> Result<(), Refusal> {
+fn check_not_loaded_by_other_site(headers: &HeaderMap) -> Result<(), Refusal> {
     let is = |name: &str, value: &str| headers.get(name).is_some_and(|found| found == value);
     if is("sec-fetch-site", "cross-site") && !is("sec-fetch-mode", "navigate") {
         return Err(Refusal::forbidden(
@@ -110,13 +116,13 @@ fn answer_preflight(request: &Request) -> Option<Response> {
     let answer = response.headers_mut();
     answer.insert(
         header::ACCESS_CONTROL_ALLOW_METHODS,
-        HeaderValue::from_static("GET, POST, OPTIONS"),
+        HeaderValue::from_static("GET, POST, DELETE, OPTIONS"),
     );
     answer.insert(
         header::ACCESS_CONTROL_ALLOW_HEADERS,
         HeaderValue::from_static(
             "accept, authorization, content-type, last-event-id, mcp-method, mcp-name, \
-             mcp-protocol-version, mcp-session-id",
+             mcp-protocol-version, mcp-session-id, traceparent, tracestate",
         ),
     );
     answer.insert(header::ACCESS_CONTROL_MAX_AGE, PREFLIGHT_MAX_AGE);
@@ -131,6 +137,7 @@ fn answer_preflight(request: &Request) -> Option<Response> {
 fn add_headers(headers: &mut HeaderMap, origin: Option<HeaderValue>) {
     if let Some(origin) = origin {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED_HEADERS);
     }
     headers.append(header::VARY, HeaderValue::from_static("origin"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

@@ -11,59 +11,60 @@ use std::{
 
 use axum::http::uri::Authority;
 
-/// An allowed host or origin: `name`, `name:port` or `scheme://name[:port]`.
+/// A name under which clients reach this server, such as the name of a proxy: `name` or
+/// `name:port`.
 ///
-/// A name without a port allows all ports of the name, as host and as origin. With a scheme, the
-/// entry allows exactly this origin.
+/// A name without a port allows all ports of the name. Pages of an allowed host may use the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AllowedHost {
-    scheme: Option<String>,
-    host: HostAndPort,
-}
+pub struct AllowedHost(HostAndPort);
 
-/// The entry contains no valid host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` names no host; write `name`, `name:port` or `https://name`")]
+#[error("`{0}` is not a host: write `name` or `name:port`, without `https://`")]
 pub struct InvalidAllowedHost(String);
 
 impl FromStr for AllowedHost {
     type Err = InvalidAllowedHost;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let invalid = || InvalidAllowedHost(text.to_owned());
-        let (scheme, rest) = match text.split_once("://") {
-            Some((scheme, rest)) => (Some(scheme.to_ascii_lowercase()), rest),
-            None => (None, text),
-        };
-        let host =
-            HostAndPort::parse(rest.strip_suffix('/').unwrap_or(rest)).ok_or_else(invalid)?;
-        Ok(Self { scheme, host })
+        let host = HostAndPort::parse(text).filter(|host| !host.has_wildcard());
+        host.map(Self).ok_or_else(|| InvalidAllowedHost(text.to_owned()))
     }
 }
 
 impl AllowedHost {
-    fn covers_host(&self, host: &HostAndPort) -> bool {
-        self.host.name == host.name
-            && (self.scheme.is_some() || self.host.port.is_none() || self.host.port == host.port)
+    fn covers(&self, host: &HostAndPort) -> bool {
+        self.0.name == host.name && (self.0.port.is_none() || self.0.port == host.port)
     }
+}
 
-    fn covers_origin(&self, origin: &Origin) -> bool {
-        match &self.scheme {
-            Some(scheme) => *scheme == origin.scheme && self.host == origin.host,
-            None => self.covers_host(&origin.host),
-        }
+/// An origin whose pages may use this server: `scheme://name` or `scheme://name:port`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AllowedOrigin(Origin);
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not an origin: write `https://name` or `https://name:port`, without a path")]
+pub struct InvalidAllowedOrigin(String);
+
+impl FromStr for AllowedOrigin {
+    type Err = InvalidAllowedOrigin;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let origin = Origin::parse(text.strip_suffix('/').unwrap_or(text));
+        let origin =
+            origin.filter(|origin| !origin.scheme.is_empty() && !origin.host.has_wildcard());
+        origin.map(Self).ok_or_else(|| InvalidAllowedOrigin(text.to_owned()))
     }
 }
 
 /// A normalized host name or address, with a port if there is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HostAndPort {
-    name: Name,
+    name: HostName,
     port: Option<u16>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Name {
+enum HostName {
     Address(IpAddr),
     /// The name in lower case, without the final dot.
     Domain(String),
@@ -82,28 +83,33 @@ impl HostAndPort {
         };
         let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         let name = match bracketed {
-            Some(address) => Name::Address(address.parse::<Ipv6Addr>().ok()?.to_canonical()),
+            Some(address) => HostName::Address(address.parse::<Ipv6Addr>().ok()?.to_canonical()),
             None => match host.parse::<IpAddr>() {
-                Ok(address) => Name::Address(address),
+                Ok(address) => HostName::Address(address),
                 Err(_) => parse_domain(host)?,
             },
         };
         Some(Self { name, port })
     }
 
+    /// Returns whether the name contains `*`. An entry allows one name only.
+    fn has_wildcard(&self) -> bool {
+        matches!(&self.name, Name::Domain(name) if name.contains('*'))
+    }
+
     /// Returns whether the host is a loopback address, `localhost`, or a name that ends with
     /// `.localhost`.
     fn is_loopback(&self) -> bool {
         match &self.name {
-            Name::Address(address) => address.is_loopback(),
-            Name::Domain(name) => name == "localhost" || name.ends_with(".localhost"),
+            HostName::Address(address) => address.is_loopback(),
+            HostName::Domain(name) => name == "localhost" || name.ends_with(".localhost"),
         }
     }
 }
 
-fn parse_domain(host: &str) -> Option<Name> {
+fn parse_domain(host: &str) -> Option<HostName> {
     let name = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
-    (!name.is_empty()).then_some(Name::Domain(name))
+    (!name.is_empty()).then_some(HostName::Domain(name))
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,10 +119,20 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    /// Parses the `Origin` header. Returns `None` for `null` and other invalid values.
+    /// Parses the `Origin` header. Returns `None` for `null` and other invalid values. Removes the
+    /// default port of the scheme, as browsers do.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (scheme, rest) = text.split_once("://")?;
-        Some(Self { scheme: scheme.to_ascii_lowercase(), host: HostAndPort::parse(rest)? })
+        let (scheme, mut host) = (scheme.to_ascii_lowercase(), HostAndPort::parse(rest)?);
+        let default_port = match scheme.as_str() {
+            "http" => Some(80),
+            "https" => Some(443),
+            _ => None,
+        };
+        if host.port == default_port {
+            host.port = None;
+        }
+        Some(Self { scheme, host })
     }
 
     fn is_web(&self) -> bool {
@@ -126,35 +142,45 @@ impl Origin {
 
 #[derive(Debug, Clone)]
 pub(super) struct HostPolicy {
-    listen: IpAddr,
-    allowed: Vec<AllowedHost>,
+    listen_address: IpAddr,
+    allowed_hosts: Vec<AllowedHost>,
+    allowed_origins: Vec<AllowedOrigin>,
 }
 
 impl HostPolicy {
-    pub(super) fn new(listen: IpAddr, allowed: Vec<AllowedHost>) -> Self {
-        Self { listen: listen.to_canonical(), allowed }
+    pub(super) fn new(
+        listen_address: IpAddr,
+        allowed_hosts: Vec<AllowedHost>,
+        allowed_origins: Vec<AllowedOrigin>,
+    ) -> Self {
+        Self { listen_address: listen_address.to_canonical(), allowed_hosts, allowed_origins }
     }
 
-    /// Returns whether the server accepts requests whose `Host` header is `host`.
+    /// Returns whether the server accepts requests whose `Host` header is `host`. The host must be a
+    /// loopback address, the address on which the server listens, or configured.
     ///
     /// A server that listens on all addresses accepts every IP address as host. This is safe,
     /// because DNS rebinding needs a name.
     pub(super) fn accepts_host(&self, host: &HostAndPort) -> bool {
         let address = match host.name {
-            Name::Address(address) => self.listen.is_unspecified() || address == self.listen,
-            Name::Domain(_) => false,
+            HostName::Address(address) => {
+                self.listen_address.is_unspecified() || address == self.listen_address
+            }
+            HostName::Domain(_) => false,
         };
-        address || host.is_loopback() || self.allowed.iter().any(|entry| entry.covers_host(host))
+        address || host.is_loopback() || self.allowed_hosts.iter().any(|entry| entry.covers(host))
     }
 
     /// Returns whether a page from `origin` is allowed to send requests to this server under the
-    /// name `host`.
+    /// name `host`. The page must come from `host`, from a loopback address or from the address on
+    /// which the server listens, or its origin must be configured.
     pub(super) fn accepts_origin(&self, origin: &Origin, host: &HostAndPort) -> bool {
         let is_known_host = origin.host == *host
             || origin.host.is_loopback()
-            || origin.host.name == Name::Address(self.listen);
+            || origin.host.name == HostName::Address(self.listen_address)
+            || self.allowed_hosts.iter().any(|entry| entry.covers(&origin.host));
         (is_known_host && origin.is_web())
-            || self.allowed.iter().any(|entry| entry.covers_origin(origin))
+            || self.allowed_origins.iter().any(|entry| entry.0 == *origin)
     }
 }
 
@@ -163,10 +189,12 @@ mod tests {
     use super::*;
 
     fn listen_policy(listen: &str) -> HostPolicy {
-        let allowed = ["faber.example", "proxy.example:8443", "https://app.example"];
+        let hosts = ["faber.example", "proxy.example:8443"];
+        let origins = ["https://app.example", "https://other.example:443", "app://desktop"];
         HostPolicy::new(
             listen.parse().unwrap(),
-            allowed.iter().map(|entry| entry.parse().unwrap()).collect(),
+            hosts.iter().map(|entry| entry.parse().unwrap()).collect(),
+            origins.iter().map(|entry| entry.parse().unwrap()).collect(),
         )
     }
 
@@ -196,7 +224,6 @@ mod tests {
             "faber.example",
             "faber.example:99",
             "proxy.example:8443",
-            "app.example",
         ] {
             assert!(accepts_host("127.0.0.1", name), "{name}");
         }
@@ -215,6 +242,7 @@ mod tests {
             "192.168.1.5",
             "proxy.example",
             "proxy.example:1",
+            "app.example",
             "user@localhost",
             "",
             "localhost:",
@@ -236,7 +264,10 @@ mod tests {
             "http://localhost:3000",
             "https://faber.example",
             "http://faber.example:81",
+            "https://proxy.example:8443",
             "https://app.example",
+            "https://other.example",
+            "app://desktop",
             "http://[::1]",
         ] {
             assert!(accepts_origin("127.0.0.1", here, page), "{page}");
@@ -254,6 +285,8 @@ mod tests {
             "http://evil.example",
             "http://app.example",
             "https://app.example:444",
+            "https://proxy.example",
+            "ftp://faber.example",
             "file://",
             "moz-extension://localhost",
             "http://localhost.evil.example",
@@ -272,10 +305,21 @@ mod tests {
     }
 
     #[test]
-    fn an_allowed_host_without_a_name_is_an_error() {
-        assert_eq!(
-            "https://".parse::<AllowedHost>().unwrap_err().to_string(),
-            "`https://` names no host; write `name`, `name:port` or `https://name`"
-        );
+    fn a_wrong_entry_is_an_error() {
+        for wrong in ["https://faber.example", "", "a/b", "user@a", "*.example", "*"] {
+            assert_eq!(
+                wrong.parse::<AllowedHost>().unwrap_err().to_string(),
+                format!("`{wrong}` is not a host: write `name` or `name:port`, without `https://`")
+            );
+        }
+        for wrong in ["faber.example", "https://", "://a", "https://a/b", "https://*.example"] {
+            assert_eq!(
+                wrong.parse::<AllowedOrigin>().unwrap_err().to_string(),
+                format!(
+                    "`{wrong}` is not an origin: write `https://name` or `https://name:port`, \
+                     without a path"
+                )
+            );
+        }
     }
 }

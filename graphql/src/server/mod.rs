@@ -6,14 +6,15 @@
 //!
 //! | module | job |
 //! | --- | --- |
-//! | `serve`, `nursery` | accepts connections and owns every task |
+//! | `serve`, `task_sender` | accepts connections and owns every task |
 //! | `connections`, `bodies` | limits connections |
-//! | `guard`, `hosts` | checks `Host`, `Origin` and peer |
+//! | `guard`, `hosts` | checks `Host`, `Origin` and peer, and answers preflights |
+//! | `path_prefix` | removes the path prefix of a proxy |
 //! | `entry` | identifies the caller by its token |
 //! | `http`, `negotiate`, `params`, `reply` | handles one HTTP request |
 //! | `operation`, `executor` | executes an operation and contains panics |
 //! | `sse` | streams an operation as events |
-//! | `traced` | reads trace contexts, and makes spans of requests |
+//! | `traced_request` | reads trace contexts, and makes spans of requests |
 //! | `ws` | handles both WebSocket subprotocols |
 //! | `pages`, `metrics` | health checks and metrics |
 //! | `refusal`, `refusal_log` | rejects requests, and logs that |
@@ -29,21 +30,25 @@ mod hosts;
 mod http;
 mod metrics;
 mod negotiate;
-mod nursery;
 mod operation;
 mod options;
 mod pages;
 mod params;
+mod path_prefix;
 mod peer;
 mod refusal;
 mod refusal_log;
 mod reply;
 mod serve;
 mod sse;
-mod traced;
+mod task_sender;
+mod traced_request;
 mod ws;
 
 pub use app::Caller;
-pub use hosts::{AllowedHost, InvalidAllowedHost};
+pub use hosts::{AllowedHost, AllowedOrigin, InvalidAllowedHost, InvalidAllowedOrigin};
 pub use options::{Hooks, MetricsSource, Readiness, ServerOptions, UnknownPathHandler};
+#[cfg(test)]
+pub(crate) use path_prefix::OWN_SEGMENTS;
+pub use path_prefix::{InvalidPathPrefix, PathPrefix};
 pub use serve::serve;

@@ -77,7 +77,11 @@ impl Operation {
         };
         match self.kind {
             OperationType::Mutation => {
-                match app.nursery.finish(with_scope(current_scope(), run), self.is_large).await {
+                match app
+                    .task_sender
+                    .run_to_end(with_scope(current_scope(), run), self.is_large)
+                    .await
+                {
                     Some(outcome) => outcome,
                     None => Err(Refusal::server_stopping()),
                 }

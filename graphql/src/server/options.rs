@@ -11,15 +11,21 @@ use engine::access::Access;
 use futures::future::BoxFuture;
 use shared::trace::SpanSink;
 
-use super::hosts::AllowedHost;
+use super::{
+    hosts::{AllowedHost, AllowedOrigin},
+    path_prefix::PathPrefix,
+};
 
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
     /// `false` serves only health checks and metrics, as `faber worker` does.
     pub has_api: bool,
-    /// Hosts and origins that are allowed to use the server, in addition to the names of this
-    /// machine.
+    /// Names under which clients reach the server, in addition to the names of this machine.
     pub allowed_hosts: Vec<AllowedHost>,
+    /// Origins whose pages are allowed to use the server, in addition to its own pages.
+    pub allowed_origins: Vec<AllowedOrigin>,
+    /// The path below which a proxy shows the server.
+    pub path_prefix: PathPrefix,
     pub access: Access,
     /// The largest request body and WebSocket message, in bytes.
     pub max_body_bytes: usize,
@@ -45,6 +51,8 @@ impl Default for ServerOptions {
         Self {
             has_api: true,
             allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            path_prefix: PathPrefix::default(),
             access: Access::default(),
             max_body_bytes: 1024 * 1024,
             max_connections: 4096,
@@ -66,7 +74,7 @@ pub type Readiness = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Se
 pub type MetricsSource = Arc<dyn Fn() -> BoxFuture<'static, String> + Send + Sync>;
 
 /// Handles requests to unknown paths. `None` means that the server answers with its own status 404.
-pub type UnknownPathHandler = fn(&Uri, &HeaderMap) -> Option<Response>;
+pub type UnknownPathHandler = Arc<dyn Fn(&Uri, &HeaderMap) -> Option<Response> + Send + Sync>;
 
 #[derive(Clone)]
 pub struct Hooks {
@@ -89,7 +97,7 @@ impl Default for Hooks {
             ready: Arc::new(|| Box::pin(async { Ok(()) })),
             first_metrics: Arc::new(|| Box::pin(async { String::new() })),
             pages: Router::new(),
-            unknown_path_handler: |_, _| None,
+            unknown_path_handler: Arc::new(|_, _| None),
             member_routes: Router::new(),
             span_sink: None,
         }

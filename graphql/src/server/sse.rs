@@ -40,7 +40,7 @@ pub(super) async fn stream_operation(
     let stopping = app.stopping.clone();
     let lively = lively.take_until(async move { stopping.cancelled().await }).boxed();
     let (sender, mut receiver) = mpsc::channel(1);
-    app.nursery.send_subscription(Box::pin(send_events(lively, sender))).await;
+    app.task_sender.send_subscription(Box::pin(send_events(lively, sender))).await;
     to_event_stream(stream::poll_fn(move |context| receiver.poll_recv(context)).boxed())
 }
 

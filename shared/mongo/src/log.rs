@@ -1,8 +1,8 @@
 //! Event logs, leases, permits and inboxes in MongoDB.
 //!
-//! Appends go through the [`journal`], which writes the events first and the head after them. A
-//! process that dies in between leaves a log without its newest head, or without a head. `put_head`
-//! then inserts the head, unless the log is being removed.
+//! Appends go through the [`journal`], which writes the events first and the head after them. If
+//! the process dies between these two writes, the log has an old head or no head. `put_head` then
+//! inserts the head, unless the log is being removed.
 //!
 //! Claims search the heads by the field `wakeMicros`. Only heads that a worker can claim have this
 //! field, so the index contains no other executions.
@@ -264,7 +264,7 @@ impl Mongo {
         Ok(self.log_reader().find_end_before(id, Seq::START.advance_by(2)).await?.is_some())
     }
 
-    /// Fails if the inbox is full, unless the command is in it already.
+    /// Fails if the inbox is full, unless the inbox already has this command.
     async fn check_inbox_room(&self, envelope: &SentCommand) -> Result<(), StoreError> {
         let inbox = self.collection("inbox");
         let of = doc! { "executionId": envelope.execution.to_string() };

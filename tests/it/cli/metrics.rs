@@ -10,7 +10,7 @@ use super::{
 };
 
 /// Returns the value of the metric with exactly this name and these labels.
-fn value(metrics: &str, series: &str) -> Option<f64> {
+fn metric_value(metrics: &str, series: &str) -> Option<f64> {
     let line = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     line.map(|value| value.parse().unwrap())
 }
@@ -23,7 +23,7 @@ async fn a_worker_serves_its_metrics_and_health_on_request() {
     let address = line.rsplit('/').next().unwrap();
     worker.wait_for_line("working on sqlite:").await;
     let metrics = get_text(address, "/metrics").await;
-    assert_eq!(value(&metrics, "faber_executions_active"), Some(0.0), "{metrics}");
+    assert_eq!(metric_value(&metrics, "faber_executions_active"), Some(0.0), "{metrics}");
     check_format(&metrics);
     assert_eq!(get_text(address, "/health/ready").await, r#"{"status":"ready"}"#);
     for path in ["/graphql", "/", "/mcp"] {
@@ -55,8 +55,9 @@ async fn a_server_counts_its_executions() {
     workspace.run(&["run", "--plan", &plan, "--server", url]).await;
 
     let metrics = get_text(address, "/metrics").await;
-    let at =
-        |series: &str| value(&metrics, series).unwrap_or_else(|| panic!("{series}: {metrics}"));
+    let at = |series: &str| {
+        metric_value(&metrics, series).unwrap_or_else(|| panic!("{series}: {metrics}"))
+    };
     for (series, expected) in [
         ("faber_executions_started_total", 3.0),
         ("faber_executions_finished_total{state=\"COMPLETED\"}", 1.0),
@@ -78,7 +79,7 @@ async fn a_server_counts_its_executions() {
         ("faber_executions_due", 0.0),
         ("faber_executions_oldest_due_seconds", 0.0),
         ("faber_store_append_errors_total", 0.0),
-        // These two metrics are older than the metrics above, and keep their names.
+        // Earlier versions had these two metrics, too. Dashboards rely on their names.
         ("faber_calls_waiting", 0.0),
         ("faber_pruned_total{kind=\"execution\"}", 0.0),
     ] {
@@ -103,8 +104,8 @@ async fn a_server_counts_its_executions() {
 }
 
 /// Checks that each metric has one description before its first value, and that each series has one
-/// value, because Prometheus rejects any other answer. Also checks that the reference lists each
-/// metric.
+/// value, because Prometheus rejects all metrics of an answer that breaks these rules. Also checks
+/// that the reference lists each metric.
 fn check_format(metrics: &str) {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/api.md");
     let page = fs::read_to_string(page).unwrap();

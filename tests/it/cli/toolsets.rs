@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{plain_http::get_text, workspace::Workspace};
 
-/// A toolset that works, and one whose server does not exist.
+/// A configuration with a toolset that works, and a toolset whose server does not exist.
 const CONFIG_WITH_FAILED_SET: &str = "
 toolsets:
   - { name: good, source: { tools: [{ name: get_time, run: { command: [date] } }] } }
@@ -120,7 +120,8 @@ async fn a_wrong_key_in_a_toolset_names_the_tool_and_the_line() {
         &format!("toolsets:\n  - name: own\n    source:\n      tools:\n{tool}"),
     );
     let error = workspace.json(&["tools", "list"], 2).await;
-    let expected = "line 6: `toolsets[0].source.tools[0]` (`get_time`): `retries` is unknown: ";
+    let expected =
+        "line 6: `toolsets[0].source.tools[0].retries` (`get_time`): `retries` is unknown: ";
     assert!(message(&error).contains(expected), "{error}");
     let plan = workspace.file("plan.json", r#"{"tools":[{"name":"flow.noop","retries":3}]}"#);
     workspace.file("faber.yaml", "");
@@ -128,7 +129,8 @@ async fn a_wrong_key_in_a_toolset_names_the_tool_and_the_line() {
     assert_eq!(error["error"]["diagnostics"][0]["help"], "did you mean `retry`?");
 }
 
-/// The first call of the tool hangs. Only a tool whose second call is harmless is called again.
+/// The first call of the tool hangs. Faber calls the tool again only if the configured effect says
+/// that a second call is harmless.
 #[tokio::test]
 async fn an_effect_set_in_the_configuration_applies_to_stored_plans() {
     let workspace = Workspace::new();

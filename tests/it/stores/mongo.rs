@@ -39,7 +39,7 @@ pub(crate) async fn open_once() -> StorePair {
     StorePair::new(open_store(&url).await.unwrap(), ())
 }
 
-/// Two stores on one database, like two nodes.
+/// Opens two stores on one database, like two nodes.
 pub(crate) async fn open_twice() -> StorePair {
     let url = Mongod::shared().await.new_database_url();
     StorePair::shared(open_store(&url).await.unwrap(), open_store(&url).await.unwrap(), ())
@@ -445,7 +445,7 @@ async fn a_dead_worker_is_removed_once_nothing_refers_to_it() {
     let owned = ExecutionHead { owner: Some(worker(1)), ..head(1, 1) };
     let append = Append { head: Some(owned.clone()), ..some_events(execution(1), 0, 1) };
     store.append(append).await.unwrap();
-    // The first heartbeat of a process looks for dead workers.
+    // Only the first heartbeat of a process removes dead workers, so each check opens a new store.
     let remaining = async |seconds| {
         let other = Mongo::open(&url).await.unwrap();
         other.renew_lease(lease(3, seconds)).await.unwrap();

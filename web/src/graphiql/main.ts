@@ -10,15 +10,15 @@ import { createElement } from "react";
 import { createRoot } from "react-dom/client";
 
 import { token } from "../api/connection";
+import { PREFIX, socketUrl } from "../prefix";
 import { EXAMPLES } from "./examples";
 
 const secret = token();
 const headers: Record<string, string> = secret ? { authorization: `Bearer ${secret}` } : {};
-const url = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/graphql`;
 const fetcher = createGraphiQLFetcher({
-  url: "/graphql",
+  url: `${PREFIX}/graphql`,
   headers,
-  wsClient: createClient({ url, connectionParams: secret ? { Authorization: `Bearer ${secret}` } : {} }),
+  wsClient: createClient({ url: socketUrl(), connectionParams: secret ? { Authorization: `Bearer ${secret}` } : {} }),
 });
 
 createRoot(document.getElementById("graphiql")!).render(

@@ -9,9 +9,9 @@ use engine::{
     store::sqlite_path,
 };
 use graphql::{
-    health::server_hooks,
+    health::build_server_hooks,
     schema,
-    server::{self, Hooks, ServerOptions},
+    server::{self, Hooks, PathPrefix, ServerOptions},
 };
 use nix::sys::resource::{Resource, getrlimit};
 use tokio::{net::TcpListener, task::JoinSet};
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     App, ExitStatus,
-    config::variable,
+    config::{HttpServerConfig, variable},
     local_engine::{LocalEngine, unlimited_operations},
     session::{Need, Session},
     signals,
@@ -34,17 +34,23 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
     let local = LocalEngine::open(app.setup(), Need::Everything).await?;
     local.engine.set_access(access.clone());
     warn_of_missing_tokens(app, address, &access);
-    warn_of_free_commands(app);
-    app.screen.say(&format!("listening on http://{address}"));
+    warn_of_missing_confinement(app);
+    warn_of_missing_sign_in(app, &access);
+    let HttpServerConfig { allowed_hosts, allowed_origins, path_prefix } =
+        config.http_server.value.clone();
+    app.screen.say(&format!("listening on http://{address}{path_prefix}"));
     let (retention, mut tasks) = start_retention(app, &local);
-    warn_of_idle_patterns(app, &local, &mut tasks);
+    warn_of_unmatched_patterns(app, &local, &mut tasks);
     warn_of_unmatched_effects(app, &local, &mut tasks);
     let options = ServerOptions {
         max_body_bytes: config.limits.request_bytes(),
         max_connections: max_connections(app),
         max_new_connections: config.limits.new_connections_per_address(),
-        shutdown_grace: config.limits.drain(),
+        shutdown_grace: config.limits.drain_time(),
         access,
+        allowed_hosts: allowed_hosts.values,
+        allowed_origins: allowed_origins.values,
+        path_prefix: path_prefix.clone(),
         ..ServerOptions::default()
     };
     let stop = CancellationToken::new();
@@ -53,7 +59,8 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
     let member_routes =
         mcp_server::build_routes(mcp_client, store, config.limits.request_bytes(), stop.clone());
     let file = sqlite_path(&config.store.value).map(Path::to_owned);
-    let hooks = server_hooks(&local.engine, local.worker_handle(), &retention, file);
+    let hooks =
+        build_server_hooks(&local.engine, local.worker_handle(), &retention, file, &path_prefix);
     let hooks = Hooks { member_routes, span_sink: app.span_sink.clone(), ..hooks };
     let schema = local.schema.clone();
     let end_signal = async move {
@@ -75,7 +82,7 @@ pub(crate) async fn run_worker(app: &App) -> Result<ExitStatus, Failure> {
         None => None,
     };
     let local = LocalEngine::open(app.setup(), Need::Everything).await?;
-    warn_of_free_commands(app);
+    warn_of_missing_confinement(app);
     let (retention, _pruning) = start_retention(app, &local);
     let served = if let Some((listener, address)) = listener {
         let access = app.config.access.value.open(&app.config.toolsets.value, variable)?;
@@ -83,7 +90,9 @@ pub(crate) async fn run_worker(app: &App) -> Result<ExitStatus, Failure> {
         app.screen.say(&format!("metrics on http://{address}"));
         app.screen.say(&format!("working on {}", app.config.store_name()));
         let file = sqlite_path(&app.config.store.value).map(Path::to_owned);
-        let hooks = server_hooks(&local.engine, local.worker_handle(), &retention, file);
+        let root = PathPrefix::default();
+        let hooks =
+            build_server_hooks(&local.engine, local.worker_handle(), &retention, file, &root);
         let Hooks { ready, first_metrics, .. } = hooks;
         // Leaves out the routes of the page, because a worker serves only metrics and health
         // checks.
@@ -126,9 +135,25 @@ fn warn_of_missing_tokens(app: &App, address: SocketAddr, access: &Access) {
     }
 }
 
+/// Warns that a proxy on this machine makes all its clients look like this machine, which needs no
+/// token.
+fn warn_of_missing_sign_in(app: &App, access: &Access) {
+    if !app.config.http_server.value.allowed_hosts.values.is_empty() && !access.requires_token() {
+        app.screen.say(&app.screen.err.yellow(
+            "warning: `server.allowed_hosts` is set, but there are no access tokens: everyone who \
+             reaches a proxy on this machine may do everything, unless the proxy asks for a \
+             sign-in; add `access.tokens` to the configuration",
+        ));
+    }
+}
+
 pub(crate) async fn serve_mcp(app: &App) -> Result<ExitStatus, Failure> {
     let end_signal = listen_for_end_signal()?;
     let session = Session::open(app, Need::Driving).await?;
+    if let Some(engine) = session.engine() {
+        // Starts all servers, because an assistant can ask for any tool during a long session.
+        engine.tools.inventory.toolbox().start_sets(|_| true);
+    }
     let ended = tokio::select! {
         ended = mcp_server::serve_stdio(session.client.clone(), session.store().cloned(), session.new_drive()) => ended,
         () = end_signal => Ok(()),
@@ -139,7 +164,7 @@ pub(crate) async fn serve_mcp(app: &App) -> Result<ExitStatus, Failure> {
 
 /// Returns the limit on connections. Warns if the system allows fewer.
 fn max_connections(app: &App) -> usize {
-    let wanted = app.config.limits.connections();
+    let wanted = app.config.limits.max_connections();
     // A quarter of the file descriptors remains for the store, tools and logs.
     let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft);
     let max_wanted = usize::try_from(descriptors / 4 * 3).unwrap_or(usize::MAX);
@@ -152,7 +177,7 @@ fn max_connections(app: &App) -> usize {
     wanted.min(max_wanted)
 }
 
-fn warn_of_free_commands(app: &App) {
+fn warn_of_missing_confinement(app: &App) {
     let support = sandbox::kernel_support();
     if support.files && support.calls {
         return;
@@ -165,7 +190,7 @@ fn warn_of_free_commands(app: &App) {
 
 /// Warns of tool patterns of access tokens that match no tool, after the toolsets have connected or
 /// their timeout has passed.
-fn warn_of_idle_patterns(app: &App, local: &LocalEngine, tasks: &mut JoinSet<()>) {
+fn warn_of_unmatched_patterns(app: &App, local: &LocalEngine, tasks: &mut JoinSet<()>) {
     if app.config.access.value.is_empty() {
         return;
     }

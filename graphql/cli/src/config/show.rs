@@ -25,16 +25,20 @@ impl Config {
             .map(|server| show_setting(&json!(mask_url(&server.value)), server.origin));
         let metrics = self.metrics.as_ref();
         let metrics = metrics.map(|address| show_setting(&json!(address.value), address.origin));
+        let http = &self.http_server;
         json!({
             "file": self.file,
             "store": show_setting(&json!(mask_url(&self.store.value)), self.store.origin),
             "server": server,
             "listen": show_setting(&json!(self.listen.value), self.listen.origin),
             "metrics": metrics,
+            "server.allowed_hosts": show_setting(&json!(http.value.allowed_hosts.written), http.origin),
+            "server.allowed_origins": show_setting(&json!(http.value.allowed_origins.written), http.origin),
+            "server.path_prefix": show_setting(&json!(http.value.path_prefix.as_str()), http.origin),
             "planner": show_setting(&self.planner.value.to_json(), self.planner.origin),
             "planner.cache": show_setting(&json!(self.plan_cache.value.as_str()), self.plan_cache.origin),
             "planner.guard": show_setting(&json!(self.guard.value.as_str()), self.guard.origin),
-            "toolsets": show_setting(&mask_sets(&self.written), self.toolsets.origin),
+            "toolsets": show_setting(&mask_sets(&self.written_toolsets), self.toolsets.origin),
             "tools_files": show_setting(&json!(self.described_files), file_origin(!self.described_files.is_empty())),
             "contexts": show_setting(&self.contexts_without_documents(), file_origin(!self.contexts.is_empty())),
             "toolkit_files": show_setting(&json!(self.toolkit.value.files), self.toolkit.origin),

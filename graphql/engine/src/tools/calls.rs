@@ -60,7 +60,7 @@ impl Tools {
         &self,
         name: &str,
         parameters: Value,
-        left: CancellationToken,
+        caller_gone: CancellationToken,
     ) -> Result<DirectCall, EngineError> {
         if name.len() > limits::NAME_BYTES {
             let limit = limits::NAME_BYTES;
@@ -101,14 +101,14 @@ impl Tools {
         call.tool = qualified.to_string();
         self.grant.check_tools([&qualified])?;
         self.grant.count_uses([&qualified])?;
-        let _permit = self.acquire_permit(&call, &qualified, &left).await?;
+        let _permit = self.acquire_permit(&call, &qualified, &caller_gone).await?;
         if tool.definition().effect != Effect::Read {
             history::store_call(&*self.store, &call).await?;
         }
         let started = Instant::now();
         let parameters = Arc::new(call.parameters.clone());
         let blobs = Some(Blobs::new(Arc::clone(&self.store), Arc::clone(&self.clock)));
-        let cx = ToolContext { cancel: left, blobs, ..ToolContext::detached() };
+        let cx = ToolContext { cancel: caller_gone, blobs, ..ToolContext::detached() };
         let result =
             call::call_outside_plan(tool, parameters, cx, self.toolbox(), &self.options).await;
         call.duration_ms = started.elapsed().as_secs_f64() * 1e3;
@@ -129,7 +129,7 @@ impl Tools {
         &self,
         call: &DirectCall,
         tool: &ToolName,
-        left: &CancellationToken,
+        caller_gone: &CancellationToken,
     ) -> Result<Option<CallPermit>, EngineError> {
         let limits = self.options.calls.limits_of_call(tool, &call.parameters);
         if limits.is_empty() {
@@ -151,7 +151,9 @@ impl Tools {
         }
         let permit = tokio::select! {
             permit = worker.acquire_permit(call.id.clone(), limits, MAX_PERMIT_WAIT) => permit,
-            () = left.cancelled() => return Err(refused("the caller no longer waits".to_owned())),
+            () = caller_gone.cancelled() => {
+                return Err(refused("the caller no longer waits".to_owned()));
+            }
         };
         let seconds = MAX_PERMIT_WAIT.as_secs();
         let late = || refused(format!("no call could start within {seconds} s; try again later"));

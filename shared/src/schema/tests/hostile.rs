@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 
-/// A time far shorter than an unlimited check takes, and far longer than a limited check takes on a
-/// slow machine.
+/// Far more time than a limited check needs on a slow machine, and far less than a check without
+/// limits would need.
 const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 fn assert_ends_soon<T>(description: &str, run: impl FnOnce() -> T) -> T {
@@ -286,7 +286,7 @@ async fn many_parallel_checks_do_not_block_the_runtime() {
         let schema = schema.clone();
         checks.spawn(async move { schema.violations(&nested_value(90)) });
     }
-    // If the checks took the runtime's threads, this loop would wait for all checks.
+    // If the checks blocked the threads of the runtime, this loop would wait for all checks.
     let mut answered = 0;
     while checks.try_join_next().is_none() && answered < 100 {
         tokio::task::yield_now().await;
