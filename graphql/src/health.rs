@@ -19,7 +19,7 @@ use tokio::{
     sync::Mutex,
     time::{self, Instant},
 };
-use toolbox::{SetStatus, Toolbox};
+use toolbox::{SetStatus, ToolSet, Toolbox};
 
 use crate::{
     server::{Hooks, PathPrefix},
@@ -226,13 +226,17 @@ fn format_engine_metrics(commits: u64, toolbox: &Toolbox) -> String {
         |wanted: fn(&SetStatus) -> bool| sets.iter().filter(|set| wanted(&set.status)).count();
     let ready = count(|status| *status == SetStatus::Ready);
     let connecting = count(|status| *status == SetStatus::Connecting);
-    let failed = count(|status| matches!(status, SetStatus::Failed { .. }));
+    // No plan needs an inactive set. Built-in sets without a folder are inactive and have failed
+    // if the configuration is in `/etc`.
+    let is_needed =
+        |set: &&ToolSet| set.is_active && matches!(set.status, SetStatus::Failed { .. });
+    let failed = sets.iter().filter(is_needed).count();
     let tools: usize = sets.iter().map(|set| set.tools.len()).sum();
     format!(
         "# HELP faber_store_commits_total Commits of the store by this process.\n\
          # TYPE faber_store_commits_total counter\n\
          faber_store_commits_total {commits}\n\
-         # HELP faber_toolsets Toolsets, by their status.\n\
+         # HELP faber_toolsets Toolsets, by their status. Inactive ones that failed are left out.\n\
          # TYPE faber_toolsets gauge\n\
          faber_toolsets{{status=\"ready\"}} {ready}\n\
          faber_toolsets{{status=\"connecting\"}} {connecting}\n\

@@ -32,7 +32,8 @@ fn read(path: &str) -> String {
 
 /// Returns the pages with a console block, sorted.
 fn list_pages() -> Vec<PathBuf> {
-    let folders = ["docs/tutorials", "docs/how-to", "docs/reference", "docs/explanation"];
+    let folders =
+        ["docs/tutorials", "docs/how-to", "docs/operating", "docs/reference", "docs/explanation"];
     let files = folders.iter().flat_map(|folder| fs::read_dir(repository().join(folder)).unwrap());
     let files = files.map(|entry| entry.unwrap().path()).chain([repository().join("README.md")]);
     let mut pages: Vec<_> = files.filter(|path| has_examples(path)).collect();

@@ -16,6 +16,7 @@ mod harness;
 mod mcp;
 mod mongod;
 mod nodes;
+mod packages;
 mod prometheus;
 mod protocol;
 mod proxies;

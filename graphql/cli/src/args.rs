@@ -253,6 +253,13 @@ pub(crate) enum Command {
         /// The shell that runs the script.
         shell: clap_complete::Shell,
     },
+    /// Write the manual pages of all commands into a folder.
+    #[command(hide = true)]
+    Man {
+        /// The folder, which is created if it is missing.
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
     /// Demo: a small blog as an MCP server over standard input and output.
     BlogMcp {
         /// The data file (`FABER_BLOG_FILE`).

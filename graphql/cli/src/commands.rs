@@ -12,6 +12,7 @@ pub(crate) mod failed_sets;
 pub(crate) mod follow;
 pub(crate) mod list;
 pub(crate) mod login;
+pub(crate) mod manual;
 mod missing_tools;
 pub(crate) mod models;
 pub(crate) mod plan;

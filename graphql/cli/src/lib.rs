@@ -41,8 +41,8 @@ use tracing_subscriber::{
 use self::{
     args::{Cli, Command, ConfigCommand, ToolkitCommand, Tools, Toolsets, TraceCommand},
     commands::{
-        add_toolset, audit, backup, config as config_command, debug, doctor, list, login, models,
-        plan, run, serve, settle, steer, toolkit, tools,
+        add_toolset, audit, backup, config as config_command, debug, doctor, list, login, manual,
+        models, plan, run, serve, settle, steer, toolkit, tools,
     },
     screen::Screen,
     session::{Need, Session},
@@ -268,6 +268,7 @@ async fn dispatch(
         }
         Command::BlogMcp { file } => return serve_blog(file, &environment).await,
         Command::Completions { shell } => return print_completions(shell, &screen),
+        Command::Man { folder } => return manual::write_pages(&folder, &screen),
         Command::Schema => return print_text(&screen, "schema", &schema::schema_text()),
         _ => (),
     }
