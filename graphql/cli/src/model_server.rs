@@ -74,7 +74,7 @@ pub(crate) struct ModelServer {
 }
 
 impl ModelServer {
-    pub(crate) fn new(models_folder: PathBuf, data: PathBuf, launcher: Launcher) -> Self {
+    pub(crate) fn new(models_folder: PathBuf, data_folder: PathBuf, launcher: Launcher) -> Self {
         Self { models_folder, data_folder, launcher, started: Mutex::default() }
     }
 

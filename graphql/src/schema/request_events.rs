@@ -141,7 +141,7 @@ pub(super) fn follow_request(
         next_read_at: Instant::now(),
         sent_entry_count: 0,
         sent_plan_count: 0,
-        executions: BTreeSet::new(),
+        followed_executions: BTreeSet::new(),
         pending_events: VecDeque::new(),
         logs: SelectAll::new(),
     };

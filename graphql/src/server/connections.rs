@@ -376,7 +376,7 @@ mod tests {
     }
 
     fn closed_positions(all: &[Arc<Connection>]) -> Vec<usize> {
-        (0..all.len()).filter(|index| all[*index].close.is_cancelled()).collect()
+        (0..all.len()).filter(|index| all[*index].close_token.is_cancelled()).collect()
     }
 
     /// Marks the answer as started, buffered and written.
@@ -398,11 +398,11 @@ mod tests {
         let crowd =
             || (0..2 * TOTAL).for_each(|n| drop(connections.accept(peer_address(n)).unwrap()));
         crowd();
-        assert!(all[0].is_answering() && !all[0].close.is_cancelled());
+        assert!(all[0].is_answering() && !all[0].close_token.is_cancelled());
         all[0].mark_buffer_written();
         assert!(!all[0].is_answering());
         crowd();
-        assert!(all[0].close.is_cancelled());
+        assert!(all[0].close_token.is_cancelled());
     }
 
     #[tokio::test(start_paused = true)]

@@ -94,7 +94,7 @@ impl HostAndPort {
 
     /// Returns whether the name contains `*`. An entry allows one name only.
     fn has_wildcard(&self) -> bool {
-        matches!(&self.name, Name::Domain(name) if name.contains('*'))
+        matches!(&self.name, HostName::Domain(name) if name.contains('*'))
     }
 
     /// Returns whether the host is a loopback address, `localhost`, or a name that ends with

@@ -354,7 +354,7 @@ async fn each_operation_of_a_websocket_is_a_span_of_its_caller() {
     let execute = "mutation($id: ID!) { executePlan(planId: $id) { executionId } }";
     let variables = json!({ "id": planned["createPlan"]["plan"]["planId"] });
     // This operation names another span of the same trace as its caller.
-    let other = format!("00-{TRACE}-00f067aa0ba902b8-01");
+    let other = format!("00-{TRACE_ID}-00f067aa0ba902b8-01");
     let payload = json!({ "query": execute, "variables": variables,
         "extensions": { "traceparent": other } });
     let started = run_over_websocket(&mut socket, "2", payload).await;
@@ -372,16 +372,16 @@ async fn each_operation_of_a_websocket_is_a_span_of_its_caller() {
         let name = text_of(span, "name").split(' ').next().unwrap();
         (name.to_owned(), text_of(span, "parent").to_owned())
     };
-    let in_trace = spans.values().filter(|span| text_of(span, "trace") == TRACE);
+    let in_trace = spans.values().filter(|span| text_of(span, "trace") == TRACE_ID);
     let is_root = |span: &&Value| !spans.contains_key(text_of(span, "parent"));
     let mut roots: Vec<_> = in_trace.filter(is_root).map(|span| describe(&span)).collect();
     roots.sort();
     let root = |name: &str, parent: &str| (name.to_owned(), parent.to_owned());
     let expected = [
         root("invoke_workflow", "00f067aa0ba902b8"),
-        root("mutation", CALLER),
+        root("mutation", CALLER_SPAN_ID),
         root("mutation", "00f067aa0ba902b8"),
-        root("subscription", CALLER),
+        root("subscription", CALLER_SPAN_ID),
     ];
     assert_eq!(roots, expected, "{spans:#?}");
 }

@@ -82,7 +82,7 @@ async fn count_tools(app: &App, set: SetConfig) -> Result<usize, Failure> {
         .with_launcher(build_launcher(config, &base))
         .with_logins(config.open_logins());
     sources.put(set.rooted(&base));
-    let status = toolbox.wait_for_set(&name, config.limits.connect()).await;
+    let status = toolbox.wait_for_set(&name, config.limits.connect_timeout()).await;
     let tool_count = toolbox.tools(&name).len();
     sources.close().await;
     let reason = match status {

@@ -62,8 +62,24 @@ fn settings_schemas() -> Value {
             "Data for conditions of toolsets, by the name of the context.",
         ),
         "access": access_schema(),
+        "server": server_schema(),
         "log_format": choice_schema(&["human", "json"], "The form of the log. Default: `human`."),
     })
+}
+
+fn server_schema() -> Value {
+    let names = |item: &str, about: &str| list_schema(text_schema(item), about);
+    object_schema(
+        "The names, origins and path under which clients reach `faber serve`.",
+        &[],
+        json!({
+            "allowed_hosts": names("A host such as `faber.example`, with a port or without.",
+                "Further values of the `Host` header that the server accepts."),
+            "allowed_origins": names("An origin such as `https://app.example`.",
+                "Sites whose pages may send requests to the server."),
+            "path_prefix": text_schema("The path of the server behind a proxy, such as `/faber`."),
+        }),
+    )
 }
 
 fn planner_schema() -> Value {

@@ -18,7 +18,7 @@ impl Config {
             .collect();
         let calls = self.limits.written_call_limits();
         limits.insert("calls".to_owned(), show_setting(calls.value, calls.origin));
-        let retention = self.retention.value.as_ref().map(retention::show);
+        let retention = self.retention.value.as_ref().map(retention::show_policy);
         let server = self
             .server
             .as_ref()

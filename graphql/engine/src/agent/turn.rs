@@ -324,7 +324,7 @@ impl AgentContext {
     ) -> Result<Reply, ToolError> {
         let mut rules = format!("{AGENT_RULES}\n\n{}", offer.turns_left);
         let toolbox = self.upgrade_toolbox()?;
-        let search = offer.can_search.then(search::definition);
+        let search = offer.can_search.then(search::search_definition);
         let offered = if self.has_native_tools {
             let tools = offer.tools.iter().map(|tool| offer_tool(tool, &toolbox));
             tools.chain(search.map(|_| search::offer_search_tool())).collect()

@@ -252,10 +252,10 @@ fn metering_does_not_change_the_result_of_a_check() {
     ];
     for schema in &schemas {
         let figures = cost::measure_schema(schema).unwrap();
-        let plain =
-            build(schema, figures.pattern_bytes()).unwrap_or_else(|err| panic!("{schema}: {err}"));
+        let plain = build_validator(schema, figures.pattern_bytes())
+            .unwrap_or_else(|err| panic!("{schema}: {err}"));
         let metered = meter::add_meters(schema).unwrap();
-        let built = build(&metered, figures.pattern_bytes())
+        let built = build_validator(&metered, figures.pattern_bytes())
             .unwrap_or_else(|err| panic!("{metered}: {err}"));
         for value in &values {
             let sorted_errors = |valid: &Validator| -> Vec<String> {

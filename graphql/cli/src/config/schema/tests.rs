@@ -31,6 +31,7 @@ contexts: { shop: { open: true } }
 log_format: json
 limits: { lease_ms: 5000, calls: [{ tool: a.b, rate: 5/s }] }
 retention: { failed: 7d, audit: null, rules: [{ labels: { keep: null }, age: 1d }] }
+server: { allowed_hosts: [faber.example], allowed_origins: [https://app.example], path_prefix: /faber }
 access:
   tokens: [{ name: ci, token_env: CI, role: admin, limits: { calls: 5/s } }]
 toolsets:
@@ -67,7 +68,7 @@ toolsets:
 
 /// Objects of the sample, and the keys about which the reader's message differs from the schema:
 /// keys that only the schema has, and keys that only the message has.
-const OBJECTS: [(&str, &[&str], &[&str]); 32] = [
+const OBJECTS: [(&str, &[&str], &[&str]); 33] = [
     ("", &[], &[]),
     ("/planner", &["cache", "guard"], &[]),
     ("/planner/price", &[], &[]),
@@ -79,6 +80,7 @@ const OBJECTS: [(&str, &[&str], &[&str]); 32] = [
     ("/limits", &[], &[]),
     ("/limits/calls/0", &[], &[]),
     ("/retention", &[], &[]),
+    ("/server", &[], &[]),
     ("/retention/rules/0", &[], &[]),
     ("/access", &[], &[]),
     ("/access/tokens/0", &[], &[]),
@@ -210,7 +212,7 @@ fn the_examples_of_the_documentation_fit_the_schema() {
                 let (block, _) = block.split_once("```").unwrap();
                 let (_, block) = block.split_once('\n').unwrap();
                 let Ok(Value::Object(fields)) = yaml::parse(block) else { continue };
-                let is_config = fields.keys().all(|key| file::KEYS.contains(&key.as_str()));
+                let is_config = fields.keys().all(|key| file::SETTING_KEYS.contains(&key.as_str()));
                 // Some examples leave out a part.
                 if !is_config || block.contains('…') {
                     continue;
