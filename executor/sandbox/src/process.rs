@@ -29,7 +29,7 @@ use super::{Confinement, Launcher, Lifetime, ORDER_VARIABLE, reaper::KILL_NOW};
 pub const STOP_GRACE: Duration = Duration::from_secs(3);
 /// Time limit for stopping a process, even if the process and its reaper hang.
 const STOP_TIMEOUT: Duration = Duration::from_millis(4_500);
-/// The part of [`STOP_TIMEOUT`] after the kill.
+/// The part of [`STOP_TIMEOUT`] after the last kill.
 const KILL_TIMEOUT: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Copy)]
