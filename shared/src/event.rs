@@ -188,7 +188,8 @@ pub enum Event {
     },
     /// The step was stopped, or will not run. It is finished.
     ///
-    /// Either the execution was cancelled, or the step was sleeping when the execution failed.
+    /// Either the execution was cancelled, or it failed before every item of the step's list had
+    /// run.
     StepCancelled {
         #[serde(rename = "stepId", alias = "step")]
         step: StepId,

@@ -141,8 +141,8 @@ pub enum StepState {
     Succeeded(Arc<Value>),
     Failed(ToolError),
     Skipped(SkipReason),
-    /// Finished without a result, because the execution was cancelled, or failed while the step
-    /// slept.
+    /// Finished without a result, because the execution was cancelled, or failed before every item
+    /// of the step's list had run.
     Cancelled,
 }
 
