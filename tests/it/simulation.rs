@@ -481,7 +481,8 @@ async fn subscribe(world: Arc<World>, id: ExecutionId) -> (ExecutionId, Vec<Reco
 }
 
 impl FinalState {
-    /// Prints all events without ids, which are random.
+    /// Returns all events as text, with the ids of executions, but without the other ids, which are
+    /// random.
     fn describe(&self) -> String {
         let mut story = String::new();
         for (id, log) in &self.logs {
