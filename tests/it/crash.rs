@@ -94,7 +94,7 @@ async fn a_process_frozen_beyond_its_lease_repeats_no_effect() {
     assert_accepted(&figures);
 }
 
-/// Freezes a process until other workers own all its executions.
+/// Freezes a process until each open execution has another owner or has finished.
 async fn freeze_until_taken_over(process: &Process, store: &dyn Store, open: &[String]) {
     process.signal("-STOP");
     let mut owners = Vec::new();
