@@ -37,7 +37,8 @@ use crate::{
 /// Number of crashes in each test, unless `FABER_CRASH_ROUNDS` is set.
 const DEFAULT_ROUNDS: u64 = 8;
 const CLIENT_COUNT: u64 = 6;
-/// Maximum number of events that clients receive between two crashes.
+/// Maximum number of events for which a round waits before its crash, apart from
+/// [`EVENTS_WHEN_RUNNING`].
 const MAX_EVENTS: u64 = 120;
 /// Number of received events after which at least one execution certainly runs.
 const EVENTS_WHEN_RUNNING: u64 = 2 * CLIENT_COUNT;
