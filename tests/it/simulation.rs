@@ -160,7 +160,7 @@ struct Simulation {
     ledger: Arc<Ledger>,
     /// The view of the store through which people send commands. This view has faults, too.
     client_view: Arc<View>,
-    /// Executions that a client started. Their children are not in this list.
+    /// Executions that a client started, and retries. Their children are not in this list.
     executions: Vec<ExecutionId>,
     retry_count: u32,
     workers: Vec<LivingWorker>,
