@@ -436,9 +436,9 @@ function finishStep(step: StepView, state: StepState, at: number): void {
 }
 
 /**
-* Returns for how long a step has worked and waited until `now`, in milliseconds. A delay before a retry counts as
-* neither, except in loops, where it counts as work.
-*/
+ * Returns for how long a step has worked and waited until `now`, in milliseconds. A delay before a retry counts as
+ * neither, except in loops, where it counts as work.
+ */
 export function spentBy(step: StepView, now: number): { worked: number; waited: number } {
   const sum = (times: readonly { from: number; to: number | null }[]) => times.reduce((sum, { from, to }) => sum + Math.max(0, (to ?? now) - from), 0);
   const paused = sum(step.pauses.filter((pause) => pause.kind !== "retry"));

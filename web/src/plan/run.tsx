@@ -68,9 +68,9 @@ export function RunBar({ isBusy, hasErrors, onRun, onMore, onKeep }: BarProps) {
 }
 
 /**
-* Returns the names after `input.` in a plan's templates and conditions, and an empty name for the whole input. Inline
-* plans are left out, because they have an input of their own.
-*/
+ * Returns the names after `input.` in a plan's templates and conditions, and an empty name for the whole input. Inline
+ * plans are left out, because they have an input of their own.
+ */
 export function inputsOf(steps: readonly JsonFields[]): string[] {
   const names = new Set<string>();
   for (const step of steps) {
