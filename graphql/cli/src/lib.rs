@@ -62,7 +62,8 @@ const MAX_LOG_LEVELS: [(&str, LevelFilter); 1] = [("rmcp", LevelFilter::ERROR)];
 pub(crate) enum ExitStatus {
     Done,
     Failed,
-    /// Some of the named objects do not exist. The command changed the other objects.
+    /// Some of the named objects do not exist or cannot be changed. The command changed the other
+    /// objects.
     NotFound,
     /// A server, a store, a model or a tool source is unavailable.
     Unreachable,
@@ -245,8 +246,8 @@ fn parse_log_filter(text: &str) -> Result<EnvFilter, Failure> {
     EnvFilter::try_new(text).map_err(|err| refuse(err.to_string()))
 }
 
-/// Keeps events of the crates in [`MAX_LOG_LEVELS`] out of the log, because they could contain
-/// tokens.
+/// Keeps the less severe events of the crates in [`MAX_LOG_LEVELS`] out of the log, because they
+/// could contain tokens.
 fn is_log_allowed(metadata: &Metadata<'_>) -> bool {
     MAX_LOG_LEVELS
         .iter()
@@ -333,7 +334,7 @@ async fn run_command(app: &App, command: Command) -> Result<ExitStatus, Failure>
 }
 
 /// Opens the parts of the engine that a command needs. If the store does not exist, only commands
-/// that write plans or tools create it.
+/// that plan, call tools, or change tools, toolsets or the toolkit create it.
 async fn open_session<'a>(app: &'a App, command: &Command) -> Result<Session<'a>, Failure> {
     match command {
         Command::Agent(_) | Command::Tools { subcommand: Tools::Call { .. } } => {

@@ -1,5 +1,5 @@
 //! Shows an execution while it runs. A terminal gets the plan by layers, redrawn at each tick. A
-//! pipe gets one line for each finished step.
+//! pipe gets one line for each step that finishes, waits or will be tried again.
 //!
 //! In a long plan, a finished or pending layer is one line. Steps that run, wait or failed have
 //! their own lines. The drawing is never taller than the window.
