@@ -8,14 +8,21 @@
 mod alerts;
 mod bucket;
 mod grant;
+mod identities;
 mod role;
 mod token;
 
-use std::{fmt::Write as _, net::IpAddr, sync::Arc, time::Instant};
+use std::{
+    fmt::Write as _,
+    net::IpAddr,
+    sync::{Arc, OnceLock},
+    time::Instant,
+};
 
 use self::{
     alerts::{AlertKind, Alerts},
     grant::Rights,
+    identities::Identities,
     role::{mutation_role, query_role},
     token::Digest,
 };
@@ -36,6 +43,8 @@ pub struct Access(Arc<AccessState>);
 struct AccessState {
     grants_by_digest: Vec<(Digest, Grant)>,
     alerts: Arc<Alerts>,
+    /// Set if an issuer identifies callers.
+    identities: OnceLock<Identities>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -63,11 +72,11 @@ impl Access {
             (digest, Grant::from_rights(Rights::new(token, Arc::clone(&alerts))))
         };
         let grants_by_digest = tokens.into_iter().map(holder).collect();
-        Self(Arc::new(AccessState { grants_by_digest, alerts }))
+        Self(Arc::new(AccessState { grants_by_digest, alerts, identities: OnceLock::new() }))
     }
 
     pub fn requires_token(&self) -> bool {
-        !self.0.grants_by_digest.is_empty()
+        !self.0.grants_by_digest.is_empty() || self.0.identities.get().is_some()
     }
 
     /// Returns whether a peer is allowed to connect. If no tokens are configured, only a peer on
@@ -88,16 +97,22 @@ impl Access {
             if known.equals_in_constant_time(&digest) { Some(grant) } else { found }
         });
         found.cloned().ok_or_else(|| {
-            self.0.alerts.report_bad_token(peer.to_canonical(), Instant::now());
+            self.report_bad_token(peer);
             Denied::UnknownToken
         })
+    }
+
+    /// Counts a token that gives no access, for the alert about peers that try tokens.
+    pub fn report_bad_token(&self, peer: IpAddr) {
+        self.0.alerts.report_bad_token(peer.to_canonical(), Instant::now());
     }
 
     /// Returns the grant of the token with this name. Agents use it to count their calls, because
     /// their caller has perhaps disconnected.
     pub fn find_grant_by_name(&self, token: &str) -> Option<Grant> {
         let mut grants_by_digest = self.0.grants_by_digest.iter().map(|holder| &holder.1);
-        grants_by_digest.find(|grant| grant.name() == Some(token)).cloned()
+        let found = grants_by_digest.find(|grant| grant.name() == Some(token)).cloned();
+        found.or_else(|| self.0.identities.get()?.find(token))
     }
 
     /// Formats the numbers of alerts for `/metrics`.
