@@ -322,7 +322,7 @@ pub(crate) fn build_launcher(config: &Config, base: &Path) -> Launcher {
     Launcher::this_binary()
         .with_hidden(config.own_files(base))
         .with_folders(config.own_folders())
-        .with_secrets(config.access.value.secrets().unwrap_or_default())
+        .with_secrets(config.secrets().unwrap_or_default())
         .with_read_only(config.own_programs())
 }
 
@@ -351,6 +351,6 @@ fn build_registry(
         configured: if need.has_tools() { list_configured_sets(config, &base) } else { Vec::new() },
         contexts: config.contexts.clone(),
         base,
-        secrets: config.access.value.secrets(),
+        secrets: config.secrets(),
     }))
 }

@@ -3,7 +3,6 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use engine::access::{Access, Grant};
-use reqwest::Url;
 use serde::{Deserialize, Serialize};
 use shared::clock::Clock;
 
@@ -36,9 +35,9 @@ pub struct Settings {
     /// The claim that names the caller in the audit log.
     pub name_claim: String,
     pub rules: Vec<Rule>,
-    /// The address under which browsers and MCP clients reach the server, with the path prefix.
+    /// The origin under which browsers and MCP clients reach the server, without a slash at the end.
     /// `None` if the `Host` header of each request names it.
-    pub public_url: Option<Url>,
+    pub public_url: Option<String>,
 }
 
 /// The identity of Faber at the issuer.
@@ -121,8 +120,8 @@ impl SignIn {
         &self.settings.issuer
     }
 
-    pub fn public_url(&self) -> Option<&Url> {
-        self.settings.public_url.as_ref()
+    pub fn public_url(&self) -> Option<&str> {
+        self.settings.public_url.as_deref()
     }
 
     /// Returns whether the page can sign in.

@@ -80,7 +80,7 @@ fn check_origin(policy: &HostPolicy, request: &Request) -> Result<Option<HeaderV
     }
 }
 
-fn requested_host(request: &Request) -> Result<&str, Refusal> {
+pub(super) fn requested_host(request: &Request) -> Result<&str, Refusal> {
     if let Some(authority) = request.uri().authority() {
         return Ok(authority.as_str());
     }

@@ -99,7 +99,7 @@ impl HostAndPort {
 
     /// Returns whether the host is a loopback address, `localhost`, or a name that ends with
     /// `.localhost`.
-    fn is_loopback(&self) -> bool {
+    pub(super) fn is_loopback(&self) -> bool {
         match &self.name {
             HostName::Address(address) => address.is_loopback(),
             HostName::Domain(name) => name == "localhost" || name.ends_with(".localhost"),

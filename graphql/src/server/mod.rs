@@ -13,6 +13,7 @@
 //! | `entry` | identifies the caller by its token |
 //! | `http`, `negotiate`, `params`, `reply` | handles one HTTP request |
 //! | `operation`, `executor` | executes an operation and contains panics |
+//! | `sign_in` | identifies callers by an OpenID provider |
 //! | `sse` | streams an operation as events |
 //! | `traced_request` | reads trace contexts, and makes spans of requests and operations |
 //! | `ws` | handles both WebSocket subprotocols |
@@ -41,6 +42,7 @@ mod refusal;
 mod refusal_log;
 mod reply;
 mod serve;
+mod sign_in;
 mod sse;
 mod task_sender;
 mod traced_request;

@@ -2,6 +2,8 @@
 
 mod patterns;
 
+pub(super) use self::patterns::with_equivalents;
+
 use std::collections::BTreeSet;
 
 use engine::access::{Access, Limits, Role, Token, ToolPattern};
@@ -201,8 +203,12 @@ fn read_token(item: &Value) -> Result<TokenConfig, String> {
     }
     check_keys(fields, &TOKEN_KEYS)?;
     let written_limits = fields.get("limits").cloned().unwrap_or_default();
+    let name = read_text(fields, "name")?;
+    if name.starts_with(oidc::NAME_PREFIX) {
+        return Err(format!("`name` is `{name}`: `oidc:` is for callers of `server.oidc`"));
+    }
     Ok(TokenConfig {
-        name: read_text(fields, "name")?,
+        name,
         variable: read_text(fields, "token_env")?,
         role: read_text(fields, "role")?.parse()?,
         tools: read_patterns(fields.get("tools"))?,
@@ -211,14 +217,14 @@ fn read_token(item: &Value) -> Result<TokenConfig, String> {
     })
 }
 
-fn check_keys(fields: &Map<String, Value>, keys: &[&str]) -> Result<(), String> {
+pub(super) fn check_keys(fields: &Map<String, Value>, keys: &[&str]) -> Result<(), String> {
     let Some(key) = fields.keys().find(|key| !keys.contains(&key.as_str())) else { return Ok(()) };
     let help = did_you_mean(key, keys.iter().copied());
     let help = help.unwrap_or_else(|| format!("there are `{}`", keys.join("`, `")));
     Err(format!("`{key}` is unknown: {help}"))
 }
 
-fn read_text(fields: &Map<String, Value>, key: &str) -> Result<String, String> {
+pub(super) fn read_text(fields: &Map<String, Value>, key: &str) -> Result<String, String> {
     match fields.get(key) {
         Some(Value::String(text)) if !text.trim().is_empty() => Ok(text.clone()),
         None | Some(Value::Null) => Err(format!("`{key}` is missing")),
@@ -226,7 +232,7 @@ fn read_text(fields: &Map<String, Value>, key: &str) -> Result<String, String> {
     }
 }
 
-fn read_patterns(value: Option<&Value>) -> Result<Option<Vec<ToolPattern>>, String> {
+pub(super) fn read_patterns(value: Option<&Value>) -> Result<Option<Vec<ToolPattern>>, String> {
     let items = match value {
         None | Some(Value::Null) => return Ok(None),
         Some(Value::Array(items)) if items.len() <= MAX_PATTERNS => items,
@@ -244,7 +250,7 @@ fn read_patterns(value: Option<&Value>) -> Result<Option<Vec<ToolPattern>>, Stri
     items.iter().map(glob).collect::<Result<_, _>>().map(Some)
 }
 
-fn read_limits(value: &Value) -> Result<Limits, String> {
+pub(super) fn read_limits(value: &Value) -> Result<Limits, String> {
     let fields = match value {
         Value::Null => return Ok(Limits::default()),
         Value::Object(fields) => fields,
@@ -364,6 +370,10 @@ mod tests {
             expect![
                 "`access.tokens[0]`: `token` would put a secret into a file: name an environment variable with `token_env`"
             ],
+        );
+        check_refused_token(
+            json!({ "name": "oidc:ada" }),
+            expect!["`access.tokens[0]`: `name` is `oidc:ada`: `oidc:` is for callers of `server.oidc`"],
         );
         check_refused_token(
             json!({ "role": "root" }),

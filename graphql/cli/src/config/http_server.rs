@@ -1,4 +1,5 @@
-//! The setting `server`: the names, origins and path under which clients reach `faber serve`.
+//! The setting `server`: the names, origins and path under which clients reach `faber serve`, and
+//! its sign-in.
 
 use std::{fmt, str::FromStr};
 
@@ -6,16 +7,19 @@ use graphql::server::{AllowedHost, AllowedOrigin, PathPrefix};
 use planner::suggest::did_you_mean;
 use serde_json::Value;
 
-const KEYS: [&str; 3] = ["allowed_hosts", "allowed_origins", "path_prefix"];
+use super::oidc::{self, OidcConfig};
+
+const KEYS: [&str; 4] = ["allowed_hosts", "allowed_origins", "path_prefix", "oidc"];
 /// Maximum number of hosts, and of origins. It is limited because each request is compared with
 /// each entry.
 const MAX_ENTRIES: usize = 1_000;
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct HttpServerConfig {
     pub allowed_hosts: Entries<AllowedHost>,
     pub allowed_origins: Entries<AllowedOrigin>,
     pub path_prefix: PathPrefix,
+    pub oidc: Option<OidcConfig>,
 }
 
 /// Entries of a list, with their texts in the file.
@@ -49,6 +53,7 @@ pub(super) fn read(value: Option<Value>) -> Result<Option<HttpServerConfig>, Str
     Ok(Some(HttpServerConfig {
         allowed_hosts: read_entries(&fields, "allowed_hosts", "faber.example")?,
         allowed_origins: read_entries(&fields, "allowed_origins", "https://app.example")?,
+        oidc: oidc::read(fields.get("oidc"))?,
         path_prefix: match fields.get("path_prefix") {
             None | Some(Value::Null) => PathPrefix::default(),
             Some(Value::String(text)) => {

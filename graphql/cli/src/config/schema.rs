@@ -70,7 +70,7 @@ fn settings_schemas() -> Value {
 fn server_schema() -> Value {
     let names = |item: &str, about: &str| list_schema(text_schema(item), about);
     object_schema(
-        "The names, origins and path under which clients reach `faber serve`.",
+        "The names, origins and path under which clients reach `faber serve`, and its sign-in.",
         &[],
         json!({
             "allowed_hosts": names("A host such as `faber.example`, with a port or without.",
@@ -78,8 +78,58 @@ fn server_schema() -> Value {
             "allowed_origins": names("An origin such as `https://app.example`.",
                 "Sites whose pages may send requests to the server."),
             "path_prefix": text_schema("The path of the server behind a proxy, such as `/faber`."),
+            "oidc": oidc_schema(),
         }),
     )
+}
+
+fn oidc_schema() -> Value {
+    let rule = object_schema(
+        "A rule. The first one that matches gives the rights.",
+        &["claim", "value", "role"],
+        json!({
+            "claim": text_schema("The name of the claim, or a path such as `realm_access.roles`."),
+            "value": any_of("The value of the claim, or one of its values.", vec![
+                json!({ "type": ["string", "boolean", "number"] }),
+            ]),
+            "role": choice_schema(&["viewer", "operator", "admin"], "The role of the caller."),
+            "tools": tools_schema(),
+            "limits": caller_limits_schema(),
+        }),
+    );
+    let names = |about: &str| list_schema(text_schema("A name."), about);
+    object_schema(
+        "The issuer whose tokens and sign-in give access.",
+        &["issuer", "audience", "rules"],
+        json!({
+            "issuer": text_schema("The address of the issuer, exactly as its tokens name it."),
+            "audience": any_of("The audience that a token must name.", vec![
+                json!({ "type": "string" }),
+                names("Several audiences. A token must name one of them."),
+            ]),
+            "client_id": text_schema("Faber's id at the issuer. Without it, the page has no sign-in."),
+            "client_secret_env": text_schema("The variable that has the client's secret."),
+            "client_secret_file": text_schema("The file that has the client's secret."),
+            "scopes": names("The scopes of the sign-in. Default: `openid`."),
+            "name_claim": text_schema("The claim that names the caller. Default: `sub`."),
+            "public_url": text_schema("The origin of the server, such as `https://faber.example`."),
+            "rules": list_schema(rule, "The rights by claims."),
+        }),
+    )
+}
+
+fn tools_schema() -> Value {
+    list_schema(
+        text_schema("A pattern: `set.name`, `set.*` or `*`."),
+        "The tools that the caller may use. Default: all.",
+    )
+}
+
+fn caller_limits_schema() -> Value {
+    object_schema("Limits on the caller's calls.", &[], json!({
+        "calls": text_schema("All calls in a period, such as `100/h`."),
+        "per_tool": text_schema("Calls of each tool in a period, such as `10/min`."),
+    }))
 }
 
 fn planner_schema() -> Value {
@@ -226,12 +276,8 @@ fn access_schema() -> Value {
             "name": text_schema("The name of the token."),
             "token_env": text_schema("The variable that has the token."),
             "role": choice_schema(&["viewer", "operator", "admin"], "The role of the caller."),
-            "tools": list_schema(text_schema("A pattern: `set.name`, `set.*` or `*`."), "The tools that \
-                the caller may use. Default: all."),
-            "limits": object_schema("Limits on the caller's calls.", &[], json!({
-                "calls": text_schema("All calls in a period, such as `100/h`."),
-                "per_tool": text_schema("Calls of each tool in a period, such as `10/min`."),
-            })),
+            "tools": tools_schema(),
+            "limits": caller_limits_schema(),
         }),
     );
     object_schema(

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Config, EncryptionConfig, Origin, retention};
+use super::{Config, EncryptionConfig, Origin, oidc::OidcConfig, retention};
 
 const MASK: &str = "***";
 
@@ -35,6 +35,7 @@ impl Config {
             "server.allowed_hosts": show_setting(&json!(http.value.allowed_hosts.written), http.origin),
             "server.allowed_origins": show_setting(&json!(http.value.allowed_origins.written), http.origin),
             "server.path_prefix": show_setting(&json!(http.value.path_prefix.as_str()), http.origin),
+            "server.oidc": show_setting(&json!(http.value.oidc.as_ref().map(OidcConfig::to_json)), http.origin),
             "planner": show_setting(&self.planner.value.to_json(), self.planner.origin),
             "planner.cache": show_setting(&json!(self.plan_cache.value.as_str()), self.plan_cache.origin),
             "planner.guard": show_setting(&json!(self.guard.value.as_str()), self.guard.origin),
@@ -52,7 +53,7 @@ impl Config {
             "log_format": show_setting(&json!(self.log_format.value.as_str()), self.log_format.origin),
             "limits": limits,
             "access": show_setting(&self.access.value.to_json(), self.access.origin),
-            "access.secrets": show_setting(&json!(self.access.value.secrets()), self.access.origin),
+            "access.secrets": show_setting(&json!(self.secrets()), self.access.origin),
             "retention": show_setting(&json!(retention), self.retention.origin),
             "retention.audit": show_setting(
                 &json!(self.audit_retention.value.map(engine::age::format)),

@@ -50,6 +50,10 @@ impl Closing {
         Self::new(4403, format!("Forbidden: {}", reason.into()))
     }
 
+    pub(super) fn expired() -> Self {
+        Self::forbidden("the sign-in has expired: sign in again")
+    }
+
     pub(super) fn unknown_subprotocol() -> Self {
         Self::new(4406, "Subprotocol not acceptable")
     }

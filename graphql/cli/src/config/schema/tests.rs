@@ -31,7 +31,14 @@ contexts: { shop: { open: true } }
 log_format: json
 limits: { lease_ms: 5000, calls: [{ tool: a.b, rate: 5/s }] }
 retention: { failed: 7d, audit: null, rules: [{ labels: { keep: null }, age: 1d }] }
-server: { allowed_hosts: [faber.example], allowed_origins: [https://app.example], path_prefix: /faber }
+server:
+  allowed_hosts: [faber.example]
+  allowed_origins: [https://app.example]
+  path_prefix: /faber
+  oidc:
+    issuer: https://login.example
+    audience: faber
+    rules: [{ claim: groups, value: ops, role: operator, limits: { calls: 5/s } }]
 access:
   tokens: [{ name: ci, token_env: CI, role: admin, limits: { calls: 5/s } }]
 toolsets:
@@ -68,7 +75,7 @@ toolsets:
 
 /// Objects of the sample, and the keys about which the reader's message differs from the schema:
 /// keys that only the schema has, and keys that only the message has.
-const OBJECTS: [(&str, &[&str], &[&str]); 33] = [
+const OBJECTS: [(&str, &[&str], &[&str]); 36] = [
     ("", &[], &[]),
     ("/planner", &["cache", "guard"], &[]),
     ("/planner/price", &[], &[]),
@@ -81,6 +88,9 @@ const OBJECTS: [(&str, &[&str], &[&str]); 33] = [
     ("/limits/calls/0", &[], &[]),
     ("/retention", &[], &[]),
     ("/server", &[], &[]),
+    ("/server/oidc", &[], &[]),
+    ("/server/oidc/rules/0", &[], &[]),
+    ("/server/oidc/rules/0/limits", &[], &[]),
     ("/retention/rules/0", &[], &[]),
     ("/access", &[], &[]),
     ("/access/tokens/0", &[], &[]),
