@@ -24,6 +24,7 @@ mod reference;
 mod repeat_guard;
 mod replay;
 mod servers;
+mod sign_in;
 mod simulation;
 mod stored;
 mod stores;
