@@ -71,7 +71,9 @@ impl From<SignInError> for Refusal {
 /// unchanged.
 pub(super) fn add_sign_in(router: Router, app: &App) -> Router {
     let options = &app.options;
-    let Some(sign_in) = options.sign_in.clone() else { return router };
+    let Some(sign_in) = options.sign_in.clone() else {
+        return if options.has_api { router.merge(routes::build_routes_without_issuer()) } else { router };
+    };
     let state = Arc::new(SignInState {
         sign_in,
         access: options.access.clone(),

@@ -20,6 +20,7 @@ use super::{
 use super::super::refusal::Refusal;
 
 const CALLBACK_PATH: &str = "/auth/callback";
+const STATUS_PATH: &str = "/auth/status";
 
 type Parameters = Query<BTreeMap<String, String>>;
 
@@ -28,10 +29,16 @@ pub(super) fn build_routes(state: Arc<SignInState>) -> Router {
         .route("/auth/login", get(start_login))
         .route(CALLBACK_PATH, get(finish_login))
         .route("/auth/logout", post(end_session))
-        .route("/auth/status", get(report_status))
+        .route(STATUS_PATH, get(report_status))
         .route(METADATA_PATH, get(describe_server))
         .route(&format!("{METADATA_PATH}/{{*path}}"), get(describe_resource))
         .with_state(state)
+}
+
+/// Returns the route with which the page finds out that there is no sign-in.
+pub(super) fn build_routes_without_issuer() -> Router {
+    let status = json!({ "canSignIn": false, "caller": null });
+    Router::new().route(STATUS_PATH, get(async move || Json(status)))
 }
 
 /// Sends the browser to the issuer.
