@@ -41,7 +41,8 @@ impl Provider {
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let find_issuer = async {
             loop {
-                let line = lines.next_line().await.unwrap().expect("the provider prints its issuer");
+                let line =
+                    lines.next_line().await.unwrap().expect("the provider prints its issuer");
                 if line.starts_with("http://") {
                     return line;
                 }
@@ -176,7 +177,10 @@ impl Faber {
 
 #[track_caller]
 fn assert_answer(answer: &Answer, status: u16, part: &str) {
-    assert!(answer.status == status && answer.body.contains(part), "no {status} `{part}`: {answer:?}");
+    assert!(
+        answer.status == status && answer.body.contains(part),
+        "no {status} `{part}`: {answer:?}"
+    );
 }
 
 #[tokio::test]
@@ -188,7 +192,10 @@ async fn the_server_accepts_tokens_of_the_provider() {
     assert_answer(&faber.ask_with_token(&token, query).await, 200, "flow");
     let add = "mutation { removeToolSet(name: \"x\") }";
     let answer = faber.ask_with_token(&token, add).await;
-    assert!(answer.body.contains("FORBIDDEN") && answer.body.contains("oidc:machine"), "{answer:?}");
+    assert!(
+        answer.body.contains("FORBIDDEN") && answer.body.contains("oidc:machine"),
+        "{answer:?}"
+    );
     let stranger = provider.issue_token("stranger", AUDIENCE).await;
     assert_answer(&faber.ask_with_token(&stranger, query).await, 403, "server.oidc.rules");
     let other = provider.issue_token("machine", "urn:other").await;
@@ -219,10 +226,12 @@ async fn mcp_clients_find_the_issuer() {
     assert_eq!(document["resource"], json!(mcp));
     assert_eq!(document["authorization_servers"], json!([provider.issuer]));
     let root: Value =
-        serde_json::from_str(&client.get(metadata.strip_suffix("/mcp").unwrap()).await.body).unwrap();
+        serde_json::from_str(&client.get(metadata.strip_suffix("/mcp").unwrap()).await.body)
+            .unwrap();
     assert_eq!(root["resource"], json!(faber.url));
     assert_eq!(client.get(&format!("{metadata}x")).await.status, 404);
-    let token = format!("Authorization: Bearer {}", provider.issue_token("machine", AUDIENCE).await);
+    let token =
+        format!("Authorization: Bearer {}", provider.issue_token("machine", AUDIENCE).await);
     let answer = client.send("POST", &mcp, &[JSON, accept, &token], &hello).await;
     assert_answer(&answer, 200, "serverInfo");
 }
@@ -267,7 +276,10 @@ async fn a_user_signs_in_on_the_page() {
     assert_answer(&browser.get(&status).await, 200, r#""caller":"oidc:ada""#);
     check_session(&faber, &mut browser, &own).await;
     let logout = format!("{}/auth/logout", faber.url);
-    assert_eq!(browser.send("POST", &logout, &["Origin: https://evil.example"], "").await.status, 403);
+    assert_eq!(
+        browser.send("POST", &logout, &["Origin: https://evil.example"], "").await.status,
+        403
+    );
     assert_eq!(browser.send("POST", &logout, &[&own, PAGE], "").await.status, 204);
     assert!(!browser.has_cookie("faber_session"));
     assert_eq!(faber.ask(&mut browser, &[&own, PAGE], "{ __typename }").await.status, 401);

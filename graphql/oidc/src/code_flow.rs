@@ -212,7 +212,8 @@ impl SignIn {
         claims: &Claims,
         return_to: String,
     ) -> Result<FinishedSignIn, SignInError> {
-        let name = self.read_name(claims).map_err(|reason| failed(format!("the ID token: {reason}")))?;
+        let name =
+            self.read_name(claims).map_err(|reason| failed(format!("the ID token: {reason}")))?;
         let Some(index) = find_rule(&self.settings.rules, claims) else {
             return Err(SignInError::NoRule { name });
         };
@@ -288,16 +289,21 @@ mod tests {
         for path in ["/", "/executions/exec_1?tab=log", "/faber/tools#a"] {
             assert_eq!(check_return_path(path), path);
         }
-        for path in ["", "//evil.example", "/\\evil.example", "https://evil.example", "/a\r\nb", "x"] {
+        for path in
+            ["", "//evil.example", "/\\evil.example", "https://evil.example", "/a\r\nb", "x"]
+        {
             assert_eq!(check_return_path(path), "/", "{path}");
         }
     }
 
     #[test]
     fn the_id_and_the_secret_are_encoded_separately() {
-        assert_eq!(encode_basic("a:b", "c d"), format!("Basic {}", {
-            use base64::Engine as _;
-            base64::engine::general_purpose::STANDARD.encode("a%3Ab:c+d")
-        }));
+        assert_eq!(
+            encode_basic("a:b", "c d"),
+            format!("Basic {}", {
+                use base64::Engine as _;
+                base64::engine::general_purpose::STANDARD.encode("a%3Ab:c+d")
+            })
+        );
     }
 }

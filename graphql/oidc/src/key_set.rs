@@ -76,14 +76,11 @@ impl KeySet {
         message: &[u8],
         signature: &[u8],
     ) -> bool {
-        self.matching_keys(id, algorithm).any(|key| key.public.verifies(algorithm, message, signature))
+        self.matching_keys(id, algorithm)
+            .any(|key| key.public.verifies(algorithm, message, signature))
     }
 
-    fn matching_keys(
-        &self,
-        id: Option<&str>,
-        algorithm: Algorithm,
-    ) -> impl Iterator<Item = &Key> {
+    fn matching_keys(&self, id: Option<&str>, algorithm: Algorithm) -> impl Iterator<Item = &Key> {
         self.0.iter().filter(move |key| {
             (id.is_none() || key.id.as_deref() == id)
                 && key.algorithm.is_none_or(|only| only == algorithm)
@@ -113,7 +110,9 @@ impl PublicKey {
             Self::P256(point) => {
                 UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).verify(message, signature)
             }
-            Self::Ed25519(point) => UnparsedPublicKey::new(&ED25519, point).verify(message, signature),
+            Self::Ed25519(point) => {
+                UnparsedPublicKey::new(&ED25519, point).verify(message, signature)
+            }
         };
         verified.is_ok()
     }
@@ -130,7 +129,10 @@ fn read_key(document: &Value) -> Option<Key> {
         None => None,
     };
     let public = match (text("kty")?, text("crv")) {
-        ("RSA", _) => PublicKey::Rsa { modulus: read_number(&bytes("n")?), exponent: read_number(&bytes("e")?) },
+        ("RSA", _) => PublicKey::Rsa {
+            modulus: read_number(&bytes("n")?),
+            exponent: read_number(&bytes("e")?),
+        },
         ("EC", Some("P-256")) => {
             let point = [vec![4], bytes("x")?, bytes("y")?].concat();
             PublicKey::P256(point)

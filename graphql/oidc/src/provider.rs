@@ -132,12 +132,17 @@ impl Provider {
     /// Fetches metadata and keys, unless another task has fetched them after `seen`, or the last
     /// attempt is too recent. If the fetch fails, the old keys stay valid, because an unavailable
     /// provider must not lock out its users.
-    async fn fetch_after(&self, seen: Option<&ProviderState>) -> Result<Arc<ProviderState>, String> {
+    async fn fetch_after(
+        &self,
+        seen: Option<&ProviderState>,
+    ) -> Result<Arc<ProviderState>, String> {
         let mut last_attempt = self.last_attempt.lock().await;
         let known = self.known_state();
-        let is_newer = known.as_ref().map(|state| state.fetched_at) != seen.map(|state| state.fetched_at);
+        let is_newer =
+            known.as_ref().map(|state| state.fetched_at) != seen.map(|state| state.fetched_at);
         let interval = if known.is_some() { FETCH_INTERVAL } else { FIRST_FETCH_INTERVAL };
-        let is_recent = last_attempt.as_ref().is_some_and(|attempt| attempt.at.elapsed() < interval);
+        let is_recent =
+            last_attempt.as_ref().is_some_and(|attempt| attempt.at.elapsed() < interval);
         if !is_newer && !is_recent {
             *last_attempt = Some(Attempt { at: Instant::now(), failure: None });
             match self.fetch().await {
@@ -148,7 +153,11 @@ impl Provider {
                     return Ok(state);
                 }
                 Err(reason) => {
-                    tracing::warn!(issuer = self.issuer, reason, "the issuer's keys cannot be fetched");
+                    tracing::warn!(
+                        issuer = self.issuer,
+                        reason,
+                        "the issuer's keys cannot be fetched"
+                    );
                     *last_attempt = Some(Attempt { at: Instant::now(), failure: Some(reason) });
                 }
             }
@@ -194,8 +203,13 @@ impl Provider {
         let kind = HeaderValue::from_static("application/x-www-form-urlencoded");
         headers.insert(header::CONTENT_TYPE, kind);
         let body = Some(form.into_bytes());
-        let request =
-            OutgoingRequest { method: Method::POST, url: url.clone(), headers, body, reach: AddressScope::Near };
+        let request = OutgoingRequest {
+            method: Method::POST,
+            url: url.clone(),
+            headers,
+            body,
+            reach: AddressScope::Near,
+        };
         self.send(request).await
     }
 

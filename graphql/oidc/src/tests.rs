@@ -120,8 +120,7 @@ fn sign_in_with(keys: &Keys) -> SignIn {
 }
 
 fn changed_claims(changes: &Value) -> Value {
-    let mut claims =
-        json!({ "iss": ISSUER, "aud": AUDIENCE, "sub": "ada", "exp": NOW + 300, "groups": ["x", "ops"] });
+    let mut claims = json!({ "iss": ISSUER, "aud": AUDIENCE, "sub": "ada", "exp": NOW + 300, "groups": ["x", "ops"] });
     for (name, value) in changes.as_object().unwrap() {
         claims[name] = value.clone();
     }

@@ -81,8 +81,9 @@ fn check_claims(claims: &Claims, expected: &Expected<'_>) -> Result<(), String> 
     if claims.0.get("iss").and_then(Value::as_str) != Some(expected.issuer) {
         return Err(format!("its issuer is not `{}`", expected.issuer));
     }
-    let is_expected =
-        |value: &Value| value.as_str().is_some_and(|text| expected.audience.iter().any(|known| known == text));
+    let is_expected = |value: &Value| {
+        value.as_str().is_some_and(|text| expected.audience.iter().any(|known| known == text))
+    };
     let has_audience = match claims.0.get("aud") {
         Some(Value::Array(items)) => items.iter().any(is_expected),
         Some(value) => is_expected(value),

@@ -116,8 +116,7 @@ impl HandshakeCaller {
         };
         let token = strip_scheme(&token);
         if let Some(sign_in) = sign_in
-            && let Some(outcome) =
-                sign_in::identify_token(sign_in, access, token, self.peer).await
+            && let Some(outcome) = sign_in::identify_token(sign_in, access, token, self.peer).await
         {
             return Ok(signed_in_caller(outcome?, headers, init));
         }

@@ -100,12 +100,7 @@ async fn report_metrics(
     identified: Option<Extension<Identified>>,
     headers: HeaderMap,
 ) -> Result<impl IntoResponse, Refusal> {
-    entry::authenticate(
-        &app.options.access,
-        &headers,
-        peer,
-        identified.as_deref(),
-    )?;
+    entry::authenticate(&app.options.access, &headers, peer, identified.as_deref())?;
     let mut text = (app.hooks.first_metrics)().await;
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');

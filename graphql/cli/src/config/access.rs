@@ -373,7 +373,9 @@ mod tests {
         );
         check_refused_token(
             json!({ "name": "oidc:ada" }),
-            expect!["`access.tokens[0]`: `name` is `oidc:ada`: `oidc:` is for callers of `server.oidc`"],
+            expect![
+                "`access.tokens[0]`: `name` is `oidc:ada`: `oidc:` is for callers of `server.oidc`"
+            ],
         );
         check_refused_token(
             json!({ "role": "root" }),

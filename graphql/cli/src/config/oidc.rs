@@ -200,7 +200,9 @@ pub(super) fn read(value: Option<&Value>) -> Result<Option<OidcConfig>, String> 
         None | Some(Value::Null) => return Ok(None),
         Some(Value::Object(fields)) => fields,
         Some(_) => {
-            return Err("`server.oidc` must be a map with `issuer`, `audience` and `rules`".to_owned());
+            return Err(
+                "`server.oidc` must be a map with `issuer`, `audience` and `rules`".to_owned()
+            );
         }
     };
     read_fields(fields).map(Some).map_err(|reason| format!("`server.oidc`: {reason}"))
@@ -259,8 +261,13 @@ fn read_client(fields: &Map<String, Value>) -> Result<Option<ClientConfig>, Stri
     }
 }
 
-fn read_names(fields: &Map<String, Value>, key: &str, example: &str) -> Result<Vec<String>, String> {
-    let wrong = || format!("`{key}` must be a list of 1 to {MAX_NAMES} names, such as `[{example}]`");
+fn read_names(
+    fields: &Map<String, Value>,
+    key: &str,
+    example: &str,
+) -> Result<Vec<String>, String> {
+    let wrong =
+        || format!("`{key}` must be a list of 1 to {MAX_NAMES} names, such as `[{example}]`");
     let items = fields.get(key).and_then(Value::as_array);
     let items = items.filter(|items| (1..=MAX_NAMES).contains(&items.len())).ok_or_else(wrong)?;
     let names = items.iter().map(|item| item.as_str().filter(|name| !name.trim().is_empty()));
@@ -281,7 +288,9 @@ fn read_url(text: &str) -> Result<Url, String> {
     };
     let is_safe = url.scheme() == "https" || (url.scheme() == "http" && is_local);
     if !is_safe || url.host_str().is_none() {
-        return Err(format!("`{text}` must begin with `https://`; only this machine may use `http`"));
+        return Err(format!(
+            "`{text}` must begin with `https://`; only this machine may use `http`"
+        ));
     }
     if url.query().is_some() || url.fragment().is_some() || !url.username().is_empty() {
         return Err(format!("`{text}` must have no user, no query and no fragment"));
@@ -316,7 +325,9 @@ fn read_rules(fields: &Map<String, Value>) -> Result<Vec<RuleConfig>, String> {
 
 fn read_rule(item: &Value) -> Result<RuleConfig, String> {
     let Value::Object(fields) = item else {
-        return Err("write a map such as `{ claim: groups, value: ops, role: operator }`".to_owned());
+        return Err(
+            "write a map such as `{ claim: groups, value: ops, role: operator }`".to_owned()
+        );
     };
     check_keys(fields, &RULE_KEYS)?;
     let written_limits = fields.get("limits").cloned().unwrap_or_default();
@@ -398,11 +409,15 @@ mod tests {
     fn a_wrong_setting_names_the_correction() {
         check_refused(
             json!({ "issuer": "http://login.example" }),
-            expect!["`server.oidc`: `issuer`: `http://login.example` must begin with `https://`; only this machine may use `http`"],
+            expect![
+                "`server.oidc`: `issuer`: `http://login.example` must begin with `https://`; only this machine may use `http`"
+            ],
         );
         check_refused(
             json!({ "client_secret": "s3cret" }),
-            expect!["`server.oidc`: `client_secret` would put a secret into a file: use `client_secret_env` or `client_secret_file`"],
+            expect![
+                "`server.oidc`: `client_secret` would put a secret into a file: use `client_secret_env` or `client_secret_file`"
+            ],
         );
         check_refused(
             json!({ "audiences": [] }),
@@ -419,15 +434,21 @@ mod tests {
         );
         check_refused(
             json!({ "public_url": "https://faber.example/faber" }),
-            expect!["`server.oidc`: `public_url` is `https://faber.example/faber`: write the origin, such as `https://faber.example`; the path is `server.path_prefix`"],
+            expect![
+                "`server.oidc`: `public_url` is `https://faber.example/faber`: write the origin, such as `https://faber.example`; the path is `server.path_prefix`"
+            ],
         );
         check_refused(
             json!({ "rules": [] }),
-            expect!["`server.oidc`: `rules` must be a list of 1 to 1000, such as `[{ claim: groups, value: ops, role: operator }]`"],
+            expect![
+                "`server.oidc`: `rules` must be a list of 1 to 1000, such as `[{ claim: groups, value: ops, role: operator }]`"
+            ],
         );
         check_refused(
             json!({ "rules": [{ "claim": "a", "value": "b", "role": "root" }] }),
-            expect!["`server.oidc`: `rules[0]`: there is no role `root`: use viewer, operator or admin"],
+            expect![
+                "`server.oidc`: `rules[0]`: there is no role `root`: use viewer, operator or admin"
+            ],
         );
     }
 }

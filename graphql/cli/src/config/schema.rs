@@ -126,10 +126,14 @@ fn tools_schema() -> Value {
 }
 
 fn caller_limits_schema() -> Value {
-    object_schema("Limits on the caller's calls.", &[], json!({
-        "calls": text_schema("All calls in a period, such as `100/h`."),
-        "per_tool": text_schema("Calls of each tool in a period, such as `10/min`."),
-    }))
+    object_schema(
+        "Limits on the caller's calls.",
+        &[],
+        json!({
+            "calls": text_schema("All calls in a period, such as `100/h`."),
+            "per_tool": text_schema("Calls of each tool in a period, such as `10/min`."),
+        }),
+    )
 }
 
 fn planner_schema() -> Value {

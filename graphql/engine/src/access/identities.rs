@@ -17,7 +17,13 @@ const MAX_IDENTITIES: usize = 10_000;
 pub(super) struct Identities(Mutex<BTreeMap<(String, usize), Grant>>);
 
 impl Identities {
-    fn find_or_create(&self, name: &str, rule: usize, rights: &Token, alerts: &Arc<Alerts>) -> Grant {
+    fn find_or_create(
+        &self,
+        name: &str,
+        rule: usize,
+        rights: &Token,
+        alerts: &Arc<Alerts>,
+    ) -> Grant {
         let mut grants = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (name.to_owned(), rule);
         if let Some(grant) = grants.get(&key) {
@@ -73,7 +79,8 @@ mod tests {
         let peer = IpAddr::from([127, 0, 0, 1]);
         assert_eq!(access.authenticate(None, peer).unwrap_err(), Denied::NoToken);
         assert!(access.can_connect(IpAddr::from([10, 0, 0, 1])));
-        let limits = Limits { calls: Some(Rate { calls: 1, per_ms: 3_600_000 }), ..Limits::default() };
+        let limits =
+            Limits { calls: Some(Rate { calls: 1, per_ms: 3_600_000 }), ..Limits::default() };
         let rights = Token { limits, ..Token::new("", "", Role::Operator) };
         let grant = || access.grant_for_identity("oidc:ada", 0, &rights);
         let tool = "flow.echo".parse().unwrap();

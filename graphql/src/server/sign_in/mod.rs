@@ -22,15 +22,8 @@ use oidc::{SignIn, SignInError, SignedIn};
 
 use self::{cookies::Cookie, own_page::check_own_page};
 use super::{
-    app::App,
-    entry,
-    guard::requested_host,
-    hosts::HostAndPort,
-    metrics::Metrics,
-    path_prefix::PathPrefix,
-    peer::Peer,
-    refusal::Refusal,
-    refusal_log::RefusedRequest,
+    app::App, entry, guard::requested_host, hosts::HostAndPort, metrics::Metrics,
+    path_prefix::PathPrefix, peer::Peer, refusal::Refusal, refusal_log::RefusedRequest,
 };
 
 /// Beginning of the paths of the sign-in, which need no caller.
@@ -58,10 +51,9 @@ impl From<SignInError> for Refusal {
                 Self::unauthenticated(message)
             }
             SignInError::NoRule { .. } => Self::forbidden(message),
-            SignInError::Unavailable(_) => Self {
-                status: StatusCode::SERVICE_UNAVAILABLE,
-                ..Self::unauthenticated(message)
-            },
+            SignInError::Unavailable(_) => {
+                Self { status: StatusCode::SERVICE_UNAVAILABLE, ..Self::unauthenticated(message) }
+            }
             SignInError::Failed(_) => Self::malformed_request(message),
         }
     }
@@ -72,7 +64,11 @@ impl From<SignInError> for Refusal {
 pub(super) fn add_sign_in(router: Router, app: &App) -> Router {
     let options = &app.options;
     let Some(sign_in) = options.sign_in.clone() else {
-        return if options.has_api { router.merge(routes::build_routes_without_issuer()) } else { router };
+        return if options.has_api {
+            router.merge(routes::build_routes_without_issuer())
+        } else {
+            router
+        };
     };
     let state = Arc::new(SignInState {
         sign_in,
@@ -141,9 +137,8 @@ impl SignInState {
             return identify_token(&self.sign_in, &self.access, token, peer).await;
         }
         let cookie = Cookie::Session.read_from(headers, base_url)?.to_owned();
-        let session = check_own_page(request.method(), headers, base_url).and_then(|()| {
-            self.sign_in.authenticate_session(&cookie).map_err(Refusal::from)
-        });
+        let session = check_own_page(request.method(), headers, base_url)
+            .and_then(|()| self.sign_in.authenticate_session(&cookie).map_err(Refusal::from));
         Some(session)
     }
 

@@ -31,7 +31,8 @@ pub(super) fn check_own_page(
         return refuse("the request comes from another origin");
     }
     let is_socket = headers.contains_key(header::UPGRADE);
-    let is_stream = text(header::ACCEPT.as_str()).is_some_and(|kinds| kinds.contains("text/event-stream"));
+    let is_stream =
+        text(header::ACCEPT.as_str()).is_some_and(|kinds| kinds.contains("text/event-stream"));
     let only_reads = matches!(*method, Method::GET | Method::HEAD) && !is_socket && !is_stream;
     let site = text("sec-fetch-site");
     match site {
@@ -66,9 +67,9 @@ mod tests {
     const BASE_URL: &str = "https://faber.example/prefix";
 
     fn is_accepted(method: &Method, headers: &[(&'static str, &'static str)]) -> bool {
-        let headers = headers.iter().map(|(name, value)| {
-            (HeaderName::from_static(name), HeaderValue::from_static(value))
-        });
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
         check_own_page(method, &headers.collect(), BASE_URL).is_ok()
     }
 

@@ -12,12 +12,12 @@ use axum::{
 use oidc::SignInError;
 use serde_json::json;
 
+use super::super::refusal::Refusal;
 use super::{
-    METADATA_PATH, MCP_PATH, SignInState,
+    MCP_PATH, METADATA_PATH, SignInState,
     cookies::{Cookie, base_path},
     own_page::check_own_page,
 };
-use super::super::refusal::Refusal;
 
 const CALLBACK_PATH: &str = "/auth/callback";
 const STATUS_PATH: &str = "/auth/status";
