@@ -67,7 +67,7 @@ pub(crate) async fn check_all(app: &App, faults: Faults) -> Result<ExitStatus, F
         // check.
         checks.extend(safety::check_sign_in(config, variable));
         let has_sign_in = config.http_server.value.oidc.is_some();
-        if faults.has_valid("access") && (!has_sign_in || config.access.value.len() > 0) {
+        if faults.has_valid("access") && (!has_sign_in || !config.access.value.is_empty()) {
             let access = &config.access.value;
             checks.push(safety::check_access(access, sets, config.listen.value, variable));
         }

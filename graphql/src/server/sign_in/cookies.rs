@@ -24,11 +24,7 @@ impl Cookie {
         }
     }
 
-    pub(super) fn read_from<'a>(
-        self,
-        headers: &'a HeaderMap,
-        base_url: &str,
-    ) -> Option<&'a str> {
+    pub(super) fn read_from<'a>(self, headers: &'a HeaderMap, base_url: &str) -> Option<&'a str> {
         let name = self.name(base_url);
         let values = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
         let pairs = values.flat_map(|value| value.split(';'));

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use axum::{
     Router,
     extract::{Request, State},
-    http::{HeaderValue, StatusCode, header},
+    http::{HeaderValue, StatusCode, header, request::Parts},
     middleware::{self, Next},
     response::Response,
 };
@@ -40,7 +40,6 @@ struct SignInState {
     sign_in: Arc<SignIn>,
     access: Access,
     path_prefix: PathPrefix,
-    metrics: Arc<Metrics>,
 }
 
 impl From<SignInError> for Refusal {
@@ -64,21 +63,20 @@ impl From<SignInError> for Refusal {
 pub(super) fn add_sign_in(router: Router, app: &App) -> Router {
     let options = &app.options;
     let Some(sign_in) = options.sign_in.clone() else {
-        return if options.has_api {
-            router.merge(routes::build_routes_without_issuer())
-        } else {
-            router
-        };
+        let has_page = options.has_api;
+        return if has_page { router.merge(routes::build_routes_without_issuer()) } else { router };
     };
     let state = Arc::new(SignInState {
         sign_in,
         access: options.access.clone(),
         path_prefix: options.path_prefix.clone(),
-        metrics: Arc::clone(&app.metrics),
     });
-    router
-        .merge(routes::build_routes(Arc::clone(&state)))
-        .layer(middleware::from_fn_with_state(state, identify_by_issuer))
+    let router = if options.has_api {
+        router.merge(routes::build_routes(Arc::clone(&state)))
+    } else {
+        router
+    };
+    router.layer(middleware::from_fn_with_state(state, identify_by_issuer))
 }
 
 /// Identifies the caller of a bearer token. Returns `None` for a token of the configuration.
@@ -100,22 +98,20 @@ pub(super) async fn identify_token(
 
 async fn identify_by_issuer(
     State(state): State<Arc<SignInState>>,
-    mut request: Request,
+    request: Request,
     next: Next,
 ) -> Response {
     let base_url = state.base_url(&request);
-    let path = request.uri().path().to_owned();
-    let outcome =
-        if path.starts_with(AUTH_PATH) { None } else { state.identify(&request, &base_url).await };
-    let has_token = request.headers().contains_key(header::AUTHORIZATION);
-    if let Some(outcome) = outcome {
-        if let Err(refusal) = &outcome {
-            state.metrics.log_refusal(refusal, &RefusedRequest::from(&request));
-        }
-        request.headers_mut().remove(header::COOKIE);
-        request.extensions_mut().insert(Identified(outcome));
+    let (mut parts, body) = request.into_parts();
+    let path = parts.uri.path().to_owned();
+    let has_token = parts.headers.contains_key(header::AUTHORIZATION);
+    if !path.starts_with(AUTH_PATH)
+        && let Some(outcome) = state.identify(&parts, &base_url).await
+    {
+        parts.headers.remove(header::COOKIE);
+        parts.extensions.insert(Identified(outcome));
     }
-    let mut response = next.run(request).await;
+    let mut response = next.run(Request::from_parts(parts, body)).await;
     if response.status() == StatusCode::UNAUTHORIZED {
         let challenge = state.challenge(&base_url, &path, has_token);
         if let Ok(challenge) = HeaderValue::from_str(&challenge) {
@@ -126,19 +122,15 @@ async fn identify_by_issuer(
 }
 
 impl SignInState {
-    async fn identify(
-        &self,
-        request: &Request,
-        base_url: &str,
-    ) -> Option<Result<SignedIn, Refusal>> {
-        let headers = request.headers();
+    async fn identify(&self, parts: &Parts, base_url: &str) -> Option<Result<SignedIn, Refusal>> {
+        let headers = &parts.headers;
         if let Some(token) = entry::bearer_token(headers) {
-            let peer = request.extensions().get::<Peer>().copied()?;
+            let peer = parts.extensions.get::<Peer>().copied()?;
             return identify_token(&self.sign_in, &self.access, token, peer).await;
         }
-        let cookie = Cookie::Session.read_from(headers, base_url)?.to_owned();
-        let session = check_own_page(request.method(), headers, base_url)
-            .and_then(|()| self.sign_in.authenticate_session(&cookie).map_err(Refusal::from));
+        let cookie = Cookie::Session.read_from(headers, base_url)?;
+        let session = check_own_page(&parts.method, headers, base_url)
+            .and_then(|()| self.sign_in.authenticate_session(cookie).map_err(Refusal::from));
         Some(session)
     }
 

@@ -37,8 +37,8 @@ pub(super) fn build_routes(state: Arc<SignInState>) -> Router {
 
 /// Returns the route with which the page finds out that there is no sign-in.
 pub(super) fn build_routes_without_issuer() -> Router {
-    let status = json!({ "canSignIn": false, "caller": null });
-    Router::new().route(STATUS_PATH, get(async move || Json(status)))
+    let report = || async { Json(json!({ "canSignIn": false, "caller": null })) };
+    Router::new().route(STATUS_PATH, get(report))
 }
 
 /// Sends the browser to the issuer.
