@@ -30,7 +30,8 @@ const KEEP_ALIVE_COMMENT: &str = ":\n\n";
 
 /// Streams the responses of `operation` on the threads of subscriptions.
 ///
-/// At shutdown, and when the sign-in of the caller expires, the stream ends without `complete`, so the client reconnects.
+/// At shutdown, and when the sign-in of the caller expires, the stream ends without `complete`, so
+/// the client reconnects.
 pub(super) async fn stream_operation(
     app: &Arc<App>,
     operation: Operation,

@@ -22,8 +22,8 @@ use oidc::{SignIn, SignInError, SignedIn};
 
 use self::{cookies::Cookie, own_page::check_own_page};
 use super::{
-    app::App, entry, guard::requested_host, hosts::HostAndPort, metrics::Metrics,
-    path_prefix::PathPrefix, peer::Peer, refusal::Refusal, refusal_log::RefusedRequest,
+    app::App, entry, guard::requested_host, hosts::HostAndPort, path_prefix::PathPrefix,
+    peer::Peer, refusal::Refusal,
 };
 
 /// Beginning of the paths of the sign-in, which need no caller.
@@ -58,8 +58,8 @@ impl From<SignInError> for Refusal {
     }
 }
 
-/// Adds the routes of the sign-in and the check of callers. Without an issuer, returns the router
-/// unchanged.
+/// Adds the routes of the sign-in and the check of callers. Without an issuer, adds only the route
+/// that tells the page so.
 pub(super) fn add_sign_in(router: Router, app: &App) -> Router {
     let options = &app.options;
     let Some(sign_in) = options.sign_in.clone() else {
@@ -113,7 +113,7 @@ async fn identify_by_issuer(
     }
     let mut response = next.run(Request::from_parts(parts, body)).await;
     if response.status() == StatusCode::UNAUTHORIZED {
-        let challenge = state.challenge(&base_url, &path, has_token);
+        let challenge = format_challenge(&base_url, &path, has_token);
         if let Ok(challenge) = HeaderValue::from_str(&challenge) {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
         }
@@ -146,13 +146,13 @@ impl SignInState {
         let scheme = if is_loopback { "http" } else { "https" };
         format!("{scheme}://{host}{}", self.path_prefix)
     }
+}
 
-    /// Returns the header that leads MCP clients to the issuer (RFC 9728, RFC 6750).
-    fn challenge(&self, base_url: &str, path: &str, has_token: bool) -> String {
-        let error = if has_token { " error=\"invalid_token\"," } else { "" };
-        let suffix = if path.starts_with(MCP_PATH) { MCP_PATH } else { "" };
-        format!(
-            "Bearer realm=\"faber\",{error} resource_metadata=\"{base_url}{METADATA_PATH}{suffix}\""
-        )
-    }
+/// Returns the header that leads MCP clients to the issuer (RFC 9728, RFC 6750).
+fn format_challenge(base_url: &str, path: &str, has_token: bool) -> String {
+    let error = if has_token { " error=\"invalid_token\"," } else { "" };
+    let suffix = if path.starts_with(MCP_PATH) { MCP_PATH } else { "" };
+    format!(
+        "Bearer realm=\"faber\",{error} resource_metadata=\"{base_url}{METADATA_PATH}{suffix}\""
+    )
 }
