@@ -121,7 +121,7 @@ pub fn reason(ended: &Execution) -> String {
     }
     let steps = ended.plan().steps().iter().zip(ended.steps());
     let mut failed = steps.filter_map(|(planned, step)| match &step.state {
-        StepState::Failed(error) if !step.has_compensation() => Some((&planned.id, error)),
+        StepState::Failed(error) if !step.has_started_compensation() => Some((&planned.id, error)),
         _ => None,
     });
     match failed.next() {
@@ -135,7 +135,7 @@ fn step_result(planned: &ToolExecution, step: &Step) -> StepResult {
     let (mut output, mut error, mut failure) = (None, None, None);
     let state = match &step.state {
         _ if step.is_compensated() => "undone",
-        _ if step.has_compensation() => "undoing_failed",
+        _ if step.has_started_compensation() => "undoing_failed",
         StepState::Succeeded(returned) => {
             output = Some(Arc::clone(returned));
             "succeeded"

@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn argument_schemas_of_a_large_endpoint_stay_within_a_budget() {
         let types = database_types(300);
-        let fields = types.fields(types.query.as_deref());
+        let fields = types.fields(types.query_type.as_deref());
         let maximum = nodes_per_tool(fields.len());
         let sizes =
             fields.iter().map(|field| build_schema(&types, &field.args, maximum).to_string().len());

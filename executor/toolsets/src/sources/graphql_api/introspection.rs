@@ -19,8 +19,8 @@ pub(super) const INTROSPECTION_QUERY: &str = "query IntrospectionQuery { __schem
 #[derive(Debug)]
 pub(super) struct Types {
     pub(super) by_name: BTreeMap<String, Type>,
-    pub(super) query: Option<String>,
-    pub(super) mutation: Option<String>,
+    pub(super) query_type: Option<String>,
+    pub(super) mutation_type: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -98,8 +98,8 @@ impl Types {
         let all = schema.types.into_iter().map(|known| (known.name.clone(), known)).collect();
         Ok(Self {
             by_name: all,
-            query: schema.query_type.map(|named| named.name),
-            mutation: schema.mutation_type.map(|named| named.name),
+            query_type: schema.query_type.map(|named| named.name),
+            mutation_type: schema.mutation_type.map(|named| named.name),
         })
     }
 

@@ -204,7 +204,7 @@ mod tests {
         let types: Vec<_> = types.collect();
         let types =
             Types::read(json!({ "queryType": { "name": "o0_0" }, "types": types })).unwrap();
-        let type_ref = &types.fields(types.query.as_deref())[0].type_ref;
+        let type_ref = &types.fields(types.query_type.as_deref())[0].type_ref;
         assert_eq!(select(&types, type_ref, 10).0, " { __typename }");
     }
 }

@@ -58,7 +58,7 @@ pub(super) fn tools(
     is_wanted: &dyn Fn(&str) -> bool,
 ) -> Result<Vec<Arc<dyn Tool>>, String> {
     let (queries, mutations) =
-        (types.fields(types.query.as_deref()), types.fields(types.mutation.as_deref()));
+        (types.fields(types.query_type.as_deref()), types.fields(types.mutation_type.as_deref()));
     let share = arguments::nodes_per_tool(queries.len() + mutations.len());
     let mut names = UniqueNames::new(set);
     let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
@@ -70,7 +70,10 @@ pub(super) fn tools(
             continue;
         }
         if tools.len() == MAX_TOOLS {
-            return Err(format!("it has more than {MAX_TOOLS} fields: choose some by `include`"));
+            return Err(format!(
+                "the endpoint offers more than {MAX_TOOLS} queries and mutations: choose fewer \
+                 with `include`"
+            ));
         }
         let Ok(name) = name.parse() else {
             tracing::warn!(%set, %name, "a field of the endpoint is left out");
