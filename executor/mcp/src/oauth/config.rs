@@ -38,7 +38,7 @@ pub(super) struct Client {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Credential {
     Secret(TextOrSecret),
-    /// A private key in PEM (PKCS#8) that signs an assertion.
+    /// A private key in PEM that signs an assertion.
     Key(TextOrSecret),
 }
 
