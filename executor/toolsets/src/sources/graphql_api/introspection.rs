@@ -94,7 +94,7 @@ impl Types {
     /// Parses the result of [`INTROSPECTION_QUERY`].
     pub(super) fn read(schema: Value) -> Result<Self, String> {
         let schema: Schema = serde_json::from_value(schema)
-            .map_err(|err| format!("its schema cannot be read: {err}"))?;
+            .map_err(|err| format!("the schema of the endpoint cannot be read: {err}"))?;
         let all = schema.types.into_iter().map(|known| (known.name.clone(), known)).collect();
         Ok(Self {
             by_name: all,
