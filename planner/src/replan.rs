@@ -30,7 +30,7 @@ use crate::draft::Draft;
 
 /// Maximum number of items of a list whose states the model gets.
 const MAX_SHOWN_ITEMS: usize = 256;
-/// The transcript entry that is written before a model is asked.
+/// The transcript entry of a replan. An automatic replan stores it before the model is asked.
 pub const ATTEMPT: &str = "replan";
 /// The transcript entry with the reason why there is no automatic replan.
 pub const GIVEN_UP: &str = "replan_given_up";
@@ -42,7 +42,7 @@ pub struct EarlierPlan {
     pub reason: String,
     /// `true` if the execution completed and one of its steps asked for the replan.
     pub is_requested: bool,
-    /// The calls that failed permanently, in this version and in earlier versions.
+    /// The calls that only read and failed permanently, in this version and in earlier versions.
     pub failures: Vec<Failure>,
 }
 

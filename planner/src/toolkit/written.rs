@@ -290,7 +290,7 @@ fn list_chains(toolkit: &Toolkit) -> (Vec<Value>, IndexSet<&NodeName>) {
     let mut listed: IndexSet<&NodeName> = IndexSet::new();
     for (start, _) in actions() {
         loop {
-            let is_told = listed.contains(start);
+            let is_listed = listed.contains(start);
             let mut chain = vec![json!({ "name": start })];
             let mut current = start;
             note_action(&mut listed, start, &edges(start, EdgeKind::Call));
@@ -299,7 +299,7 @@ fn list_chains(toolkit: &Toolkit) -> (Vec<Value>, IndexSet<&NodeName>) {
                 current = edge.to;
                 note_action(&mut listed, current, &edges(current, EdgeKind::Call));
             }
-            if chain.len() == 1 && is_told {
+            if chain.len() == 1 && is_listed {
                 break;
             }
             chains.push(Value::Array(chain));

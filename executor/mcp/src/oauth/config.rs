@@ -207,7 +207,7 @@ impl OAuth {
         texts.into_iter().filter_map(TextOrSecret::secret).collect()
     }
 
-    pub fn has_port(&self) -> bool {
+    pub fn has_callback_port(&self) -> bool {
         matches!(self.grant, Grant::Person { port: Some(_), .. })
     }
 
