@@ -116,7 +116,8 @@ impl HttpReply {
 }
 
 impl Http {
-    /// Sends a request, follows redirects of reads, and reads at most `max_bytes` bytes of the body.
+    /// Sends a request, follows redirects of reads, and reads at most `max_bytes` bytes of the
+    /// body.
     pub async fn send(
         &self,
         mut request: OutgoingRequest,
@@ -135,8 +136,8 @@ impl Http {
         )))
     }
 
-    /// Sends a request without following redirects, and reads at most `max_bytes` bytes. The body of an
-    /// event stream is not read, because it may never end.
+    /// Sends a request without following redirects, and reads at most `max_bytes` bytes. The body
+    /// of an event stream is not read, because it may never end.
     pub async fn send_without_redirects(
         &self,
         request: &OutgoingRequest,

@@ -370,8 +370,8 @@ fn has_template(text: &str) -> bool {
     text.contains("{{")
 }
 
-/// Returns whether a text contains an id, and not only as a part of a longer name. A path may follow
-/// the id.
+/// Returns whether a text contains an id, and not only as a part of a longer name. A path may
+/// follow the id.
 fn has_word(text: &str, id: &str) -> bool {
     let is_inside = |char: char| is_step_id_char(char) && char != '.';
     text.match_indices(id).any(|(start, _)| {

@@ -17,8 +17,8 @@ use super::{EdgeKind, Toolkit};
 
 /// The time after which the weight of an observation is halved.
 pub const HALF_LIFE: TimeDelta = TimeDelta::days(30);
-/// The lowest score of an edge. It is above 0, because a transition that was never seen may still be
-/// right.
+/// The lowest score of an edge. It is above 0, because a transition that was never seen may still
+/// be right.
 pub const MIN_SCORE: f64 = 0.05;
 /// The weight of the prior expectation, in calls.
 const PRIOR_CALLS: f64 = 2.0;

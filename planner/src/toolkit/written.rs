@@ -1,8 +1,8 @@
 //! Toolkit files: `tools`, `actions`, and chains of actions under `toolkit`.
 //!
 //! The format is chat2graph's, and files may come from other programs. So the reader reports what
-//! it leaves out and ignores unknown fields, unless they look like misspelt keys of the file. Chains
-//! share vertices: a tool of several actions is one vertex.
+//! it leaves out and ignores unknown fields, unless they look like misspelt keys of the file.
+//! Chains share vertices: a tool of several actions is one vertex.
 //!
 //! Faber adds two fields. `score`, on a tool of an action or on a link of a chain, is the score of
 //! the edge that leads there; it defaults to the [default score](super::DEFAULT_SCORE). `order`

@@ -27,8 +27,8 @@ pub(super) fn select(types: &Types, type_ref: &TypeRef, depth: usize) -> (String
         objects_left: MAX_SEARCHED_OBJECTS,
         path: Vec::new(),
     };
-    let made = selector.select_value(type_ref, depth);
-    made.unwrap_or_else(|| (" { __typename }".to_owned(), json!({})))
+    let selection = selector.select_value(type_ref, depth);
+    selection.unwrap_or_else(|| (" { __typename }".to_owned(), json!({})))
 }
 
 struct Selector<'a> {
