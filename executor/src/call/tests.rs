@@ -127,7 +127,7 @@ impl Trial {
             task: key.0,
             attempt: key.1,
             tool: tool.parse().unwrap(),
-            pinned: None,
+            known_tool: None,
             parameters: Arc::new(parameters),
             timeout: LONG_TIMEOUT,
             idle_timeout: None,

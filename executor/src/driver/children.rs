@@ -250,7 +250,7 @@ impl Children {
         self.watches.remove(&task).map(|watch| watch.commands).unwrap_or_default()
     }
 
-    pub(super) fn has_unknown(&self) -> bool {
+    pub(super) fn has_unknown_status(&self) -> bool {
         self.has_unknown_status
     }
 

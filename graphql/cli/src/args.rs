@@ -1,8 +1,8 @@
 //! The arguments of the command line. Doc comments on fields are the texts of `--help`.
 
 mod config;
+mod inspection;
 mod labels;
-mod looking;
 mod plans;
 mod running;
 mod toolkit;
@@ -14,7 +14,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::{
     config::ConfigCommand,
-    looking::{AuditArgs, CreatedRange, DebugArgs, DetailFilters, List, TraceCommand},
+    inspection::{AuditArgs, CreatedRange, DebugArgs, DetailFilters, List, TraceCommand},
     plans::{ExportArgs, ExportFormat, Format, PlanArgs, Planning, SaveArgs},
     running::{
         AgentArgs, ApproveArgs, ExecuteArgs, Options, RetryArgs, RunArgs, SettleArgs, SignalArgs,
@@ -297,7 +297,7 @@ pub(crate) fn api_name(value: &impl ValueEnum) -> String {
 mod tests {
     use clap::CommandFactory;
 
-    use super::{looking::State, running::Mode, *};
+    use super::{inspection::State, running::Mode, *};
 
     #[test]
     fn the_command_definitions_are_consistent() {

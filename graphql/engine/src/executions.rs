@@ -2,7 +2,7 @@
 
 pub(super) mod agents;
 pub(super) mod audit;
-pub(super) mod bulk;
+pub(super) mod bulk_control;
 mod dry_run;
 pub(super) mod findings;
 pub(super) mod pruning;

@@ -37,7 +37,7 @@ pub use self::{
         Executions, Order,
         agents::AgentOptions,
         audit::record_entry,
-        bulk::BulkAction,
+        bulk_control::BulkAction,
         findings::{
             Finding, FindingKind, MAX_FINDINGS, Remedy, find_cause_line, find_planning_findings,
             quote_for_shell, valid_warnings,
