@@ -219,8 +219,9 @@ pub(super) struct PlanningOptions {
     max_tools: Option<i32>,
     /// Use of the plan cache. Default: the configured value. Replans never use the cache.
     cache: Option<PlanCache>,
-    /// Rule for calls of a model's plan that the query does not ask for. It can only be stricter
-    /// than the configured rule. Default: the configured rule.
+    /// Rule for calls of a model's plan that the query does not ask for, or whose values it does
+    /// not contain. A rule that is less strict than the configured rule has no effect. Default: the
+    /// configured rule.
     guard: Option<PlanGuard>,
     /// Labels of the new request: an object with at most 16 texts, such as `{"team": "shop"}`. A
     /// key has 1 to 63 of the characters `a-z0-9._/-`, a value at most 256 characters. Executions
@@ -239,17 +240,19 @@ pub(super) enum PlanCache {
     Exact,
 }
 
-/// Rule for calls with an effect in a model's plan that the query does not ask for, or whose values
-/// the query does not contain.
+/// Rule for calls with an effect in a model's plan. The query must ask for each of these calls, and
+/// must contain its values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[graphql(remote = "engine::Guard")]
 pub(super) enum PlanGuard {
-    /// Refuses the plan with `INVALID_PLAN` if it has calls that the query does not ask for. Steps
-    /// with invented values need an approval.
+    /// Refuses the plan with `INVALID_PLAN` if the query does not ask for a call. A step needs an
+    /// approval if the query does not contain its values.
     Strict,
-    /// Steps with such calls need an approval.
+    /// A step needs an approval if the query does not ask for its call, or does not contain its
+    /// values.
     Approve,
-    /// The plan gets a warning for each step with such a call, and no step needs an approval.
+    /// The plan only gets a warning if the query does not ask for a call, or does not contain its
+    /// values.
     Off,
 }
 
@@ -314,7 +317,8 @@ pub(super) struct ExecutionOptions {
     input: Option<Value>,
     /// True if Faber undoes successful steps in reverse order when the execution fails or is
     /// cancelled, with the calls in `compensate`. Default: true if a step of the plan or of a
-    /// sub-plan has `compensate` and no replans are requested.
+    /// sub-plan has `compensate` and no automatic replan is possible, neither after a failure
+    /// (`replans`) nor by a `flow.replan` step.
     compensate_on_failure: Option<bool>,
     /// True if Faber checks the plan with its input and calls no tool. The execution finishes at
     /// once.
@@ -325,9 +329,10 @@ pub(super) struct ExecutionOptions {
     /// Priority. Workers claim executions with a higher priority first.
     #[graphql(default_with = "Some(0)")]
     priority: Option<i32>,
-    /// Maximum number of consecutive automatic replans, from 0 to 16. A model replans after a
-    /// failure, or when a `flow.replan` step asks for it. Default: at most 4 if a step asks for
-    /// them, and none after a failure.
+    /// Maximum number of consecutive automatic replans, from 0 to 16: after a failure, or when a
+    /// `flow.replan` step asks for it. Without a configured model, Faber replans only plans of the
+    /// `offline` planner, and only after a failure. Default: at most 4 if a step asks for them, and
+    /// none after a failure.
     replans: Option<i32>,
     /// Labels, by which executions can be found and counted: an object with at most 16 texts, such
     /// as `{"team": "shop"}`. A key has 1 to 63 of the characters `a-z0-9._/-`, a value at most 256
