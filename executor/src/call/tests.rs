@@ -391,7 +391,8 @@ mod server {
             trial.run(self.toolbox.clone()).await.1
         }
 
-        /// Waits until the server has received cancel notifications, and returns their number.
+        /// Waits until the server has received a cancel notification, and returns the number of these
+        /// notifications.
         async fn cancelled(&self) -> Value {
             self.run(Trial::for_tool("s.cancelled", json!({})).with_timeout(Duration::from_mins(1)))
                 .await

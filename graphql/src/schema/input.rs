@@ -429,15 +429,15 @@ fn parse_positive<T: TryFrom<i64>>(name: &str, number: Option<i64>) -> ApiResult
 pub(super) struct RequestFilter {
     /// Words that the query must contain, ignoring case. At most 64 different words.
     search: Option<String>,
-    /// Created at or after this time.
+    /// Requests created at or after this time.
     from: Option<DateTime>,
-    /// Created before this time.
+    /// Requests created before this time.
     to: Option<DateTime>,
-    /// Has an execution in this state. `FAILED` also matches requests whose planning failed.
+    /// Requests with an execution in this state. `FAILED` also matches requests whose planning
+    /// failed.
     state: Option<ExecutionState>,
-    /// True: an execution of the request waits for an approval, a decision or a signal, or is
-    /// paused. Child executions count. False: no execution of the request waits for these or is
-    /// paused.
+    /// True: requests with an execution that waits for an approval, a decision or a signal, or is
+    /// paused. Child executions count. False: all other requests.
     needs_person: Option<bool>,
 }
 
@@ -465,7 +465,7 @@ fn parse_search(name: &str, text: Option<String>) -> ApiResult<Option<String>> {
 /// Filter for plans. All given fields must match.
 #[derive(Clone, Debug, Default, InputObject)]
 pub(super) struct PlanFilter {
-    /// Belongs to the request with this id, `req_…`.
+    /// Plans of the request with this id, `req_…`.
     request_id: Option<ID>,
     /// Words that the query must contain, ignoring case. At most 64 different words.
     search: Option<String>,
@@ -483,35 +483,35 @@ impl PlanFilter {
 /// Filter for executions. All given fields must match.
 #[derive(Clone, Debug, Default, InputObject)]
 pub(super) struct ExecutionFilter {
-    /// Is in one of these states. An empty list matches nothing.
+    /// Executions in one of these states. An empty list matches nothing.
     state: Option<Vec<ExecutionState>>,
-    /// Belongs to the request with this id, `req_…`.
+    /// Executions of the request with this id, `req_…`.
     request_id: Option<ID>,
-    /// Runs the plan with this id, `plan_…`.
+    /// Executions of the plan with this id, `plan_…`.
     plan_id: Option<ID>,
-    /// Runs a plan that uses this tool, by its name or as `set.name`.
+    /// Executions of plans that use this tool, by its name or as `set.name`.
     tool_name: Option<String>,
     /// False leaves out child executions. Default: true.
     parts: Option<bool>,
-    /// Created at or after this time.
+    /// Executions created at or after this time.
     from: Option<DateTime>,
-    /// Created before this time.
+    /// Executions created before this time.
     to: Option<DateTime>,
-    /// True: the execution waits for an approval, a decision or a signal, or is paused. False: it
-    /// does not. With `parts: false`, an execution also counts as waiting if one of its child
-    /// executions waits.
+    /// True: executions that wait for an approval, a decision or a signal, or are paused. False: all
+    /// other executions. With `parts: false`, an execution also counts as waiting if one of its
+    /// child executions waits or is paused.
     needs_person: Option<bool>,
-    /// Has all of these labels: an object such as `{"team": "shop"}`. A label with `null` can have
-    /// any value.
+    /// Executions with all of these labels: an object such as `{"team": "shop"}`. A label with
+    /// `null` can have any value.
     labels: Option<Value>,
-    /// Its first error has this code, such as `tool.timeout`.
+    /// Executions whose first error has this code, such as `tool.timeout`.
     error_code: Option<String>,
-    /// Its first error comes from a step that calls this tool, written as `set.name`.
+    /// Executions whose first error comes from a step that calls this tool, written as `set.name`.
     failed_tool: Option<String>,
-    /// Words that its first error must contain, each in its code or its message. Case is ignored.
-    /// At most 64 different words.
+    /// Words that the first error of an execution must contain, each in the code or the message.
+    /// Case is ignored. At most 64 different words.
     error_text: Option<String>,
-    /// Has one of these ids, `exec_…`. At most 1000 ids. An empty list matches nothing.
+    /// Executions with one of these ids, `exec_…`. At most 1000 ids. An empty list matches nothing.
     execution_ids: Option<Vec<ID>>,
 }
 

@@ -242,8 +242,8 @@ impl AuditFilter {
 
 /// Keeps audit entries. Entries never change, and retention removes the oldest entries.
 ///
-/// Stores write the entries that [starts](super::Append::audit) and
-/// [commands](AuditEntry::of_command) have by themselves.
+/// A store itself writes the entries of [starts](super::Append::audit) and of
+/// [commands](AuditEntry::of_command).
 #[async_trait]
 pub trait AuditLog: fmt::Debug + Send + Sync {
     /// Stores entries, and returns the number of new entries. Skips entries that are already
