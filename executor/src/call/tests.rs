@@ -391,7 +391,7 @@ mod server {
             trial.run(self.toolbox.clone()).await.1
         }
 
-        /// Waits until the server has received a cancel notification, and returns the number of these
+        /// Waits until the server has received a cancel notification. Returns the number of these
         /// notifications.
         async fn cancelled(&self) -> Value {
             self.run(Trial::for_tool("s.cancelled", json!({})).with_timeout(Duration::from_mins(1)))

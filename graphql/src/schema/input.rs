@@ -497,8 +497,8 @@ pub(super) struct ExecutionFilter {
     from: Option<DateTime>,
     /// Executions created before this time.
     to: Option<DateTime>,
-    /// True: executions that wait for an approval, a decision or a signal, or are paused. False: all
-    /// other executions. With `parts: false`, an execution also counts as waiting if one of its
+    /// True: executions that wait for an approval, a decision or a signal, or are paused. False:
+    /// all other executions. With `parts: false`, an execution also counts as waiting if one of its
     /// child executions waits or is paused.
     needs_person: Option<bool>,
     /// Executions with all of these labels: an object such as `{"team": "shop"}`. A label with
