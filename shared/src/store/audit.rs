@@ -1,7 +1,6 @@
 //! Audit entries. An entry names the actor, the action and the time.
 //!
-//! Every action that somebody gives has one entry, so that one index answers who did what. The
-//! stores write the entry about a start together with the first event, and the entry about a
+//! Each action of an actor has one entry, so that one index answers who did what. The stores write the entry about a start together with the first event, and the entry about a
 //! command together with the command. The engine writes the entries about actions that belong to no
 //! execution. Steps and other consequences have no entries, because the log of their execution has
 //! them.
@@ -23,7 +22,7 @@ use crate::{
 
 /// The name of an action, in snake case.
 ///
-/// It is a text, because a node of a later version may write actions that this one does not know.
+/// It is a text, because a node of a later version may write actions that this node does not know.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct AuditAction(Cow<'static, str>);

@@ -69,7 +69,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) deadline_ms: Option<i32>,
     /// Fail a step if one of its templates has no value; with `false`, keep the text of the
-    /// template. By default, steps of READ tools keep the text, and all others fail.
+    /// template. By default, steps of READ tools keep the text, and all other steps fail.
     #[arg(
         long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
         default_missing_value = "true"
