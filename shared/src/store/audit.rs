@@ -1,9 +1,9 @@
 //! Audit entries. An entry names the actor, the action and the time.
 //!
-//! Each action of an actor has one entry, so that one index answers who did what. The stores write the entry about a start together with the first event, and the entry about a
-//! command together with the command. The engine writes the entries about actions that belong to no
-//! execution. Steps and other consequences have no entries, because the log of their execution has
-//! them.
+//! Each action of an actor has one entry, so that one index answers who did what. The stores write
+//! the entry about a start together with the first event, and the entry about a command together
+//! with the command. The engine writes the entries about actions that belong to no execution. Steps
+//! and other consequences have no entries, because the log of their execution has them.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
