@@ -161,7 +161,7 @@ impl Tools {
         let set_names = || sets.iter().map(|set| set.name.as_str());
         let missing = |name: &String| {
             let help = did_you_mean(name, set_names())
-                .unwrap_or_else(|| "`faber toolsets list` lists them".to_owned());
+                .unwrap_or_else(|| "`faber toolsets list` lists all toolsets".to_owned());
             let name: String = name.chars().take(limits::NAME_BYTES).collect();
             EngineError::InvalidArgument(format!("there is no toolset `{name}`: {help}"))
         };

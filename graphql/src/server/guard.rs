@@ -74,7 +74,7 @@ fn check_origin(policy: &HostPolicy, request: &Request) -> Result<Option<HeaderV
         Some(_) => Ok(Some(value.clone())),
         None => Err(Refusal::forbidden(format!(
             "origin `{page}` is not allowed: only pages from the server's own address and from \
-             this machine may use the server; add others to `server.allowed_origins` in the \
+             this machine may use the server; add other origins to `server.allowed_origins` in the \
              server's configuration"
         ))),
     }

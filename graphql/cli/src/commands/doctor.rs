@@ -224,8 +224,8 @@ async fn check_local(app: &App, faults: &Faults) -> Result<Vec<Check>, Failure> 
     let mut checks: Vec<Check> = sets.iter().map(|set| check_set(set, help(set))).collect();
     report_missing_programs(&local, &mut checks).await?;
     let complaints = local.engine.tools.inventory.registry().complaints().await?;
-    let help = "correct it in the configuration, or remove the added toolset or tool with \
-                `removeToolSet` or `removeTool`, on a node whose configuration lacks it";
+    let help = "correct it in the configuration; if it was added through the API, remove it with \
+                `removeToolSet` or `removeTool`, on a node whose configuration does not have it";
     let complaints = complaints.into_iter();
     checks.extend(
         complaints.map(|(set, error)| Check::new(format!("toolset {set}"), Err(error), help)),
