@@ -262,10 +262,10 @@ async fn forward_reports(
     sink: &ProgressSink<AttemptKey>,
     idle_limit: Option<Duration>,
 ) -> Duration {
-    let mut heard = Instant::now();
+    let mut last_report_at = Instant::now();
     loop {
-        let until =
-            idle_limit.and_then(|idle_limit| Some((idle_limit, heard.checked_add(idle_limit)?)));
+        let until = idle_limit
+            .and_then(|idle_limit| Some((idle_limit, last_report_at.checked_add(idle_limit)?)));
         let report = match until {
             None => reports.next().await,
             Some((idle_limit, until)) => match time::timeout_at(until, reports.next()).await {
@@ -273,7 +273,7 @@ async fn forward_reports(
                 Err(_) => return idle_limit,
             },
         };
-        heard = report.at;
+        last_report_at = report.at;
         sink.send(report.progress);
         time::sleep(limits::PROGRESS_INTERVAL).await;
     }
