@@ -57,9 +57,10 @@ pub(crate) struct ExecuteArguments {
     /// finished by then fails. Default: no deadline.
     #[schemars(range(min = 1))]
     pub(crate) deadline_ms: Option<i32>,
-    /// Maximum number of consecutive replans of the execution by a model, from 0 to 16: after a
-    /// failure, or when a `flow.replan` step asks for it. Needs a configured model. Default: never
-    /// after a failure, and up to 4 times for `flow.replan`.
+    /// Maximum number of consecutive replans of the execution, from 0 to 16: after a failure, or
+    /// when a `flow.replan` step asks for it. Without a configured model, only plans of the
+    /// `offline` planner are replanned, around failed `READ` calls. Default: never after a failure,
+    /// and up to 4 times for `flow.replan`.
     #[schemars(range(min = 0))]
     pub(crate) replans: Option<i32>,
     /// Undoes the steps that succeeded if the execution fails or is cancelled, with the calls in
@@ -111,9 +112,10 @@ pub(crate) struct RunArguments {
     /// finished by then fails. Default: no deadline.
     #[schemars(range(min = 1))]
     pub(crate) deadline_ms: Option<i32>,
-    /// Maximum number of consecutive replans of the execution by a model, from 0 to 16: after a
-    /// failure, or when a `flow.replan` step asks for it. Needs a configured model. Default: never
-    /// after a failure, and up to 4 times for `flow.replan`.
+    /// Maximum number of consecutive replans of the execution, from 0 to 16: after a failure, or
+    /// when a `flow.replan` step asks for it. Without a configured model, only plans of the
+    /// `offline` planner are replanned, around failed `READ` calls. Default: never after a failure,
+    /// and up to 4 times for `flow.replan`.
     #[schemars(range(min = 0))]
     pub(crate) replans: Option<i32>,
     /// Undoes the steps that succeeded if the execution fails or is cancelled, with the calls in
@@ -231,7 +233,7 @@ pub(crate) struct SignalArguments {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ListArguments {
-    /// Lists only tools with all of these words in their name or description.
+    /// Lists only tools with all of these words in their name, description or examples.
     pub(crate) search: Option<String>,
     /// Lists only tools of this toolset.
     pub(crate) tool_set: Option<String>,

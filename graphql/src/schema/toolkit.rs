@@ -367,7 +367,7 @@ impl Toolkit {
         node_height: Option<f64>,
     ) -> Result<Layout> {
         self.check_can_be_drawn()?;
-        let (names, edges) = self.0.numbered();
+        let (names, edges) = self.0.numbered_graph();
         let graph = Graph { names: names.into_iter().map(ToString::to_string).collect(), edges };
         let (width, height) = (node_width, node_height);
         let wish = DrawingOptions { direction, width, height, sizes: Vec::new() };

@@ -215,7 +215,7 @@ impl Step {
     }
 
     /// Returns `true` if a compensation of the step or of one of its items has started.
-    pub fn has_compensation(&self) -> bool {
+    pub fn has_started_compensation(&self) -> bool {
         let items = self.items.iter().flat_map(|items| items.as_slice());
         self.undo.is_some() || items.into_iter().any(|item| item.undo.is_some())
     }
