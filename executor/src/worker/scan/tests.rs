@@ -52,13 +52,13 @@ fn plan(n: usize, tool: &str) -> Arc<Plan> {
 }
 
 /// Many executions that lack a tool, and after them one execution that the worker can run.
-struct ScanTest {
+struct Crowd {
     worker: Worker,
     store: Arc<Memory>,
     runnable: ExecutionId,
 }
 
-impl ScanTest {
+impl Crowd {
     async fn new(many: usize, owner: Option<WorkerId>) -> Self {
         let (store, now) = (Arc::new(Memory::new()), WallClock.now());
         let (far, near) = (plan(1, "far.away"), plan(2, "flow.noop"));
@@ -92,26 +92,26 @@ impl ScanTest {
 
 #[tokio::test]
 async fn a_scan_finds_work_behind_executions_of_missing_tools_and_stays_short() {
-    let mut test = ScanTest::new(1_000, None).await;
+    let mut crowd = Crowd::new(1_000, None).await;
     for _ in 0..8 {
-        test.worker.claim_due_executions().await.unwrap();
+        crowd.worker.claim_due_executions().await.unwrap();
         assert!(
-            test.worker.backlog.unclaimable_count <= MAX_HEADS + MAX_UNCLAIMABLE,
+            crowd.worker.backlog.unclaimable_count <= MAX_HEADS + MAX_UNCLAIMABLE,
             "{} were read",
-            test.worker.backlog.unclaimable_count
+            crowd.worker.backlog.unclaimable_count
         );
     }
-    assert!(test.worker.local.contains(test.runnable), "the scan did not find the execution");
+    assert!(crowd.worker.local.contains(crowd.runnable), "the scan did not find the execution");
 }
 
 #[tokio::test]
 async fn a_scan_finds_work_behind_orphans_of_missing_tools() {
     let gone = WorkerId::draw(WallClock.now());
-    let mut test = ScanTest::new(600, Some(gone)).await;
+    let mut crowd = Crowd::new(600, Some(gone)).await;
     for _ in 0..4 {
-        test.worker.claim_due_executions().await.unwrap();
+        crowd.worker.claim_due_executions().await.unwrap();
     }
-    assert!(test.worker.local.contains(test.runnable), "the scan did not find the execution");
-    let left = test.store.find_heads(HeadQuery::Due { now: WallClock.now() }, 1_000).await.unwrap();
+    assert!(crowd.worker.local.contains(crowd.runnable), "the scan did not find the execution");
+    let left = crowd.store.find_heads(HeadQuery::Due { now: WallClock.now() }, 1_000).await.unwrap();
     assert_eq!(left.len(), 600, "a worker with the tool can find the others");
 }

@@ -232,7 +232,7 @@ fn access_schema() -> Value {
                 the caller may use. Default: all."),
             "limits": object_schema("Limits on the caller's calls.", &[], json!({
                 "calls": text_schema("All calls in a period, such as `100/h`."),
-                "per_tool": text_schema("Maximum calls of each tool in a period, such as `10/min`."),
+                "per_tool": text_schema("Calls of each tool in a period, such as `10/min`."),
             })),
         }),
     );
