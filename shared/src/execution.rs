@@ -316,7 +316,7 @@ impl Execution {
             Event::DeadlinePassed => {
                 let error = ToolError::new(ErrorCode::DEADLINE, "the deadline passed");
                 self.history.add_error(None, &error);
-                self.history.missed_deadline = Some(occurrence);
+                self.history.deadline_passed = Some(occurrence);
             }
             Event::Paused { .. } => self.history.paused = Some(occurrence),
             Event::WaitsShortened { ahead_ms } => {
