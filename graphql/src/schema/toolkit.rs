@@ -464,7 +464,8 @@ impl ToolkitChange {
         Toolkit(Arc::clone(&self.0.toolkit))
     }
 
-    /// Elements that were left out because something is missing, such as an unknown action.
+    /// Messages about elements that were left out, for example because an action is unknown, and
+    /// about names that are probably misspelt.
     async fn warnings(&self) -> &[String] {
         &self.0.warnings
     }

@@ -188,7 +188,7 @@ impl Execution {
 
     /// Returns `false` if no call of this execution, and no call of the earlier executions that it
     /// continues, can have an unknown outcome. Then there are no settlements to read.
-    pub fn has_unknown_outcome(&self) -> bool {
+    pub fn may_have_unknown_outcome(&self) -> bool {
         !self.carried_calls.keys.is_empty()
             || self.steps.iter().any(|step| step.parts().any(Step::is_outcome_unknown))
     }

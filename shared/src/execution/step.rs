@@ -53,8 +53,7 @@ pub struct Step {
     pub items: Option<Box<Items>>,
     /// The compensation, once it has started.
     pub undo: Option<Box<Step>>,
-    /// The number of dependencies that are not finished.
-    pub(super) unmet: usize,
+    pub(super) unfinished_dependency_count: usize,
     /// `true` if a dependency did not succeed, so that the step will be skipped.
     pub(super) must_skip: bool,
 }
@@ -167,7 +166,7 @@ impl AttemptKind {
 
 #[expect(missing_docs, reason = "the other names need no comment")]
 impl Step {
-    pub(super) fn new(unmet: usize) -> Self {
+    pub(super) fn new(unfinished_dependency_count: usize) -> Self {
         Self {
             state: StepState::Pending,
             attempts: 0,
@@ -190,7 +189,7 @@ impl Step {
             effect: None,
             items: None,
             undo: None,
-            unmet,
+            unfinished_dependency_count,
             must_skip: false,
         }
     }
