@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::{
     app::Caller,
+    bearer::{bearer_token, strip_scheme},
     peer::Peer,
     refusal::Refusal,
     sign_in::{self, Identified},
@@ -128,22 +129,6 @@ impl HandshakeCaller {
 fn find_peer(parts: &Parts) -> Result<Peer, Refusal> {
     let peer = parts.extensions.get::<Peer>().copied();
     peer.ok_or_else(|| Refusal::forbidden("the origin of this request is unknown"))
-}
-
-/// Returns the bearer token. Ignores other schemes, because a proxy can use them.
-pub(super) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
-    let mut values = headers.get_all(header::AUTHORIZATION).iter();
-    values.find_map(|value| split_scheme(value.to_str().ok()?))
-}
-
-fn split_scheme(text: &str) -> Option<&str> {
-    let (scheme, token) = text.trim().split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
-}
-
-/// Removes the scheme `Bearer`, because clients write the token in the payload with or without it.
-fn strip_scheme(text: &str) -> &str {
-    split_scheme(text).unwrap_or(text.trim())
 }
 
 fn remove_token(headers: &HeaderMap) -> HeaderMap {

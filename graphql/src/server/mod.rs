@@ -10,7 +10,7 @@
 //! | `connections`, `bodies`, `answer_stream` | limits connections |
 //! | `guard`, `hosts` | checks `Host`, `Origin` and peer, and answers preflights |
 //! | `path_prefix` | removes the path prefix of a proxy |
-//! | `entry` | identifies the caller by its token |
+//! | `entry`, `bearer` | identifies the caller by its token |
 //! | `http`, `negotiate`, `params`, `reply` | handles one HTTP request |
 //! | `operation`, `executor` | executes an operation and contains panics |
 //! | `sign_in` | identifies callers by an OpenID provider |
@@ -23,6 +23,7 @@
 
 mod answer_stream;
 mod app;
+mod bearer;
 mod bodies;
 mod connections;
 mod entry;

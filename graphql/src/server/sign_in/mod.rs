@@ -124,7 +124,7 @@ async fn identify_by_issuer(
 impl SignInState {
     async fn identify(&self, parts: &Parts, base_url: &str) -> Option<Result<SignedIn, Refusal>> {
         let headers = &parts.headers;
-        if let Some(token) = entry::bearer_token(headers) {
+        if let Some(token) = bearer_token(headers) {
             let peer = parts.extensions.get::<Peer>().copied()?;
             return identify_token(&self.sign_in, &self.access, token, peer).await;
         }
