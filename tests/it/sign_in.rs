@@ -188,8 +188,8 @@ async fn the_server_accepts_tokens_of_the_provider() {
     let provider = Provider::start().await;
     let faber = Faber::start(&provider).await;
     let token = provider.issue_token("machine", AUDIENCE).await;
-    let query = "{ toolSets { name } }";
-    assert_answer(&faber.ask_with_token(&token, query).await, 200, "flow");
+    let query = "{ __typename }";
+    assert_answer(&faber.ask_with_token(&token, query).await, 200, "Query");
     let add = "mutation { removeToolSet(name: \"x\") }";
     let answer = faber.ask_with_token(&token, add).await;
     assert!(
@@ -287,10 +287,10 @@ async fn a_user_signs_in_on_the_page() {
 
 /// Checks that only the page can use the session.
 async fn check_session(faber: &Faber, browser: &mut Browser, own: &str) {
-    let query = "{ toolSets { name } }";
-    assert_answer(&faber.ask(browser, &[own, PAGE], query).await, 200, "flow");
+    let query = "{ __typename }";
+    assert_answer(&faber.ask(browser, &[own, PAGE], query).await, 200, "Query");
     let same_site = "Sec-Fetch-Site: same-origin";
-    assert_answer(&faber.ask(browser, &[same_site, PAGE], query).await, 200, "flow");
+    assert_answer(&faber.ask(browser, &[same_site, PAGE], query).await, 200, "Query");
     for headers in [
         vec![own],
         vec![PAGE],

@@ -22,8 +22,12 @@ use oidc::{SignIn, SignInError, SignedIn};
 
 use self::{cookies::Cookie, own_page::check_own_page};
 use super::{
-    app::App, entry, guard::requested_host, hosts::HostAndPort, path_prefix::PathPrefix,
-    peer::Peer, refusal::Refusal,
+    app::App,
+    bearer::bearer_token,
+    hosts::{HostAndPort, requested_host},
+    path_prefix::PathPrefix,
+    peer::Peer,
+    refusal::Refusal,
 };
 
 /// Beginning of the paths of the sign-in, which need no caller.
