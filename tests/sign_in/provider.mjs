@@ -22,6 +22,7 @@ function makeMachine(name) {
   return {
     client_id: name,
     client_secret: "machine-secret",
+    token_endpoint_auth_method: "client_secret_post",
     grant_types: ["client_credentials"],
     redirect_uris: [],
     response_types: [],
