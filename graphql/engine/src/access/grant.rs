@@ -10,7 +10,7 @@ use shared::{actor::Actor, execution::ReplanPermissions, id::ToolName, store::Ra
 use toolbox::{dispatch::ToolReach, tool_names::TOOL_SET};
 
 use super::{
-    Role, Token,
+    Role, See, Token,
     alerts::{AlertKind, Alerts},
     bucket::Bucket,
     required_role,
@@ -72,6 +72,8 @@ pub struct Grant {
 #[derive(Debug)]
 pub(super) struct Rights {
     token: Token,
+    /// The name of the token as actors and owners have it.
+    owner: String,
     usage: Mutex<LimitUsage>,
     alerts: Arc<Alerts>,
 }
@@ -84,7 +86,8 @@ struct LimitUsage {
 
 impl Rights {
     pub(super) fn new(token: Token, alerts: Arc<Alerts>) -> Self {
-        Self { token, usage: Mutex::default(), alerts }
+        let owner = Actor::token(&token.name).name.unwrap_or_default();
+        Self { token, owner, usage: Mutex::default(), alerts }
     }
 
     /// Returns whether the token allows a tool. The tools that activate and deactivate toolsets
@@ -178,8 +181,14 @@ impl Grant {
     /// Returns the name to which requests and executions of the caller belong: the name of its
     /// token. A caller without a token owns nothing.
     pub fn owner(&self) -> Option<&str> {
-        self.rights.as_ref()?;
-        self.actor.as_ref()?.name.as_deref()
+        self.rights.as_ref().map(|rights| rights.owner.as_str())
+    }
+
+    /// Returns the owner if the caller sees only what belongs to this owner.
+    pub fn restricted_owner(&self) -> Option<&str> {
+        let rights = self.rights.as_ref()?;
+        let is_restricted = rights.token.see == See::Own && rights.token.role != Role::Admin;
+        is_restricted.then_some(&rights.owner)
     }
 
     pub fn name(&self) -> Option<&str> {
