@@ -43,7 +43,7 @@ use super::{
     plans::{PlanningOptions, Plans, fit_input, library::reuse_error},
     tools::Tools,
 };
-use crate::{access::Grant, owned_store::OwnedStore};
+use crate::{access::Grant, visible_store::VisibleStore};
 
 /// Maximum number of child executions that are read for the findings of one execution.
 const MAX_CHILDREN: usize = 16;
@@ -106,8 +106,8 @@ impl Executions {
             Some(actor) => self.control.acting_as(actor),
             None => self.control.clone(),
         };
-        let store = match grant.restricted_owner() {
-            Some(owner) => Arc::new(OwnedStore::new(Arc::clone(control.store()), owner)),
+        let store = match grant.visible_token() {
+            Some(token) => Arc::new(VisibleStore::new(Arc::clone(control.store()), token)),
             None => Arc::clone(control.store()),
         };
         let mut tools = (*self.tools).clone();
@@ -224,10 +224,10 @@ impl Executions {
     }
 
     /// Returns the stored form of an idempotency key. A caller that sees only its own executions has
-    /// keys of its own, because a key of another owner would reveal the execution of that owner.
+    /// keys of its own, because a key of another caller would reveal the execution of that caller.
     fn scope_key(&self, key: &str) -> String {
-        match self.tools.grant.restricted_owner() {
-            Some(owner) => IdempotencyKey::scope(owner, key),
+        match self.tools.grant.visible_token() {
+            Some(token) => IdempotencyKey::scope(token, key),
             None => key.to_owned(),
         }
     }
@@ -252,7 +252,7 @@ impl Executions {
         let of_request = self.plans.library.request_labels(plan.info().request).await?;
         let inherited = labels::inherit(&mut order.options.labels, &of_request);
         inherited.map_err(EngineError::InvalidArgument)?;
-        labels::set_owner(&mut order.options.labels, self.tools.grant.owner());
+        labels::set_token(&mut order.options.labels, self.tools.grant.token_name());
         let replans = self.check_replans(Some(plan), &mut order, None)?;
         let options = ExecutionOptions {
             compensate_on_failure: match order.compensates {

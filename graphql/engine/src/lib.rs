@@ -10,12 +10,12 @@ pub mod embedded;
 mod error;
 mod executions;
 mod named_locks;
-mod owned_store;
 mod plans;
 pub mod retention;
 mod selection;
 pub mod store;
 mod tools;
+mod visible_store;
 pub mod yaml;
 
 use std::sync::Arc;

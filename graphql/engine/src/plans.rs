@@ -206,9 +206,9 @@ impl Plans {
         let cache_key = entry_key(rule, planner.name(), query, &shown_catalog);
         // An entry names the request that it comes from, so a caller that sees only its own requests
         // has entries of its own.
-        let owner = self.tools.grant.restricted_owner();
-        let cache_key = cache_key.map(|key| match owner {
-            Some(owner) => format!("{key} {owner}"),
+        let token = self.tools.grant.visible_token();
+        let cache_key = cache_key.map(|key| match token {
+            Some(token) => format!("{key} {token}"),
             None => key,
         });
         let cached = match &cache_key {
@@ -404,7 +404,7 @@ impl Plans {
         created_at: Timestamp,
         mut labels: Labels,
     ) -> Request {
-        labels::set_owner(&mut labels, self.tools.grant.owner());
+        labels::set_token(&mut labels, self.tools.grant.token_name());
         Request { id, query, created_at, labels }
     }
 

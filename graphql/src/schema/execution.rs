@@ -179,7 +179,7 @@ impl ApiExecution {
 
     /// Labels, by which executions can be found and counted: an object of texts.
     async fn labels(&self) -> Value {
-        json!(labels::without_owner(&self.0.options().labels))
+        json!(labels::without_token(&self.0.options().labels))
     }
 
     /// Time of creation.

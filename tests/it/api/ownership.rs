@@ -212,10 +212,10 @@ async fn calls_and_blobs_outside_plans_belong_to_their_caller() {
         let sees = async |caller: &Grant| {
             !api.get_as(caller, query, variables.clone()).await.is_null()
         };
-        blob::save_owned_blob(&**store, &blob, "AQID", Some("ann")).await.unwrap();
+        blob::save_blob_of(&**store, &blob, "AQID", Some("ann")).await.unwrap();
         assert!(sees(&ann).await && sees(&ops).await && !sees(&bob).await);
         // The same content of another caller.
-        blob::save_owned_blob(&**store, &blob, "AQID", Some("bob")).await.unwrap();
+        blob::save_blob_of(&**store, &blob, "AQID", Some("bob")).await.unwrap();
         blob::save_blob(&**store, &blob, "AQID").await.unwrap();
         assert!(sees(&ann).await && sees(&bob).await);
     }

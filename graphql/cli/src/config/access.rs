@@ -318,9 +318,9 @@ mod tests {
         let peer = std::net::IpAddr::from([10, 0, 0, 1]);
         let grant = access.authenticate(Some("the-secret-of-CI"), peer).unwrap();
         assert_eq!(grant.name(), Some("ci"));
-        assert_eq!(grant.restricted_owner(), Some("ci"));
+        assert_eq!(grant.visible_token(), Some("ci"));
         let admin = access.authenticate(Some("the-secret-of-OWNER"), peer).unwrap();
-        assert_eq!((admin.owner(), admin.restricted_owner()), (Some("owner"), None));
+        assert_eq!((admin.token_name(), admin.visible_token()), (Some("owner"), None));
         assert!(!grant.allows(&"blog.get".parse().unwrap()));
         expect![[r#"[{"name":"ci","token_env":"CI","role":"operator","tools":["file_tools.*"],"limits":{"calls":"100/h","per_tool":"10/min"},"see":"own"},{"name":"owner","token_env":"OWNER","role":"admin","tools":["*"],"limits":null,"see":"all"}]"#]]
             .assert_eq(&config.to_json().to_string());

@@ -37,7 +37,7 @@ pub(super) struct StoredRequest {
     json: String,
     folded: String,
     pub(super) created_at: Timestamp,
-    owner: Option<String>,
+    token: Option<String>,
 }
 
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl StoredDocuments {
             json: serde_json::to_string(request).expect("requests are JSON"),
             folded: fold_case(&request.query),
             created_at: request.created_at,
-            owner: labels::find_owner(&request.labels).map(str::to_owned),
+            token: labels::find_token(&request.labels).map(str::to_owned),
         };
         self.requests.insert(request.id, kept);
         Ok(())
@@ -90,10 +90,10 @@ impl StoredDocuments {
         Ok(())
     }
 
-    /// Returns `true` if `owner` is `None`, or if it owns the request.
-    fn is_owned(&self, request: RequestId, owner: Option<&String>) -> bool {
-        owner.is_none_or(|owner| {
-            self.requests.get(&request).is_some_and(|found| found.owner.as_ref() == Some(owner))
+    /// Returns `true` if `token` is `None`, or if the request belongs to it.
+    fn belongs_to(&self, request: RequestId, token: Option<&String>) -> bool {
+        token.is_none_or(|token| {
+            self.requests.get(&request).is_some_and(|found| found.token.as_ref() == Some(token))
         })
     }
 
@@ -184,7 +184,7 @@ impl Documents for Memory {
         let found = state.documents.requests.iter().filter(|(id, request)| {
             has_words(&request.folded, &words)
                 && is_within(request.created_at, filter.from, filter.to)
-                && state.documents.is_owned(**id, filter.owner.as_ref())
+                && state.documents.belongs_to(**id, filter.token.as_ref())
                 && in_state.as_ref().is_none_or(|wanted| wanted.contains(id) || has_failed(**id))
                 && needing.as_ref().is_none_or(|(wanted, ids)| ids.contains(id) == *wanted)
         });
@@ -245,7 +245,7 @@ impl Documents for Memory {
         let found = state.documents.plans.iter().filter(|(_, plan)| {
             filter.request.is_none_or(|wanted| wanted == plan.request)
                 && has_words(&plan.folded, &words)
-                && state.documents.is_owned(plan.request, filter.owner.as_ref())
+                && state.documents.belongs_to(plan.request, filter.token.as_ref())
         });
         let found = found.map(|(id, plan)| {
             let listed = PlanVersion { id: *id, version: plan.version };
