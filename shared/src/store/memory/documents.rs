@@ -35,7 +35,7 @@ pub(super) struct StoredDocuments {
 #[derive(Debug)]
 pub(super) struct StoredRequest {
     json: String,
-    folded: String,
+    folded_query: String,
     pub(super) created_at: Timestamp,
     token: Option<String>,
 }
@@ -43,7 +43,7 @@ pub(super) struct StoredRequest {
 #[derive(Debug)]
 pub(super) struct StoredPlan {
     json: String,
-    folded: String,
+    folded_query: String,
     pub(super) request: RequestId,
     version: u32,
     pub(super) created_at: Timestamp,
@@ -55,7 +55,7 @@ impl StoredPlan {
     fn new(plan: &Plan) -> Self {
         Self {
             json: plan.to_json(),
-            folded: fold_case(&plan.info().query),
+            folded_query: fold_case(&plan.info().query),
             request: plan.info().request,
             version: plan.info().version,
             created_at: plan.info().created_at,
@@ -72,7 +72,7 @@ impl StoredDocuments {
         }
         let kept = StoredRequest {
             json: serde_json::to_string(request).expect("requests are JSON"),
-            folded: fold_case(&request.query),
+            folded_query: fold_case(&request.query),
             created_at: request.created_at,
             token: labels::find_token(&request.labels).map(str::to_owned),
         };
@@ -182,7 +182,7 @@ impl Documents for Memory {
             filter.state == Some(ExecutionState::Failed) && state.documents.has_failed_planning(id)
         };
         let found = state.documents.requests.iter().filter(|(id, request)| {
-            has_words(&request.folded, &words)
+            has_words(&request.folded_query, &words)
                 && is_within(request.created_at, filter.from, filter.to)
                 && state.documents.belongs_to(**id, filter.token.as_ref())
                 && in_state.as_ref().is_none_or(|wanted| wanted.contains(id) || has_failed(**id))
@@ -244,7 +244,7 @@ impl Documents for Memory {
         let words = search_words(filter.search.as_deref());
         let found = state.documents.plans.iter().filter(|(_, plan)| {
             filter.request.is_none_or(|wanted| wanted == plan.request)
-                && has_words(&plan.folded, &words)
+                && has_words(&plan.folded_query, &words)
                 && state.documents.belongs_to(plan.request, filter.token.as_ref())
         });
         let found = found.map(|(id, plan)| {
