@@ -19,10 +19,16 @@ pub(super) use self::heads::head_query;
 
 mod heads;
 
-/// The token to which a request belongs. The index [`TOKEN_INDEX`] contains it. A damaged text has
-/// no token, because a write must not fail when it is indexed.
+/// The token to which a request belongs. A damaged text has no token, because a write must not fail
+/// when it is indexed.
 const REQUEST_TOKEN: &str = r#"CASE WHEN json_valid(labels) THEN labels ->> '$."@token"' END"#;
 const TOKEN_INDEX: &str = "requests_token";
+
+/// Selects the requests of a token. Without `IS NOT NULL`, SQLite would not use the index
+/// [`TOKEN_INDEX`], which contains only requests with labels.
+fn has_token() -> String {
+    format!("labels IS NOT NULL AND {REQUEST_TOKEN} = ?")
+}
 
 /// Creates the index of requests by token. A file that an earlier version wrote lacks it. Nodes of
 /// layouts without labels can use the file, because the index needs nothing of them.
@@ -141,7 +147,7 @@ pub(super) fn count_requests(
 
 fn request_query(columns: &str, filter: &RequestFilter) -> Query {
     let mut query = Query::new(&format!("SELECT {columns} FROM requests"));
-    query.add_condition(&format!("{REQUEST_TOKEN} = ?"), filter.token.clone());
+    query.add_condition(&has_token(), filter.token.clone());
     query.add_words(filter.search.as_deref());
     query.add_time_range(filter.from, filter.to);
     let has_state = "EXISTS (SELECT 1 FROM executions AS run
@@ -197,7 +203,8 @@ fn plan_query(columns: &str, filter: &PlanFilter) -> Query {
         Some(token) => {
             let mut query = Query::new(&format!(
                 "SELECT {columns} FROM (SELECT requestId AS ownedId FROM requests
-                 WHERE {REQUEST_TOKEN} = ?) AS owned CROSS JOIN plans ON requestId = ownedId"
+                 WHERE {}) AS owned CROSS JOIN plans ON requestId = ownedId",
+                has_token()
             ));
             query.values.push(token.clone().into());
             query
