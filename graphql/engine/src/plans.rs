@@ -204,13 +204,7 @@ impl Plans {
         transcript.add("selection", report);
         let rule = options.cache.unwrap_or(self.plan_cache);
         let cache_key = entry_key(rule, planner.name(), query, &shown_catalog);
-        // An entry names the request that it comes from, so a caller that sees only its own requests
-        // has entries of its own.
-        let token = self.tools.grant.visible_token();
-        let cache_key = cache_key.map(|key| match token {
-            Some(token) => format!("{key} {token}"),
-            None => key,
-        });
+        let cache_key = cache_key.map(|key| self.scope_cache_key(key));
         let cached = match &cache_key {
             Some(key) => self.find_cached_plan(key, planner.name(), &compiler).await?,
             None => None,
@@ -292,6 +286,15 @@ impl Plans {
         let max_tools = scope.max_tools.unwrap_or(default);
         let candidates = self.selection.candidates(query, &offered, max_tools).await;
         Ok(PlannerInput { catalog, offered, candidates })
+    }
+
+    /// Returns the stored form of a key of the plan cache. An entry names the request that it comes
+    /// from, so a caller that sees only its own requests has entries of its own.
+    fn scope_cache_key(&self, key: String) -> String {
+        match self.tools.grant.visible_token() {
+            Some(token) => format!("{key} {token}"),
+            None => key,
+        }
     }
 
     /// Returns the plan of an entry of the plan cache, if the draft in the entry still compiles.

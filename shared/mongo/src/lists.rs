@@ -237,8 +237,7 @@ pub(super) async fn read_page<T>(
         let older = [doc! { CREATED: { "$lt": at } }, doc! { CREATED: at, "_id": { "$lt": id } }];
         matching.insert("$or", older.to_vec());
     }
-    pipeline
-        .extend([doc! { "$match": matching }, doc! { "$sort": { CREATED: -1, "_id": -1 } }]);
+    pipeline.extend([doc! { "$match": matching }, doc! { "$sort": { CREATED: -1, "_id": -1 } }]);
     pipeline.extend(stages);
     // Reads one row more than the page has, to see whether there is a next page.
     pipeline.push(doc! { "$limit": to_limit(page.first.saturating_add(1)) });

@@ -82,7 +82,11 @@ async fn lists_and_counts_contain_only_own_objects() {
             let count = owned.len() as u64;
             let seen = api.ask_as(caller, TOTALS, json!({})).await["data"].take();
             for (list, field, id) in [
-                ("requests", "requestId", (|of: &Owned| of.request.clone()) as fn(&Owned) -> String),
+                (
+                    "requests",
+                    "requestId",
+                    (|of: &Owned| of.request.clone()) as fn(&Owned) -> String,
+                ),
                 ("plans", "planId", |of: &Owned| of.plan.clone()),
                 ("executions", "executionId", |of: &Owned| of.execution.clone()),
             ] {
@@ -191,7 +195,8 @@ async fn calls_and_blobs_outside_plans_belong_to_their_caller() {
         for (caller, n) in [(&ann, 1), (&bob, 2), (&Grant::default(), 3), (&ann, 4)] {
             api.get_as(caller, call, json!({ "n": n })).await;
         }
-        let unknown_tool = "mutation { callTool(name: \"no such tool\", parameters: {}) { status } }";
+        let unknown_tool =
+            "mutation { callTool(name: \"no such tool\", parameters: {}) { status } }";
         api.get_as(&bob, unknown_tool, json!({})).await;
         let history = "{ toolHistory(first: 2) { tool parameters } }";
         let echo = |n: i32| json!({ "tool": "flow.echo", "parameters": { "n": n } });
@@ -209,9 +214,8 @@ async fn calls_and_blobs_outside_plans_belong_to_their_caller() {
         let blob = Blob { id, mime_type: "image/png".to_owned(), bytes: 3, at };
         let query = "query ($id: ID!) { blob(id: $id) { data } }";
         let variables = json!({ "id": blob.id.to_string() });
-        let sees = async |caller: &Grant| {
-            !api.get_as(caller, query, variables.clone()).await.is_null()
-        };
+        let sees =
+            async |caller: &Grant| !api.get_as(caller, query, variables.clone()).await.is_null();
         blob::save_blob_of(&**store, &blob, "AQID", Some("ann")).await.unwrap();
         assert!(sees(&ann).await && sees(&ops).await && !sees(&bob).await);
         // The same content of another caller.

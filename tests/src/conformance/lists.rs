@@ -276,7 +276,11 @@ pub async fn a_token_finds_its_own(pair: StorePair) {
     let request = Some(request_id(4));
     for filter in [
         ExecutionFilter { labels: labels.clone(), request, ..Default::default() },
-        ExecutionFilter { labels: labels.clone(), ids: Some(vec![execution(4)]), ..Default::default() },
+        ExecutionFilter {
+            labels: labels.clone(),
+            ids: Some(vec![execution(4)]),
+            ..Default::default()
+        },
         ExecutionFilter { labels, states: vec![Completed], ..Default::default() },
     ] {
         assert_eq!(head_ids(&pair, filter.clone()).await, [execution(4)], "{filter:?}");

@@ -414,7 +414,9 @@ mod tests {
         );
         check_refused_token(
             json!({ "see": "own" }),
-            expect![[r#"`access.tokens[0]`: `see: own` does not fit the role `admin`, which sees all: use `operator` or `viewer`"#]],
+            expect![[
+                r#"`access.tokens[0]`: `see: own` does not fit the role `admin`, which sees all: use `operator` or `viewer`"#
+            ]],
         );
         let token = json!({ "name": "a", "token_env": "A", "role": "admin" });
         check_refused(

@@ -76,12 +76,7 @@ async fn put_call(
         None if tool.is_empty() => (),
         None => name.extend([" ", &*tool]),
     }
-    let record = Record {
-        kind: RecordKind::Call,
-        name,
-        value: Arc::new(value),
-        at: call.at,
-    };
+    let record = Record { kind: RecordKind::Call, name, value: Arc::new(value), at: call.at };
     store.put_record(&record, WriteCondition::Never).await.map(drop)
 }
 

@@ -62,8 +62,7 @@ impl KeyValue for VisibleStore {
     ) -> Result<Vec<Record>, StoreError> {
         let (mut shown, mut after) = (Vec::new(), page.after.clone());
         while shown.len() < page.first {
-            let found =
-                self.inner.list_records(kind, RecordPage { after, ..page.clone() }).await?;
+            let found = self.inner.list_records(kind, RecordPage { after, ..page.clone() }).await?;
             let is_last = found.len() < page.first;
             after = found.last().map(|record| record.name.clone());
             for record in found {

@@ -13,7 +13,8 @@ const INTROSPECTION: &str = "{ __schema { types { kind name
 const MAX_DEPTH: usize = 3;
 
 /// Places whose id is not looked up: compiling a draft needs no request, and `planId` comes first.
-const UNUSED: [&str; 2] = ["Query.validatePlan.input.requestId", "Mutation.revisePlan.input.requestId"];
+const UNUSED: [&str; 2] =
+    ["Query.validatePlan.input.requestId", "Mutation.revisePlan.input.requestId"];
 
 struct SchemaTypes(Map<String, Value>);
 
@@ -55,7 +56,8 @@ impl SchemaTypes {
                     let wanted = path.get(1);
                     let inputs = found["inputFields"].as_array().unwrap().iter();
                     let used = inputs.filter(|input| {
-                        input["type"]["kind"] == "NON_NULL" || wanted.is_some_and(|name| input["name"] == **name)
+                        input["type"]["kind"] == "NON_NULL"
+                            || wanted.is_some_and(|name| input["name"] == **name)
                     });
                     let written = used.map(|input| {
                         let is_wanted = wanted.is_some_and(|name| input["name"] == **name);
@@ -157,8 +159,7 @@ async fn every_root_field_answers_a_foreign_id_as_an_unknown_one() {
         for field in types.0[root]["fields"].as_array().unwrap() {
             let args = field["args"].as_array().unwrap();
             for path in args.iter().flat_map(|arg| types.find_ids(arg, 0)) {
-                let place =
-                    format!("{root}.{}.{}", json_to_text(&field["name"]), path.join("."));
+                let place = format!("{root}.{}.{}", json_to_text(&field["name"]), path.join("."));
                 let foreign = Foreign::create(&api, &ann).await;
                 let [known, unknown] = choose_ids(&foreign, &place);
                 let write = |id: &str| types.write_operation(root, field, &path, id);
@@ -170,10 +171,7 @@ async fn every_root_field_answers_a_foreign_id_as_an_unknown_one() {
                 let is_forbidden = expected.contains("FORBIDDEN");
                 let own_answer = answer_text(&api, &ann, &write(known), known).await;
                 let is_unused = UNUSED.contains(&place.as_str());
-                assert!(
-                    is_forbidden || is_unused || own_answer != expected,
-                    "{place}: {expected}"
-                );
+                assert!(is_forbidden || is_unused || own_answer != expected, "{place}: {expected}");
                 places.push(place);
             }
         }
