@@ -9,6 +9,7 @@ mod alerts;
 mod bucket;
 mod grant;
 mod role;
+mod see;
 mod token;
 
 use std::{fmt::Write as _, net::IpAddr, sync::Arc, time::Instant};
@@ -25,6 +26,7 @@ pub use shared::glob::{GlobError, ToolPattern};
 pub use self::{
     grant::{AccessError, Grant, Limits},
     role::Role,
+    see::See,
     token::Token,
 };
 

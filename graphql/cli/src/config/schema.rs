@@ -234,6 +234,8 @@ fn access_schema() -> Value {
                 "calls": text_schema("All calls in a period, such as `100/h`."),
                 "per_tool": text_schema("Calls of each tool in a period, such as `10/min`."),
             })),
+            "see": choice_schema(&["own", "all"], "The requests and executions that the caller sees. \
+                Default: all."),
         }),
     );
     object_schema(

@@ -10,7 +10,7 @@ use shared::{actor::Actor, execution::ReplanPermissions, id::ToolName, store::Ra
 use toolbox::{dispatch::ToolReach, tool_names::TOOL_SET};
 
 use super::{
-    Role, Token,
+    Role, See, Token,
     alerts::{AlertKind, Alerts},
     bucket::Bucket,
     required_role,
@@ -72,6 +72,8 @@ pub struct Grant {
 #[derive(Debug)]
 pub(super) struct Rights {
     token: Token,
+    /// The name of the token as actors have it.
+    actor_name: String,
     usage: Mutex<LimitUsage>,
     alerts: Arc<Alerts>,
 }
@@ -84,7 +86,8 @@ struct LimitUsage {
 
 impl Rights {
     pub(super) fn new(token: Token, alerts: Arc<Alerts>) -> Self {
-        Self { token, usage: Mutex::default(), alerts }
+        let actor_name = Actor::token(&token.name).name.unwrap_or_default();
+        Self { token, actor_name, usage: Mutex::default(), alerts }
     }
 
     /// Returns whether the token allows a tool. The tools that activate and deactivate toolsets
@@ -173,6 +176,19 @@ impl Grant {
             Some(client) => Arc::new(actor.with_client(client)),
             None => Arc::clone(actor),
         })
+    }
+
+    /// Returns the name of the token to which requests and executions of the caller belong, as actors
+    /// have it. Nothing belongs to a caller without a token.
+    pub fn token_name(&self) -> Option<&str> {
+        self.rights.as_ref().map(|rights| rights.actor_name.as_str())
+    }
+
+    /// Returns the name of the token if the caller sees only what belongs to it.
+    pub fn visible_token(&self) -> Option<&str> {
+        let rights = self.rights.as_ref()?;
+        let is_restricted = rights.token.see == See::Own && rights.token.role != Role::Admin;
+        is_restricted.then_some(&rights.actor_name)
     }
 
     pub fn name(&self) -> Option<&str> {
