@@ -16,6 +16,7 @@ mod login;
 mod logs;
 pub(crate) mod plain_http;
 mod read_only_commands;
+mod reload;
 pub(crate) mod running_command;
 mod terminal_output;
 pub(crate) mod workspace;

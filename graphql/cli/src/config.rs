@@ -13,6 +13,7 @@ mod log_format;
 mod model;
 mod own;
 mod retention;
+mod secret_file;
 mod show;
 #[cfg(test)]
 mod tests;
@@ -107,6 +108,8 @@ pub struct Config {
     /// example plus this margin.
     pub margin: Setting<f64>,
     pub log_format: Setting<LogFormat>,
+    /// The filter of the log. `None` is the default of the command.
+    pub log_level: Setting<Option<String>>,
     /// The setting `toolsets` as the file contains it.
     written: Value,
     described_files: Vec<PathBuf>,
@@ -214,8 +217,13 @@ impl Config {
             toolsets.value.push(set);
         }
         let log_format = log_format::read_setting(flags, environment, file.log_format)?;
+        let log_level = setting_from_variable("FABER_LOG", environment.log.as_ref())
+            .or_else(|| file.log_level.map(|value| Setting { value, origin: Origin::File }));
+        let log_level =
+            log_level.map(|Setting { value, origin }| Setting { value: Some(value), origin });
         Ok(Self {
             log_format: or_default_setting(log_format, LogFormat::default),
+            log_level: or_default_setting(log_level, || None),
             file: path,
             store: read_store(flags, environment, file.store, &data),
             server,

@@ -10,7 +10,10 @@ use shared::{
 };
 use toolbox::{ReadyTool, SetStatus, ToolLookup, dispatch, tool_names::complaint};
 
-use super::{AppliedState, Registry, RegistryError, merge::RegisteredTool};
+use super::{
+    AppliedState, Registry, RegistryError,
+    merge::{self, RegisteredTool},
+};
 use crate::{
     command::CommandTool,
     sources::{Source, resolve_tool_paths},
@@ -29,6 +32,18 @@ struct NewTool {
 }
 
 impl Registry {
+    /// Rejects variables that callers may not use, because callers could send any secret to a
+    /// server of their choice.
+    pub(super) fn check_secrets<'a>(
+        &self,
+        variables: impl IntoIterator<Item = &'a str>,
+    ) -> Result<(), RegistryError> {
+        match merge::find_forbidden_variable(variables, self.0.parts.secrets.as_ref()) {
+            Some(name) => Err(RegistryError::Secret(name.to_owned())),
+            None => Ok(()),
+        }
+    }
+
     pub async fn register_tool(
         &self,
         set: Option<&str>,

@@ -21,14 +21,15 @@ use crate::{
     App, ExitStatus,
     config::{HttpServerConfig, variable},
     local_engine::{LocalEngine, unlimited_operations},
+    reload::Reloader,
     session::{Need, Session},
-    signals,
+    signals::{self, ServiceSignal, ServiceSignals},
 };
 
 pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
     refuse_server_flag(app, "serve")?;
     let config = &app.config;
-    let end_signal = listen_for_end_signal()?;
+    let signals = listen_for_service_signals()?;
     let access = config.access.value.open(&config.toolsets.value, variable)?;
     let (listener, address) = open_listener(config.listen.value, "--listen").await?;
     let local = LocalEngine::open(app.setup(), Need::Everything).await?;
@@ -47,7 +48,7 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
         max_connections: max_connections(app),
         max_new_connections: config.limits.new_connections_per_address(),
         shutdown_grace: config.limits.drain(),
-        access,
+        access: access.clone(),
         allowed_hosts: allowed_hosts.values,
         allowed_origins: allowed_origins.values,
         path_prefix: path_prefix.clone(),
@@ -62,8 +63,9 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
     let hooks = server_hooks(&local.engine, local.worker_handle(), &retention, file, &path_prefix);
     let hooks = Hooks { member_routes, span_sink: app.span_sink.clone(), ..hooks };
     let schema = local.schema.clone();
+    let reloader = Reloader::new(app, &local, Some(access));
     let end_signal = async move {
-        end_signal.await;
+        reload_until_end(signals, reloader).await;
         stop.cancel();
     };
     let served = server::serve(listener, schema, options, hooks, end_signal).await;
@@ -75,7 +77,7 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
 
 pub(crate) async fn run_worker(app: &App) -> Result<ExitStatus, Failure> {
     refuse_server_flag(app, "worker")?;
-    let end_signal = listen_for_end_signal()?;
+    let signals = listen_for_service_signals()?;
     let listener = match &app.config.metrics {
         Some(metrics) => Some(open_listener(metrics.value, "--metrics").await?),
         None => None,
@@ -86,6 +88,8 @@ pub(crate) async fn run_worker(app: &App) -> Result<ExitStatus, Failure> {
     let served = if let Some((listener, address)) = listener {
         let access = app.config.access.value.open(&app.config.toolsets.value, variable)?;
         warn_of_missing_tokens(app, address, &access);
+        let reloader = Reloader::new(app, &local, Some(access.clone()));
+        let end_signal = reload_until_end(signals, reloader);
         app.screen.say(&format!("metrics on http://{address}"));
         app.screen.say(&format!("working on {}", app.config.store_name()));
         let file = sqlite_path(&app.config.store.value).map(Path::to_owned);
@@ -99,7 +103,7 @@ pub(crate) async fn run_worker(app: &App) -> Result<ExitStatus, Failure> {
         server::serve(listener, local.schema.clone(), options, hooks, end_signal).await
     } else {
         app.screen.say(&format!("working on {}", app.config.store_name()));
-        end_signal.await;
+        reload_until_end(signals, Reloader::new(app, &local, None)).await;
         Ok(())
     };
     app.screen.say("stopping");
@@ -239,6 +243,22 @@ fn start_retention(app: &App, local: &LocalEngine) -> (Arc<Retention>, JoinSet<(
         tasks.spawn(async move { removing.prune_forever(store, clock, policy).await });
     }
     (retention, tasks)
+}
+
+fn listen_for_service_signals() -> Result<ServiceSignals, Failure> {
+    let deaf = |err| Failure::new("INTERNAL", format!("cannot listen for signals: {err}"));
+    ServiceSignals::listen().map_err(deaf)
+}
+
+/// Reloads the configuration at each SIGHUP, until a signal ends the process.
+async fn reload_until_end(mut signals: ServiceSignals, mut reloader: Reloader) {
+    while signals.receive().await == ServiceSignal::Reload {
+        // A store that does not answer must not delay the end.
+        tokio::select! {
+            () = reloader.reload() => (),
+            () = signals.receive_end() => return,
+        }
+    }
 }
 
 fn listen_for_end_signal() -> Result<impl Future<Output = ()> + Send, Failure> {

@@ -22,8 +22,9 @@ use super::{
     LogFormat, MAX_FILE_BYTES, PlannerConfig, ToolkitFiles, access, embedding, encryption,
     http_server, log_format, model, retention, toolsets,
 };
+use crate::log_control::parse_log_filter;
 
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "store",
     "planner",
     "toolsets",
@@ -39,6 +40,7 @@ const KEYS: [&str; 15] = [
     "access",
     "server",
     "log_format",
+    "log_level",
 ];
 /// The name of the toolset that contains the tools of the setting `tools_files`.
 const TOOLS_FILES_SET: &str = "tools";
@@ -65,6 +67,7 @@ pub(super) struct File {
     pub(super) embedding: Option<EmbeddingConfig>,
     pub(super) encryption: Option<EncryptionConfig>,
     pub(super) log_format: Option<LogFormat>,
+    pub(super) log_level: Option<String>,
 }
 
 pub(super) fn read(path: &Path) -> Result<File, ConfigError> {
@@ -199,7 +202,10 @@ fn read_fields(mut fields: Map<String, Value>, base: &Path) -> Result<File, Stri
         limits,
         retention: retention.executions,
         audit_retention: retention.audit,
-        access: fields.remove("access").map(|access| access::read(Some(access))).transpose()?,
+        access: fields
+            .remove("access")
+            .map(|access| access::read(Some(access), base))
+            .transpose()?,
         http_server: http_server::read(fields.remove("server"))?,
         contexts: read_contexts(fields.remove("contexts"))?,
         tools_files_set,
@@ -214,6 +220,7 @@ fn read_fields(mut fields: Map<String, Value>, base: &Path) -> Result<File, Stri
         embedding: embedding::read(fields.remove("embedding"), base)?,
         encryption: encryption::read(fields.remove("encryption"), base)?,
         log_format: log_format::read(fields.remove("log_format"))?,
+        log_level: read_log_level(fields.remove("log_level"))?,
     })
 }
 
@@ -290,6 +297,14 @@ fn read_toolkit(files: Option<Value>, base: &Path) -> Result<Option<ToolkitFiles
     }
     read.toolkit.check_size().map_err(|err| format!("`toolkit_files`: {err}"))?;
     Ok(Some(read))
+}
+
+fn read_log_level(value: Option<Value>) -> Result<Option<String>, String> {
+    match value {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => parse_log_filter("log_level", &text).map(|_| Some(text)),
+        Some(other) => Err(format!("`log_level` is {other}; write a level, such as `info`")),
+    }
 }
 
 fn read_margin(value: Option<Value>) -> Result<Option<f64>, String> {

@@ -23,6 +23,7 @@ impl Config {
         files.extend(self.described_files.iter().map(|path| to_absolute(path)));
         let keys = self.encryption.value.iter().flat_map(EncryptionConfig::files);
         files.extend(keys.map(to_absolute));
+        files.extend(self.access.value.files().map(to_absolute));
         files.extend(self.toolkit.value.files.iter().map(|path| to_absolute(path)));
         // The API document of a toolset decides where calls go, and calls carry the toolset's
         // secrets.
@@ -76,6 +77,7 @@ mod tests {
 tools_files: [t.json]
 toolkit_files: [k.yml]
 encryption: { keys: [{ id: a, file: a.key }] }
+access: { tokens: [{ name: a, token_file: a.token, role: admin }] }
 toolsets:
   - { name: pets, source: { openapi: { document: ./docs/pets.yaml } } }
   - { name: far, source: { openapi: { document: \"https://example.com/x.yaml\" } } }
@@ -99,6 +101,7 @@ toolsets:
             "my.yaml",
             "t.json",
             "a.key",
+            "a.token",
             "k.yml",
             "docs/pets.yaml",
             "x.db",

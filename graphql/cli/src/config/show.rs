@@ -50,6 +50,7 @@ impl Config {
                 self.encryption.origin,
             ),
             "log_format": show_setting(&json!(self.log_format.value.as_str()), self.log_format.origin),
+            "log_level": show_setting(&json!(self.log_level.value), self.log_level.origin),
             "limits": limits,
             "access": show_setting(&self.access.value.to_json(), self.access.origin),
             "access.secrets": show_setting(&json!(self.access.value.secrets()), self.access.origin),

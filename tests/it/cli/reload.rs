@@ -1,0 +1,82 @@
+//! SIGHUP reloads the configuration of a real server.
+
+use serde_json::{Value, json};
+use tests::{installed::find_program, toolset::MAX_WAIT};
+use tokio::time::timeout;
+
+use super::{plain_http::get_answer, workspace::Workspace};
+
+fn config(tool: &str, lease_ms: u64) -> String {
+    let tool = json!({ "name": tool, "description": "Says hello.", "effect": "read",
+        "parameters": { "type": "object" }, "run": { "command": ["echo", "hello"] } });
+    let set = json!({ "name": "local", "source": { "tools": [tool] } });
+    json!({ "toolsets": [set], "limits": { "lease_ms": lease_ms } }).to_string()
+}
+
+#[tokio::test]
+async fn a_reload_changes_toolsets_and_tokens_and_names_what_needs_a_restart() {
+    let workspace = Workspace::new();
+    workspace.file("faber.yaml", &config("hello", 5_000));
+    let mut server = workspace.spawn(&["serve", "--listen", "127.0.0.1:0"]);
+    let line = server.wait_for_line("listening on http://").await;
+    let url = line.rsplit(' ').next().unwrap();
+    let names = async || {
+        let tools = workspace.json(&["tools", "list", "--server", url], 0).await;
+        tools.to_string()
+    };
+    assert!(names().await.contains("hello"));
+
+    workspace.file("faber.yaml", &config("goodbye", 6_000));
+    server.signal("-HUP");
+    server.wait_for_line("reloaded the configuration; changed: `toolsets`").await;
+    server.wait_for_line("restart to apply the changes of `limits.lease_ms`").await;
+    assert!(names().await.contains("goodbye"));
+
+    workspace.file("faber.yaml", "toolsets: 3");
+    server.signal("-HUP");
+    server.wait_for_line("the configuration has a mistake, so nothing was changed").await;
+    assert!(names().await.contains("goodbye"));
+
+    let mut with_token: Value = serde_json::from_str(&config("goodbye", 5_000)).unwrap();
+    let token = json!({ "name": "owner", "token_file": "owner.token", "role": "admin" });
+    with_token["access"] = json!({ "tokens": [token] });
+    workspace.file("owner.token", "a-token-of-20-letters\n");
+    workspace.file("faber.yaml", &with_token.to_string());
+    server.signal("-HUP");
+    server.wait_for_line("changed: added the token `owner`").await;
+    let (status, _) = get_answer(url.trim_start_matches("http://"), "/metrics").await;
+    assert_eq!(status, 401, "a caller without the new token has no access");
+    server.signal("-TERM");
+    assert_eq!(server.wait_for_exit().await.status, 0);
+}
+
+#[tokio::test]
+async fn a_closed_terminal_ends_a_server() {
+    let workspace = Workspace::new();
+    let serve = format!("{} serve --listen 127.0.0.1:0 2>log", tests::binary::faber().display());
+    let mut command = workspace.command(&[]);
+    // `script` gives the server a terminal, and closes it when it is killed.
+    let program = find_program("script");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    command = {
+        let mut script = tokio::process::Command::new(program);
+        script.args(["-qec", &serve, "/dev/null"]).current_dir(workspace.path("."));
+        script.env("HOME", workspace.path(".")).env("PATH", path).kill_on_drop(true);
+        drop(command);
+        script
+    };
+    let mut terminal = command.spawn().unwrap();
+    let wait_for = async |part: &str| {
+        let reading = async {
+            while !std::fs::read_to_string(workspace.path("log"))
+                .is_ok_and(|log| log.contains(part))
+            {
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            }
+        };
+        timeout(MAX_WAIT, reading).await.unwrap_or_else(|_| panic!("no `{part}`"));
+    };
+    wait_for("listening on http://").await;
+    terminal.kill().await.unwrap();
+    wait_for("stopping").await;
+}
