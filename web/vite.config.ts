@@ -26,7 +26,7 @@ export default defineConfig({
     reportCompressedSize: false,
     rolldownOptions: {
       input: ["index.html", "graphiql.html"],
-      // Libraries contain the directive `use client` for frameworks that render on servers. The warning about it is dropped.
+      // Libraries contain the directive `use client` for frameworks that render on servers. The warning about this directive is suppressed.
       onLog: (level, log, next) => log.code !== "MODULE_LEVEL_DIRECTIVE" && next(level, log),
     },
     chunkSizeWarningLimit: 1_500,

@@ -1,7 +1,7 @@
 //! One attempt: finds the tool, checks the parameters, calls the tool, and checks the output.
 //!
-//! A timeout cancels the call like a cancel command, so that the tool can stop. The attempt fails
-//! with the timeout, even if the tool still returns an output.
+//! A timeout cancels the call in the same way as a cancel command, so that the tool can stop its
+//! work. The attempt fails with the timeout, even if the tool still returns an output.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -38,7 +38,7 @@ pub(crate) struct Call {
     pub(crate) pinned: Option<ReadyTool>,
     pub(crate) parameters: Arc<Value>,
     pub(crate) timeout: Duration,
-    /// Longest time between two progress reports.
+    /// Longest time between two progress reports. If it passes, the attempt times out.
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) progress: ProgressSink<AttemptKey>,
     /// The attempt sets the reporter of this context. The caller must not share the context's
@@ -74,7 +74,7 @@ impl Call {
         let result = match dispatch {
             None => {
                 let CallOutcome { is_found, result } =
-                    self.call_metered(&toolbox, &options, None).await;
+                    self.call_and_count(&toolbox, &options, None).await;
                 is_tool_missing = !is_found && result.as_ref().is_err_and(is_absent_error);
                 result
             }
@@ -82,7 +82,8 @@ impl Call {
             Some(Ok(dispatch)) => {
                 let (tool, parameters) = (dispatch.tool.clone(), Arc::clone(&dispatch.args));
                 let call = Self { tool, parameters, ..self };
-                dispatch.report(call.call_metered(&toolbox, &options, Some(&dispatch)).await.result)
+                dispatch
+                    .report(call.call_and_count(&toolbox, &options, Some(&dispatch)).await.result)
             }
         };
         let stderr = aside.take();
@@ -94,14 +95,15 @@ impl Call {
 
     /// Calls the tool, and counts the call if the tool exists. Calls of unknown names are not
     /// counted, because the number of such names has no bound.
-    async fn call_metered(
+    async fn call_and_count(
         self,
         toolbox: &Toolbox,
         options: &Options,
         dispatch: Option<&Dispatch>,
     ) -> CallOutcome {
         let (tool, began) = (self.tool.clone(), Instant::now());
-        let CallOutcome { is_found, result } = self.call_in_time(toolbox, options, dispatch).await;
+        let CallOutcome { is_found, result } =
+            self.call_with_timeout(toolbox, options, dispatch).await;
         let result = result.and_then(|output| check_output(output, options.output_bytes));
         if is_found {
             toolbox.meter().count(&tool, began.elapsed(), result.is_err());
@@ -109,9 +111,9 @@ impl Call {
         CallOutcome { is_found, result }
     }
 
-    /// Calls the tool within the time limit. Errors before the call are definite: they had no
-    /// effect.
-    async fn call_in_time(
+    /// Calls the tool, and cancels the call after `timeout`. An error before the call is definite,
+    /// because the tool had no effect yet.
+    async fn call_with_timeout(
         self,
         toolbox: &Toolbox,
         options: &Options,
@@ -147,8 +149,8 @@ impl Call {
         }
     }
 
-    /// Finds the tool. A call that an agent chose finds only tools of toolsets that the agent is
-    /// allowed to call.
+    /// Finds the tool. If an agent chose the tool, finds only tools that the agent is allowed to
+    /// call.
     async fn find_tool(
         &self,
         toolbox: &Toolbox,
@@ -161,20 +163,20 @@ impl Call {
         let Some(dispatch) = dispatch else {
             return match toolbox.find_internal_tool(&self.tool) {
                 Some(tool) => Ok(tool),
-                None => find_or_wait(toolbox, &self.tool, connect_timeout).await,
+                None => find_tool_or_wait(toolbox, &self.tool, connect_timeout).await,
             };
         };
-        let tool = find_or_wait(toolbox, &self.tool, connect_timeout).await?;
+        let tool = find_tool_or_wait(toolbox, &self.tool, connect_timeout).await?;
         dispatch.check(toolbox, tool.definition())?;
         Ok(tool)
     }
 
     /// Restores blobs in the parameters, and checks the parameters against the tool's schema.
     async fn check_parameters(&self, tool: &ReadyTool) -> Result<Arc<Value>, ToolError> {
-        // Keeps the references for `flow`, because its tools return their parameters, and for
-        // models, because they read no binaries.
-        let is_given_all = !matches!(tool.definition().set.as_str(), flow::SET | dispatch::SET);
-        let parameters = match self.cx.blobs.as_ref().filter(|_| is_given_all) {
+        // Keeps references to blobs in calls of `flow`, because its tools return their parameters,
+        // and in calls that an agent chose, because a model cannot read binary data.
+        let needs_blobs = !matches!(tool.definition().set.as_str(), flow::SET | dispatch::SET);
+        let parameters = match self.cx.blobs.as_ref().filter(|_| needs_blobs) {
             Some(blobs) => blobs.restore(&self.parameters).await?,
             None => Arc::clone(&self.parameters),
         };
@@ -202,7 +204,9 @@ impl Call {
             result = &mut call => return result.map_err(with_unknown_outcome_if_stopped),
             () = cancel.cancelled() => None,
             () = timer => Some(timeout_error(timeout)),
-            idle_limit = forward_reports(reports, &progress, idle_timeout) => Some(silence_error(idle_limit)),
+            idle_limit = forward_reports(reports, &progress, idle_timeout) => {
+                Some(idle_timeout_error(idle_limit))
+            }
         };
         cancel.cancel();
         let last = time::timeout(grace, call).await;
@@ -276,7 +280,7 @@ async fn forward_reports(
 }
 
 /// Finds a tool. Waits up to `connect_timeout` for a toolset that connects, or connects again.
-async fn find_or_wait(
+async fn find_tool_or_wait(
     toolbox: &Toolbox,
     name: &ToolName,
     connect_timeout: Duration,
@@ -360,7 +364,7 @@ fn timeout_error(timeout: Duration) -> ToolError {
     ToolError::new(ErrorCode::TIMEOUT, reason)
 }
 
-fn silence_error(idle_limit: Duration) -> ToolError {
+fn idle_timeout_error(idle_limit: Duration) -> ToolError {
     let reason = format!(
         "the tool sent no answer and no progress for {idle_limit:?}, so the call was ended"
     );

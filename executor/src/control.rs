@@ -64,7 +64,7 @@ pub struct IdempotencyKey {
     /// The caller's `compensateOnFailure`. The options of the execution contain the value that
     /// applies.
     pub compensates: Option<bool>,
-    /// The caller's labels. The options of the execution also have those of its request.
+    /// The caller's labels. The options of the execution also contain the labels of its request.
     pub labels: Labels,
 }
 
@@ -83,8 +83,8 @@ pub struct Start {
     /// id is drawn.
     pub id: Option<ExecutionId>,
     pub key: Option<IdempotencyKey>,
-    /// Notified when a worker of this process has finished the execution. Dropped if another
-    /// process finishes the execution.
+    /// Gets a message when a worker of this process has finished the execution. If another process
+    /// finishes the execution, the sender is dropped.
     pub finished: Option<oneshot::Sender<()>>,
 }
 
@@ -220,7 +220,7 @@ impl Control {
         Ok(match self.match_reservation(&found, key, options).await? {
             Some(id) => ReservedId::Taken(id),
             // Continues with the reserved id, because the process that reserved the key crashed
-            // before the start.
+            // before it started the execution.
             None => ReservedId::Free(found.execution),
         })
     }
@@ -274,7 +274,8 @@ impl Control {
         let mut execution = replay(if last.event.is_last() { &events } else { &events[..1] })?;
         if last.event.is_last() && execution.has_follow_up() {
             // The execution has finished, but its parent was not notified, or its replan is
-            // missing. Writes its head as unfinished, so that a worker claims it and does the rest.
+            // missing. Writes its head as unfinished, so that a worker claims it and notifies the
+            // parent or replans.
             execution = replay(&events[..1])?;
         }
         let due = execution.options().start_at.unwrap_or(first.at);
@@ -323,7 +324,8 @@ impl Control {
         Ok(())
     }
 
-    /// Returns the execution of a reservation if it has started. Fails if the fingerprint differs.
+    /// Returns the execution of a reservation if it has started. Fails if the reservation was made
+    /// for another request, which has another fingerprint.
     async fn match_reservation(
         &self,
         found: &Reservation,
@@ -571,8 +573,8 @@ mod tests {
         assert_eq!(control.exists(id).await, Ok(true));
     }
 
-    /// Older versions stored the same text if `compensateOnFailure` was `false` and if it was left
-    /// out.
+    /// Older versions stored the same text for `compensateOnFailure: false` and for a missing
+    /// `compensateOnFailure`.
     #[tokio::test]
     async fn an_idempotency_key_of_an_older_version_matches_a_missing_value() {
         let (store, clock, plan) =

@@ -74,9 +74,9 @@ pub(crate) struct WorkerContext {
     pub(crate) control: Control,
     pub(crate) handle: WorkerHandle,
     pub(crate) permits: Arc<Permits>,
-    /// Replans finished executions. Empty if this process replans none.
+    /// Replans finished executions. Empty if this process does not replan.
     pub(crate) replanner: OnceLock<Arc<dyn Replanner>>,
-    /// Exports the spans of executions. Empty if this process exports none.
+    /// Exports the spans of executions. Empty if this process does not export spans.
     pub(crate) span_sink: OnceLock<Arc<dyn SpanSink>>,
     pub(crate) slow_store: SlowStoreLog,
     pub(crate) slots: Arc<Semaphore>,
@@ -116,7 +116,7 @@ pub(crate) struct Driver {
 struct ControlInputs {
     commands: mpsc::Receiver<SentCommand>,
     /// Commands that were applied. They are ignored when the inbox delivers them again.
-    applied: BTreeSet<CommandId>,
+    applied_commands: BTreeSet<CommandId>,
     /// `true` if the worker drains, so no task starts.
     is_draining: bool,
 }
@@ -276,7 +276,11 @@ impl Driver {
         Self {
             telemetry: Telemetry::new(&context, &execution),
             tool_presence: ToolPresence::default(),
-            inputs: ControlInputs { commands, applied: BTreeSet::new(), is_draining: false },
+            inputs: ControlInputs {
+                commands,
+                applied_commands: BTreeSet::new(),
+                is_draining: false,
+            },
             claim: Claim { term, renewal: None, needs_safe_lease, needs_decision: false },
             context,
             execution,
@@ -299,11 +303,11 @@ impl Driver {
             // Checks the drain signal first. Otherwise a call that the drain cancelled would be
             // handled as if the worker still started tasks.
             self.inputs.is_draining = self.context.drain.is_cancelled();
-            self.check_tools();
+            self.refresh_tool_presence();
             if self.claim.needs_decision && self.start_permission() == StartPermission::Now {
                 self.decide(Input::Woken);
             }
-            self.process_results();
+            self.apply_results();
             if self.pending.is_empty() {
                 if let Phase::Finished(outcome) = self.execution.phase() {
                     debug!(execution = %self.execution.id(), ?outcome, "finished");
@@ -335,12 +339,12 @@ impl Driver {
         }
     }
 
-    fn process_results(&mut self) {
+    fn apply_results(&mut self) {
         loop {
             while !self.pending.is_full()
                 && let Some(done) = self.results.pop_front()
             {
-                self.handle_result(done);
+                self.apply_result(done);
             }
             self.start_held_tasks();
             self.renew_claim();
@@ -359,10 +363,11 @@ impl Driver {
     fn renew_claim(&mut self) {
         let term = self.context.lease.term();
         let is_stale = self.is_lease_doubtful() && self.context.lease.is_safe(term);
-        // Claims only if a task can start, because any other claim would only lengthen the log.
-        let is_of_use =
+        // Claims only if a task can start afterwards, because any other claim would only lengthen
+        // the log.
+        let is_claim_useful =
             !self.held_starts.is_empty() || self.start_permission() != StartPermission::Elsewhere;
-        if !is_stale || !is_of_use || self.claim.renewal.is_some() {
+        if !is_stale || !is_claim_useful || self.claim.renewal.is_some() {
             return;
         }
         let WorkerContext { worker, node, .. } = &*self.context;
@@ -380,30 +385,31 @@ impl Driver {
         self.decide_with(input, false);
     }
 
-    fn apply_command(&mut self, envelope: SentCommand, may_start: bool) {
+    fn apply_command(&mut self, envelope: SentCommand, is_start_allowed: bool) {
         if let Command::ChildEnded { child } = envelope.command {
             return self.watch_finished_child(child, envelope.id);
         }
         self.pending.mark_handled(envelope.id);
-        if !self.inputs.applied.insert(envelope.id) {
+        if !self.inputs.applied_commands.insert(envelope.id) {
             return;
         }
-        self.decide_with(Input::Command(envelope), may_start);
+        self.decide_with(Input::Command(envelope), is_start_allowed);
     }
 
     fn decide(&mut self, input: Input) {
         self.decide_with(input, true);
     }
 
-    fn decide_with(&mut self, input: Input, may_start: bool) {
-        self.check_tools();
+    fn decide_with(&mut self, input: Input, is_start_allowed: bool) {
+        self.refresh_tool_presence();
         let begins = self.start_permission();
-        if may_start {
+        if is_start_allowed {
             self.claim.needs_decision = begins == StartPermission::Later;
         }
-        let may_start = may_start && begins == StartPermission::Now;
+        let is_start_allowed = is_start_allowed && begins == StartPermission::Now;
         let now = self.context.clock.now();
-        let moment = DecisionContext { now, may_start, effects: Some(&self.context.toolbox) };
+        let moment =
+            DecisionContext { now, is_start_allowed, effects: Some(&self.context.toolbox) };
         let events = machine::decide(&mut self.execution, input, moment);
         for RecordedEvent { seq, event, .. } in &events {
             match event {

@@ -1,5 +1,7 @@
-//! The lease of this worker. Claims alone keep the logs correct. The lease also keeps a worker from
-//! calling tools after other workers have declared it lost.
+//! The lease of this worker.
+//!
+//! Claims keep the logs correct without leases. The lease prevents this worker from calling tools
+//! after other workers have declared it lost.
 
 use std::{
     sync::{Mutex, PoisonError},

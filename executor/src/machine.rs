@@ -41,7 +41,7 @@ pub use self::{
     schedule::OTHER_PARAMETERS_WARNING,
 };
 
-/// Maximum difference between the clocks of nodes that has no consequence.
+/// The machine ignores a difference between the clocks of two nodes that is not longer than this.
 const CLOCK_TOLERANCE: TimeDelta = TimeDelta::seconds(5);
 
 #[derive(Clone, Debug)]
@@ -50,8 +50,9 @@ pub enum Input {
     Claimed {
         worker: WorkerId,
         node: Arc<str>,
-        /// Commands of the inbox follow. An execution that fails waits for them before it undoes
-        /// steps or finishes, because one of them can cancel the execution.
+        /// `true` if commands of the inbox are applied after this claim. An execution that fails
+        /// waits for them before it undoes steps or finishes, because one of them can cancel the
+        /// execution.
         commands_follow: bool,
     },
     /// The owner claims the execution again. No other worker owned the execution in the meantime,
@@ -105,14 +106,14 @@ pub struct DecisionContext<'a> {
     pub now: Timestamp,
     /// `true` if the decision is allowed to start tasks. `false` while the worker drains, lacks a
     /// tool, or doubts its lease.
-    pub may_start: bool,
+    pub is_start_allowed: bool,
     /// The present effects of tools. Without them, the effects in the plan apply.
     pub effects: Option<&'a dyn CurrentEffects>,
 }
 
 impl From<Timestamp> for DecisionContext<'_> {
     fn from(now: Timestamp) -> Self {
-        Self { now, may_start: true, effects: None }
+        Self { now, is_start_allowed: true, effects: None }
     }
 }
 
@@ -156,7 +157,7 @@ pub fn create_execution_from(
 pub fn decide<'a>(
     execution: &'a mut Execution,
     input: Input,
-    moment: impl Into<DecisionContext<'a>>,
+    context: impl Into<DecisionContext<'a>>,
 ) -> Vec<RecordedEvent> {
     if let Phase::Finished(_) = execution.phase() {
         return Vec::new();
@@ -164,7 +165,7 @@ pub fn decide<'a>(
     let commands_follow = matches!(input, Input::Claimed { commands_follow: true, .. });
     let mut decision = Decision {
         execution,
-        moment: moment.into(),
+        context: context.into(),
         events: Vec::new(),
         commands_follow,
         by: None,
@@ -173,11 +174,13 @@ pub fn decide<'a>(
         Input::Claimed { worker, node, .. } => decision.claim_execution(worker, node),
         Input::Renewed { worker, node } => decision.record_claim(worker, node, true),
         Input::Ended { task, attempt, result } => decision.record_result(task, attempt, result),
-        Input::NotCalled { task, attempt, error } => decision.return_uncalled(task, attempt, error),
+        Input::NotCalled { task, attempt, error } => {
+            decision.end_uncalled_attempt(task, attempt, error)
+        }
         Input::Progressed { task, attempt, progress } => {
             decision.record_progress(task, attempt, progress);
         }
-        Input::Permitted(task) => decision.start_permitted(task),
+        Input::Permitted(task) => decision.start_permitted_task(task),
         Input::Command(envelope) => decision.apply_command(envelope),
         Input::Unwritable(error) => decision.fail_unwritable(&error),
         Input::Woken => (),
@@ -197,9 +200,9 @@ pub fn wake_at(execution: &Execution) -> Option<Timestamp> {
         (Phase::Open, None) => execution.options().start_at,
         _ => None,
     };
-    let has_slot = agenda.running().len() < execution.options().width();
+    let has_free_slot = agenda.running().len() < execution.options().width();
     let may_retry = match execution.phase() {
-        Phase::Open => !execution.is_paused() && has_slot,
+        Phase::Open => !execution.is_paused() && has_free_slot,
         Phase::Compensating(_) => true,
         _ => false,
     };
@@ -264,7 +267,7 @@ fn is_blocked_by_permit(execution: &Execution, task: Task) -> bool {
 /// A decision in progress: the state so far, and the events that led to it.
 struct Decision<'a> {
     execution: &'a mut Execution,
-    moment: DecisionContext<'a>,
+    context: DecisionContext<'a>,
     events: Vec<RecordedEvent>,
     commands_follow: bool,
     /// The actor that gave the command that is being applied.
@@ -275,7 +278,7 @@ impl Decision<'_> {
     fn record_event(&mut self, event: Event) {
         let by = self.by.clone();
         let recorded =
-            RecordedEvent { seq: self.execution.seq().next(), at: self.moment.now, by, event };
+            RecordedEvent { seq: self.execution.seq().next(), at: self.context.now, by, event };
         self.execution.apply(&recorded).expect("the machine proposes only what can happen");
         self.events.push(recorded);
     }
@@ -319,7 +322,7 @@ impl Decision<'_> {
     /// Returns the effect of the next attempt of a task, if it differs from the plan.
     fn changed_effect(&self, task: Task) -> Option<Effect> {
         let callee = self.planned_call(task);
-        let effects = self.moment.effects.filter(|_| callee.kind == StepKind::Call)?;
+        let effects = self.context.effects.filter(|_| callee.kind == StepKind::Call)?;
         effects.current_effect(callee.tool).filter(|effect| *effect != callee.policy.effect)
     }
 
@@ -351,7 +354,7 @@ impl Decision<'_> {
     /// Otherwise they would last longer by the difference of the clocks, which may be a year.
     fn shorten_waits(&mut self) {
         let Some(began) = self.execution.latest_wait_start() else { return };
-        let ahead = began - self.moment.now;
+        let ahead = began - self.context.now;
         if ahead > CLOCK_TOLERANCE {
             let ahead_ms = u64::try_from(ahead.num_milliseconds()).unwrap_or_default();
             self.record_event(Event::WaitsShortened { ahead_ms });
@@ -385,7 +388,7 @@ impl Decision<'_> {
     }
 
     /// Ends an attempt that called no tool. The task can start again, even if its effect is `once`.
-    fn return_uncalled(&mut self, task: Task, attempt: Attempt, error: ToolError) {
+    fn end_uncalled_attempt(&mut self, task: Task, attempt: Attempt, error: ToolError) {
         if self.is_running(task, attempt) {
             let (step, part, error) = (self.step_id(task), task.part, Some(error));
             self.record_event(Event::StepInterrupted { step, part, attempt, error });
@@ -453,7 +456,7 @@ impl Decision<'_> {
                 let failures = self.execution.task(task).map_or(0, |task| task.failures) + 1;
                 let dice = attempt_hash(self.execution.id(), task, attempt);
                 if let Some(delay) = policy.retry.delay(failures, dice) {
-                    let until = self.moment.now + delay;
+                    let until = self.context.now + delay;
                     return self.record_event(Event::StepRetryScheduled {
                         step,
                         part,

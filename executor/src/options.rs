@@ -11,20 +11,21 @@ pub struct Options {
     /// Lifetime of the worker's lease. After that, other workers claim the executions of the
     /// worker.
     pub lease: Duration,
-    /// Interval between scans without a hint. Also the maximum of most retry delays.
+    /// Interval between scans of the store if no hint wakes the worker. Also the maximum of most
+    /// retry delays.
     pub poll: Duration,
     /// An execution that will wait longer than this is parked: the worker gives up its ownership,
     /// and the execution is claimed again when it is due.
     pub park_after: Duration,
     pub executions: usize,
     pub cancel_grace: Duration,
-    /// Time limit for a toolset to connect during a call.
+    /// Longest time that a call waits until its toolset is connected.
     pub connect: Duration,
     pub output_bytes: usize,
     /// Number of attempts of an append. If all of them fail, the driver gives up the execution for
     /// now.
     pub store_tries: u32,
-    /// Time limit for running steps when the worker drains.
+    /// Longest time that a draining worker waits for running steps.
     pub drain: Duration,
     /// The rules that limit calls. The store counts the calls of all nodes together.
     pub calls: CurrentCallLimits,

@@ -1,4 +1,4 @@
-//! Permits for calls whose tools have limits, as one worker requests them.
+//! Requests permits for calls whose tools have limits.
 //!
 //! The store counts the holders of all nodes. On each node, calls with the same limits wait in one
 //! queue, and only the first call sends requests. So a thousand waiting calls cost no more than one
@@ -24,14 +24,14 @@ use shared::{
 use tokio::{sync::Notify, time};
 use tracing::warn;
 
-/// The head start that one step of priority gives.
+/// A call is queued as if it had arrived this much earlier for each step of its priority.
 const HEAD_START_MS: i64 = 10_000;
 /// Delay after the first refusal. Doubles with each refusal, up to the poll interval.
 const MIN_RETRY_DELAY: Duration = Duration::from_millis(2);
 /// The longest wait for a rate before the next request. It is limited because the clock of the
 /// store may differ from the clock of this node.
 const MAX_RATE_WAIT: Duration = Duration::from_secs(5);
-const MAX_RELEASED: usize = 1_024;
+const MAX_RELEASED_PER_REQUEST: usize = 1_024;
 
 #[derive(Debug)]
 pub(crate) struct Permits {
@@ -45,7 +45,7 @@ pub(crate) struct Permits {
     /// an earlier permit never releases a later permit.
     next_number: AtomicU64,
     released: Mutex<Vec<ReleasedPermit>>,
-    has_released: Notify,
+    permit_returned: Notify,
     permit_freed: Notify,
 }
 
@@ -103,7 +103,7 @@ impl Drop for HeldPermit {
         if let Some(permit) = self.permit.take() {
             let request = self.request.take();
             lock_mutex(&self.permits.released).push(ReleasedPermit { permit, request });
-            self.permits.has_released.notify_one();
+            self.permits.permit_returned.notify_one();
         }
     }
 }
@@ -141,7 +141,7 @@ impl Permits {
             queues: Mutex::default(),
             next_number: AtomicU64::new(0),
             released: Mutex::default(),
-            has_released: Notify::new(),
+            permit_returned: Notify::new(),
             permit_freed: Notify::new(),
         })
     }
@@ -152,9 +152,9 @@ impl Permits {
         limits: Vec<CallLimit>,
         priority: i32,
     ) -> HeldPermit {
-        let mut granted = HeldPermit { permits: Arc::clone(self), permit: None, request: None };
+        let mut held_permit = HeldPermit { permits: Arc::clone(self), permit: None, request: None };
         if limits.is_empty() {
-            return granted;
+            return held_permit;
         }
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         let holder = format!("{holder}/{}/{number}", self.worker);
@@ -170,10 +170,10 @@ impl Permits {
             while !may_hold && !waiting.is_first() {
                 turn.notified().await;
             }
-            let answer = granted.send_request(&ask).await;
+            let answer = held_permit.send_request(&ask).await;
             may_hold = answer.is_err();
             let wait = match answer {
-                Ok(Permission::Granted) => return granted,
+                Ok(Permission::Granted) => return held_permit,
                 Ok(Permission::Full) => backoff,
                 Ok(Permission::NotBefore(at)) => {
                     self.delay_until(at).max(backoff).min(MAX_RATE_WAIT)
@@ -229,7 +229,7 @@ impl Permits {
             if permits.is_empty() {
                 tokio::select! {
                     biased;
-                    () = self.has_released.notified() => continue,
+                    () = self.permit_returned.notified() => continue,
                     Some(permit) = requests.next(), if !requests.is_empty() => permits.push(permit),
                 }
             }
@@ -243,7 +243,7 @@ impl Permits {
 
     fn take_released(&self) -> Vec<ReleasedPermit> {
         let mut released = lock_mutex(&self.released);
-        let n = released.len().min(MAX_RELEASED);
+        let n = released.len().min(MAX_RELEASED_PER_REQUEST);
         released.drain(..n).collect()
     }
 }

@@ -43,7 +43,7 @@ use crate::{
     options::Options,
     permits::Permits,
     replan::Replanner,
-    worker_handle::{MAX_ORDERS, WorkerRequest},
+    worker_handle::{MAX_REQUESTS, WorkerRequest},
 };
 
 pub use crate::worker_handle::{CallPermit, WorkerHandle};
@@ -61,7 +61,7 @@ pub struct Worker {
     scope: WorkerScope,
     slots: Arc<Semaphore>,
     local: Arc<LocalDrivers>,
-    orders: mpsc::Receiver<WorkerRequest>,
+    requests: mpsc::Receiver<WorkerRequest>,
     drivers: JoinSet<DriverResult>,
     backlog: Backlog,
     replan_queue: ReplanQueue,
@@ -92,12 +92,12 @@ impl Worker {
     /// executions to other workers.
     pub fn new(parts: WorkerParts, id: WorkerId, drain: CancellationToken) -> (Self, WorkerHandle) {
         let WorkerParts { node, store, toolbox, clock, options, scope } = parts;
-        let (sender, orders) = mpsc::channel(MAX_ORDERS);
+        let (sender, requests) = mpsc::channel(MAX_REQUESTS);
         let [slots, waiting_slots] = [(); 2].map(|()| Arc::new(Semaphore::new(options.executions)));
         let lease = LeaseClock::new(options.lease);
         let permits = Permits::new(id, Arc::clone(&store), Arc::clone(&clock), options.poll);
         let handle = WorkerHandle {
-            orders: sender,
+            requests: sender,
             slots: Arc::clone(&slots),
             toolbox: toolbox.clone(),
             permits: Arc::clone(&permits),
@@ -132,7 +132,7 @@ impl Worker {
             scope,
             slots,
             local,
-            orders,
+            requests,
             drivers,
             backlog: Backlog::new(),
             replan_queue: ReplanQueue::default(),
@@ -165,7 +165,7 @@ impl Worker {
             }
         };
         let work = async {
-            self.handle_inputs().await;
+            self.run_event_loop().await;
             self.shut_down().await;
         };
         tokio::select! {
@@ -184,7 +184,7 @@ impl Worker {
         &self.context
     }
 
-    async fn handle_inputs(&mut self) {
+    async fn run_event_loop(&mut self) {
         let drain = self.context.drain.clone();
         let hints = self.context.store.hints();
         let (mut work, mut inbox) = (hints.subscribe_work(), hints.subscribe_inbox());
@@ -196,10 +196,10 @@ impl Worker {
                 () = drain.cancelled() => return,
                 Some(ended) = self.drivers.join_next(), if !self.drivers.is_empty() => {
                     let (id, result) = ended.expect("drivers do not panic");
-                    self.handle_driver_end(id, result);
+                    self.record_driver_end(id, result);
                 }
-                Some((id, result)) = self.replan_queue.next() => self.replan_ended(id, result),
-                Some(order) = self.orders.recv() => self.handle_order(order),
+                Some((id, result)) = self.replan_queue.next() => self.record_replan_end(id, result),
+                Some(request) = self.requests.recv() => self.accept_request(request),
                 _ = inbox.changed() => self.deliver_commands().await,
                 _ = work.changed() => look_at = Instant::now(),
                 _ = tools.changed() => look_at = Instant::now(),
@@ -212,7 +212,7 @@ impl Worker {
     }
 
     /// Handles the end of a driver. Does not trigger a scan, because drivers end very often.
-    fn handle_driver_end(&mut self, id: ExecutionId, result: Result<DriverStop, DriveError>) {
+    fn record_driver_end(&mut self, id: ExecutionId, result: Result<DriverStop, DriveError>) {
         self.local.remove(id);
         match result {
             Ok(DriverStop::Finished) => (),
@@ -224,8 +224,8 @@ impl Worker {
                 self.context.store.hints().wake_inbox();
             }
             Err(DriveError::ClaimedElsewhere(epoch)) => {
-                // Does nothing, because another worker owns the execution, or its head is out of
-                // date.
+                // Logs nothing, because another worker often claims first. The next scan claims the
+                // execution again if it has no other owner.
                 self.backlog.given_up.insert(id, epoch);
             }
             Err(DriveError::Fenced) => {
@@ -250,8 +250,8 @@ impl Worker {
         }
     }
 
-    fn handle_order(&mut self, order: WorkerRequest) {
-        match order {
+    fn accept_request(&mut self, request: WorkerRequest) {
+        match request {
             WorkerRequest::Start { execution, created, stored, finished, permit } => {
                 let id = execution.id();
                 if self.local.contains(id) {
@@ -320,8 +320,8 @@ impl Worker {
         self.replan_queue.shutdown().await;
         // Closes the channel, so that callers in this process start executions through the store
         // from now on.
-        self.orders.close();
-        while self.orders.try_recv().is_ok() {}
+        self.requests.close();
+        while self.requests.try_recv().is_ok() {}
         let all = async { while self.drivers.join_next().await.is_some() {} };
         if time::timeout(self.context.options.drain, all).await.is_err() {
             info!(left = self.drivers.len(), "released running executions to other workers");
@@ -401,7 +401,8 @@ async fn renew_lease(context: &WorkerContext) {
     }
     let started_at = Instant::now();
     if let Ok(time) = context.store.shared_time().await {
-        // Compares with the middle of the request, because the store read its time near the middle.
+        // Adds half of the request's duration, because the store read its time near the middle of
+        // the request.
         let since = TimeDelta::from_std(started_at.elapsed() / 2).unwrap_or_default();
         context.clock.approach(time + since);
     }
@@ -428,7 +429,7 @@ impl LocalDrivers {
     }
 
     /// Gives a command to the driver of its execution. Returns whether this worker has the driver.
-    /// A command that does not fit stays in the inbox and is found again.
+    /// A command that does not fit stays in the inbox and is delivered later.
     fn deliver_command(&self, envelope: &SentCommand) -> bool {
         match self.lock_map().get(&envelope.execution) {
             Some(driver) => {

@@ -16,11 +16,11 @@ use toolbox::Toolbox;
 
 use crate::permits::{HeldPermit, Permits};
 
-pub(crate) const MAX_ORDERS: usize = 1_024;
+pub(crate) const MAX_REQUESTS: usize = 1_024;
 
 #[derive(Clone, Debug)]
 pub struct WorkerHandle {
-    pub(crate) orders: mpsc::Sender<WorkerRequest>,
+    pub(crate) requests: mpsc::Sender<WorkerRequest>,
     pub(crate) slots: Arc<Semaphore>,
     pub(crate) toolbox: Toolbox,
     pub(crate) permits: Arc<Permits>,
@@ -88,10 +88,10 @@ impl WorkerHandle {
         }
         let (stored, answer) = oneshot::channel();
         let (execution, created) = (Box::new(execution), Box::new(created));
-        let order = WorkerRequest::Start { execution, created, stored, finished, permit };
-        if let Err(mpsc::error::SendError(order)) = self.orders.send(order).await {
-            let WorkerRequest::Start { execution, created, .. } = order else {
-                unreachable!("the channel returns the order")
+        let request = WorkerRequest::Start { execution, created, stored, finished, permit };
+        if let Err(mpsc::error::SendError(request)) = self.requests.send(request).await {
+            let WorkerRequest::Start { execution, created, .. } = request else {
+                unreachable!("the channel returns the request")
             };
             return Err((execution, created));
         }
@@ -103,6 +103,6 @@ impl WorkerHandle {
 
     pub async fn claim_execution(&self, id: ExecutionId) {
         // Ignores the error, because another worker finds the execution if this worker has ended.
-        let _ = self.orders.send(WorkerRequest::Claim(id)).await;
+        let _ = self.requests.send(WorkerRequest::Claim(id)).await;
     }
 }

@@ -19,22 +19,23 @@ use tokio::{
     sync::Mutex,
     time::{self, Instant},
 };
-use toolbox::{SetStatus, Toolbox};
+use toolbox::{SetStatus, ToolSet, Toolbox};
 
 use crate::{
     server::{Hooks, PathPrefix},
     web::Pages,
 };
 
-const PROBE_INTERVAL: Duration = Duration::from_secs(1);
-const QUEUE_INTERVAL: Duration = Duration::from_secs(5);
+const MIN_PROBE_INTERVAL: Duration = Duration::from_secs(1);
+const MIN_QUEUE_READ_INTERVAL: Duration = Duration::from_secs(5);
+const MIN_SIZE_READ_INTERVAL: Duration = Duration::from_secs(30);
 /// Maximum time that a request for metrics waits for the store. It is short, because Prometheus
 /// gives up after ten seconds.
-const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
+const QUEUE_READ_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum number of due executions that are counted. An alert needs no larger number.
-const MAX_DUE: usize = 1_000;
+const MAX_DUE_EXECUTIONS: usize = 1_000;
 
-/// Checks that the store accepts writes. Each result is reused for [`PROBE_INTERVAL`], because
+/// Checks that the store accepts writes. Each result is reused for [`MIN_PROBE_INTERVAL`], because
 /// every client can request `/health/ready`.
 struct WriteProbe {
     store: Arc<dyn Store>,
@@ -50,7 +51,7 @@ impl WriteProbe {
         // The lock is held during the check, so that concurrent requests share one check.
         let mut last_result = self.last_result.lock().await;
         if let Some((at, outcome)) = &*last_result
-            && at.elapsed() < PROBE_INTERVAL
+            && at.elapsed() < MIN_PROBE_INTERVAL
         {
             return outcome.clone();
         }
@@ -60,11 +61,11 @@ impl WriteProbe {
     }
 }
 
-/// Returns the hooks of the server that need the engine or the page: readiness, metrics and routes.
+/// Builds the hooks of the server that need the engine or the page: readiness, metrics and routes.
 ///
-/// `store_file` is the file of an SQLite store, whose size is a metric. The page uses URLs below
-/// `path_prefix`.
-pub fn server_hooks(
+/// `store_file` is the file of an SQLite store. Its size is a metric. Other stores are asked for
+/// their size. The page uses URLs below `path_prefix`.
+pub fn build_server_hooks(
     engine: &Engine,
     worker: Option<WorkerHandle>,
     retention: &Arc<Retention>,
@@ -73,6 +74,7 @@ pub fn server_hooks(
 ) -> Hooks {
     let pages = Pages::new(path_prefix);
     let queue = Arc::new(QueueProbe::new(engine));
+    let size = Arc::new(SizeProbe::new(Arc::clone(engine.store()), store_file));
     let counted = Arc::clone(engine.store());
     let probe = Arc::new(WriteProbe::new(Arc::clone(&counted)));
     let toolbox = engine.tools.inventory.toolbox().clone();
@@ -84,10 +86,9 @@ pub fn server_hooks(
         }),
         first_metrics: Arc::new(move || {
             let waiting = worker.as_ref().map_or(0, WorkerHandle::waiting_call_count);
-            let queue = Arc::clone(&queue);
+            let (queue, size) = (Arc::clone(&queue), Arc::clone(&size));
             let own = [
                 process_metrics().render(),
-                format_store_size(store_file.as_deref()),
                 format_engine_metrics(counted.hints().commits(), &toolbox),
                 retention.format_metrics(),
                 format!(
@@ -96,7 +97,11 @@ pub fn server_hooks(
                      faber_calls_waiting {waiting}\n"
                 ),
             ];
-            async move { own.concat() + &format_queue(queue.read_figures().await) }.boxed()
+            async move {
+                let (figures, bytes) = tokio::join!(queue.read_figures(), size.read_bytes());
+                own.concat() + &format_store_size(bytes) + &format_queue(figures)
+            }
+            .boxed()
         }),
         pages: pages.routes(),
         unknown_path_handler: Arc::new(move |uri, headers| pages.answer_unknown_path(uri, headers)),
@@ -105,7 +110,7 @@ pub fn server_hooks(
 }
 
 /// Counts the executions that wait for a worker. A request for metrics reads the store only if the
-/// last read is older than [`QUEUE_INTERVAL`].
+/// last read is older than [`MIN_QUEUE_READ_INTERVAL`].
 struct QueueProbe {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
@@ -114,7 +119,7 @@ struct QueueProbe {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct QueueFigures {
-    /// Number of due executions, at most [`MAX_DUE`].
+    /// Number of due executions, at most [`MAX_DUE_EXECUTIONS`].
     due: usize,
     oldest_seconds: f64,
 }
@@ -129,13 +134,15 @@ impl QueueProbe {
     async fn read_figures(&self) -> Option<QueueFigures> {
         let mut last_figures = self.last_figures.lock().await;
         if let Some((at, figures)) = &*last_figures
-            && at.elapsed() < QUEUE_INTERVAL
+            && at.elapsed() < MIN_QUEUE_READ_INTERVAL
         {
             return *figures;
         }
         let now = self.clock.now();
         let query = HeadQuery::DueAfter { now, after: None };
-        let found = time::timeout(QUEUE_TIMEOUT, self.store.find_heads(query, MAX_DUE)).await;
+        let found =
+            time::timeout(QUEUE_READ_TIMEOUT, self.store.find_heads(query, MAX_DUE_EXECUTIONS))
+                .await;
         let figures = found.ok().and_then(Result::ok).map(|heads| {
             let oldest = heads.iter().filter_map(|head| head.due).min();
             let waited = oldest.map(|due| (now - due).to_std().unwrap_or_default());
@@ -147,12 +154,12 @@ impl QueueProbe {
     }
 }
 
-/// Formats the metrics of the queue. If they are unknown, formats nothing, because a zero would end
-/// an alert about a full queue.
+/// Formats the metrics of the queue. If the store did not give the figures, returns an empty text,
+/// because a zero would end an alert about a full queue.
 fn format_queue(figures: Option<QueueFigures>) -> String {
     let Some(QueueFigures { due, oldest_seconds }) = figures else { return String::new() };
     format!(
-        "# HELP faber_executions_due Executions in the store that wait for a worker, up to {MAX_DUE}.\n\
+        "# HELP faber_executions_due Executions in the store that wait for a worker, up to {MAX_DUE_EXECUTIONS}.\n\
          # TYPE faber_executions_due gauge\n\
          faber_executions_due {due}\n\
          # HELP faber_executions_oldest_due_seconds Time since the oldest of these executions became due.\n\
@@ -161,18 +168,53 @@ fn format_queue(figures: Option<QueueFigures>) -> String {
     )
 }
 
-/// Formats the size of an SQLite store with its write-ahead log. Returns an empty text for other
-/// stores.
-fn format_store_size(file: Option<&Path>) -> String {
-    let Some(file) = file else { return String::new() };
+/// Measures the store. A database server is asked only if its last answer is older than
+/// [`MIN_SIZE_READ_INTERVAL`].
+struct SizeProbe {
+    store: Arc<dyn Store>,
+    file: Option<PathBuf>,
+    last_bytes: Mutex<Option<(Instant, Option<u64>)>>,
+}
+
+impl SizeProbe {
+    fn new(store: Arc<dyn Store>, file: Option<PathBuf>) -> Self {
+        Self { store, file, last_bytes: Mutex::default() }
+    }
+
+    /// Returns `None` for a store in memory, and if the server refuses the command or does not
+    /// answer in time.
+    async fn read_bytes(&self) -> Option<u64> {
+        if let Some(file) = &self.file {
+            return Some(measure_files(file));
+        }
+        let mut last_bytes = self.last_bytes.lock().await;
+        if let Some((at, bytes)) = &*last_bytes
+            && at.elapsed() < MIN_SIZE_READ_INTERVAL
+        {
+            return *bytes;
+        }
+        let read = time::timeout(QUEUE_READ_TIMEOUT, self.store.stored_bytes()).await;
+        let bytes = read.ok().and_then(Result::ok).flatten();
+        *last_bytes = Some((Instant::now(), bytes));
+        bytes
+    }
+}
+
+/// Returns the size of an SQLite store with its write-ahead log.
+fn measure_files(file: &Path) -> u64 {
     let parts = ["", "-wal", "-shm"].map(|suffix| {
         let mut path = file.as_os_str().to_owned();
         path.push(suffix);
         fs::metadata(path).map_or(0, |part| part.len())
     });
-    let bytes: u64 = parts.iter().sum();
+    parts.iter().sum()
+}
+
+/// Formats nothing if the size is unknown, because a zero would look like a lost store.
+fn format_store_size(bytes: Option<u64>) -> String {
+    let Some(bytes) = bytes else { return String::new() };
     format!(
-        "# HELP faber_store_size_bytes Size of the store's files.\n\
+        "# HELP faber_store_size_bytes Size of the store on disk.\n\
          # TYPE faber_store_size_bytes gauge\n\
          faber_store_size_bytes {bytes}\n"
     )
@@ -184,13 +226,17 @@ fn format_engine_metrics(commits: u64, toolbox: &Toolbox) -> String {
         |wanted: fn(&SetStatus) -> bool| sets.iter().filter(|set| wanted(&set.status)).count();
     let ready = count(|status| *status == SetStatus::Ready);
     let connecting = count(|status| *status == SetStatus::Connecting);
-    let failed = count(|status| matches!(status, SetStatus::Failed { .. }));
+    // No plan needs an inactive set. Built-in sets without a folder are inactive and have failed
+    // if the configuration is in `/etc`.
+    let is_needed =
+        |set: &&ToolSet| set.is_active && matches!(set.status, SetStatus::Failed { .. });
+    let failed = sets.iter().filter(is_needed).count();
     let tools: usize = sets.iter().map(|set| set.tools.len()).sum();
     format!(
         "# HELP faber_store_commits_total Commits of the store by this process.\n\
          # TYPE faber_store_commits_total counter\n\
          faber_store_commits_total {commits}\n\
-         # HELP faber_toolsets Toolsets, by their status.\n\
+         # HELP faber_toolsets Toolsets, by their status. Inactive ones that failed are left out.\n\
          # TYPE faber_toolsets gauge\n\
          faber_toolsets{{status=\"ready\"}} {ready}\n\
          faber_toolsets{{status=\"connecting\"}} {connecting}\n\
@@ -199,4 +245,24 @@ fn format_engine_metrics(commits: u64, toolbox: &Toolbox) -> String {
          # TYPE faber_tools gauge\n\
          faber_tools {tools}\n"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::store::memory::Memory;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_store_without_files_and_without_a_server_has_no_size() {
+        let store: Arc<dyn Store> = Arc::new(Memory::new());
+        let bytes = SizeProbe::new(Arc::clone(&store), None).read_bytes().await;
+        assert_eq!((bytes, format_store_size(bytes)), (None, String::new()));
+        // This file exists in each checkout, and has no write-ahead log.
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+        let length = fs::metadata(&file).unwrap().len();
+        let bytes = SizeProbe::new(store, Some(file)).read_bytes().await;
+        assert_eq!(bytes, Some(length));
+        assert!(format_store_size(bytes).ends_with(&format!("faber_store_size_bytes {length}\n")));
+    }
 }

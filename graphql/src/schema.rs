@@ -35,7 +35,7 @@ mod step;
 mod subscription;
 mod timeline;
 mod tool;
-mod tool_work;
+mod tool_operations;
 mod toolkit;
 mod waits;
 
@@ -92,7 +92,7 @@ impl Schema {
 }
 
 /// Returns `true` if the request could be a mutation. A mutation must fail for an encrypted value
-/// without its key, and must not use the placeholder that a query shows for it.
+/// whose key is missing. It must not use the placeholder that a query shows for such a value.
 fn is_mutation(request: &mut async_graphql::Request) -> bool {
     let name = request.operation_name.clone();
     // An invalid document counts as a query, because the executor rejects it later.

@@ -28,7 +28,7 @@ use sha2::{Digest, Sha256};
 use crate::server::PathPrefix;
 
 /// The files that `npm run build` in `web/` writes.
-static DIST: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../web/dist");
+static PAGE_FILES: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../web/dist");
 
 const PAGE_PATHS: [&str; 9] = [
     "/",
@@ -82,7 +82,7 @@ struct HtmlFile {
 
 impl HtmlFile {
     fn new(name: &str, prefix: &PathPrefix) -> Self {
-        let text = DIST.get_file(name).and_then(File::contents_utf8).unwrap_or_default();
+        let text = PAGE_FILES.get_file(name).and_then(File::contents_utf8).unwrap_or_default();
         let text = text.replace("\"./", &format!("\"{prefix}/"));
         let tag = HeaderValue::try_from(format_tag(text.as_bytes())).ok();
         Self { text: text.into(), tag }
@@ -244,13 +244,14 @@ fn choose_encoding(
     headers: &HeaderMap,
 ) -> Option<(&'static File<'static>, Option<&'static str>)> {
     for (encoding, ending) in [("br", ".br"), ("gzip", ".gz")] {
-        if let Some(file) =
-            DIST.get_file(format!("{name}{ending}")).filter(|_| accepts_encoding(headers, encoding))
+        if let Some(file) = PAGE_FILES
+            .get_file(format!("{name}{ending}"))
+            .filter(|_| accepts_encoding(headers, encoding))
         {
             return Some((file, Some(encoding)));
         }
     }
-    Some((DIST.get_file(name)?, None))
+    Some((PAGE_FILES.get_file(name)?, None))
 }
 
 fn accepts_encoding(headers: &HeaderMap, encoding: &str) -> bool {
@@ -271,7 +272,7 @@ fn entity_tag_of(file: &'static File<'static>) -> Option<HeaderValue> {
     static TAGS: OnceLock<BTreeMap<&'static str, HeaderValue>> = OnceLock::new();
     let tags = TAGS.get_or_init(|| {
         let mut tags = BTreeMap::new();
-        collect_tags(&DIST, &mut tags);
+        collect_tags(&PAGE_FILES, &mut tags);
         tags
     });
     tags.get(file.path().to_str()?).cloned()

@@ -147,13 +147,13 @@ pub fn read_tool_calls(
         return Err(LimitExceeded::Text { bytes: text.len() });
     }
     let reading = source::CallReader::new(text, find_tool);
-    let calls = drop_announcements(scan::scan_calls(&reading)?);
+    let calls = drop_announced_calls(scan::scan_calls(&reading)?);
     Ok(Calls { calls, missed: reading.into_missed() })
 }
 
 /// Drops a call in prose if the text also has an explicit call of the same tool with the same
 /// arguments, because the prose only introduces that call.
-fn drop_announcements(calls: Vec<ToolCall>) -> Vec<ToolCall> {
+fn drop_announced_calls(calls: Vec<ToolCall>) -> Vec<ToolCall> {
     let is_announced = |loose: &ToolCall| {
         calls.iter().any(|call| {
             !call.format.is_loose() && call.tool == loose.tool && call.args == loose.args

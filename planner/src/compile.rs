@@ -17,6 +17,7 @@ mod place;
 mod policy;
 mod references;
 mod report;
+mod schema;
 mod site;
 mod sub_plan;
 mod tools;
@@ -33,11 +34,12 @@ use shared::{
 };
 
 pub(crate) use self::place::key_path;
+pub use self::schema::plan_file_schema;
 use self::{
     names::{Naming, shorten_name},
     parameters::{CheckedParameters, ErrorBudget},
     report::Report,
-    sub_plan::{DraftTree, Inline},
+    sub_plan::{DraftTree, InlinePlans},
     tools::ToolChoice,
 };
 pub use self::{
@@ -65,7 +67,7 @@ pub fn compile_with(
     catalog: &Catalog,
     plans: &SubPlans,
 ) -> Result<Plan, Vec<Diagnostic>> {
-    compile_one(draft, about, &CompileContext { catalog, plans, inline: &Inline::new() })
+    compile_single(draft, about, &CompileContext { catalog, plans, inline: &InlinePlans::new() })
 }
 
 #[derive(Clone, Debug)]
@@ -95,10 +97,10 @@ pub fn compile_all(
 struct CompileContext<'a> {
     catalog: &'a Catalog,
     plans: &'a SubPlans,
-    inline: &'a Inline,
+    inline: &'a InlinePlans,
 }
 
-fn compile_one(
+fn compile_single(
     draft: &Draft,
     about: PlanInfo,
     context: &CompileContext<'_>,
@@ -151,11 +153,11 @@ struct UndoCall<'a> {
 const UNDO_PARAMETERS: &str = "compensate.parameters";
 
 impl<'a> UndoCall<'a> {
-    fn read_steps(
+    fn read_undo(
         index: usize,
         written: &Value,
         catalog: &'a Catalog,
-        room: &mut ErrorBudget,
+        error_budget: &mut ErrorBudget,
         report: &mut Report,
     ) -> Option<Self> {
         if written.is_null() {
@@ -164,7 +166,7 @@ impl<'a> UndoCall<'a> {
         let draft = parse::read_compensation(index, written, report)?;
         let tool_choice = tools::choose_undo(index, &draft, catalog, report);
         let checked_parameters =
-            room.read(index, UNDO_PARAMETERS, draft.parameters.as_ref(), report);
+            error_budget.read(index, UNDO_PARAMETERS, draft.parameters.as_ref(), report);
         let policy = policy::read_undo(index, &draft, &tool_choice, report);
         Some(Self { tool_choice, checked_parameters, policy })
     }
@@ -193,23 +195,23 @@ fn read_steps<'a>(
 ) -> Vec<Step<'a>> {
     let choices = tools::choose_tools(draft, context, report);
     let ids = names::assign_ids(draft, report);
-    let mut room = ErrorBudget::default();
+    let mut error_budget = ErrorBudget::default();
     let steps = draft.tools.iter().zip(choices).zip(ids).enumerate();
     let steps = steps.map(|(index, ((written, tool_choice), id))| {
         let checked_parameters =
-            room.read(index, "parameters", written.parameters.as_ref(), report);
+            error_budget.read(index, "parameters", written.parameters.as_ref(), report);
         let mapping = read_mapping(index, written, report);
         let policy = policy::read_policy(index, written, &tool_choice, report);
         let for_each = written.for_each.as_ref().map(|list| Arc::new(Value::from(list.as_str())));
         let undo = written.compensate.as_ref();
         let undo = undo.and_then(|compensation| {
-            UndoCall::read_steps(index, compensation, context.catalog, &mut room, report)
+            UndoCall::read_undo(index, compensation, context.catalog, &mut error_budget, report)
         });
         let undo = undo.map(Box::new);
         Step { written, id, tool_choice, checked_parameters, mapping, policy, for_each, undo }
     });
     let steps = steps.collect();
-    room.check(report);
+    error_budget.check(report);
     steps
 }
 

@@ -47,12 +47,12 @@ pub trait Planner: Send + Sync {
     ) -> Result<ProposedPlan, PlanningError>;
 
     /// Plans `query` with tools of `catalog`. Values that the query does not contain may come from
-    /// tools of `reach`. These tools only read, and the query need not name them.
+    /// tools of `chain_catalog`. These tools only read, and the query need not name them.
     async fn plan_within(
         &self,
         query: &str,
         catalog: &Catalog,
-        _reach: &Catalog,
+        _chain_catalog: &Catalog,
         compiler: &dyn PlanCompiler,
     ) -> Result<ProposedPlan, PlanningError> {
         self.plan(query, catalog, compiler).await

@@ -145,7 +145,7 @@ pub enum ModelError {
     /// The model gives no answer now. A retry may help.
     #[error("the model `{model}` is not available: {reason}")]
     Unavailable { model: String, reason: String, wait: Option<Duration> },
-    /// The model or its provider refuses. A retry does not help.
+    /// The model or its provider refuses to answer, so a retry does not help.
     #[error("the model `{model}` cannot be used: {reason}")]
     Refused { model: String, reason: String },
 }

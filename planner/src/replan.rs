@@ -29,7 +29,7 @@ pub use self::{
 use crate::draft::Draft;
 
 /// Maximum number of items of a list whose states the model gets.
-const TOLD_ITEMS: usize = 256;
+const MAX_SHOWN_ITEMS: usize = 256;
 /// The transcript entry that is written before a model is asked.
 pub const ATTEMPT: &str = "replan";
 /// The transcript entry with the reason why there is no automatic replan.
@@ -149,7 +149,7 @@ fn step_result(planned: &ToolExecution, step: &Step) -> StepResult {
         _ => "cancelled",
     };
     let items = step.items.iter().flat_map(|items| items.as_slice());
-    let items = items.take(TOLD_ITEMS).map(|item| step_result(planned, item).state).collect();
+    let items = items.take(MAX_SHOWN_ITEMS).map(|item| step_result(planned, item).state).collect();
     StepResult { step: planned.id.to_string(), state, output, error, items, failure }
 }
 

@@ -2,7 +2,7 @@
 
 /// Maximum number of names that are compared, because each comparison takes time.
 pub(crate) const MAX_CANDIDATES: usize = 4_096;
-const MAX_LENGTH: usize = 64;
+const MAX_COMPARED_CHARS: usize = 64;
 const MIN_CONTAINED_LENGTH: usize = 3;
 
 /// Returns the most similar known name, if it is similar enough. Case and separators do not count,
@@ -44,6 +44,8 @@ pub fn explain_unknown_field(message: &str) -> String {
     let Some((before, rest)) = message.split_once("unknown field `") else {
         return message.to_owned();
     };
+    // The reader of a setting may add an advice with names of its own.
+    let (rest, _advice) = rest.split_once("; ").unwrap_or((rest, ""));
     let mut quoted = rest.split('`');
     let field = quoted.next().unwrap_or_default();
     let known_fields: Vec<&str> = quoted.skip(1).step_by(2).collect();
@@ -69,7 +71,7 @@ pub fn did_you_mean<'a>(
 }
 
 fn fold_name(name: &str) -> Vec<char> {
-    let letters = name.chars().take(MAX_LENGTH).flat_map(char::to_lowercase);
+    let letters = name.chars().take(MAX_COMPARED_CHARS).flat_map(char::to_lowercase);
     letters.filter(|c| c.is_alphanumeric()).collect()
 }
 

@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of characters of a name. Longer names are cut, because clients choose their own
-/// names.
+/// Maximum number of characters of a name. Longer names are cut, because a client can choose any
+/// name.
 const MAX_NAME_CHARS: usize = 128;
 
 /// The caller that gave a command, for example started an execution or approved a step.
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_has_a_limit() {
+    fn a_long_name_is_cut_at_the_limit() {
         let actor = Actor::token(&"ä".repeat(1_000));
         assert_eq!(actor.name.unwrap().chars().count(), MAX_NAME_CHARS);
     }

@@ -2,8 +2,8 @@
 //! them by `$blob`, so that logs, pages of lists and subscriptions stay small.
 //!
 //! A blob has an entry, which is a record with its type and size, and part records with its
-//! content. The entry is written first and removed last, so a crash never leaves parts that no
-//! entry leads to.
+//! content. The entry is written first and removed last, so that after a crash every part still has
+//! its entry.
 //!
 //! A blob belongs to the execution whose tool returned it, and is removed after that execution. A
 //! blob of a call outside plans is removed when it exceeds a maximum age.
@@ -25,8 +25,8 @@ pub const REFERENCE_FIELD: &str = "$blob";
 const NO_EXECUTION: &str = "call";
 const SHA256_DIGITS: usize = 64;
 /// Maximum bytes of content in one record. It is far below 16 MiB, the limit of a MongoDB document.
-const PART_BYTES: usize = 4 << 20;
-const PAGE_SIZE: usize = 256;
+const MAX_PART_BYTES: usize = 4 << 20;
+const ENTRIES_PER_PAGE: usize = 256;
 
 /// The id of a blob: `exec_…/SHA-256`, or `call/SHA-256` if a call outside plans returned the blob.
 /// The SHA-256 of the content has lower-case digits.
@@ -125,7 +125,7 @@ fn part_name(id: &BlobId, part: usize) -> String {
 /// Stores a blob whose content is `base64`. If the blob already exists, writes it again, because a
 /// crash may have left only some of its parts.
 pub async fn save_blob(store: &dyn Store, blob: &Blob, base64: &str) -> Result<(), StoreError> {
-    let parts: Vec<_> = base64.as_bytes().chunks(PART_BYTES).collect();
+    let parts: Vec<_> = base64.as_bytes().chunks(MAX_PART_BYTES).collect();
     store.put_record(&blob.to_entry(parts.len()), WriteCondition::Never).await?;
     for (n, part) in parts.into_iter().enumerate() {
         let text = String::from_utf8_lossy(part);
@@ -176,9 +176,9 @@ pub async fn load_blob(
 pub async fn remove_old_blobs(store: &dyn Store, before: Timestamp) -> Result<usize, StoreError> {
     let (mut removed, mut after) = (0, None);
     loop {
-        let page = RecordPage { after, ..RecordPage::first_records(PAGE_SIZE) };
+        let page = RecordPage { after, ..RecordPage::first_records(ENTRIES_PER_PAGE) };
         let records = store.list_records(RecordKind::Blob, page).await?;
-        let is_last = records.len() < PAGE_SIZE;
+        let is_last = records.len() < ENTRIES_PER_PAGE;
         after = records.last().map(|record| record.name.clone());
         for record in records.into_iter().filter(|record| record.at < before) {
             let Ok(id) = record.name.parse::<BlobId>() else { continue };

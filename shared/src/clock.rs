@@ -26,7 +26,7 @@ pub fn next_moment(at: Timestamp) -> Timestamp {
     at.checked_add_signed(TimeDelta::microseconds(1)).unwrap_or(at)
 }
 
-/// A clock that ignores changes of the machine's clock.
+/// A clock that does not jump when an administrator changes the machine's clock.
 ///
 /// It reads the machine's clock once and then adds the time since boot. Leases, retries, sleeps and
 /// deadlines of a process use it.
@@ -41,7 +41,7 @@ struct SteadyState {
     last_approach: i64,
 }
 
-/// A steady clock corrects its time by at most one hundredth of the elapsed time.
+/// A steady clock corrects its time by at most the elapsed time divided by this number.
 const CORRECTION_DIVISOR: i64 = 100;
 
 impl SteadyClock {
@@ -61,7 +61,8 @@ impl SteadyClock {
     }
 
     fn lock_state(&self) -> std::sync::MutexGuard<'_, SteadyState> {
-        // Ignores a poisoned lock, because the two numbers are always valid.
+        // Ignores a panic of another thread that had the lock, because the two numbers are valid at
+        // any time.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,9 +4,9 @@
 //! [`Execution::apply`](crate::execution::Execution::apply) computes the state from them. Heads are
 //! computed from the same events.
 //!
-//! The JSON of events is a stored format. Its fields have the names of the API. The name of a variant
-//! or field never changes, and a new field needs a default, so that old logs stay readable. Names of
-//! layouts before version 6 are aliases.
+//! The JSON of events is a stored format. Its fields have the names of the API. The name of a
+//! variant or field never changes, and a new field needs a default, so that old logs stay readable.
+//! Names of layouts before version 6 are aliases.
 
 mod size;
 mod unknown_call;
@@ -36,8 +36,8 @@ pub struct RecordedEvent {
     pub seq: Seq,
     /// The time by the writer's clock. Never used for ordering.
     pub at: Timestamp,
-    /// Who gave the command that caused the event. `None` for events that no command caused, and
-    /// for events that earlier versions of Faber recorded.
+    /// The caller whose command caused the event. `None` for events that no command caused, and for
+    /// events that earlier versions of Faber recorded.
     pub by: Option<Arc<Actor>>,
     pub event: Event,
 }
@@ -202,7 +202,7 @@ pub enum Event {
         payload: Arc<Value>,
         command: CommandId,
     },
-    /// A signal arrived, but the execution keeps too many signals already.
+    /// A signal arrived, but the execution already keeps the maximum number of signals.
     SignalRefused {
         name: String,
         command: CommandId,
@@ -266,7 +266,8 @@ pub struct Created {
     /// The execution that this execution repeats, in whole or in part.
     #[serde(default, alias = "retry_of", skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<ExecutionId>,
-    /// Set if the execution repeats that one with a new plan. Not set by earlier versions.
+    /// `true` if the execution repeats `retry_of` with a new plan. Earlier versions did not record
+    /// this.
     #[serde(default, rename = "replan", skip_serializing_if = "std::ops::Not::not")]
     pub is_replan: bool,
     /// Outputs that this execution reuses from the steps of the execution that it repeats.

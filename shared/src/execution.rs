@@ -62,8 +62,8 @@ pub struct Execution {
     /// The time from which the deadline counts, if the clock was ahead when the execution started.
     deadline_from: Option<Timestamp>,
     phase: Phase,
-    /// `true` if the deadline passed while the execution was running and had not failed yet.
-    overran: bool,
+    /// `true` if the deadline passed before the execution failed, was cancelled or finished.
+    has_missed_deadline: bool,
     is_paused: bool,
     steps: Vec<Step>,
     finished_steps: usize,
@@ -137,7 +137,7 @@ impl Execution {
             finished_at: None,
             deadline_from: None,
             phase: Phase::Open,
-            overran: false,
+            has_missed_deadline: false,
             is_paused: false,
             steps,
             finished_steps: 0,
@@ -260,27 +260,27 @@ impl Execution {
             self.take_signal(name);
         }
         if task.part.undo {
-            self.handle_undo(&next);
+            self.update_after_undo(&next);
         } else if let Some(index) = task.part.item {
             let had_turn = was_there && !matches!(before, StepState::Waiting(_));
             if let Some(items) = self.steps[task.step.get()].items.as_deref_mut() {
                 items.count_waiting(&before, &next);
             }
-            self.handle_item(task, index, had_turn, &next);
+            self.update_after_item(task, index, had_turn, &next);
             self.record_time(task.step.into(), at);
         } else {
-            self.handle_step(task.step, &next);
+            self.update_after_step(task.step, &next);
         }
         self.record_time(task, at);
         Ok(())
     }
 
     /// Records a claim by another worker while calls were running. The working time of these calls
-    /// excludes the time since the lost worker's last event, because no later event shows that they
-    /// still ran.
+    /// excludes the time between the last event of the lost worker and this claim, because no event
+    /// shows that the calls still ran.
     fn record_takeover(&mut self, claim: Occurrence, event: &Event) {
         let (Event::Claimed(new), Some(lost)) = (event, &self.owner) else { return };
-        if lost.worker == new.worker || !self.may_claim(new) {
+        if lost.worker == new.worker || !self.can_claim(new) {
             return;
         }
         let (lost, new) = (lost.clone(), new.clone());
@@ -348,13 +348,13 @@ impl Execution {
         }
     }
 
-    fn handle_step(&mut self, number: StepNumber, state: &StepState) {
+    fn update_after_step(&mut self, number: StepNumber, state: &StepState) {
         match state {
             // A step returns to pending after an approval, or stays pending when a dry run checks
             // it.
             StepState::Pending if self.steps[number.get()].is_approved => {
-                let must_wait = self.must_wait(number.into());
-                self.agenda.unblock_task(number.into(), must_wait);
+                let needs_wait = self.needs_wait(number.into());
+                self.agenda.unblock_task(number.into(), needs_wait);
             }
             StepState::Gathering { .. } => {
                 let n =
@@ -375,7 +375,7 @@ impl Execution {
         }
     }
 
-    fn handle_item(&mut self, task: Task, index: u32, had_turn: bool, state: &StepState) {
+    fn update_after_item(&mut self, task: Task, index: u32, had_turn: bool, state: &StepState) {
         if let StepState::Succeeded(_) = state {
             self.record_undoable(task);
         }
@@ -394,7 +394,7 @@ impl Execution {
             }
         }
         if let StepState::Failed(_) = state {
-            items.failed.get_or_insert(index);
+            items.first_failed_index.get_or_insert(index);
             let must_succeed = matches!(on_error, OnError::Fail | OnError::Wait);
             if must_succeed && self.phase == Phase::Open {
                 self.phase = Phase::Failing;
@@ -415,7 +415,7 @@ impl Execution {
     }
 
     /// Starts the next compensation when a compensation has succeeded or failed.
-    fn handle_undo(&mut self, state: &StepState) {
+    fn update_after_undo(&mut self, state: &StepState) {
         if state.is_finished() {
             self.undoable.pop();
             self.schedule_undo();
@@ -433,7 +433,7 @@ impl Execution {
     }
 
     /// Returns `true` if a task must wait for a person or a signal before it starts.
-    fn must_wait(&self, task: Task) -> bool {
+    fn needs_wait(&self, task: Task) -> bool {
         let step = self.plan.step(task.step);
         let needs_consent =
             step.policy.requires_approval && !self.steps[task.step.get()].is_approved;
@@ -445,8 +445,8 @@ impl Execution {
         if self.plan.step(number).when.is_some() {
             self.agenda.add_condition(number);
         } else {
-            let must_wait = self.must_wait(number.into());
-            self.agenda.unblock_task(number.into(), must_wait);
+            let needs_wait = self.needs_wait(number.into());
+            self.agenda.unblock_task(number.into(), needs_wait);
         }
     }
 
@@ -485,7 +485,7 @@ impl Execution {
         }
     }
 
-    /// Returns `true` if the mode allows a step to start now.
+    /// Returns `true` in parallel mode, or if the step is next in sequential mode.
     fn has_turn(&self, number: StepNumber) -> bool {
         self.options.mode == ExecutionMode::Parallel || number == self.turn
     }
@@ -507,7 +507,7 @@ impl Execution {
     }
 
     /// Returns `true` if a claim is possible: only the owner can renew its claim.
-    fn may_claim(&self, claimed: &Claimed) -> bool {
+    fn can_claim(&self, claimed: &Claimed) -> bool {
         let is_owner = self.owner.as_ref().is_some_and(|owner| owner.worker == claimed.worker);
         !claimed.renewed || is_owner
     }
@@ -515,7 +515,7 @@ impl Execution {
     fn apply_to_execution(&mut self, at: Timestamp, event: &Event) -> Result<(), ReplayError> {
         let illegal = ReplayError::Illegal { phase: self.phase, event: event.kind() };
         match event {
-            Event::Claimed(claimed) if self.epoch() < claimed.epoch && self.may_claim(claimed) => {
+            Event::Claimed(claimed) if self.epoch() < claimed.epoch && self.can_claim(claimed) => {
                 self.owner = Some(claimed.clone());
                 if self.options.start_at.is_none_or(|start_at| start_at <= at) {
                     self.started_at.get_or_insert(at);
@@ -535,7 +535,7 @@ impl Execution {
                 self.phase = Phase::Failing;
             }
             Event::DeadlinePassed if matches!(self.phase, Phase::Open | Phase::Failing) => {
-                self.overran = self.phase == Phase::Open;
+                self.has_missed_deadline = self.phase == Phase::Open;
                 self.phase = Phase::Expired;
             }
             Event::WaitsShortened { .. } => self.shorten_waits(at),

@@ -68,7 +68,7 @@ impl ToolPattern {
         self.0.strip_prefix(set).is_some_and(|rest| rest.starts_with('.'))
     }
 
-    /// Returns `true` if a name with this beginning can match.
+    /// Returns `true` if the pattern can match a name that begins with this text.
     pub fn can_match_prefix(&self, beginning: &str) -> bool {
         let ends = self.0.char_indices().map(|(start, char)| start + char.len_utf8());
         let mut heads = ends.map(|end| Self(self.0[..end].to_owned()));
@@ -82,8 +82,8 @@ impl ToolPattern {
 
     /// Returns `true` if the name matches.
     ///
-    /// After a mismatch, the search goes back to the last star only, so its time is at most the
-    /// product of the two lengths.
+    /// After a mismatch, the search continues at the last star, and never at an earlier star. So
+    /// its time is at most the product of the two lengths.
     pub fn matches(&self, name: &str) -> bool {
         let (pattern, name): (Vec<char>, Vec<char>) =
             (self.0.chars().collect(), name.chars().collect());

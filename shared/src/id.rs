@@ -18,7 +18,8 @@ const ALPHABET: [char; 36] = [
     'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', 'k', 'l', 'm', 'n', 'o', 'p', 'q', 'r', 's',
     't', 'u', 'v', 'w', 'x', 'y', 'z', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9',
 ];
-/// Number of characters of the random part. So 36⁹, about 10¹⁴, ids are possible per second.
+/// Number of characters of the random part of an id. With 36 different characters, 10¹⁴ ids are
+/// possible in each second.
 const RANDOM_LEN: usize = 9;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,8 +60,8 @@ macro_rules! prefixed_id {
         pub struct $name(IdStamp);
 
         impl $name {
-            /// Draws a new id. The store checks that it is unique. If it is not, the caller draws
-            /// another id.
+            /// Draws a new random id. If the store already has this id, the write fails and the
+            /// caller must draw another id.
             pub fn draw(now: Timestamp) -> Self {
                 Self(IdStamp::draw(now))
             }
@@ -147,8 +148,8 @@ prefixed_id!(/// Identifies a call outside any plan.
 prefixed_id!(/// Identifies an audit entry.
     AuditId, "audit");
 impl AuditId {
-    /// Returns the id of the entry about the start of an execution. It follows from the execution's
-    /// id, so that a repeated start or a restore writes no second entry.
+    /// Returns the id of the entry about the start of an execution. The id is derived from the
+    /// execution's id, so that a repeated start or a restore writes no second entry.
     pub fn of_start(execution: ExecutionId) -> Self {
         Self(execution.0)
     }

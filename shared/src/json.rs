@@ -174,7 +174,7 @@ pub fn combine_patches(patch: &mut Value, later: &Value, target: Option<&Value>)
 
 /// Drops nulls that remove nothing from `target`, except the last `limit` of them.
 ///
-/// The kept nulls matter when the patch is applied to other targets, where they remove something.
+/// The other nulls stay, because the patch can be applied to another target that has these fields.
 /// The limit bounds the size of the patch.
 pub fn prune_patch(patch: &mut Value, target: Option<&Value>, limit: usize) {
     let mut excess = count_idle_nulls(patch, target).saturating_sub(limit);

@@ -1,6 +1,5 @@
-//! Labels: pairs of a key and a value that a caller attaches to a request or an execution, so that people can
-//! find and count executions
-//! by them.
+//! Labels: pairs of a key and a value that a caller attaches to a request or an execution, so that
+//! people can find and count executions.
 
 use std::collections::BTreeMap;
 
@@ -35,8 +34,8 @@ pub fn check(labels: &Labels) -> Result<(), String> {
     Ok(())
 }
 
-/// Adds the labels of a request to those of an execution of its plan. If both have a key, the
-/// execution keeps its own value.
+/// Adds the labels of a request to the labels of an execution of its plan. If both have a label
+/// with the same key, the execution keeps its own value.
 ///
 /// # Errors
 ///

@@ -22,6 +22,7 @@ pub mod labels;
 pub mod limits;
 #[expect(missing_docs, reason = "only other crates of Faber import it")]
 pub mod metrics;
+pub mod placed_error;
 pub mod plan;
 pub mod request;
 #[expect(missing_docs, reason = "only other crates of Faber import it")]

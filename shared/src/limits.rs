@@ -4,7 +4,8 @@ use std::time::Duration;
 
 /// Maximum size of a plan as JSON, in bytes. A larger draft is a mistake or an attack.
 pub const PLAN_BYTES: usize = 256 << 20;
-/// Maximum number of steps of a plan: four times as many as the benchmark's plan has.
+/// Maximum number of steps of a plan: four times as many as the plan of the benchmark has, which is
+/// larger than any plan in use.
 pub const PLAN_STEPS: usize = 400_000;
 /// Maximum nesting of a step's parameters. It is below the 127 levels that `serde_json` reads,
 /// because events add a few levels.
@@ -80,8 +81,8 @@ pub const POLL_INTERVAL: Duration = Duration::from_millis(250);
 pub const EXECUTIONS: usize = 4_096;
 /// Shortest wait for which an execution that only waits is removed from memory.
 pub const PARK_AFTER: Duration = Duration::from_secs(2);
-/// Maximum number of items of the list that a step repeats for. There is a limit, because each item
-/// adds events to the log.
+/// Maximum number of items of the list that a step repeats for. Each item adds events to the log,
+/// so a list without a limit could fill the store.
 pub const ITEMS: usize = 100_000;
 /// Maximum number of executions above a child execution. A plan cannot contain itself, but plans
 /// can be nested deeply.
@@ -118,8 +119,8 @@ pub const LIMIT_HOLDERS: u32 = 10_000;
 pub const CONDITION_BYTES: usize = 4 << 10;
 /// Maximum nesting of brackets in a condition. The parser makes about ten nested calls per level.
 pub const CONDITION_DEPTH: usize = 24;
-/// Maximum number of operators, dots and brackets in a condition, except `&&` and `||`. Each of
-/// them in a chain adds a level to the parser's tree.
+/// Maximum number of operators, dots and brackets in a condition, except `&&` and `||`. Each
+/// operator or dot of a chain such as `a + b + c` adds a level to the parser's tree.
 pub const CONDITION_OPERATORS: usize = 128;
 /// Maximum number of operations of one evaluation of a condition. This number of operations takes a
 /// few dozen milliseconds.
@@ -129,8 +130,8 @@ pub const CONDITION_WORK: usize = 1_000_000;
 /// Maximum bytes that a pattern in a condition can compile to. The time of a match grows with these
 /// bytes.
 pub const CONDITION_PATTERN_BYTES: usize = 256 << 10;
-/// Maximum number of toolsets that are added to the configured toolsets. There is a limit, because
-/// every node connects to each of them.
+/// Maximum number of toolsets that are added to the configured toolsets. Every node connects to
+/// each of them, so their number bounds the connections of a node.
 pub const TOOL_SETS: usize = 1_000;
 pub const REGISTERED_TOOLS: usize = 100_000;
 /// Maximum number of contexts, whose data the conditions of toolsets read.

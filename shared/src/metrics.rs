@@ -1,19 +1,19 @@
 //! The metrics of this process, for Prometheus.
 //!
-//! A process has one `/metrics`, so it has one [`Metrics`], like it has one log. The engine counts
-//! here, whether or not a server shows the result.
+//! A process has one `/metrics`, so it has one [`Metrics`]. The engine counts even if no server
+//! shows the result.
 //!
 //! The number of time series is limited. Names of tools, models and planners come from users, so
-//! each label takes a limited number of values, and all further ones count as `other`.
+//! each label has a limited number of values, and all further values count as `other`.
 
 mod process;
 #[cfg(test)]
 mod tests;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     hash::Hash,
-    sync::{LazyLock, PoisonError, RwLock, atomic::AtomicU64},
+    sync::{Arc, LazyLock, OnceLock, PoisonError, RwLock, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -31,16 +31,17 @@ use crate::{
 
 /// Maximum number of values of a label that users choose.
 const MAX_LABEL_VALUES: usize = 200;
-/// The value of a label for everything beyond [`MAX_LABEL_VALUES`].
-const OTHER: &str = "other";
+/// The value of a label after [`MAX_LABEL_VALUES`] different values.
+const OTHER_VALUE: &str = "other";
 
-/// From a millisecond to a day. Executions and steps may run for long.
-const LONG_BUCKETS: [f64; 16] = [
+/// Upper bounds of buckets in seconds, from a millisecond to a day, because executions and steps
+/// can run for hours.
+const LONG_BUCKET_SECONDS: [f64; 16] = [
     0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 600.0, 3_600.0,
     86_400.0,
 ];
-/// From a tenth of a millisecond to ten seconds.
-const SHORT_BUCKETS: [f64; 13] =
+/// Upper bounds of buckets in seconds, from a tenth of a millisecond to ten seconds.
+const SHORT_BUCKET_SECONDS: [f64; 13] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 10.0];
 
 static METRICS: LazyLock<Metrics> = LazyLock::new(Metrics::new);
@@ -117,7 +118,42 @@ struct StepFigures {
     ended: Family<StepLabels, Counter>,
     duration: Histograms<ToolLabel>,
     retries: Counter,
-    tools: LabelValues,
+    tools: ToolSeriesMap,
+}
+
+/// The series of each tool by its name, up to [`MAX_LABEL_VALUES`] tools.
+#[derive(Debug, Default)]
+struct ToolSeriesMap(RwLock<BTreeMap<String, Arc<ToolSeries>>>);
+
+/// The series of one tool. They are kept, because every step counts here, and a search by labels
+/// takes longer than the counting.
+#[derive(Debug)]
+struct ToolSeries {
+    tool: String,
+    duration: OnceLock<Histogram>,
+    ended: [OnceLock<Counter>; AttemptOutcome::ALL.len()],
+}
+
+impl ToolSeries {
+    fn new(tool: &str) -> Arc<Self> {
+        let ended = std::array::from_fn(|_| OnceLock::new());
+        Arc::new(Self { tool: tool.to_owned(), duration: OnceLock::new(), ended })
+    }
+}
+
+impl ToolSeriesMap {
+    /// Returns the series of a tool, or those of [`OTHER_VALUE`] if there are too many tools.
+    fn find_or_create(&self, tool: &str) -> Arc<ToolSeries> {
+        let existing = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(series) = existing.get(tool) {
+            return Arc::clone(series);
+        }
+        drop(existing);
+        let mut existing = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let is_full = existing.len() >= MAX_LABEL_VALUES && !existing.contains_key(tool);
+        let tool = if is_full { OTHER_VALUE } else { tool };
+        Arc::clone(existing.entry(tool.to_owned()).or_insert_with(|| ToolSeries::new(tool)))
+    }
 }
 
 #[derive(Debug)]
@@ -149,7 +185,8 @@ impl Metrics {
     fn new() -> Self {
         let mut registry = Registry::default();
         let executions = ExecutionFigures::register(&mut registry);
-        // A rate misses the first execution of a state whose series begins with one.
+        // Creates the series with zero, because Prometheus's `rate` does not count the first value
+        // of a series.
         for state in ExecutionState::ALL.into_iter().filter(|state| state.is_finished()) {
             executions.finished.get_or_create_owned(&StateLabel { state: state.as_str() });
         }
@@ -177,26 +214,33 @@ impl Metrics {
         ActiveExecution(self)
     }
 
-    /// Counts an attempt that ended. One that failed before its call has no duration.
+    /// Counts an attempt that ended. An attempt that failed before its call has no duration.
     pub fn count_attempt(
         &self,
         tool: &ToolName,
         outcome: AttemptOutcome,
         duration: Option<Duration>,
     ) {
-        let tool = self.steps.tools.limit(tool.as_str());
+        let series = self.steps.tools.find_or_create(tool.as_str());
         if outcome == AttemptOutcome::Retried {
             self.steps.retries.inc();
         }
         if let Some(duration) = duration {
-            let label = ToolLabel { tool: tool.clone() };
-            self.steps.duration.get_or_create(&label).observe(duration.as_secs_f64());
+            let create = || {
+                let label = ToolLabel { tool: series.tool.clone() };
+                self.steps.duration.get_or_create_owned(&label)
+            };
+            series.duration.get_or_init(create).observe(duration.as_secs_f64());
         }
-        let outcome = outcome.as_str();
-        self.steps.ended.get_or_create(&StepLabels { tool, outcome }).inc();
+        let create = || {
+            let labels = StepLabels { tool: series.tool.clone(), outcome: outcome.as_str() };
+            self.steps.ended.get_or_create_owned(&labels)
+        };
+        series.ended[outcome as usize].get_or_init(create).inc();
     }
 
-    /// Counts a claim. `waited` is the time since the execution was due, for its first claim.
+    /// Counts a claim. For the first claim of an execution, `waited` is the time since the
+    /// execution was due.
     pub fn count_claim(&self, waited: Option<Duration>) {
         self.executions.claims.inc();
         if let Some(waited) = waited {
@@ -276,7 +320,7 @@ impl ExecutionFigures {
             queue_wait: add.register(
                 "faber_queue_wait_seconds",
                 "From the time when an execution was due to its first claim",
-                Histogram::new(LONG_BUCKETS),
+                Histogram::new(LONG_BUCKET_SECONDS),
             ),
             claims: add.register(
                 "faber_claims",
@@ -316,7 +360,7 @@ impl StepFigures {
                 "Attempts that failed and are repeated",
                 Counter::default(),
             ),
-            tools: LabelValues::default(),
+            tools: ToolSeriesMap::default(),
         }
     }
 }
@@ -328,7 +372,7 @@ impl StoreFigures {
             append_time: add.register(
                 "faber_store_append_seconds",
                 "Time until events are durable",
-                Histogram::new(SHORT_BUCKETS),
+                Histogram::new(SHORT_BUCKET_SECONDS),
             ),
             append_errors: add.register(
                 "faber_store_append_errors",
@@ -380,7 +424,7 @@ impl Drop for ActiveExecution {
 }
 
 fn long_times<L: Clone + Hash + Eq>() -> Histograms<L> {
-    Family::new_with_constructor(|| Histogram::new(LONG_BUCKETS))
+    Family::new_with_constructor(|| Histogram::new(LONG_BUCKET_SECONDS))
 }
 
 struct Registrar<'a>(&'a mut Registry);
@@ -403,7 +447,8 @@ impl Registrar<'_> {
 struct LabelValues(RwLock<BTreeSet<String>>);
 
 impl LabelValues {
-    /// Returns the value itself, or [`OTHER`] if the label has too many values.
+    /// Returns the value, or [`OTHER_VALUE`] if the label already has the maximum number of other
+    /// values.
     fn limit(&self, value: &str) -> String {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if known.contains(value) {
@@ -412,11 +457,11 @@ impl LabelValues {
         let is_full = known.len() >= MAX_LABEL_VALUES;
         drop(known);
         if is_full {
-            return OTHER.to_owned();
+            return OTHER_VALUE.to_owned();
         }
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MAX_LABEL_VALUES && !known.contains(value) {
-            return OTHER.to_owned();
+            return OTHER_VALUE.to_owned();
         }
         known.insert(value.to_owned());
         value.to_owned()

@@ -63,7 +63,7 @@ pub struct PlanInfo {
     pub created_at: Timestamp,
 }
 
-/// One tool call of a plan, in short a step.
+/// A step of a plan: one tool call, a wait, or the execution of another plan.
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug)]
 pub struct ToolExecution {
@@ -124,7 +124,7 @@ pub struct OutputMapping {
     pub variable: Arc<str>,
 }
 
-/// The way in which a step is carried out.
+/// The work of a step: a call, a wait, or another plan.
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepKind {

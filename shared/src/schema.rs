@@ -1,8 +1,8 @@
 //! JSON Schemas of tools' parameters. A schema is compiled once and checked often.
 //!
-//! Schemas are untrusted, and a small schema can cost more evaluations than a check has time for.
-//! So [`check_cost`] refuses such a schema before it is compiled, and every check has a [`Budget`].
-//! A check that exceeds `QUICK_EVALUATIONS` runs on a separate thread.
+//! Schemas are untrusted, and a check with a small schema can need more evaluations than there is
+//! time for. So [`check_cost`] refuses such a schema before it is compiled, and every check has a
+//! [`Budget`]. A check that exceeds `QUICK_EVALUATIONS` runs on a separate thread.
 
 mod cost;
 mod keywords;
@@ -23,7 +23,7 @@ pub use self::threads::CheckStop;
 use self::{
     cost::SchemaFigures,
     meter::{Allowance, Exhausted, run_within},
-    threads::{MAX_WAITING, USABLE_STACK, run_on_own_thread},
+    threads::{MAX_WAITING_CHECKS, USABLE_STACK, run_on_own_thread},
 };
 
 /// Maximum number of evaluations of one check, apart from the evaluations for the parts of the
@@ -32,7 +32,7 @@ const MAX_EVALUATIONS: u64 = 1_000_000;
 const EVALUATIONS_PER_PART: u64 = 32;
 /// The limit [`MAX_EVALUATIONS`] of a check that collects errors. It is lower, because each
 /// evaluation can leave an error in memory.
-const ERROR_EVALUATIONS: u64 = 100_000;
+const MAX_ERROR_EVALUATIONS: u64 = 100_000;
 /// The value of [`EVALUATIONS_PER_PART`] for a check that collects errors.
 const ERROR_EVALUATIONS_PER_PART: u64 = 4;
 const MAX_PLAN_EVALUATIONS: u64 = 100_000_000;
@@ -42,22 +42,22 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of evaluations on the caller's thread.
 const QUICK_EVALUATIONS: u64 = 20_000;
 /// Maximum bytes of the stack that a check on the caller's thread can use.
-const QUICK_STACK: usize = 256 << 10;
+const QUICK_STACK_BYTES: usize = 256 << 10;
 /// Maximum number of backtracking steps of a pattern match.
 const MAX_BACKTRACKS: usize = 20_000;
 /// Maximum number of subschemas of a schema that is checked without counting evaluations. Together
 /// with [`MAX_UNMETERED_PARTS`], it keeps such a check short.
 const MAX_UNMETERED_SCHEMAS: usize = 256;
-/// Maximum bytes of a schema that is checked without counting evaluations. There is a limit,
-/// because error messages can quote much of the schema.
+/// Maximum bytes of a schema that is checked without counting evaluations, because error messages
+/// can quote a large part of the schema.
 const MAX_UNMETERED_BYTES: usize = 64 << 10;
 /// Maximum number of parts of a value that is checked without counting evaluations.
 const MAX_UNMETERED_PARTS: u64 = 5_000;
 /// Maximum nesting of a schema that is checked without counting evaluations. Each level is
 /// evaluated again to collect errors.
 const MAX_UNMETERED_NESTING: usize = 3;
-const QUICK_SCHEMAS: usize = 1_000;
-const QUICK_PATTERNS: usize = 32;
+const MAX_QUICK_SCHEMAS: usize = 1_000;
+const MAX_QUICK_PATTERNS: usize = 32;
 
 #[derive(Clone)]
 pub struct Schema(Arc<CompiledSchema>);
@@ -165,8 +165,8 @@ const MAX_SHOWN_PARTS: u64 = 500;
 impl Schema {
     pub fn new(schema: &Value) -> Result<Self, String> {
         let figures = cost::measure_schema(schema)?;
-        let is_quick =
-            figures.schema_count <= QUICK_SCHEMAS && figures.pattern_count <= QUICK_PATTERNS;
+        let is_quick = figures.schema_count <= MAX_QUICK_SCHEMAS
+            && figures.pattern_count <= MAX_QUICK_PATTERNS;
         let compile = || CompiledSchema::new(schema, figures);
         let compiled = if is_quick {
             compile()
@@ -252,7 +252,7 @@ impl Schema {
         if let Some(plain) = self.unmetered_validator(value) {
             return find(plain);
         }
-        let limit = Limit { fixed: ERROR_EVALUATIONS, per_part: ERROR_EVALUATIONS_PER_PART };
+        let limit = Limit { fixed: MAX_ERROR_EVALUATIONS, per_part: ERROR_EVALUATIONS_PER_PART };
         self.check_metered(value, budget, limit, find).unwrap_or_else(|_| {
             let reason = "it does not fit the schema (the reasons are too long to list)";
             let misfit = SchemaViolation::for_whole_value(ViolationKind::Other, reason.to_owned());
@@ -292,13 +292,14 @@ impl Schema {
             budget.evaluations -= taken;
             result
         };
-        if let Ok(result) = run(QUICK_EVALUATIONS.min(maximum), QUICK_STACK, None) {
+        if let Ok(result) = run(QUICK_EVALUATIONS.min(maximum), QUICK_STACK_BYTES, None) {
             return Ok(result);
         }
         let stop = CheckStop::current();
         let stop = stop.as_ref();
-        let result = run_on_own_thread(MAX_WAITING, stop, || run(maximum, USABLE_STACK, stop))
-            .map_err(|err| err.to_string())?;
+        let result =
+            run_on_own_thread(MAX_WAITING_CHECKS, stop, || run(maximum, USABLE_STACK, stop))
+                .map_err(|err| err.to_string())?;
         result.map_err(|Exhausted| {
             if stop.is_some_and(CheckStop::is_stopped) {
                 return threads::STOPPED_MESSAGE.to_owned();
@@ -320,25 +321,28 @@ impl CompiledSchema {
         let compiled = Self {
             source: schema.clone(),
             figures,
-            unmetered: is_plain.then(|| build(schema, figures.pattern_bytes())).transpose()?,
+            unmetered: is_plain
+                .then(|| build_validator(schema, figures.pattern_bytes()))
+                .transpose()?,
             metered: OnceLock::new(),
         };
         if !is_plain {
-            // Builds this validator only for its error messages, which name places of the original
-            // schema.
-            build(schema, figures.pattern_bytes())?;
+            // Builds this validator first, because its error messages name places of the original
+            // schema, and not of the schema with meters.
+            build_validator(schema, figures.pattern_bytes())?;
             compiled.metered_validator()?;
         }
         Ok(compiled)
     }
 
     fn metered_validator(&self) -> Result<&Validator, String> {
-        let build = || build(&meter::add_meters(&self.source)?, self.figures.pattern_bytes());
+        let build =
+            || build_validator(&meter::add_meters(&self.source)?, self.figures.pattern_bytes());
         self.metered.get_or_init(build).as_ref().map_err(Clone::clone)
     }
 }
 
-fn build(schema: &Value, bytes: usize) -> Result<Validator, String> {
+fn build_validator(schema: &Value, bytes: usize) -> Result<Validator, String> {
     let patterns = PatternOptions::fancy_regex();
     let patterns = patterns.backtrack_limit(MAX_BACKTRACKS).size_limit(bytes).dfa_size_limit(bytes);
     let options = jsonschema::options().with_keyword(meter::METER_KEYWORD, meter::make_meter);

@@ -1,4 +1,4 @@
-//! Values that are stored encrypted, as every crate must recognize them.
+//! The form of encrypted values, which every crate must recognize.
 //!
 //! A sealed value is a text, so it fits into a field for a text and into a field for any JSON:
 //! `$encrypted:KEY:DATA`. The crate `encryption` makes and opens it. Other crates only need to know
@@ -14,11 +14,12 @@ use serde_json::{Value, json};
 
 /// The beginning of a sealed value.
 pub const PREFIX: &str = "$encrypted:";
-/// The only field of the value that readers see in place of one whose key is missing.
+/// The only field of the value that readers see instead of a value whose key is missing.
 pub const LOCKED_FIELD: &str = "$encrypted";
 /// Maximum bytes of a key id.
 pub const KEY_ID_BYTES: usize = 64;
-/// Letters of the data of an empty text: 24 bytes of a nonce and 16 of a tag, in base64.
+/// Minimum length of the data of a sealed value: a nonce of 24 bytes and a tag of 16 bytes, in
+/// base64.
 const MIN_DATA_LETTERS: usize = 54;
 
 /// The parts of a sealed value.
@@ -49,7 +50,7 @@ pub fn is_sealed(text: &str) -> bool {
     SealedText::parse(text).is_some()
 }
 
-/// Returns what a reader without the key sees in place of a value: `{"$encrypted": "KEY"}`.
+/// Returns the value that a reader without the key sees: `{"$encrypted": "KEY"}`.
 pub fn locked_value(key: &str) -> Value {
     json!({ LOCKED_FIELD: key })
 }
@@ -69,7 +70,7 @@ pub async fn show_locked_values<F: Future>(operation: F) -> F::Output {
     SHOWS_LOCKED.scope((), operation).await
 }
 
-/// Runs a part of an operation in another task as this task would.
+/// Returns a future for another task. Its reads show locked values if the reads of this task do.
 pub fn inherit_locked_view<F: Future>(operation: F) -> impl Future<Output = F::Output> {
     let shows = shows_locked_values();
     async move { if shows { show_locked_values(operation).await } else { operation.await } }

@@ -3,8 +3,8 @@
 //! [`Log`] keeps the logs and makes three promises, which the conformance suite in `tests` checks
 //! for every store:
 //!
-//! * **Order.** An append succeeds only if its `after` is the end of the log. If it is too large for
-//!   one document, it can write only its first events.
+//! * **Order.** An append succeeds only if its `after` is the end of the log. An append that is too
+//! large for one document can write its first events and then fail.
 //! * **Durability.** Every later read returns the events of an append that returned `Ok`.
 //! * **Honesty.** An append may return an error although it has written. Callers must read again.
 //!
@@ -129,7 +129,8 @@ pub trait Store: Log + Inbox + Permits + Documents + KeyValue + Vectors + AuditL
     /// long as its parent runs. When no such execution is left, it removes plans without
     /// references. Then it removes requests without plans and executions, with their transcripts.
     ///
-    /// If `most` is 0, it removes only records that expired: cached outputs, and calls outside plans.
+    /// If `most` is 0, it removes only records that expired: cached outputs, and calls outside
+    /// plans.
     ///
     /// A concurrent reader may or may not find the data. `before` should be at least a minute in
     /// the past, so that a frozen worker has lost its lease.
@@ -144,6 +145,12 @@ pub trait Store: Log + Inbox + Permits + Documents + KeyValue + Vectors + AuditL
     /// Returns the time that all processes over this store share, whatever their machines' clocks
     /// show.
     async fn shared_time(&self) -> Result<Timestamp, StoreError>;
+
+    /// Returns the bytes that data and indexes occupy on the disks of a database server. Returns
+    /// `None` for a store in this process, which has no server.
+    async fn stored_bytes(&self) -> Result<Option<u64>, StoreError> {
+        Ok(None)
+    }
 
     fn hints(&self) -> &Hints;
 }

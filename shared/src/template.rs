@@ -176,8 +176,8 @@ impl Template {
 
     /// Fills the placeholders. A reference without a value stays in the result as text.
     ///
-    /// Refuses to insert more than `most_bytes` in all, so that a small plan cannot produce a large
-    /// value.
+    /// Fails if all inserted values together have more than `most_bytes`, so that a small plan
+    /// cannot produce a large value.
     pub fn render(
         &self,
         values: &dyn LookUpValues,
@@ -236,7 +236,8 @@ impl<'a> Renderer<'a> {
         }
     }
 
-    /// Returns the value of a reference, or null after the limit was exceeded.
+    /// Returns the value of a reference. After the limit was exceeded, returns `null` instead,
+    /// because the result is then discarded.
     fn find(&mut self, reference: &Reference) -> Option<&'a Value> {
         let found = reference.path.find(self.values.find_value(&reference.target)?)?;
         self.bytes_left =
@@ -252,7 +253,7 @@ impl<'a> Renderer<'a> {
 
 struct Parser<'a> {
     names: &'a dyn ResolveNames,
-    /// The place of the current value. It is only formatted for errors.
+    /// The place of the current value, for error messages.
     place: Vec<PlaceSegment<'a>>,
     errors: Vec<TemplateError>,
 }

@@ -42,7 +42,7 @@ pub struct ToolDefinition {
     pub output_schema: Option<Value>,
     pub effect: Effect,
     pub examples: Vec<String>,
-    /// `false` for a tool that only tool selection knows.
+    /// `false` for a tool that selection can find, but that no step can call.
     pub is_callable: bool,
 }
 
@@ -75,7 +75,7 @@ pub fn qualified_name(set: &ToolSetName, name: &ToolName) -> ToolName {
 /// another set's tool, even if the set has no such tool.
 #[derive(Clone, Debug)]
 pub struct ToolNames<T> {
-    /// All sets, including those without tools.
+    /// All sets, including sets without tools.
     sets: BTreeSet<ToolSetName>,
     tools_by_name: BTreeMap<ToolName, (NameOrigin, T)>,
 }
@@ -189,7 +189,7 @@ error_codes! {
     UNAVAILABLE = "tool.unavailable",
     INACTIVE = "tool.inactive",
     INVALID_PARAMETERS = "tool.invalid_parameters",
-    /// The output is larger than a log should keep.
+    /// The output is larger than [`limits::OUTPUT_BYTES`].
     OUTPUT_TOO_LARGE = "tool.output_too_large",
     /// It is unknown if the call took effect.
     OUTCOME_UNKNOWN = "tool.outcome_unknown",
@@ -252,7 +252,7 @@ pub struct ToolError {
     pub message: Arc<str>,
     /// `true` if a retry can help.
     pub retryable: bool,
-    /// `true` if the call certainly had no effect, or certainly answered.
+    /// `true` if it is certain that the call had no effect, or that the tool answered.
     ///
     /// If it is `false` (after a timeout or a lost connection), a `Once` tool is not called again.
     #[serde(
@@ -281,8 +281,8 @@ impl ToolError {
         Self { code, message, retryable, is_definite: true }
     }
 
-    /// Makes the error of a call with an unknown outcome. Adds a hint to `reason`, unless it ends with
-    /// the hint already.
+    /// Makes the error of a call with an unknown outcome. Adds a hint to `reason`, unless it ends
+    /// with the hint already.
     pub fn outcome_unknown(reason: &str) -> Self {
         let hint = "it is unknown whether the call took effect, and it may still do so: check \
                     before you retry";
@@ -367,7 +367,8 @@ mod tests {
         assert!(error.message.len() <= limits::MESSAGE_BYTES);
     }
 
-    /// The tool adds the hint first, and the plan that called the tool would add it again.
+    /// If a step executes a plan, the error of the inner step already has the hint when the outer
+    /// step adds the hint.
     #[test]
     fn the_hint_for_unknown_outcomes_is_added_once() {
         let once = ToolError::outcome_unknown("it broke off");

@@ -49,7 +49,7 @@ ONE_RUN_S = 600
 
 
 class Shell:
-    """A bash process whose commands run one after another in `folder`. Its programs end with it."""
+    """A bash process whose commands run one after another in `folder`. Closing the shell ends the programs that it started."""
 
     def __init__(self, folder, binary):
         (folder / ".bin").mkdir()
@@ -150,7 +150,7 @@ def shorten(line):
     return line if len(line) <= COLUMNS else line[: COLUMNS - 1] + "…"
 
 
-# An id at the end of a line that was cut, also if only the first letters of its kind are left.
+# An id at the end of a shortened line, even if only the first letters of its kind, such as `pl` for `plan`, remain.
 CUT_ID = re.compile(r"(\b(plan|exec|req|call|work)_\w*|`(?:[0-9a-f]*|p(?:l(?:an?)?)?|e(?:x(?:ec?)?)?|r(?:eq?)?|c(?:a(?:ll?)?)?|w(?:o(?:rk?)?)?))$")
 
 
@@ -230,7 +230,7 @@ class Page:
         command = self.names.of_page(self.names.of_run(command))
         if (lines := align(actual, expected)) is None:
             self.problems.append(f"{self.path.name}: {command}\n--- page\n" + "\n".join(expected) + f"\n--- now\n{output}\n")
-            # Nobody but the author knows which lines `…` stands for.
+            # Only the author of the page knows which lines `…` stands for, so --bless keeps the old output.
             self.must_edit = self.must_edit or "…" in expected
             lines = expected if "…" in expected else [shorten(line) for line in actual]
         return "\n".join([command, *lines]) + "\n"

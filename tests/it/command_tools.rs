@@ -85,7 +85,8 @@ async fn a_failed_command_reports_its_status_or_signal_and_its_last_output() {
 #[tokio::test]
 async fn a_command_that_prints_too_much_is_stopped() {
     assert_output(&["yes"], json!({}), expect!["tool.output_too_large: `yes` printed more than 1048576 bytes and was stopped: let it write a file and print the file's name (retryable: false, definite: true)"]).await;
-    // The shell has exited before Faber has read all output.
+    // The shell exits before Faber has read all output, so Faber finds the limit only after the
+    // exit.
     let late = shell_command("head -c 2000000 /dev/zero & wait");
     let err = connect_command(&late).call("t", json!({})).await.unwrap_err();
     assert_eq!(err.code, ErrorCode::OUTPUT_TOO_LARGE);
@@ -166,7 +167,8 @@ impl ProcessTree {
     }
 }
 
-/// After a signal, a command may clean up and exit with 0. Faber must not take that for success.
+/// After a signal, a command can clean up and exit with 0. Faber must not report such a call as
+/// successful.
 #[tokio::test]
 async fn exit_status_0_after_a_cancellation_is_no_success() {
     let folder = tempfile::tempdir().unwrap();

@@ -89,7 +89,7 @@ impl Sandbox {
     }
 
     /// Starts a background command again until its refusal is returned. On a busy machine, the
-    /// command may first seem to run.
+    /// first answers can report that the command runs.
     async fn expect_background_refusal(&self, hidden: &[&str]) -> ToolError {
         let refused = async {
             loop {
@@ -135,8 +135,8 @@ fn expect_refusal_if(result: Result<String, ToolError>, is_enforced: bool) {
     }
 }
 
-/// Returns the instruction of the launcher to the binary, as a shell argument. `caller` is the
-/// process id of the caller.
+/// Returns the instruction that the launcher passes to the binary, as a shell argument. `caller` is
+/// the process id of the process that starts the binary.
 fn confinement_order(confinement: &Confinement, hidden: Vec<PathBuf>, caller: &str) -> String {
     let launcher = Launcher::with_binary(faber().to_owned()).with_hidden(hidden);
     let command = launcher.confined_command(confinement, Lifetime::Watched, "sh".as_ref()).unwrap();

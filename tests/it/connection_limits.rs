@@ -38,8 +38,8 @@ impl Query {
         is_enough && !text.is_empty()
     }
 
-    /// Returns more bytes than the buffers on both sides of a connection have space for, so that a
-    /// slow reader delays the answer.
+    /// Returns more bytes than fit into the buffers on both sides of a connection, so that a client
+    /// that does not read delays the answer.
     async fn large(&self) -> String {
         "a".repeat(LARGE_BYTES)
     }
@@ -57,7 +57,7 @@ impl EndlessSubscription {
 /// A server that is stopped when this value is dropped.
 struct LimitedServer {
     address: String,
-    /// Ends a computation.
+    /// Each message ends one call of `compute`.
     end_computation: Sender<()>,
     _task: JoinSet<()>,
 }
@@ -105,7 +105,7 @@ impl LimitedServer {
         )
     }
 
-    /// Opens `count` subscriptions. Returns their connections after the first bytes of each.
+    /// Opens `count` subscriptions. Returns their connections after each has received status 200.
     async fn subscribe_times(&self, count: usize) -> Vec<TcpStream> {
         let request = self.request(
             "POST /graphql",
@@ -147,7 +147,7 @@ async fn incomplete_requests_do_not_block_new_connections() {
         connections.push(server.send(body).await);
     }
     assert!(server.is_live().await && server.answers_hello().await);
-    // The server has closed the oldest connections.
+    // The server must have closed the oldest connections to accept new ones.
     let mut first = String::new();
     timeout(MAX_WAIT, connections[0].read_to_string(&mut first))
         .await
@@ -166,7 +166,7 @@ async fn a_server_at_its_connection_limit_answers_health_checks() {
     let refused = server.fetch("POST /graphql", r#"{"query":"{ hello }"}"#).await;
     assert!(refused.starts_with("HTTP/1.1 503") && refused.contains("LIMIT_EXCEEDED"), "{refused}");
     assert!(refused.contains("limits.connections"), "{refused}");
-    // Many incomplete requests do not prevent the answer to a health check.
+    // Even with many incomplete requests, the server must answer a health check.
     for _ in 0..100 {
         held.push(server.send("GET /health/live HTTP/1.1\r\nx: ").await);
     }

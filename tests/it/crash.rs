@@ -1,8 +1,8 @@
-//! Kills and freezes the real binary at seeded moments while clients start and follow executions.
-//!
-//! Afterwards the logs, the events that clients received, and a ledger that the tools write must
-//! agree. `FABER_CRASH_ROUNDS=500` kills the binary more often, and `FABER_CRASH_SEED=7` kills it
-//! at other moments.
+//! Kills and freezes the real binary while clients start and follow executions. A seed decides
+//! when.
+//! Afterwards the tests check that the logs, the events that clients received, and the ledger that
+//! the tools wrote agree. `FABER_CRASH_ROUNDS=500` kills the binary more often, and
+//! `FABER_CRASH_SEED=7` kills it at other moments.
 #![expect(clippy::print_stderr, reason = "prints the figures of the run")]
 
 mod log_checker;
@@ -34,13 +34,13 @@ use crate::{
     mongod::Mongod,
 };
 
-/// Number of crashes in each test.
+/// Number of crashes in each test, unless `FABER_CRASH_ROUNDS` is set.
 const DEFAULT_ROUNDS: u64 = 8;
-const CLIENTS: u64 = 6;
+const CLIENT_COUNT: u64 = 6;
 /// Maximum number of events that clients receive between two crashes.
 const MAX_EVENTS: u64 = 120;
-/// Number of events after which an execution certainly runs.
-const EVENTS_WHEN_RUNNING: u64 = 2 * CLIENTS;
+/// Number of received events after which at least one execution certainly runs.
+const EVENTS_WHEN_RUNNING: u64 = 2 * CLIENT_COUNT;
 /// Longest time between two crashes in milliseconds.
 const MAX_PAUSE_MS: u64 = 900;
 /// Longest life in milliseconds of a server that is killed before it listens.
@@ -72,7 +72,7 @@ async fn a_process_frozen_beyond_its_lease_repeats_no_effect() {
     let (server, address) = workspace.start_server().await;
     let worker = workspace.start_worker().await;
     let run = SharedRun::new(address);
-    let clients = run.spawn_clients(CLIENTS, 3);
+    let clients = run.spawn_clients(CLIENT_COUNT, 3);
     let freezes = number_from_env("FABER_CRASH_ROUNDS").unwrap_or(DEFAULT_ROUNDS).div_ceil(2);
     for _ in 0..freezes {
         for process in [&server, &worker] {
@@ -105,7 +105,7 @@ async fn freeze_until_taken_over(process: &Process, store: &dyn Store, open: &[S
     let taken = async {
         let mut poll = interval(Duration::from_millis(20));
         for (id, before) in owners {
-            // A finished execution gets no new owner.
+            // A finished execution gets no new owner, so the loop does not wait for one.
             while !is_finished(store, id).await && read_owner(store, id).await == before {
                 poll.tick().await;
             }
@@ -134,11 +134,11 @@ async fn run_with_kills(workspace: &Workspace, seed: u64) -> LogCounts {
     let rounds = number_from_env("FABER_CRASH_ROUNDS").unwrap_or(DEFAULT_ROUNDS);
     let (mut server, address) = workspace.start_server().await;
     let run = SharedRun::new(address);
-    let clients = run.spawn_clients(CLIENTS, seed);
+    let clients = run.spawn_clients(CLIENT_COUNT, seed);
     let mut kills = 0;
     for round in 0..rounds {
-        // An odd round may kill a server that has done nothing. On a slow machine this would happen
-        // in every round, so even rounds wait for events.
+        // An odd round can kill a server before clients receive events. On a slow machine this
+        // would happen in every round, so even rounds wait for events first.
         if round % 2 == 0 {
             run.wait_for_events(EVENTS_WHEN_RUNNING, MAX_WAIT).await;
         }
@@ -244,6 +244,6 @@ async fn read_executions(workspace: &Workspace) -> Vec<StoredExecution> {
 fn assert_accepted(figures: &LogCounts) {
     assert!(figures.violations.is_empty(), "{:#?}", figures.violations);
     assert!(figures.executions > 0 && figures.calls > 0, "the run tried nothing: {figures:?}");
-    let cut_off = figures.interrupted + figures.unknown;
-    assert!(figures.taken_over > 0 && cut_off > 0, "no attempt was interrupted: {figures:?}");
+    let cut_off = figures.interruptions + figures.unknown_outcomes;
+    assert!(figures.takeovers > 0 && cut_off > 0, "no attempt was interrupted: {figures:?}");
 }

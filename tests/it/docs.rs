@@ -1,5 +1,5 @@
 //! Examples of the documentation: the real binary runs console blocks, and guides for embedders
-//! show code that cargo compiles.
+//! show code of `examples/`, which cargo compiles.
 
 use std::{
     collections::BTreeSet,
@@ -15,8 +15,8 @@ use tokio::{process::Command, time::timeout};
 
 use crate::mongod::Mongod;
 
-/// Time limit for a page. The script stops a page that hangs a little before this limit, and names
-/// the place.
+/// Time limit for a page. If a page hangs, its script stops a little before this limit and names
+/// the command.
 const PAGE_LIMIT: Duration = Duration::from_mins(5);
 /// Number of pages whose examples run at the same time.
 const PAGES_AT_ONCE: usize = 2;
@@ -32,7 +32,8 @@ fn read(path: &str) -> String {
 
 /// Returns the pages with a console block, sorted.
 fn list_pages() -> Vec<PathBuf> {
-    let folders = ["docs/tutorials", "docs/how-to", "docs/reference", "docs/explanation"];
+    let folders =
+        ["docs/tutorials", "docs/how-to", "docs/operating", "docs/reference", "docs/explanation"];
     let files = folders.iter().flat_map(|folder| fs::read_dir(repository().join(folder)).unwrap());
     let files = files.map(|entry| entry.unwrap().path()).chain([repository().join("README.md")]);
     let mut pages: Vec<_> = files.filter(|path| has_examples(path)).collect();
@@ -46,8 +47,9 @@ fn has_examples(path: &Path) -> bool {
         && fs::read_to_string(path).unwrap().lines().any(is_example)
 }
 
-/// Runs the examples of a page. Runs them a second time if they differ, because on a busy machine a
-/// process may be stopped earlier than the page shows. Returns the differences.
+/// Runs the examples of a page. Runs them a second time if an output differs, because on a busy
+/// machine a process can be stopped before it has printed all lines of the page. Returns the
+/// differences.
 async fn check_page(page: PathBuf) -> Option<String> {
     run_page(&page).await?;
     run_page(&page).await

@@ -45,7 +45,7 @@ async fn a_local_model_computes_the_reference_vectors() {
         assert!(furthest < 1e-5, "{text}: {furthest}");
         assert!(dot_product(vector, want) > 0.999_99, "{text}");
     }
-    // A vector does not depend on the other texts of the batch.
+    // A vector must not depend on the other texts of its batch.
     let many: Vec<String> = (0..100).map(|n| format!("{} {n}", "word ".repeat(n % 30))).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).chain(texts.iter().copied()).collect();
     let beside = local.embed(&many).await.unwrap();
@@ -69,7 +69,8 @@ async fn the_built_in_encoder_agrees_with_its_original_model() {
     for (real, builtin) in real.iter().zip(&builtin) {
         assert!(dot_product(real, builtin) > 0.9, "{}", dot_product(real, builtin));
     }
-    // Two texts with similar vectors in one model have similar vectors in the other model.
+    // If two texts have similar vectors in one model, they must have similar vectors in the other
+    // model.
     for one in 0..texts.len() {
         for other in 0..texts.len() {
             let (is, was) = (
@@ -81,8 +82,8 @@ async fn the_built_in_encoder_agrees_with_its_original_model() {
     }
 }
 
-/// An embedder with the name of the real model. It fails if a vector is requested, so all vectors
-/// must come from the store.
+/// An embedder with the name of the real model. It fails if it must compute a vector, so all
+/// vectors must come from the store.
 #[derive(Debug)]
 struct FailingEmbedder(String);
 #[async_trait::async_trait]

@@ -1,6 +1,6 @@
 //! Golden logs. A test cuts each log at every position and lets a worker continue from there. The
-//! files have the stored format, so a changed file means that logs in existing stores differ from
-//! new logs.
+//! files have the stored format. If a change of the code changes a file, new logs differ from the
+//! logs in existing stores.
 
 use std::{sync::Arc, time::Duration};
 
@@ -232,7 +232,7 @@ fn compensated_steps() -> Value {
     ])
 }
 
-/// An execution in a memory store, with a clock of tokio's time.
+/// An execution in a memory store, with a clock that follows tokio's time.
 struct GoldenRun {
     store: Arc<Memory>,
     clock: Arc<GoldenClock>,
@@ -258,7 +258,7 @@ impl GoldenRun {
         self.store.append(append).await.expect("the memory store does not fail");
     }
 
-    /// Runs the execution until it finishes, and answers in place of people.
+    /// Runs the execution until it finishes, and simulates the people who approve and signal.
     async fn run_to_end(&self, worker: &str) -> Vec<RecordedEvent> {
         let store: Arc<dyn Store> = Arc::<Memory>::clone(&self.store);
         let parts = WorkerParts {
@@ -315,7 +315,7 @@ impl GoldenRun {
 }
 
 /// Returns those results of an execution that must be the same for each worker and at each time.
-fn results(plan: &Arc<Plan>, log: &[RecordedEvent]) -> String {
+fn comparable_results(plan: &Arc<Plan>, log: &[RecordedEvent]) -> String {
     let id = "exec_1700000000_aaaaaaaaa".parse().expect("a literal");
     let execution = Execution::replay(id, Arc::clone(plan), log).expect("a log");
     let Phase::Finished(outcome) = execution.phase() else {
@@ -379,7 +379,7 @@ async fn check_golden_log(name: &str, steps: Value) {
     let kept = std::fs::read_to_string(&path).expect("the golden file exists");
     let kept = event::decode_events(Seq(1), &kept).expect("the golden file can be read");
     assert_eq!(kept, whole, "{name}: the decoded log equals the original");
-    let expected = results(&plan, &whole);
+    let expected = comparable_results(&plan, &whole);
     for end in 1..=kept.len() {
         let run = GoldenRun::new(&plan).await;
         run.store_log(&kept[..end]).await;
@@ -389,7 +389,7 @@ async fn check_golden_log(name: &str, steps: Value) {
             run.run_to_end("work_1700000000_bbbbbbbbb").await
         };
         assert_eq!(log[..end], kept[..end], "{name}, cut after {end}: the past has changed");
-        assert_eq!(results(&plan, &log), expected, "{name}, cut after {end}");
+        assert_eq!(comparable_results(&plan, &log), expected, "{name}, cut after {end}");
     }
 }
 

@@ -25,8 +25,8 @@ use tokio::{
     time::{Instant, interval, timeout},
 };
 
-/// Time limit for the start and for the end of a process. It is long because the machine has two
-/// cores and other work.
+/// Time limit for the start and for the end of a process. It is long because the machine can be
+/// busy.
 pub(crate) const MAX_START: Duration = Duration::from_mins(3);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -40,15 +40,15 @@ pub(crate) trait LedgerLine {
 pub(crate) struct Workspace<L> {
     folder: TempDir,
     store: String,
-    processes: AtomicU32,
+    process_count: AtomicU32,
     ledger: PhantomData<fn() -> L>,
 }
 
 impl<L: LedgerLine> Workspace<L> {
     /// Creates a folder with the script of the tools and an empty ledger.
     pub(crate) fn create(folder: TempDir, store: String, script: &str) -> Self {
-        let processes = AtomicU32::new(0);
-        let workspace = Self { folder, store, processes, ledger: PhantomData };
+        let process_count = AtomicU32::new(0);
+        let workspace = Self { folder, store, process_count, ledger: PhantomData };
         fs::write(workspace.path("tool.sh"), script).unwrap();
         fs::write(workspace.path("ledger"), "").unwrap();
         workspace
@@ -93,8 +93,8 @@ impl<L: LedgerLine> Workspace<L> {
         parse_ledger(&fs::read_to_string(self.path("ledger")).unwrap())
     }
 
-    /// Returns the ledger without its last line if that is incomplete, because tools may be writing
-    /// it.
+    /// Returns the ledger without its last line if that is incomplete, because a tool is perhaps
+    /// writing it.
     pub(crate) fn complete_ledger_lines(&self) -> Vec<L> {
         let text = read_output(&self.path("ledger"));
         parse_ledger(text.rsplit_once('\n').map_or("", |(whole, _)| whole))
@@ -117,7 +117,7 @@ impl<L: LedgerLine> Workspace<L> {
     }
 
     pub(crate) fn spawn_with(&self, arguments: &[&str], variables: &[(&str, PathBuf)]) -> Process {
-        let number = self.processes.fetch_add(1, Ordering::Relaxed);
+        let number = self.process_count.fetch_add(1, Ordering::Relaxed);
         let output = self.path(&format!("output-{number:03}"));
         let mut command = self.command(arguments);
         command.envs(variables.iter().map(|(name, value)| (name, value)));
@@ -127,7 +127,7 @@ impl<L: LedgerLine> Workspace<L> {
 
     /// Returns the standard error of every process, with its file.
     pub(crate) fn outputs_of_processes(&self) -> Vec<(PathBuf, String)> {
-        let count = self.processes.load(Ordering::Relaxed);
+        let count = self.process_count.load(Ordering::Relaxed);
         let files = (0..count).map(|number| self.path(&format!("output-{number:03}")));
         files.map(|file| (file.clone(), read_output(&file))).collect()
     }
@@ -255,7 +255,8 @@ pub(crate) fn to_milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap()
 }
 
-/// Reads a number that changes a run, such as a seed.
+/// Reads a number, such as a seed, from an environment variable. Returns `None` if the variable is
+/// not set.
 pub(crate) fn number_from_env(variable: &str) -> Option<u64> {
     #[expect(clippy::disallowed_methods, reason = "only tests read these variables")]
     let text = std::env::var(variable).ok()?;

@@ -1,4 +1,4 @@
-//! The integration tests, in one binary because linking is slow.
+//! The integration tests. All are in one binary, because linking a binary is slow.
 
 #![expect(clippy::unwrap_used, reason = "a failed test panics with its place")]
 
@@ -16,6 +16,7 @@ mod harness;
 mod mcp;
 mod mongod;
 mod nodes;
+mod packages;
 mod prometheus;
 mod protocol;
 mod proxies;

@@ -23,17 +23,17 @@ use tokio::time::{interval, timeout};
 
 use crate::supervised::Supervised;
 
-/// Limit for a start, which takes about a second on a quiet machine.
+/// Time limit for a start. On a quiet machine a start takes about a second.
 const START_LIMIT: Duration = Duration::from_mins(1);
 
 /// Poll interval while `mongod` starts.
 const LISTEN_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Maximum number of attempts to find a port, because another process may take a free one first.
+/// Maximum number of attempts to find a port, because another process can take a free port first.
 const PORT_ATTEMPTS: u32 = 5;
 
 /// The first port that is tried, and the number of ports. Most systems assign ports from 32768 on,
-/// so these are free more often.
+/// so lower ports are free more often.
 const FIRST_PORT: u16 = 12_000;
 const PORT_COUNT: u16 = 18_000;
 
@@ -44,7 +44,7 @@ const ADDRESS_IN_USE: i32 = 48;
 #[derive(Debug)]
 pub(crate) struct Mongod {
     port: u16,
-    databases: AtomicU32,
+    database_count: AtomicU32,
     process: Supervised,
 }
 
@@ -57,7 +57,7 @@ impl Mongod {
 
     /// Returns a store URL with a new database.
     pub(crate) fn new_database_url(&self) -> String {
-        let number = self.databases.fetch_add(1, Ordering::Relaxed);
+        let number = self.database_count.fetch_add(1, Ordering::Relaxed);
         format!("mongodb://127.0.0.1:{}/it_{number}?replicaSet=rs0", self.port)
     }
 
@@ -83,7 +83,11 @@ impl Mongod {
         let port = free_port();
         let directory = TempDir::with_prefix("faber-mongod-").expect("a temporary directory");
         let command = mongod_command(program, directory.path(), port, true);
-        Self { port, databases: AtomicU32::new(0), process: Supervised::start(directory, &command) }
+        Self {
+            port,
+            database_count: AtomicU32::new(0),
+            process: Supervised::start(directory, &command),
+        }
     }
 
     /// Waits until the port answers. Returns the exit status if the program ends first.
@@ -142,7 +146,8 @@ pub(crate) fn mongod_command(
     command
 }
 
-/// Runs an admin command on the primary, or on the only server of a direct connection.
+/// Runs an admin command on the primary. With a direct connection, runs it on the server of the
+/// connection.
 async fn run_admin(url: &str, command: Document) {
     let client = Client::with_uri_str(url).await.expect("a URL of our own making");
     let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
@@ -159,7 +164,8 @@ async fn run_admin(url: &str, command: Document) {
 /// server restarts.
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Each test process starts its search at another port.
+    // Each test process starts its search at another port, so that two processes rarely choose the
+    // same one.
     let first =
         u16::try_from(std::process::id() % u32::from(PORT_COUNT)).expect("the remainder is small");
     let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();

@@ -1,5 +1,5 @@
 //! Nodes that share one store: real processes of the binary share executions, limits, commands and
-//! subscriptions. They are drained, killed and replaced without a visible effect for clients.
+//! subscriptions. The tests drain, kill and replace nodes, and clients must not notice.
 
 mod call_limits;
 mod changed_clocks;

@@ -24,17 +24,17 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Metrics that have no series until a model answers.
 const MODEL_METRICS: &str = "faber_model_";
 
-fn deploy(name: &str) -> PathBuf {
+fn deploy_file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(name)
 }
 
 /// Returns the path of a program of Debian's package `prometheus`.
-fn program(name: &str) -> PathBuf {
+fn program_path(name: &str) -> PathBuf {
     let prometheus = find_path("FABER_TEST_PROMETHEUS", "prometheus");
     prometheus.parent().unwrap().join(name)
 }
 
-/// A Prometheus in a folder of its own. It is killed when it is dropped.
+/// A Prometheus in a folder of its own. Its process is killed when this value is dropped.
 struct Prometheus {
     _process: Child,
     address: String,
@@ -46,13 +46,13 @@ impl Prometheus {
         let scrape = json!({ "job_name": "faber", "static_configs": [{ "targets": [target] }] });
         let config = json!({
             "global": { "scrape_interval": "1s", "evaluation_interval": "1s" },
-            "rule_files": [deploy("prometheus/alerts.yml")],
+            "rule_files": [deploy_file("prometheus/alerts.yml")],
             "scrape_configs": [scrape],
         });
         let file = folder.join("prometheus.yml");
         fs::write(&file, config.to_string()).unwrap();
         let log = folder.join("log");
-        let mut command = Command::new(program("prometheus"));
+        let mut command = Command::new(program_path("prometheus"));
         command
             .arg(format!("--config.file={}", file.display()))
             .arg(format!("--storage.tsdb.path={}", folder.join("data").display()))
@@ -112,7 +112,7 @@ fn percent_encode(text: &str) -> String {
     text.bytes().map(encode).collect()
 }
 
-/// Finds the address in the line that says where Prometheus listens.
+/// Returns the address from the log line in which Prometheus reports that it listens.
 fn find_address(line: &str) -> Option<String> {
     let (_, rest) = line.split_once("msg=\"Listening on\" address=")?;
     Some(rest.trim().to_owned())
@@ -120,7 +120,7 @@ fn find_address(line: &str) -> Option<String> {
 
 /// Returns the expressions of the dashboard, with values for the variables of Grafana.
 fn dashboard_expressions() -> Vec<String> {
-    let text = fs::read_to_string(deploy("grafana/faber.json")).unwrap();
+    let text = fs::read_to_string(deploy_file("grafana/faber.json")).unwrap();
     let dashboard: Value = serde_json::from_str(&text).unwrap();
     let panels = dashboard["panels"].as_array().unwrap().iter();
     let targets = panels.flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
@@ -189,8 +189,8 @@ async fn the_dashboard_and_the_alerts_work_with_a_real_prometheus() {
 #[tokio::test]
 async fn the_alert_rules_and_the_example_configuration_are_valid() {
     for arguments in [["check", "rules", "alerts.yml"], ["check", "config", "prometheus.yml"]] {
-        let mut command = Command::new(program("promtool"));
-        command.args(arguments).current_dir(deploy("prometheus"));
+        let mut command = Command::new(program_path("promtool"));
+        command.args(arguments).current_dir(deploy_file("prometheus"));
         let output = command.output().await.unwrap();
         assert!(output.status.success(), "{arguments:?}: {output:?}");
     }

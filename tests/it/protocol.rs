@@ -16,7 +16,7 @@ use tokio::{
     time::timeout,
 };
 
-/// Limit of a script. The script itself fails earlier.
+/// Time limit of a script. The script has shorter limits of its own.
 const SCRIPT_TIMEOUT: Duration = Duration::from_mins(5);
 
 struct Query;
@@ -49,7 +49,7 @@ impl Mutation {
         a + b
     }
 
-    /// Ends only after `release` was called, and reports that to `release`.
+    /// Waits until a client calls `release`. Then `release` waits until this mutation has ended.
     async fn hold(&self, context: &Context<'_>) -> bool {
         let gate = context.data_unchecked::<Arc<HoldGate>>();
         gate.entered.notify_one();
@@ -125,7 +125,8 @@ async fn run_script(script: &str, options: ServerOptions) {
     });
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("protocol").join(script);
     let client = async {
-        // The line `shut down` of a script stops the server. Other lines are output.
+        // If a script prints the line `shut down`, the test stops the server. It prints all other
+        // lines.
         let mut command = Command::new(installed::find_program("node"));
         command.arg(path).arg(address.to_string()).env("FABER_TEST_NODE_MODULES", modules);
         command.stdin(Stdio::null()).stderr(Stdio::piped()).stdout(Stdio::piped());

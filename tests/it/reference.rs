@@ -130,14 +130,14 @@ async fn the_reference_page_of_built_in_tools_is_up_to_date() {
     );
 }
 
-/// Returns the codes in the tables of `docs/errors.md` that have a family, such as `plan.cycle`.
+/// Returns the codes with a dot, such as `plan.cycle`, in the tables of `docs/errors.md`.
 fn documented_codes() -> BTreeSet<String> {
     let page = fs::read_to_string(repository().join("docs/errors.md")).unwrap();
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
     rows.map(|(code, _)| code.to_owned()).filter(|code| code.contains('.')).collect()
 }
 
-/// Adds each source below a folder, without its tests.
+/// Adds the path and the text of each source file below a folder, without its tests.
 fn add_sources(folder: &Path, sources: &mut Vec<(PathBuf, String)>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

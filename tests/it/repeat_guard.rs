@@ -84,8 +84,8 @@ fn run_steps(steps: Value) -> Execution {
     run_to_end(machine::create_execution(ExecutionId::draw(now), &plan, options, now).0)
 }
 
-/// Returns the repeats in a plan: `step: earlier step` if a repeat is certain, and `step? earlier
-/// step` if it is possible.
+/// Returns the repeated calls in a plan: `step: earlier step` if a repeat is certain, and `step?
+/// earlier step` if it is possible.
 fn find_repeats(repeat_guard: &RepeatGuard<'_>, steps: Value) -> Vec<String> {
     let draft = parse_draft(steps);
     let found = repeat_guard.find_repeats(&draft, &compile_plan(&draft));
@@ -116,7 +116,7 @@ fn echo_items(items: Value) -> Value {
     json!({ "id": "rest", "name": "flow.echo", "parameters": { "items": items } })
 }
 
-/// The loop sent to `a`, failed at `b`, and never reached `c`.
+/// In the earlier execution, the loop sent to `a`, failed at `b`, and did not send to `c`.
 #[test]
 fn a_replan_may_finish_a_loop_but_not_repeat_its_items() {
     let mails = || send_each("mails", "{{list.items}}", "{{item}}");
@@ -144,8 +144,8 @@ fn a_replan_may_finish_a_loop_but_not_repeat_its_items() {
         (json!([list_step(), send_one("one", "{{list.items[0]}}")]), "one: mails"),
         (json!([list_step(), send_one("one", "{{list.items[1]}}"), send_one("two", "c")]), ""),
         (json!([send_one("one", "a")]), "one: mails"),
-        // The new step `fresh` calls the tool again and may return other items, so a repeat is only
-        // possible.
+        // The new step `fresh` calls the tool again and can return other items, so a repeat is
+        // possible, but not certain.
         (
             json!([{ "id": "fresh", "name": "list" },
                 send_each("left", "{{fresh.items}}", "{{item}}")]),
@@ -192,7 +192,7 @@ fn calls_of_all_earlier_versions_are_remembered() {
         let (id, now) = (ExecutionId::draw(ended.created_at()), ended.created_at());
         run_to_end(machine::create_execution_from(id, &plan, created, None, now).unwrap().0)
     };
-    // The step is reused, and its parameters are known from the earlier execution.
+    // The step is reused, so the guard must take its parameters from the earlier execution.
     let second = next(&first, json!([send_one("first", "a"), send_one("worse", "b")]));
     assert!(second.step(StepNumber::new(0)).is_reused);
     let mut repeat_guard = RepeatGuard::new(&second);
@@ -202,7 +202,8 @@ fn calls_of_all_earlier_versions_are_remembered() {
         find_repeats(&repeat_guard, json!([send_one("first", "a"), send_one("other", "c")])),
         Vec::<String>::new()
     );
-    // The guard also remembers the first version if the second version left the step out.
+    // The guard also knows the calls of the first version if the second version left their step
+    // out.
     let second = next(&first, json!([send_one("worse", "b")]));
     let mut repeat_guard = RepeatGuard::new(&second);
     repeat_guard.add_earlier(&first, &second);

@@ -1,5 +1,5 @@
-//! The real binary replays recorded plans. Parameters and outputs equal the recording to the last
-//! bit, and have the same type.
+//! The real binary replays recorded plans. Parameters and outputs must have the same type as in the
+//! recording, and be equal to the last bit.
 
 use std::{fs, path::Path, process::Stdio};
 

@@ -1,4 +1,4 @@
-//! Tools of third-party servers: npm's json-graphql-server and json-server.
+//! Tools that call servers of third parties: npm's json-graphql-server and json-server.
 
 use std::process::Stdio;
 

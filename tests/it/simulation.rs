@@ -1,5 +1,6 @@
 //! Simulates random plans on random workers that crash, freeze and drain, over a store with faults,
-//! while people send commands. One thread, paused time, one seed for each world.
+//! while people send commands. Each world runs in one thread with paused time, and its seed decides
+//! everything that happens.
 //!
 //! `FABER_SIM_SEED=17 cargo test -p tests simulation` replays a failure, `FABER_SIM_SEEDS=10000`
 //! runs more worlds, and `FABER_SIM_TRACE=1` prints every event.
@@ -44,18 +45,18 @@ use toolbox::Toolbox;
 
 /// Number of worlds in a usual run. Before a release, `FABER_SIM_SEEDS` sets thousands.
 const DEFAULT_WORLDS: u64 = 120;
-/// Maximum number of attempts of a client to start an execution.
-const MAX_TRIES: usize = 10_000;
+/// Maximum number of attempts of a client to start one execution.
+const MAX_START_ATTEMPTS: usize = 10_000;
 /// One of this many worlds is simulated twice, and both results must be identical.
-const REPEAT_EVERY: u64 = 10;
+const WORLDS_PER_REPEAT: u64 = 10;
 const MAX_WORKERS: usize = 3;
 /// Maximum time for all executions to finish after the last fault. Nested steps that people retry
 /// take longest.
 const MAX_FINISH_TIME: Duration = Duration::from_mins(30);
 /// An execution that is unfinished this long after the last fault must wait for a person.
 const QUIET_TIME: Duration = Duration::from_secs(30);
-/// The quiet time in a world with wrong clocks, because a sleep that starts by one clock may end by
-/// another clock.
+/// The quiet time in a world with wrong clocks. It is longer, because a sleep can start by one
+/// clock and end by another clock.
 const SKEWED_QUIET_TIME: Duration = Duration::from_secs(150);
 
 #[derive(Debug, Default)]
@@ -99,10 +100,10 @@ fn every_execution_finishes_when_tools_disappear_and_return() {
 /// Seeds that found a bug in an earlier version.
 #[test]
 fn seeds_that_once_found_a_bug_pass() {
-    // 200, 239: a worker that lost an execution dropped a command that the new owner waited for.
-    // 733: an execution that could not start while the lease of its worker was in doubt was parked
-    // later. 333: a driver lost the message that a child had ended, and a draining worker did not
-    // adopt the child.
+    // 200, 239: a worker that lost an execution removed a command for which the new owner waited.
+    // 733: the lease of a worker was in doubt, so an execution could not start. The worker then
+    // parked the execution. 333: a driver lost the message that a child had ended, and a draining
+    // worker did not take over the child.
     simulate_all([200, 239, 333, 733], ToolPresence::Stay);
     // 370: an execution was parked forever if its missing tool returned before it was parked.
     simulate_all([370], ToolPresence::ComeAndGo);
@@ -133,7 +134,7 @@ fn simulate_all(seeds: impl IntoIterator<Item = u64>, tools: ToolPresence) -> Si
             Ok(world) => figures.add(world),
             Err(violations) => wrong(&violations),
         }
-        if seed % REPEAT_EVERY == 0 && simulate(seed, tools).describe() != end.describe() {
+        if seed % WORLDS_PER_REPEAT == 0 && simulate(seed, tools).describe() != end.describe() {
             wrong(&"not the same the second time");
         }
     }
@@ -157,20 +158,20 @@ struct FinalState {
 struct Simulation {
     world: Arc<World>,
     ledger: Arc<Ledger>,
-    /// The view of the store through which people act. This view has faults, too.
+    /// The view of the store through which people send commands. This view has faults, too.
     client_view: Arc<View>,
     /// Executions that a client started. Their children are not in this list.
     executions: Vec<ExecutionId>,
-    retries: u32,
+    retry_count: u32,
     workers: Vec<LivingWorker>,
     tools: ToolPresence,
     /// Tasks that remove and restore tools.
     tool_changes: JoinSet<()>,
     tasks: JoinSet<()>,
-    started_workers: u32,
+    started_worker_count: u32,
     subscribers: JoinSet<(ExecutionId, Vec<RecordedEvent>)>,
     /// Commands that the API acknowledged. Each command must appear in the log of its execution.
-    acknowledged: Vec<people::AcknowledgedCommand>,
+    acknowledged_commands: Vec<people::AcknowledgedCommand>,
     violations: Vec<String>,
 }
 
@@ -184,11 +185,11 @@ struct LivingWorker {
 impl Simulation {
     fn new(seed: u64, tools: ToolPresence) -> Self {
         let rates = FaultRates {
-            fails_before: 30,
-            fails_after: 30,
-            fails_before_inbox: 200,
+            failures_before: 30,
+            failures_after: 30,
+            failures_before_inbox: 200,
             stalls: 6,
-            stall: Duration::from_secs(7),
+            max_stall: Duration::from_secs(7),
         };
         let world = World::new(seed, rates);
         Self {
@@ -196,14 +197,14 @@ impl Simulation {
             client_view: world.view(),
             world,
             executions: Vec::new(),
-            retries: 0,
+            retry_count: 0,
             workers: Vec::new(),
             tools,
             tool_changes: JoinSet::new(),
             tasks: JoinSet::new(),
-            started_workers: 0,
+            started_worker_count: 0,
             subscribers: JoinSet::new(),
-            acknowledged: Vec::new(),
+            acknowledged_commands: Vec::new(),
             violations: Vec::new(),
         }
     }
@@ -233,7 +234,7 @@ impl Simulation {
     }
 
     fn start_worker(&mut self) {
-        self.started_workers += 1;
+        self.started_worker_count += 1;
         let view = self.world.view();
         let drain = CancellationToken::new();
         let options = Options {
@@ -254,7 +255,7 @@ impl Simulation {
                 .spawn(remove_and_restore_tools(Arc::clone(&self.world), toolbox.clone()));
         }
         let parts = WorkerParts {
-            node: format!("node {}", self.started_workers),
+            node: format!("node {}", self.started_worker_count),
             store: Arc::<View>::clone(&view),
             toolbox,
             clock: Arc::new(self.world.draw_clock()),
@@ -262,7 +263,7 @@ impl Simulation {
             scope: WorkerScope::Everything,
         };
         let id: WorkerId =
-            format!("work_{}_simulated", self.started_workers).parse().expect("well-formed");
+            format!("work_{}_simulated", self.started_worker_count).parse().expect("well-formed");
         let (worker, handle) = Worker::new(parts, id, drain.clone());
         let abort_handle = self.tasks.spawn(worker.run());
         self.workers.push(LivingWorker { view, handle, drain, abort_handle });
@@ -288,7 +289,7 @@ impl Simulation {
         let mut tries = 0;
         let id = loop {
             tries += 1;
-            assert!(tries <= MAX_TRIES, "the execution does not start");
+            assert!(tries <= MAX_START_ATTEMPTS, "the execution does not start");
             let index = self.world.dice.draw_index(1 + self.workers.len());
             let worker = self.workers.get(index).map(|worker| worker.handle.clone());
             let view = self.workers.get(index).map_or(&self.client_view, |worker| &worker.view);
@@ -306,8 +307,8 @@ impl Simulation {
         time::sleep(Duration::from_secs(1)).await;
     }
 
-    /// Chooses the id in advance, because the sequence of claims and the retry delays depend on the
-    /// id.
+    /// Reserves the key with a fixed id, because the sequence of claims and the retry delays depend
+    /// on the id.
     async fn reserve(&self, key: &IdempotencyKey, options: &ExecutionOptions, n: usize) {
         let execution = format!("exec_{}_simulated", n + 1).parse().expect("well-formed");
         let mut options = serde_json::to_value(options).expect("options are JSON");
@@ -378,8 +379,8 @@ impl Simulation {
         self.world.memory.plan(created.plan).await.expect("the memory store does not fail")
     }
 
-    /// Waits until all executions have finished: first without people, then with a person who
-    /// approves.
+    /// Waits until all executions have finished. First lets them run without people, and then acts
+    /// as a person who approves.
     async fn wait_until_settled(&mut self) {
         let started_at = self.world.clock.now();
         time::sleep(if self.world.is_skewed() { SKEWED_QUIET_TIME } else { QUIET_TIME }).await;
@@ -444,7 +445,8 @@ async fn remove_and_restore_tools(world: Arc<World>, toolbox: Toolbox) {
     while !world.is_calm() {
         time::sleep(Duration::from_millis(1 + world.dice.draw_below(3_000))).await;
         toolbox.remove_set(&name);
-        // Sometimes the tools disappear only for a short time, during a write.
+        // Sometimes the tools disappear only for a short time, so that they can return during a
+        // write.
         let max_ms = if world.dice.happens(500) { 40 } else { 3_000 };
         time::sleep(Duration::from_millis(1 + world.dice.draw_below(max_ms))).await;
         toolbox.put_set(set.clone());
@@ -469,7 +471,8 @@ async fn subscribe(world: Arc<World>, id: ExecutionId) -> (ExecutionId, Vec<Reco
                 events.push(recorded);
                 std::future::ready(Ok(()))
             });
-        // The store failed, or the connection broke.
+        // The subscription ends here if the store failed or the time is over. Then the loop
+        // subscribes again.
         let retry_delay = Duration::from_millis(1_000 + world.dice.draw_below(20_000));
         let _ = time::timeout(retry_delay, follow).await;
         time::sleep(Duration::from_millis(50)).await;

@@ -32,6 +32,7 @@ const STATES: [&str; 12] = [
     "IN_PROGRESS",
     "PAUSED",
 ];
+// The index of each execution in `STATES` and in `OldStore::ids`.
 const KILLED: usize = 1;
 const CHILD: usize = 2;
 const PARENT: usize = 3;
@@ -98,7 +99,8 @@ impl OldStore {
         let outputs = self.complete("resume", KILLED, &[]).await;
         assert_eq!(outputs["last"], json!({ "to": "dan" }));
 
-        // The child continues by itself. Whether the parent has finished by then depends on timing.
+        // The signal completes the child. The parent continues in its own time, so `watch` waits
+        // for it.
         self.complete("signal", CHILD, &["go", "{}"]).await;
         let parent = self.run("watch", PARENT, &[]).await;
         assert_eq!(parent.status, 0, "{parent:?}");
@@ -155,7 +157,7 @@ async fn load_dump(url: &str, version: &str) {
         let name = entry.get_str("collection").unwrap();
         let mut document = entry.get_document("document").unwrap().clone();
         if name == "workers" {
-            // No lease is valid, even if the clock of this machine is behind.
+            // With the time 0, the lease has expired, even if the clock of this machine is slow.
             document.insert("until", 0_i64);
         }
         database.collection::<Document>(name).insert_one(document).await.unwrap();

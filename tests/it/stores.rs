@@ -155,11 +155,16 @@ mod of_this_layout {
     }
 }
 
-/// A memory store whose operations only stall. All promises must hold.
+/// Returns a memory store whose operations stall, but do not fail. So it must keep all promises.
 async fn slow_memory_store() -> StorePair {
-    let stall = Duration::from_millis(2);
-    let rates =
-        FaultRates { fails_before: 0, fails_after: 0, fails_before_inbox: 0, stalls: 100, stall };
+    let max_stall = Duration::from_millis(2);
+    let rates = FaultRates {
+        failures_before: 0,
+        failures_after: 0,
+        failures_before_inbox: 0,
+        stalls: 100,
+        max_stall,
+    };
     let store = FaultyStore::new(Arc::new(Memory::new()), Dice::new(1), rates);
     StorePair::new(Arc::new(store), ())
 }
@@ -197,7 +202,7 @@ async fn check_neighbours(old: &dyn Store, new: &dyn Store, restarted: &dyn Stor
         let found: Vec<_> = listing.items.into_iter().map(|(_, request)| request).collect();
         assert_eq!(found, [request(3, "restarted", 3), second, request(1, "old", 1)]);
     }
-    // An execution goes from one node to the next.
+    // Each node in turn writes a head of the same execution.
     let head = |seq, state: ExecutionState| ExecutionHead {
         labels: labels.clone().into(),
         state,

@@ -65,7 +65,8 @@ impl Supervised {
             .args(command)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // Ctrl-C is for the test process. The supervisor must survive it to clean up.
+            // With a process group of its own, the supervisor does not get the signal of Ctrl-C. It
+            // must survive to clean up.
             .process_group(0)
             .spawn()
             .expect("every Unix machine has `sh`");

@@ -1,11 +1,11 @@
-//! Proves that Faber loses nothing while its processes and its store fail.
+//! Checks that Faber loses no event and repeats no effect while its processes and its store fail.
 //!
 //! Several processes of the real binary share one store. Clients connect and leave, and a seed
 //! decides which faults happen, when, and for how long. Afterwards the logs, the events that
 //! clients received, and a ledger that the tools write outside the system must agree.
-//!
-//! `FABER_TORTURE_SECONDS=3600` runs longer, `FABER_TORTURE_SEED=7` chooses other faults. On a
-//! machine that cannot mount a tmpfs, `FABER_TORTURE_NO_TMPFS=1` leaves full disks out.
+//! `FABER_TORTURE_SECONDS=3600` runs for an hour, and `FABER_TORTURE_SEED=7` chooses other faults.
+//! On a machine that cannot mount a tmpfs, `FABER_TORTURE_NO_TMPFS=1` skips the tests of full
+//! disks.
 #![expect(clippy::print_stderr, reason = "prints the figures of the run")]
 
 mod audit;
@@ -48,7 +48,7 @@ use crate::harness::number_from_env;
 
 /// Duration of the faults in a usual run, in seconds.
 const DEFAULT_FAULT_SECONDS: u64 = 20;
-const CLIENTS: u64 = 6;
+const CLIENT_COUNT: u64 = 6;
 /// Time for clients to finish after the last fault.
 const MAX_FINISH_TIME: Duration = Duration::from_mins(6);
 
@@ -74,7 +74,7 @@ async fn run_under_faults(name: &str, tortured_store: TorturedStore, seed: u64) 
     let (run, workspace) = (SharedRun::new(), Workspace::new(tortured_store.url()));
     let mut injector = FaultInjector::new(&workspace, &run, &tortured_store, Dice::new(seed)).await;
     let started_at = Instant::now();
-    let clients = spawn_clients(&run, CLIENTS, seed);
+    let clients = spawn_clients(&run, CLIENT_COUNT, seed);
     injector.inject_until(Instant::now() + Duration::from_secs(seconds)).await;
     let calm_at = started_at.elapsed();
     injector.heal().await;

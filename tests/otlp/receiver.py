@@ -17,7 +17,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 
 def attributes(pairs):
-    """Returns attributes as a map from keys to plain values."""
+    """Returns attributes as a map from keys to values."""
     return {pair.key: next(iter(MessageToDict(pair.value).values()), None) for pair in pairs}
 
 

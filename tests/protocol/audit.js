@@ -1,4 +1,4 @@
-// The audit of the GraphQL over HTTP specification. Every audit passes, without a warning or a notice.
+// The audit of the GraphQL over HTTP specification. Every check of it must pass without a warning or a notice.
 'use strict';
 
 const { address, assert, checks, load } = require('./client.js');

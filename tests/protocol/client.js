@@ -1,4 +1,4 @@
-// Shared by all scripts: the packages that `tests/run` installed, the server's address, and helpers for requests.
+// Code that all scripts use: the packages that `tests/run` installed, the server's address, and helpers for requests.
 'use strict';
 
 const assert = require('node:assert/strict');
@@ -39,7 +39,7 @@ function post(body, headers = {}) {
   });
 }
 
-/** Opens a raw WebSocket. `hear` returns each message and the close, in the order of their arrival. */
+/** Opens a raw WebSocket. Each call of `hear` waits for the next message, or for the close. */
 function open(protocols, options) {
   const WebSocket = load('ws');
   const socket = new WebSocket(`ws://${address}/graphql`, protocols, options);

@@ -1,4 +1,4 @@
-// Operations as server-sent events, with the package `graphql-sse` and with plain requests.
+// Operations as server-sent events, with the package `graphql-sse` and with requests without a package.
 'use strict';
 
 const { address, assert, checks, load, post, request } = require('./client.js');

@@ -1,4 +1,4 @@
-// The subprotocol `graphql-transport-ws`, with the package `graphql-ws` and with wrong messages. The server allows three
+// The subprotocol `graphql-transport-ws`, with the package `graphql-ws` and with invalid messages. The server allows three
 // operations, messages of 10,000 bytes and three seconds for the initialisation.
 'use strict';
 
@@ -134,7 +134,7 @@ checks({
     assert.deepEqual(await hear(), ACK);
     socket.pause();
     await say(subscribe('1', 'subscription { ticks(count: 2000, size: 20000) }'));
-    // No buffer can hold 40 MB, so the large answer must wait. The server still serves other clients.
+    // 40 MB do not fit into the buffers, so the server cannot send the whole answer yet. It must still serve other clients.
     const others = await collect(client().iterate({ query: 'subscription { ticks(count: 3) }' }));
     assert.equal(others.length, 3);
     socket.resume();

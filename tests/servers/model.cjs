@@ -2,7 +2,7 @@
 //
 //   node model.cjs NODE_MODULES FILE
 //
-// FILE contains `{"answers": […], "chaos": {…}}`: answers in aimock's form, and its options for faults.
+// FILE contains `{"answers": […], "chaos": {…}}`: answers in the format of aimock, and aimock's options for injected faults.
 // Prints its port, and ends when its standard input closes.
 
 const fs = require('node:fs');

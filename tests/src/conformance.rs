@@ -1,10 +1,8 @@
-//! The promises of every store, one function each, over `dyn Store`.
-//!
-//! A [`StorePair`] has two views of one store. In one process, both views are the same. For a
-//! shared store, each view has its own connections. A write through one view must be visible
-//! through the other view.
-//!
-//! A store that breaks a promise panics with the name of the promise.
+//! Tests of the promises that every store must keep. Each promise is one function.
+//! A [`StorePair`] has two views of one store. For a store that only one process uses, both views
+//! are the same object. For a shared store, each view has its own connections, and a write through
+//! one view must be visible through the other view.
+//! If the store breaks a promise, the function of this promise panics.
 #![expect(clippy::unwrap_used, reason = "a failing store breaks the promise")]
 
 mod audit;
@@ -43,9 +41,9 @@ pub use self::{
 /// Two views of one store that no other test uses.
 #[derive(Clone, Debug)]
 pub struct StorePair {
-    /// The view that writes.
+    /// The view through which most promises write.
     pub one: Arc<dyn Store>,
-    /// The view that reads.
+    /// The view through which most promises read.
     pub other: Arc<dyn Store>,
     _guard: Arc<dyn std::any::Any + Send + Sync>,
 }
@@ -66,8 +64,8 @@ impl StorePair {
         Self { one, other, _guard: Arc::new(guard) }
     }
 
-    /// Returns `true` if the store encrypts values. It then cannot search errors, and takes smaller
-    /// events.
+    /// Returns `true` if the store encrypts values. An encrypted store cannot search the texts of
+    /// errors, and its largest event is smaller.
     async fn is_encrypted(&self) -> bool {
         let error_text = Some("x".to_owned());
         let filter = ExecutionFilter { error_text, ..ExecutionFilter::default() };
@@ -78,15 +76,15 @@ impl StorePair {
         self.one.append(some_events(id, after, events)).await.unwrap();
     }
 
-    /// Writes a log, and then a head at the end of the log.
+    /// Writes a log whose length is `head.seq`, and then the head.
     async fn put_head(&self, head: ExecutionHead) {
         let events = usize::try_from(head.seq.0).unwrap();
-        // The log may exist already.
+        // Fails if the log already exists. Then only the head is new.
         let _ = self.one.append(some_events(head.execution, 0, events)).await;
         self.one.put_head(head).await.unwrap();
     }
 
-    /// Reads a log from a position to the end, as readers do.
+    /// Reads all parts of a log from a position to the end.
     async fn log(&self, id: ExecutionId, after: u64) -> Vec<RecordedEvent> {
         let mut events: Vec<RecordedEvent> = Vec::new();
         loop {

@@ -1,9 +1,8 @@
 //! A store with the faults of real stores that the trait [`Store`] allows.
-//!
-//! An operation may fail before it is passed on, may fail although it was written, and may stall
-//! before and after. The store never loses a confirmed write, invents nothing, and never accepts an
-//! append at the wrong position, because the conformance suite checks for such bugs. The same seed
-//! and the same calls give the same faults.
+//! An operation can fail before the inner store gets it, can fail although the inner store has
+//! written it, and can stall before and after. The store never loses a confirmed write, invents
+//! nothing, and never accepts an append at the wrong position, because no real store is allowed to
+//! do so. The same seed and the same calls give the same faults.
 
 use std::{
     fmt,
@@ -32,7 +31,7 @@ use shared::{
 };
 use tokio::sync::watch;
 
-/// Random choices that follow from one seed. Copies share the sequence.
+/// Random choices that follow from one seed. Clones draw from the same sequence.
 #[derive(Clone)]
 pub struct Dice(Arc<Mutex<SmallRng>>);
 
@@ -64,20 +63,20 @@ impl Dice {
     }
 }
 
-/// Numbers of faults in a thousand operations.
+/// Numbers of faults in a thousand operations, and the duration of stalls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultRates {
     /// Failures before the operation.
-    pub fails_before: u32,
+    pub failures_before: u32,
     /// Failures after the operation.
-    pub fails_after: u32,
+    pub failures_after: u32,
     /// Failures after the events of an append, but before its commands leave the inbox. Stores
     /// without transactions remove the commands later.
-    pub fails_before_inbox: u32,
+    pub failures_before_inbox: u32,
     /// Stalls before and after the operation.
     pub stalls: u32,
     /// The maximum duration of a stall.
-    pub stall: Duration,
+    pub max_stall: Duration,
 }
 
 impl Default for FaultRates {
@@ -85,11 +84,11 @@ impl Default for FaultRates {
     /// a lease.
     fn default() -> Self {
         Self {
-            fails_before: 25,
-            fails_after: 25,
-            fails_before_inbox: 100,
+            failures_before: 25,
+            failures_after: 25,
+            failures_before_inbox: 100,
             stalls: 50,
-            stall: Duration::from_secs(12),
+            max_stall: Duration::from_secs(12),
         }
     }
 }
@@ -102,20 +101,20 @@ pub struct FaultyStore {
     rates: FaultRates,
     is_calm: AtomicBool,
     /// The error with which heads without events are refused.
-    refuses_heads: Mutex<Option<StoreError>>,
+    head_error: Mutex<Option<StoreError>>,
     operations: watch::Sender<u64>,
 }
 
 impl FaultyStore {
     pub fn new(inner: Arc<dyn Store>, dice: Dice, rates: FaultRates) -> Self {
-        let (is_calm, refuses_heads) = (AtomicBool::new(false), Mutex::default());
-        Self { inner, dice, rates, is_calm, refuses_heads, operations: watch::Sender::new(0) }
+        let (is_calm, head_error) = (AtomicBool::new(false), Mutex::default());
+        Self { inner, dice, rates, is_calm, head_error, operations: watch::Sender::new(0) }
     }
 
     /// Sets the error with which heads without events are refused, or `None` to accept such heads
     /// again.
     pub fn refuse_heads(&self, reason: Option<StoreError>) {
-        *self.refuses_heads.lock().unwrap_or_else(PoisonError::into_inner) = reason;
+        *self.head_error.lock().unwrap_or_else(PoisonError::into_inner) = reason;
     }
 
     /// Returns a receiver of the number of operations, so that a test can act between two
@@ -135,7 +134,7 @@ impl FaultyStore {
 
     async fn stall_sometimes(&self) {
         if !self.is_calm() && self.dice.happens(self.rates.stalls) {
-            let maximum = u64::try_from(self.rates.stall.as_millis()).unwrap_or(u64::MAX);
+            let maximum = u64::try_from(self.rates.max_stall.as_millis()).unwrap_or(u64::MAX);
             let wait = self.dice.draw_below(maximum.saturating_add(1));
             tokio::time::sleep(Duration::from_millis(wait)).await;
         }
@@ -155,10 +154,10 @@ impl FaultyStore {
     ) -> Result<T, E> {
         self.operations.send_modify(|count| *count += 1);
         self.stall_sometimes().await;
-        self.fail_sometimes(self.rates.fails_before)?;
+        self.fail_sometimes(self.rates.failures_before)?;
         let done = operation.await?;
         self.stall_sometimes().await;
-        self.fail_sometimes(self.rates.fails_after)?;
+        self.fail_sometimes(self.rates.failures_after)?;
         Ok(done)
     }
 }
@@ -185,7 +184,9 @@ impl Store for FaultyStore {
 #[async_trait]
 impl Log for FaultyStore {
     async fn append(&self, append: Append) -> Result<(), AppendError> {
-        if !append.heard.is_empty() && self.fail_sometimes(self.rates.fails_before_inbox).is_err() {
+        if !append.heard.is_empty()
+            && self.fail_sometimes(self.rates.failures_before_inbox).is_err()
+        {
             let forgetful = Append { heard: Vec::new(), ..append };
             self.with_faults(self.inner.append(forgetful)).await?;
             return Err(StoreError::Unavailable("the commands were not removed".to_owned()).into());
@@ -194,7 +195,7 @@ impl Log for FaultyStore {
     }
 
     async fn put_head(&self, head: ExecutionHead) -> Result<(), StoreError> {
-        let refusal = self.refuses_heads.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let refusal = self.head_error.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(reason) = refusal {
             return Err(reason);
         }
@@ -430,7 +431,8 @@ mod tests {
     /// and the length of the log.
     async fn append_hundred_times(seed: u64) -> (Vec<bool>, u64) {
         let inner: Arc<dyn Store> = Arc::new(Memory::new());
-        let rates = FaultRates { fails_before: 200, fails_after: 200, ..FaultRates::default() };
+        let rates =
+            FaultRates { failures_before: 200, failures_after: 200, ..FaultRates::default() };
         let faulty = FaultyStore::new(Arc::clone(&inner), Dice::new(seed), rates);
         let (mut answers, mut end) = (Vec::new(), 0);
         for _ in 0..100 {
@@ -453,7 +455,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_calm_faulty_store_does_not_fail() {
-        let rates = FaultRates { fails_before: 1_000, fails_after: 0, ..FaultRates::default() };
+        let rates =
+            FaultRates { failures_before: 1_000, failures_after: 0, ..FaultRates::default() };
         let faulty = FaultyStore::new(Arc::new(Memory::new()), Dice::new(1), rates);
         assert!(faulty.records_revision().await.is_err());
         faulty.set_calm(true);

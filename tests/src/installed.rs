@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// Returns `name`, after it has found the program.
+/// Returns `name` unchanged if the program is installed.
 ///
 /// # Panics
 ///

@@ -6,7 +6,7 @@ use std::{
 };
 
 /// If this variable is set, tests that need a missing feature of the kernel fail. If it is not set,
-/// these tests expect Faber to refuse.
+/// these tests expect that Faber refuses to run the command.
 const STRICT_VARIABLE: &str = "FABER_TEST_STRICT";
 
 /// Returns `true` if the kernel lets a process create a mount namespace. The program `unshare`

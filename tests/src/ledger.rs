@@ -1,4 +1,5 @@
-//! A ledger of the tool calls that really happened. It checks that each call was allowed.
+//! A ledger of the tool calls that really happened. When a tool is called, the ledger checks that
+//! the log of the execution allows the call.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,7 +22,7 @@ use crate::world::World;
 /// Longest duration of a simulated tool, in milliseconds.
 const MAX_WORK_MS: u64 = 1_200;
 /// Maximum length of a list that a simulated tool returns.
-const MAX_LIST: u64 = 7;
+const MAX_LIST_LEN: u64 = 7;
 
 #[derive(Debug)]
 pub struct Ledger {
@@ -101,7 +102,7 @@ impl Ledger {
         };
         if effect == Effect::Once {
             use shared::clock::Clock as _;
-            // With wrong clocks, a worker may seem lost although it lives. Its call then gets an
+            // With wrong clocks, a worker can seem lost although it lives. Its call then gets an
             // unknown outcome, but remains the only call.
             let is_takeover = |recorded: &RecordedEvent| matches!(&recorded.event, Event::Claimed(claim) if !claim.renewed);
             let is_taken = log[index..].iter().any(is_takeover);
@@ -133,8 +134,8 @@ fn attempts_without_call(log: &[RecordedEvent], call: &StepCall) -> BTreeSet<Att
     attempts_without_call.collect()
 }
 
-/// Returns whether the log allows another call of a `once` step: the last real attempt failed for
-/// certain, or a person decided.
+/// Returns `true` if the last attempt that called the tool certainly failed, or if a person decided
+/// to repeat the call. Only then is a `once` step called again.
 fn allows_another_call(
     log: &[RecordedEvent],
     call: &StepCall,
@@ -175,7 +176,7 @@ impl Tool for SimulatedTool {
         if world.is_calm() {
             return Ok(with_list(output, 2));
         }
-        let output = with_list(output, world.dice.draw_below(MAX_LIST));
+        let output = with_list(output, world.dice.draw_below(MAX_LIST_LEN));
         if world.dice.happens(100) {
             cx.progress(Progress { progress: 1.0, total: None, message: None });
         }

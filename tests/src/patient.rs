@@ -1,16 +1,16 @@
-//! Repeats requests to a store that may be unavailable for a short time. On a busy machine, a
-//! replica set also loses its primary now and then.
+//! Repeats requests to a store that can be unavailable for a short time. On a busy machine, a
+//! replica set sometimes loses its primary.
 
 use std::{fmt::Display, time::Duration};
 
 use tokio::time::{Instant, sleep};
 
-/// Longest time without an answer.
+/// Time limit of all attempts of one request.
 const MAX_OUTAGE: Duration = Duration::from_mins(1);
-/// Delay between two tries.
+/// Delay between two attempts.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// Repeats a question until it is answered.
+/// Repeats a request until the store answers without an error.
 ///
 /// # Panics
 ///

@@ -13,8 +13,8 @@ use shared::{
 use toolbox::{ReadyTool, SetStatus, StepCall, ToolContext, ToolLookup, Toolbox};
 use toolsets::sources::{SetConfig, Sources};
 
-/// Limit for everything that a test waits for. It is longer than every limit of the product, such
-/// as the one for connecting, so that the product reports its error first.
+/// Limit for everything that a test waits for. It is longer than every time limit of Faber, such as
+/// the limit for connecting, so that Faber reports its own error first.
 pub const MAX_WAIT: Duration = Duration::from_mins(2);
 
 /// A toolbox with the toolset `s`, and the sources that keep it connected.
@@ -120,7 +120,7 @@ pub fn second_attempt() -> ToolContext {
     ToolContext { call: Some(call), ..ToolContext::detached() }
 }
 
-/// Returns whether a process still runs. A zombie does not.
+/// Returns whether a process still runs. A zombie process counts as ended.
 pub fn is_running(pid: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
     stat.rsplit(')').next().is_some_and(|rest| {

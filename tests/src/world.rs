@@ -1,8 +1,7 @@
 //! The simulated world: its time, its network, and views of its store.
-//!
 //! Every worker, client and subscriber has its own [`View`] of the store, like a separate process.
-//! Hints may get lost. Writes may arrive long after the writer gave up. A frozen view stops while
-//! other views continue. The world records every violation.
+//! Hints can get lost. Writes can arrive long after the writer gave up. A frozen view stops while
+//! other views continue. The world records every violation of a promise.
 
 mod view;
 
@@ -69,7 +68,7 @@ impl Clock for SkewedClock {
     }
 }
 
-/// Everything that workers, clients and subscribers of a world share.
+/// The state that workers, clients and subscribers of a world share.
 #[derive(Debug)]
 pub struct World {
     pub clock: SimClock,
@@ -144,7 +143,7 @@ impl World {
         time::sleep(Duration::from_millis(ms)).await;
     }
 
-    /// Draws whether an append is late.
+    /// Decides at random whether an append arrives late.
     fn is_late(&self) -> bool {
         !self.is_calm() && self.dice.happens(LATE_APPENDS_PER_MILLE)
     }
@@ -175,7 +174,6 @@ impl World {
         lock(&self.acknowledged).extend(documents.into_iter().map(|document| (id, document)));
     }
 
-    /// Records a violation.
     pub fn add_violation(&self, violation: String) {
         lock(&self.violations).push(violation);
     }

@@ -94,7 +94,7 @@ test('after a compensation, every view lists the steps that were undone and the 
   assert.ok((await card.innerText()).includes('card refused'));
   assert.equal(await card.getByLabel('Whole message').count(), 0);
   assert.deepEqual(await violationsInBothColours(page), []);
-  // The slider can be reached below many warnings.
+  // Even below many warnings, the slider can be used.
   await page.getByLabel('Moment of the log').click();
   await page.getByRole('button', { name: 'To the end' }).click();
   await notes.waitFor();

@@ -50,7 +50,7 @@ test('a request whose planning failed shows the error, matches the filter for fa
   await text.waitFor();
   const draft = JSON.parse(await text.inputValue());
   assert.deepEqual([draft.requestId, draft.query], [id, query]);
-  // The draft contains no values that a person did not choose. A part without a tool gets a placeholder, so the draft is invalid.
+  // The draft contains no values, because a person must choose them. A part of the query without a tool gets a placeholder.
   assert.deepEqual(draft.tools.map(({ name, parameters }) => [name, parameters]), [
     ['blog.createAuthor', {}],
     ['TODO: fry the author in butter', {}],

@@ -1,4 +1,4 @@
-// Starts a real server and a real browser, and has the steps and checks that the tests share.
+// Starts a real server and a real browser, and contains the functions that all tests of the page share.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -50,7 +50,7 @@ export class Server {
   }
 
   async begin() {
-    // Another process may use the server's port for a short time between its end and its restart.
+    // Between the end of the server and its restart, another process can use its port for a short time.
     const end = Date.now() + LIMIT;
     for (;;) {
       try {

@@ -74,7 +74,7 @@ test('the keyboard opens a loop over sub-plans in the graph, moves into and out 
   await shows(page, 3, 0);
   await page.getByRole('button', { name: 'Open in the graph', expanded: false }).click();
   await shows(page, 6, 1);
-  // The arrow keys lead through the items, and after the last item out of the loop.
+  // The arrow keys select the next item, and after the last item the node after the loop.
   await page.getByRole('application').focus();
   await press('ArrowRight', 'kids[0]');
   await press('ArrowRight', 'kids[1]');
@@ -298,7 +298,7 @@ test('the logs of a step contain its progress reports and the errors of its atte
   await server.reaches(executionId, 'COMPLETED');
   const page = await open(server, `/executions/${executionId}?step=long`);
   const logs = page.getByRole('list', { name: 'What it said' });
-  // The last progress report may be missing, because the call ends at the same time.
+  // Perhaps the last progress report is missing, because the call ends at the same time.
   await logs.getByText(/^[123] of 3/).first().waitFor();
   await page.goto(`${server.url}/executions/${executionId}?step=look`);
   await logs.getByText('attempt 2').waitFor();
@@ -370,7 +370,7 @@ test('the graph shows conditions, and approvals that have not been requested yet
   const { executionId, requestId } = await server.execute(tools, 'gates');
   await server.reaches(executionId, 'WAITING');
   const page = await open(server, `/executions/${executionId}`);
-  // The gates are the condition of `sign` and the approval of `refund`. The approval of `sign` is no gate, because the step waits for it already.
+  // The gates are the condition of `sign` and the approval of `refund`. The approval of `sign` is not a gate, because the step already waits for it.
   await page.locator('canvas[data-gates="2"]').waitFor();
   const said = page.locator('.graph [aria-live]');
   await page.getByRole('application').focus();

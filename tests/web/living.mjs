@@ -34,7 +34,7 @@ test('the arrow keys move through the graph', async () => {
   await page.keyboard.press('ArrowRight');
   await page.getByRole('heading', { name: 'list', exact: true }).waitFor();
   await page.keyboard.press('ArrowRight');
-  // Waits for the heading before the URL, because the next key starts from the shown step, and the URL may change earlier.
+  // Waits for the heading before the URL, because the next key starts from the shown step, and the URL can change earlier than the heading.
   await page.getByRole('heading', { name: /^(each|fails)$/ }).waitFor();
   await page.waitForURL(/step=(each|fails)/);
   await page.keyboard.press('ArrowLeft');
@@ -171,7 +171,7 @@ test('GraphiQL loads nothing from other servers, and its example operations work
   }, 'the requests are listed');
   await page.getByRole('tab', { name: 'ValidatePlan' }).click();
   await page.locator('.graphiql-query-editor', { hasText: 'validatePlan' }).waitFor();
-  // Clicks again, because GraphiQL needs a moment after the change of the tab.
+  // Clicks again, because GraphiQL is not ready immediately after the change of the tab.
   const layers = page.locator('.graphiql-response', { hasText: '"layers"' });
   await until(async () => {
     await execute.click();

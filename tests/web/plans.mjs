@@ -1,4 +1,4 @@
-// The editor of plans: plans are opened, changed, stored and run, and neither digits nor unsaved texts are lost.
+// The editor of plans: it opens, changes, stores and runs plans, and loses no digit of a number and no unsaved text.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';

@@ -46,7 +46,7 @@ test('every view shows the call that needs an approval, with buttons that approv
       await call.waitFor();
       assert.equal(await call.textContent(), 'flow.echo {"order":"o-17","amount":120}');
       for (const name of ['Approve', 'Reject']) await wait.getByRole('button', { name }).waitFor();
-      // The page is the same for both answers, so one check for violations is enough.
+      // Both answers open the same page, so only one of them checks for violations.
       if (answer === 'Approve') assert.deepEqual(await violations(phone), []);
     }
     await close(phone);
@@ -336,7 +336,7 @@ test('before a plan runs again, a dialog lists the calls with effects that it wo
   await warns('Run');
   await page.getByRole('button', { name: 'Run with options…' }).click();
   await warns('Run it');
-  // The next version of the plan would repeat the calls that it shares with the version before.
+  // The next version of the plan has some calls of the previous version, and would repeat them.
   const text = page.getByLabel('The plan as JSON');
   const draft = JSON.parse(await text.inputValue());
   await text.fill(JSON.stringify({ ...draft, tools: [draft.tools[0], { id: 'mended', name: 'flow.echo', parameters: {}, dependsOn: 'charge' }] }));

@@ -104,7 +104,7 @@ test('the nodes of the graph have the colours of the states of their steps', asy
       }
       return Object.fromEntries(wanted.map(([name, colour]) => [name, found.get(colour) ?? 0]));
     });
-  // The graph may change its size while the page loads, so each check compares colours within one drawing.
+  // The graph can change its size while the page loads, so each check compares colours within one drawing.
   const isOneOfEach = ({ good, waiting, idle }) => good > 20 && waiting > 20 && idle > 20;
   await until(async () => isOneOfEach(await colours()), 'the colours show one succeeded, one waiting and one pending step');
   await server.signal(executionId, 'go');
@@ -131,7 +131,7 @@ test('a large graph opens with edges and readable texts at the waiting step', as
           return found;
         };
         const read = (name) => getComputedStyle(above).getPropertyValue(name).trim().slice(1);
-        // Similar colours count, because letters have soft edges and few of their pixels have the exact colour.
+        // Similar colours are equal here, because letters have soft edges, so few of their pixels have the exact colour.
         const is = (colour) => {
           const wanted = [0, 2, 4].map((it) => Number.parseInt(colour.slice(it, it + 2), 16));
           return (...it) => it[3] === 255 && wanted.every((part, at) => Math.abs(part - it[at]) < 40);
@@ -269,7 +269,7 @@ for (const [name, tools, options, state, steer] of [
     await server.reaches(executionId, state);
     const query = 'query($id: ID!) { execution(executionId: $id) { steps { stepId state attempts } } }';
     const page = await open(server, `/executions/${executionId}?view=steps`);
-    // Repeats the comparison, because a step with retries may change between the query and the check of the page.
+    // Repeats the comparison, because a step with retries can change between the query and the check of the page.
     for (let more = 4; more >= 0; more -= 1) {
       const { execution } = await server.ask(query, { id: executionId });
       const same = execution.steps.map((it) => shows(page, it.stepId, it.state, more ? 5_000 : undefined));

@@ -69,7 +69,7 @@ function fieldsOf(selection, parent, found = new Map()) {
   return found;
 }
 
-/** Names of answer fields that hold any JSON. Their numbers keep all digits. */
+/** Names of answer fields that can contain any JSON. Their numbers keep all digits. */
 const exact = new Map();
 
 function note(name, isJson) {

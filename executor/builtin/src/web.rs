@@ -71,17 +71,17 @@ pub fn tools(config: &WebConfig) -> Result<Vec<Arc<dyn Tool>>, WebConfigError> {
     let services = Arc::new(WebServices::new(config, &web)?);
     let shared = &services;
     Ok(vec![
-        make_tool(shared, "docs_search", search::DOCS, search::search_docs),
+        make_tool(shared, "docs_search", search::DOCS_DESCRIPTION, search::search_docs),
         make_tool(shared, "fetch_url", page::DESCRIPTION, page::fetch_url),
-        make_tool(shared, "github_search", search::GITHUB, search::search_github),
+        make_tool(shared, "github_search", search::GITHUB_DESCRIPTION, search::search_github),
         make_tool(
             shared,
             "stack_overflow_search",
-            search::STACK_OVERFLOW,
+            search::STACK_OVERFLOW_DESCRIPTION,
             search::search_stack_overflow,
         ),
-        make_tool(shared, "web_search", search::WEB, search::search_web),
-        make_tool(shared, "wiki_lookup", search::WIKI, search::look_up_topic),
+        make_tool(shared, "web_search", search::WEB_DESCRIPTION, search::search_web),
+        make_tool(shared, "wiki_lookup", search::WIKI_DESCRIPTION, search::look_up_topic),
     ])
 }
 

@@ -9,6 +9,7 @@ use http_client::ServerUrl;
 use secrets::TextOrSecret;
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use shared::placed_error::{PlacedError, read_placed};
 
 use super::oauth::{self, OAuth};
 
@@ -72,17 +73,17 @@ pub enum Elicitation {
 }
 
 impl TryFrom<Map<String, Value>> for McpServer {
-    type Error = serde_json::Error;
+    type Error = PlacedError;
 
     fn try_from(settings: Map<String, Value>) -> Result<Self, Self::Error> {
         let is_remote = settings.contains_key("url");
         let settings = Value::Object(settings);
         if is_remote {
-            let server = McpHttp::deserialize(settings)?;
-            server.check_auth().map_err(serde::de::Error::custom)?;
+            let server: McpHttp = read_placed(settings)?;
+            server.check_auth().map_err(|reason| PlacedError::from_message(&reason))?;
             Ok(Self::Http(server))
         } else {
-            McpCommand::deserialize(settings).map(Self::Command)
+            read_placed(settings).map(Self::Command)
         }
     }
 }
@@ -179,16 +180,16 @@ mod tests {
         check_config_error(
             json!({ "url": "http://a/mcp", "command": "x" }),
             expect![
-                "unknown field `command`, expected one of `url`, `transport`, `headers`, `auth`, `roots`, `elicitation`"
+                "`command`: unknown field `command`, expected one of `url`, `transport`, `headers`, `auth`, `roots`, `elicitation`"
             ],
         );
         check_config_error(
             json!({ "url": "http://a/mcp", "transport": "ws" }),
-            expect!["unknown variant `ws`, expected `http` or `sse`"],
+            expect!["`transport`: unknown variant `ws`, expected `http` or `sse`"],
         );
         check_config_error(
             json!({ "url": "ws://a" }),
-            expect!["`ws://a/` is neither `http` nor `https`"],
+            expect!["`url`: `ws://a/` is neither `http` nor `https`"],
         );
         check_config_error(
             json!({ "url": "http://10.0.0.1/mcp", "auth": "oauth" }),

@@ -32,7 +32,7 @@ const MAX_RESTART_DELAY: Duration = Duration::from_secs(30);
 /// triggers the retry.
 const RETRY_INTERVAL: Duration = Duration::from_mins(1);
 /// A server that was up for this long starts again without delay.
-const HEALTHY_AFTER: Duration = Duration::from_secs(30);
+const MIN_HEALTHY_RUN: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub struct Supervisor {
@@ -122,7 +122,7 @@ impl Supervisor {
             let ServerEnd::Died(error) = Box::pin(self.run_server(&stop)).await else { break };
             let lived = started.elapsed();
             self.failure_count =
-                if lived >= HEALTHY_AFTER { 0 } else { self.failure_count.saturating_add(1) };
+                if lived >= MIN_HEALTHY_RUN { 0 } else { self.failure_count.saturating_add(1) };
             let retry_at = Instant::now() + restart_delay(self.failure_count);
             tracing::warn!(target: LOG_TARGET, set = %self.set, %error, "the MCP server is down");
             self.availability.set_state(ServerState::Down { error: error.into(), retry_at });

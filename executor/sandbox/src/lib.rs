@@ -50,8 +50,8 @@ pub const OWN_FOLDER_ADVICE: &str = "give the tool a separate folder, such as `r
 const NEEDS_LANDLOCK: &str = "the files that the command uses (this needs Landlock: Linux 6.2)";
 const NEEDS_SECCOMP: &str = "the connections of the command (this needs system call filters: \
                              seccomp)";
-const CONFINED_VARIABLES: [&str; 4] = ["PATH", HOME, "LANG", "TMPDIR"];
-const HOME: &str = "HOME";
+const CONFINED_VARIABLES: [&str; 4] = ["PATH", HOME_VARIABLE, "LANG", "TMPDIR"];
+const HOME_VARIABLE: &str = "HOME";
 /// Variables that other programs get: user, locale, terminal, proxies, and the library paths of
 /// languages. A star matches any suffix. The list has no variable that may be a secret. Secrets are
 /// passed by name.
@@ -113,8 +113,8 @@ const PROGRAM_VARIABLES: [&str; 52] = [
 /// The limits of a command.
 ///
 /// The command may read and run the folders of the system (`/usr`, `/etc`, …), and the paths in
-/// [`read`](Self::read) and [`write`](Self::write). Of `/etc` it may read files that every user may
-/// read.
+/// [`read`](Self::read) and [`write`](Self::write). Of `/etc` it may read only the files that
+/// every user may read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Confinement {
@@ -325,8 +325,8 @@ impl Launcher {
             life,
             caller: std::process::id(),
         };
-        // Another user must not get Faber's `HOME`, so the subcommand sets that user's own.
-        let is_usual = |name: &&str| *name != HOME || confinement.user.is_none();
+        // Another user must not get Faber's `HOME`, so the subcommand sets the `HOME` of that user.
+        let is_usual = |name: &&str| *name != HOME_VARIABLE || confinement.user.is_none();
         let usual: Vec<&str> = CONFINED_VARIABLES.into_iter().filter(is_usual).collect();
         subcommand_for(binary, program, &order, &usual, &confinement.pass)
     }
@@ -398,7 +398,7 @@ fn remove_credentials(address: &str) -> String {
     let (scheme, rest) = address
         .split_once("://")
         .map_or(("", address), |(scheme, rest)| (&address[..scheme.len() + "://".len()], rest));
-    // A password may contain `@`, so the last `@` counts.
+    // A password may contain `@`, so the host begins after the last `@`.
     format!("{scheme}{}", rest.rsplit_once('@').map_or(rest, |(_, host)| host))
 }
 
@@ -532,13 +532,13 @@ mod tests {
             let launcher = Launcher::with_binary("/bin/faber".into());
             let command =
                 launcher.confined_command(&confinement, Lifetime::Watched, OsStr::new("prog"));
-            command.unwrap().as_std().get_envs().any(|(name, _)| name == HOME)
+            command.unwrap().as_std().get_envs().any(|(name, _)| name == HOME_VARIABLE)
         };
         let user = || Some("nobody".to_owned());
         assert!(has_home(Confinement::default()));
         assert!(!has_home(Confinement { user: user(), ..Confinement::default() }));
         // If `pass` names `HOME`, another user gets Faber's `HOME`, too.
-        let pass = vec![HOME.to_owned()];
+        let pass = vec![HOME_VARIABLE.to_owned()];
         assert!(has_home(Confinement { user: user(), pass, ..Confinement::default() }));
     }
 

@@ -21,7 +21,8 @@ use super::resolved_path::{ResolvedPath, canonical_paths, is_within};
 
 const MARKING_TIME: Duration = Duration::from_secs(1);
 /// The content of placeholders that people may open.
-const FILE_TEXT: &str = "# Faber keeps this name while it runs, so that no command takes it.\n";
+const PLACEHOLDER_TEXT: &str =
+    "# Faber keeps this name while it runs, so that no command takes it.\n";
 const MAX_ATTEMPTS: usize = 8;
 
 #[derive(Debug, Default)]
@@ -169,7 +170,7 @@ fn create_placeholder(path: &Path, kind: PlaceholderKind) -> io::Result<File> {
             let mut options = OpenOptions::new();
             let mut file = options.write(true).create_new(true).mode(0o600).open(path)?;
             if is_yaml(path) {
-                file.write_all(FILE_TEXT.as_bytes())?;
+                file.write_all(PLACEHOLDER_TEXT.as_bytes())?;
             }
             file
         }
@@ -189,7 +190,7 @@ fn is_unused_placeholder(path: &Path) -> bool {
 
 /// Returns whether a file is a placeholder that no program has written to.
 fn is_unused(meta: &Metadata) -> bool {
-    let is_bare = meta.is_dir() || meta.len() == 0 || meta.len() == FILE_TEXT.len() as u64;
+    let is_bare = meta.is_dir() || meta.len() == 0 || meta.len() == PLACEHOLDER_TEXT.len() as u64;
     let marking_seconds = i64::try_from(MARKING_TIME.as_secs()).unwrap_or_default();
     is_bare && !meta.is_symlink() && meta.mtime() == marking_seconds
 }
@@ -269,7 +270,10 @@ mod tests {
         // The placeholder of a journal must be empty, because SQLite rolls back the contents of a
         // journal.
         assert_eq!(fs::read(test_folder.root().join("store.db-journal")).unwrap(), b"");
-        assert_eq!(fs::read_to_string(test_folder.root().join("faber.yaml")).unwrap(), FILE_TEXT);
+        assert_eq!(
+            fs::read_to_string(test_folder.root().join("faber.yaml")).unwrap(),
+            PLACEHOLDER_TEXT
+        );
         fs::remove_file(test_folder.root().join("faber.yaml")).unwrap();
         test_folder.create_placeholders(&places, &protected_names).unwrap();
         assert_eq!(test_folder.names(), taken, "a removed placeholder is created again");

@@ -15,7 +15,7 @@ const MAX_LINKS: usize = 40;
 pub struct ResolvedPath {
     /// The symlinks that were followed. Their own paths have no other symlinks.
     pub links: Vec<PathBuf>,
-    /// The final path without symlinks. It may not exist.
+    /// The final path without symlinks. No file needs to exist there.
     pub end: PathBuf,
     pub exists: bool,
 }

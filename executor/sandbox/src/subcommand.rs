@@ -27,8 +27,8 @@ use super::{
 const LAST_INHERITED_DESCRIPTOR: RawFd = 2;
 /// Number of descriptors that are closed if the system cannot list the open descriptors.
 const MAX_DESCRIPTORS: u64 = 1 << 16;
-const PATH: &str = "PATH";
-const HOME: &str = "HOME";
+const PATH_VARIABLE: &str = "PATH";
+const HOME_VARIABLE: &str = "HOME";
 /// The search path if the sandbox allows no folder of `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// Exit status if the program cannot be run, as in shells.
@@ -59,7 +59,7 @@ fn run(arguments: Vec<OsString>) -> Result<ExitCode, (u8, String)> {
     let mut arguments = arguments.into_iter();
     let program = arguments.next().ok_or_else(|| refuse("it names no program".to_owned()))?;
     let name = program.to_string_lossy().into_owned();
-    let path = env::var_os(PATH)
+    let path = env::var_os(PATH_VARIABLE)
         .zip(order.confinement.as_ref())
         .map(|pair| readable_search_path(&pair.0, pair.1));
     let account = account_variables(&order).map_err(|err| refuse(err.to_string()))?;
@@ -68,7 +68,7 @@ fn run(arguments: Vec<OsString>) -> Result<ExitCode, (u8, String)> {
     command
         .args(arguments)
         .env_remove(ORDER_VARIABLE)
-        .envs(path.map(|path| (PATH, path)))
+        .envs(path.map(|path| (PATH_VARIABLE, path)))
         .envs(account);
     let err = match order.life {
         Lifetime::Background => command.exec(),
@@ -87,9 +87,9 @@ fn account_variables(order: &LaunchOrder) -> io::Result<BTreeMap<&'static str, O
     let Some(user) = user else { return Ok(BTreeMap::new()) };
     let home = kernel::home_folder(user)?;
     let user_home = User::from_uid(geteuid())?.map(|user_home| user_home.dir);
-    let is_own = env::var_os(HOME)
+    let is_own = env::var_os(HOME_VARIABLE)
         .is_none_or(|home| user_home.is_some_and(|user_home| user_home == Path::new(&home)));
-    let home = is_own.then(|| (HOME, home.into_os_string()));
+    let home = is_own.then(|| (HOME_VARIABLE, home.into_os_string()));
     let names = ["USER", "LOGNAME"].map(|name| (name, OsString::from(user)));
     Ok(home.into_iter().chain(names).collect())
 }

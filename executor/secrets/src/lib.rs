@@ -267,8 +267,8 @@ fn base64_parts(value: &str) -> Vec<String> {
     for before in 0..3_usize {
         let padded = [vec![0; before], value.trim().as_bytes().to_vec()].concat();
         let encoded = encode_base64(&padded);
-        // Leaves out the first and last characters that contain bits of neighbours, because a
-        // character encodes six bits.
+        // Leaves out the first and last characters that contain bits of the neighbouring text,
+        // because a character encodes six bits.
         let (from, to) = ((before * 8).div_ceil(6), padded.len() * 8 / 6);
         let part = encoded.get(from..to).unwrap_or_default();
         if part.len() >= MIN_PART_BYTES {

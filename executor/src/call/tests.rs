@@ -52,7 +52,7 @@ async fn run_script(script: Script, cx: ToolContext) -> Result<&'static str, Too
         }
         for number in (1_u64..).take_while(|_| script.floods) {
             cx.progress(report(number));
-            // Yields, because paused time stands still while a task can run.
+            // Yields, because Tokio's paused clock does not advance while a task can run.
             if number % 100 == 0 { wait_until(number / 100).await } else { yield_now().await }
         }
         match script.answers {
@@ -80,7 +80,8 @@ fn toolbox() -> Toolbox {
     Toolbox::new([ToolSet::ready("t".parse().unwrap(), "builtin", "", [tool])])
 }
 
-/// A plan names the tool `b` of the set `m`. Another server has a tool whose own name is `m.b`.
+/// A plan names `m.b`, the tool `b` of the set `m`. Another server has a tool that the server
+/// itself calls `m.b`.
 #[tokio::test(start_paused = true)]
 async fn a_missing_planned_tool_is_not_replaced_by_a_tool_of_another_set() {
     use toolbox::SetStatus;
@@ -102,7 +103,7 @@ async fn a_missing_planned_tool_is_not_replaced_by_a_tool_of_another_set() {
         (vec![impostor(), beside(SetStatus::Connecting)], "did not connect"),
     ] {
         let name = "m.b".parse().unwrap();
-        let found = find_or_wait(&Toolbox::new(sets), &name, Duration::from_secs(30)).await;
+        let found = find_tool_or_wait(&Toolbox::new(sets), &name, Duration::from_secs(30)).await;
         let error = found.map(|tool| tool.definition().qualified_name()).unwrap_err();
         assert!(error.message.contains(reason), "{error}");
     }
@@ -405,7 +406,8 @@ mod server {
         assert!(err.retryable && !err.is_definite);
     }
 
-    /// Regression: a hanging call blocked forever, and the server got no cancel notification.
+    /// Regression: a call that never returned blocked its step forever, and the server got no
+    /// cancel notification.
     #[tokio::test]
     async fn a_hanging_call_times_out_and_the_server_gets_a_cancellation() {
         let server = Server::ready().await;

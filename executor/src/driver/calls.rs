@@ -50,8 +50,8 @@ impl HeldStart {
 }
 
 impl Driver {
-    /// Handles the start of a task. A read starts immediately, and any other call when its event is
-    /// durable.
+    /// Handles the start of a task. A call that only reads starts immediately. Any other call
+    /// starts when its `step_started` event is durable.
     pub(super) fn prepare_start(&mut self, seq: Seq, started: &StepStarted) {
         let plan = Arc::clone(self.execution.plan());
         let step = plan.step_number(&started.step).expect("the machine starts steps of the plan");
@@ -66,8 +66,8 @@ impl Driver {
                 if started.effect.unwrap_or(callee.policy.effect) == Effect::Read {
                     self.launch_call(call, callee.policy.cache_ttl_ms);
                 } else {
-                    // Checks the lease from now on. It was not checked before if all tools of the
-                    // plan only read when the plan was compiled.
+                    // Checks the lease from now on. Before, no check was needed if all tools of the
+                    // plan were `READ` when the plan was compiled.
                     self.claim.needs_safe_lease = true;
                     self.held_starts.push_back((seq, HeldStart::Call(Box::new(call))));
                 }
@@ -149,7 +149,8 @@ impl Driver {
         self.held_starts.iter().any(|(_, start)| start.task() == task)
     }
 
-    /// Records a progress report, unless the call has reported very often.
+    /// Records a progress report. After many reports, a call's report is dropped if it follows too
+    /// soon.
     pub(super) fn record_progress(&mut self, (task, attempt): AttemptKey, progress: Progress) {
         let now = Instant::now();
         let (n, last) = self.progress_counts.entry(task).or_insert((0, now));
@@ -160,10 +161,10 @@ impl Driver {
         self.decide(Input::Progressed { task, attempt, progress });
     }
 
-    pub(super) fn handle_result(&mut self, done: JobResult) {
+    pub(super) fn apply_result(&mut self, done: JobResult) {
         match done {
             JobResult::Ended(ended) => self.finish_attempt(ended),
-            JobResult::Permitted(task, number, permit) => self.handle_permit(task, number, permit),
+            JobResult::Permitted(task, number, permit) => self.accept_permit(task, number, permit),
             JobResult::ChildChecked(task, number, seen) => {
                 for word in self.children.finish_watch(task, number, &seen) {
                     self.pending.mark_handled(word);
@@ -196,7 +197,7 @@ impl Driver {
 
 async fn call_with_cache(context: Arc<WorkerContext>, call: Call, ttl_ms: u64) -> FinishedCall {
     if matches!(context.toolbox.find_planned(&call.tool), ToolLookup::Inactive(_)) {
-        // Skips the cache, because an inactive tool returns an error even if the cache has an
+        // Skips the cache, because a call of an inactive tool must fail even if the cache has an
         // output.
         return call.run_call(context.toolbox.clone(), Arc::clone(&context.options)).await;
     }

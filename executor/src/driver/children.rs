@@ -50,7 +50,7 @@ pub(super) struct Child {
     parent: Parent,
     calls: ChildCalls,
     /// The child of the previous attempt, whose calls this child takes over.
-    earlier: Option<ExecutionId>,
+    earlier_child: Option<ExecutionId>,
     /// The span of the attempt, or of the parent's caller.
     trace: Option<SpanContext>,
     /// `true` if the parent stops, so the child must stop, too.
@@ -94,7 +94,7 @@ impl Child {
             options,
             parent,
             calls: execution.calls_for_child(task),
-            earlier: state.earlier_child.as_deref().copied(),
+            earlier_child: state.earlier_child.as_deref().copied(),
             trace: None,
             is_stopped: matches!(execution.phase(), Phase::Cancelling | Phase::Expired),
             has_ended: false,
@@ -173,7 +173,7 @@ impl Child {
     /// Returns the calls whose outcome is unknown, or that a person settled, in the child of the
     /// previous attempt, or in the child of an earlier execution.
     async fn calls_to_take_over(&self, context: &WorkerContext) -> Result<ChildCalls, StoreError> {
-        let Some(execution) = self.earlier else { return Ok(self.calls.clone()) };
+        let Some(execution) = self.earlier_child else { return Ok(self.calls.clone()) };
         let path = ChildPath { steps: Vec::new(), execution };
         let (call_keys, settled) = context.store.calls_of_children(vec![path]).await?;
         Ok(ChildCalls::from_earlier_child(call_keys, settled))
@@ -218,7 +218,7 @@ pub(super) enum ChildStatus {
 #[derive(Debug, Default)]
 pub(super) struct Children {
     stopped: BTreeSet<Task>,
-    pub(super) until: Option<time::Instant>,
+    pub(super) linger_until: Option<time::Instant>,
     watches: BTreeMap<Task, Watch>,
     watch_count: u64,
     /// `true` if a watch has failed, so that another worker must watch the child.
@@ -306,9 +306,9 @@ impl Driver {
     /// Watches a child that has finished, as an inbox command reports. The command leaves the inbox
     /// with the child's result, or immediately if no task waits for the child.
     pub(super) fn watch_finished_child(&mut self, child: ExecutionId, command: CommandId) {
-        let is_it =
+        let is_waiting_for_child =
             |task: &Task| self.execution.task(*task).and_then(|step| step.child) == Some(child);
-        let task = self.execution.agenda().in_children().iter().copied().find(is_it);
+        let task = self.execution.agenda().in_children().iter().copied().find(is_waiting_for_child);
         match task.and_then(|task| Child::for_task(&self.execution, task)) {
             Some(child) => {
                 let task = child.task;
@@ -340,7 +340,7 @@ impl Driver {
         if child.is_stopped {
             self.children.stopped.insert(child.task);
         }
-        self.children.until = Some(time::Instant::now() + self.context.options.park_after);
+        self.children.linger_until = Some(time::Instant::now() + self.context.options.park_after);
         let task = child.task;
         let scope = self.telemetry.call_scope(&self.execution, task, child.attempt);
         child.trace = scope.map(|scope| scope.span);

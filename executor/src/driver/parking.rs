@@ -21,7 +21,7 @@ pub(super) enum StartPermission {
     /// execution. The driver records no start until then, because it could not call the tool after
     /// the append.
     Later,
-    /// No task is started on this worker, because it drains or lacks a tool.
+    /// No task is started on this worker, because the worker drains or lacks a tool.
     Elsewhere,
 }
 
@@ -104,12 +104,12 @@ impl Driver {
             && self.held_starts.is_empty()
             && self.results.is_empty()
             && !self.execution.agenda().has_calls();
-        let WorkerContext { slots: room, waiting_slots: patience, is_alone, .. } = &*self.context;
-        let is_patient = Arc::ptr_eq(self.slot.semaphore(), patience);
-        if only_waits == is_patient {
+        let WorkerContext { slots, waiting_slots, is_alone, .. } = &*self.context;
+        let is_in_waiting_slot = Arc::ptr_eq(self.slot.semaphore(), waiting_slots);
+        if only_waits == is_in_waiting_slot {
             return true;
         }
-        let other = if only_waits { patience } else { room };
+        let other = if only_waits { waiting_slots } else { slots };
         match Arc::clone(other).try_acquire_owned() {
             Ok(place) => self.slot = place,
             // Keeps the execution in memory, because no other worker would find the execution
@@ -127,8 +127,10 @@ impl Driver {
 
     /// Returns how long the parent still stays in memory, because a child may finish soon.
     pub(super) fn linger_time(&self) -> Option<Duration> {
-        let until =
-            self.children.until.filter(|_| !self.execution.agenda().in_children().is_empty());
+        let until = self
+            .children
+            .linger_until
+            .filter(|_| !self.execution.agenda().in_children().is_empty());
         until
             .and_then(|until| until.checked_duration_since(time::Instant::now()))
             .filter(|rest| !rest.is_zero())

@@ -70,8 +70,8 @@ enum LogState {
 impl WorkerContext {
     fn note_append(&self, took: Duration, is_confirmed: bool) {
         process_metrics().count_append(took, is_confirmed);
-        // Does not note appends of a command's own worker, because the command shows its progress
-        // itself.
+        // Does not note appends if the worker belongs to a single command of `faber`, because the
+        // command shows its progress itself.
         if !self.is_alone {
             self.slow_store.note_append(took);
         }

@@ -25,9 +25,9 @@ const MAX_WAITING_TASKS: usize = 256;
 
 #[derive(Debug, Default)]
 pub(super) struct PermitRequests {
-    /// The first tasks that wait for a permit.
+    /// The first tasks in the queue for permits. The driver requests no permit for later tasks.
     waiting: BTreeMap<Task, WaitingTask>,
-    granted: BTreeMap<Task, HeldPermit>,
+    granted_permits: BTreeMap<Task, HeldPermit>,
     next_number: u64,
 }
 
@@ -37,7 +37,8 @@ struct WaitingTask {
     keys: Arc<str>,
     /// The number of the open request. Dropping the guard cancels it.
     request: Option<(u64, DropGuard)>,
-    /// A permit that only limits a rate. It is kept while the task waits for a slot.
+    /// A permit of limits that have a rate and no concurrency. It is kept while the task waits for
+    /// a slot.
     permit: Option<HeldPermit>,
 }
 
@@ -87,8 +88,8 @@ impl Driver {
             let keys = self.limit_keys(task);
             let n = asks.entry(keys).or_default();
             *n += 1;
-            let may_ask = *n <= slots;
-            self.request_permit(task, may_ask);
+            let is_allowed = *n <= slots;
+            self.request_permit(task, is_allowed);
         }
     }
 
@@ -124,8 +125,8 @@ impl Driver {
     /// Returns the keys of a task's limits. The task's parameters do not change while the task
     /// waits.
     fn limit_keys(&mut self, task: Task) -> Arc<str> {
-        let Self { permit_requests: gates, execution, context, .. } = self;
-        let waiting = gates.waiting.entry(task).or_insert_with(|| {
+        let Self { permit_requests: requests, execution, context, .. } = self;
+        let waiting = requests.waiting.entry(task).or_insert_with(|| {
             let tool = execution.plan().step(task.step).call_of_part(task.part).tool;
             let parameters = machine::preview_parameters(execution, task);
             let calls = context.options.calls.get();
@@ -139,10 +140,10 @@ impl Driver {
         Arc::clone(&waiting.keys)
     }
 
-    /// Opens a request for a task if `may_ask` is true, and cancels an open request otherwise.
-    fn request_permit(&mut self, task: Task, may_ask: bool) {
+    /// Opens a request for a task if `is_allowed` is true, and cancels an open request otherwise.
+    fn request_permit(&mut self, task: Task, is_allowed: bool) {
         let Some(waiting) = self.permit_requests.waiting.get_mut(&task) else { return };
-        if !may_ask {
+        if !is_allowed {
             waiting.request = None;
             return;
         }
@@ -168,7 +169,7 @@ impl Driver {
     }
 
     /// Starts the task of a permit. Releases the permit if the task can no longer start.
-    pub(super) fn handle_permit(&mut self, task: Task, number: u64, permit: HeldPermit) {
+    pub(super) fn accept_permit(&mut self, task: Task, number: u64, permit: HeldPermit) {
         if !self.permit_requests.is_open_request(task, number) {
             return;
         }
@@ -186,14 +187,14 @@ impl Driver {
     fn start_with_permit(&mut self, task: Task, permit: HeldPermit) {
         self.permit_requests.waiting.remove(&task);
         if self.execution.agenda().without_permit().contains(&task) {
-            self.permit_requests.granted.insert(task, permit);
+            self.permit_requests.granted_permits.insert(task, permit);
             self.decide(Input::Permitted(task));
         }
     }
 
     pub(super) fn release_permits(&mut self) {
         let running = self.execution.agenda().running();
-        self.permit_requests.granted.retain(|task, _| running.contains(task));
+        self.permit_requests.granted_permits.retain(|task, _| running.contains(task));
     }
 
     pub(super) fn withdraw_permit_requests(&mut self) {

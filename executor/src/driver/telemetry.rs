@@ -33,7 +33,7 @@ pub(super) struct Telemetry {
     _active: ActiveExecution,
 }
 
-/// A sink of spans that exports the spans of this execution.
+/// The sink of spans, for an execution whose spans are exported.
 #[derive(Clone, Debug)]
 struct SampledSink(Arc<dyn SpanSink>);
 
@@ -92,8 +92,8 @@ impl Telemetry {
         if !ended.is_list(plan) {
             process_metrics().count_attempt(tool, ended.outcome, duration);
         }
-        let notes = self.notes.remove(&(ended.task, ended.attempt)).unwrap_or_default();
         if let Some(spans) = &self.spans {
+            let notes = self.notes.remove(&(ended.task, ended.attempt)).unwrap_or_default();
             spans.send_attempt(execution, ended, &notes);
         }
         debug!(
@@ -221,7 +221,8 @@ async fn resend_logged_spans(
     Ok(())
 }
 
-/// Finds the attempts that ended in the log of an execution, up to the position of its state.
+/// Calls `handle` for each attempt that ended in the log of an execution, up to the position of its
+/// state.
 pub async fn for_each_attempt(
     store: &dyn Store,
     execution: &Execution,
@@ -232,7 +233,7 @@ pub async fn for_each_attempt(
         let events = store.read(execution.id(), after).await?;
         let Some(last) = events.last() else { break };
         after = last.seq;
-        // Leaves out later events, which another worker may have appended meanwhile.
+        // Leaves out later events, which another worker can append during the read.
         for recorded in events.iter().take_while(|recorded| recorded.seq <= execution.seq()) {
             if let Some(ended) = tracker.follow_event(execution.plan(), recorded) {
                 handle(ended);

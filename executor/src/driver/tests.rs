@@ -79,11 +79,11 @@ impl DriverTest {
 
     /// Runs the driver until all its decisions are durable.
     async fn run_until_durable(&mut self) {
-        self.driver.process_results();
+        self.driver.apply_results();
         while !self.driver.pending.is_empty() {
             let result = self.driver.pending.wait_for_append().await;
             self.driver.finish_append(result).await.unwrap();
-            self.driver.process_results();
+            self.driver.apply_results();
         }
     }
 
@@ -208,7 +208,7 @@ async fn a_tool_that_returns_before_the_release_is_called() {
     assert_eq!(test.event_kinds().await.last(), Some(&"step_approved"));
     assert!(test.driver.can_park());
     toolbox.put_set(set);
-    test.driver.check_tools();
+    test.driver.refresh_tool_presence();
     assert!(!test.driver.can_park());
     assert!(
         test.driver.claim.needs_decision && test.driver.start_permission() == StartPermission::Now
@@ -355,7 +355,7 @@ async fn a_call_held_for_the_lease_starts_when_the_lease_is_safe() {
     test.driver.held_starts.push_back((test.driver.pending.durable_seq(), HeldStart::Child(call)));
     let lease = test.context.options.lease;
     time::advance(lease.checked_sub(lease / 100).unwrap()).await;
-    test.driver.process_results();
+    test.driver.apply_results();
     assert!(test.driver.is_lease_doubtful() && !test.driver.held_starts.is_empty());
     test.context.lease.extend(time::Instant::now(), lease);
     assert!(!test.driver.is_lease_doubtful());
@@ -446,7 +446,7 @@ async fn a_new_lease_term_claims_the_execution_again_in_place() {
     let events = machine::decide(&mut other, input, test.context.clock.now());
     let append = shared::store::Append::new(id, test.driver.execution.seq(), &events);
     test.store.append(append).await.unwrap();
-    test.driver.process_results();
+    test.driver.apply_results();
     let result = test.driver.pending.wait_for_append().await;
     assert!(matches!(test.driver.finish_append(result).await, Err(DriveError::Fenced)));
 }
@@ -488,7 +488,7 @@ async fn an_event_that_no_store_can_write_is_not_appended_again() {
     let (id, execution) = (numbered_command(1), test.driver.execution.id());
     let at = test.context.clock.now();
     test.driver.apply_command(SentCommand { id, execution, at, by: None, command: signal }, true);
-    test.driver.process_results();
+    test.driver.apply_results();
     let result = test.driver.pending.wait_for_append().await;
     let err = test.driver.finish_append(result).await.unwrap_err();
     assert!(err.is_damage(), "{err}");

@@ -45,7 +45,7 @@ impl ToolPresence {
 }
 
 impl Driver {
-    pub(super) fn check_tools(&mut self) {
+    pub(super) fn refresh_tool_presence(&mut self) {
         let toolbox = &self.context.toolbox;
         let (revision, seq) = (toolbox.revision(), self.execution.seq());
         let is_known = self.tool_presence.revision == Some(revision)
@@ -80,7 +80,8 @@ impl Driver {
             return;
         };
         if *is_alone {
-            // Only logs the missing tool, because the command line reports it itself.
+            // Uses the target that commands of `faber` hide, because they show the missing tool
+            // themselves.
             warn!(target: toolbox::LOG_TARGET, %execution, %tool, "the execution waits: this process lacks a tool that it needs");
         } else {
             info!(%execution, %tool, "released the execution to other nodes: this node lacks a tool that it needs");

@@ -13,7 +13,7 @@ use super::{Decision, deadline_error};
 impl Decision<'_> {
     pub(super) fn check_deadline(&mut self) {
         let may_expire = matches!(self.execution.phase(), Phase::Open | Phase::Failing);
-        let is_up = self.execution.deadline().is_some_and(|deadline| deadline <= self.moment.now);
+        let is_up = self.execution.deadline().is_some_and(|deadline| deadline <= self.context.now);
         if may_expire && is_up {
             self.record_event(Event::DeadlinePassed);
         }
@@ -117,7 +117,7 @@ impl Decision<'_> {
             self.record_event(Event::CompensationStarted);
         }
         if let Phase::Compensating(_) = self.execution.phase()
-            && self.moment.may_start
+            && self.context.is_start_allowed
             && let Some(task) = self.next_compensation()
         {
             if self.execution.is_limited(task) {
@@ -137,7 +137,7 @@ impl Decision<'_> {
     /// Returns the next compensation that can start, or the due retry of a compensation.
     fn next_compensation(&self) -> Option<Task> {
         let agenda = self.execution.agenda();
-        let due = agenda.retrying().first().filter(|(until, _)| *until <= self.moment.now);
+        let due = agenda.retrying().first().filter(|(until, _)| *until <= self.context.now);
         agenda.undoing().or(due.map(|(_, task)| *task))
     }
 }

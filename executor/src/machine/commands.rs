@@ -73,7 +73,8 @@ impl Decision<'_> {
                 self.settle_waiting(id, &step, item, decision);
             }
             Command::Signal { name, payload } => self.receive_signal(id, &name, payload),
-            // Does nothing, because the driver reads the log of the child.
+            // `Pause` and `Resume` have no effect in this state. For `ChildEnded`, the driver reads
+            // the log of the child.
             Command::Pause | Command::Resume | Command::ChildEnded { .. } => (),
         }
     }
@@ -191,7 +192,7 @@ impl Decision<'_> {
     }
 
     pub(super) fn expire_waits(&mut self) {
-        let now = self.moment.now;
+        let now = self.context.now;
         while let Some((until, task)) = self.execution.agenda().expiring().first().copied()
             && until <= now
         {
@@ -254,7 +255,7 @@ impl Decision<'_> {
         match parameters["name"].as_str() {
             Some(name) if !name.is_empty() => {
                 let maximum = step.policy.explicit_timeout_ms();
-                let until = maximum.map(|ms| add_millis(self.moment.now, ms));
+                let until = maximum.map(|ms| add_millis(self.context.now, ms));
                 Ok(WaitReason::Signal { name: name.to_owned(), until })
             }
             _ => Err(ToolError::new(

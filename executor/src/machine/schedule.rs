@@ -34,13 +34,13 @@ impl Decision<'_> {
     /// Returns whether tasks other than compensations can start.
     pub(super) fn can_start(&self) -> bool {
         let is_open = self.execution.phase() == Phase::Open;
-        self.moment.may_start && is_open && can_start_tasks(self.execution)
+        self.context.is_start_allowed && is_open && can_start_tasks(self.execution)
     }
 
     pub(super) fn start_ready_tasks(&mut self) {
-        while self.has_slot() {
-            self.queue_for_permits();
-            let Some(task) = self.next_to_start() else { return };
+        while self.has_free_slot() {
+            self.queue_due_retries();
+            let Some(task) = self.next_startable_task() else { return };
             if self.is_unexpanded_loop(task) {
                 self.expand_loop(task);
             } else if self.execution.is_limited(task) {
@@ -51,17 +51,18 @@ impl Decision<'_> {
         }
     }
 
-    fn has_slot(&self) -> bool {
+    fn has_free_slot(&self) -> bool {
         self.can_start()
             && self.execution.agenda().running().len() < self.execution.options().width()
     }
 
-    pub(super) fn start_permitted(&mut self, task: Task) {
+    pub(super) fn start_permitted_task(&mut self, task: Task) {
         if !self.execution.agenda().without_permit().contains(&task) {
             return;
         }
-        let may_begin = if task.part.undo { self.moment.may_start } else { self.has_slot() };
-        if may_begin {
+        let is_start_allowed =
+            if task.part.undo { self.context.is_start_allowed } else { self.has_free_slot() };
+        if is_start_allowed {
             self.start_task(task);
         }
     }
@@ -71,7 +72,7 @@ impl Decision<'_> {
     ///
     /// The queue is not in the log. The next owner must start the other tasks in the same order, so
     /// queued tasks must not block them.
-    fn queue_for_permits(&mut self) {
+    fn queue_due_retries(&mut self) {
         while let Some(task) = self.first_due_retry()
             && self.execution.is_limited(task)
         {
@@ -81,14 +82,14 @@ impl Decision<'_> {
 
     fn first_due_retry(&self) -> Option<Task> {
         let (until, task) = self.execution.agenda().retrying().first()?;
-        (*until <= self.moment.now).then_some(*task)
+        (*until <= self.context.now).then_some(*task)
     }
 
     /// Returns the next ready task or due retry.
     ///
     /// With one slot, this is the first task in plan order, and it waits for earlier tasks that
     /// need a permit. With more slots, whole steps come before items of loops.
-    fn next_to_start(&self) -> Option<Task> {
+    fn next_startable_task(&self) -> Option<Task> {
         let agenda = self.execution.agenda();
         let due = self.first_due_retry();
         if self.execution.options().width() == 1 {
@@ -177,10 +178,10 @@ impl Decision<'_> {
         }
         let slept = self.sleep_duration_ms(task, &rendered.parameters);
         let until =
-            slept.as_ref().ok().copied().flatten().map(|ms| add_millis(self.moment.now, ms));
+            slept.as_ref().ok().copied().flatten().map(|ms| add_millis(self.context.now, ms));
         let seed = attempt_name(self.execution.id(), task, attempt);
         let child = matches!(kind, StepKind::Plan(_))
-            .then(|| ExecutionId::derive_child(self.moment.now, &seed));
+            .then(|| ExecutionId::derive_child(self.context.now, &seed));
         let (step, part, effect) = (self.step_id(task), task.part, self.changed_effect(task));
         let RenderedParameters { parameters, mut warnings } = rendered;
         let key = self.take_over_key(task, &parameters, &mut warnings);
@@ -305,7 +306,7 @@ impl Decision<'_> {
     }
 
     pub(super) fn end_due_sleeps(&mut self) {
-        let now = self.moment.now;
+        let now = self.context.now;
         while let Some((until, task)) = self.execution.agenda().sleeping().first().copied()
             && until <= now
         {

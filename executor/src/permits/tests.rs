@@ -40,7 +40,7 @@ impl PermitTest {
         Self { permits, started_at, tasks, turns: Arc::default() }
     }
 
-    /// Waits for the permit, holds it for a while, and releases it.
+    /// Waits for the permit, holds it for `ms` milliseconds, and releases it.
     async fn queue_holder(&mut self, who: &str, priority: i32, ms: u64) {
         let limit = CallLimit { key: "tool:a.b".to_owned(), concurrency: Some(1), rate: None };
         let (permits, turns) = (Arc::clone(&self.permits), Arc::clone(&self.turns));

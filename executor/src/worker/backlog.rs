@@ -11,8 +11,8 @@ use tokio::time::Instant;
 use super::pending_heads::PendingHeads;
 use crate::required_tools::RequiredTools;
 
-/// Maximum number of damaged executions that a worker remembers, and of locked ones. It tries all
-/// others again at each scan.
+/// Maximum number of damaged executions, and of locked executions, that a worker postpones. The
+/// worker tries further executions again at each scan.
 const MAX_POSTPONED: usize = 4_096;
 const MIN_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_mins(10);
@@ -28,15 +28,15 @@ pub(super) struct Backlog {
     pub(super) required_tools: BTreeMap<ExecutionId, RequiredTools>,
     /// Position at which the next scan continues, if many due executions lack their tools.
     pub(super) cursor: Option<QueuePosition>,
-    /// Orphans that another worker should claim, and the time at which this worker found each.
+    /// Orphans that another worker should claim, each with the time at which this worker found it.
     pub(super) orphans: BTreeMap<ExecutionId, Instant>,
-    /// Executions that cannot be driven.
+    /// Executions whose log or plan cannot be read.
     pub(super) damaged: Postponed,
     /// Executions with values whose key this process lacks.
     pub(super) locked: Postponed,
     pub(super) pending_heads: PendingHeads,
     /// Time at which the worker last looked for executions that it owns and does not drive.
-    pub(super) swept_at: Instant,
+    pub(super) undriven_checked_at: Instant,
 }
 
 impl Backlog {
@@ -50,11 +50,11 @@ impl Backlog {
             damaged: Postponed::default(),
             locked: Postponed::default(),
             pending_heads: PendingHeads::default(),
-            swept_at: Instant::now(),
+            undriven_checked_at: Instant::now(),
         }
     }
 
-    pub(super) fn owned(&self) -> usize {
+    pub(super) fn owned_count(&self) -> usize {
         self.given_up.len() + self.pending_heads.len()
     }
 
@@ -67,16 +67,17 @@ impl Backlog {
         self.given_up.entry(id).or_default();
     }
 
-    /// Returns `true` if this worker must not claim an execution for a command.
-    pub(super) fn is_avoided(&self, id: ExecutionId) -> bool {
+    /// Returns `true` if this worker must not claim an execution for a command, because the
+    /// execution is damaged or locked.
+    pub(super) fn is_unreadable(&self, id: ExecutionId) -> bool {
         self.damaged.contains(id) || self.locked.contains(id)
     }
 }
 
 /// Executions that this worker cannot drive now, with the time of the next attempt.
 ///
-/// The first pause is short, because the reason may pass: a new primary of MongoDB may not return
-/// the newest documents yet. Each further pause is twice as long.
+/// The first pause is short, because the reason can be temporary: a new primary of MongoDB may not
+/// return the newest documents yet. Each further pause is twice as long.
 #[derive(Debug, Default)]
 pub(super) struct Postponed(BTreeMap<ExecutionId, Pause>);
 
@@ -89,7 +90,7 @@ struct Pause {
 impl Postponed {
     pub(super) fn insert(&mut self, id: ExecutionId) {
         let now = Instant::now();
-        // Keeps a pause that ended recently, because the next one depends on it.
+        // Keeps a pause that ended recently, because the length of the next pause depends on it.
         self.0.retain(|_, pause| pause.until + pause.length > now);
         let length = self.next_pause(id);
         if self.0.len() < MAX_POSTPONED {

@@ -51,17 +51,17 @@ impl PendingHeads {
         self.0.remove(&id);
     }
 
-    fn due(&self, now: Timestamp) -> Vec<ExecutionHead> {
+    fn due_heads(&self, now: Timestamp) -> Vec<ExecutionHead> {
         let due = self.0.values().filter(|pending| pending.due.is_some_and(|due| due <= now));
         due.map(|pending| pending.head.clone()).collect()
     }
 
-    fn retryable(&self) -> Vec<ExecutionHead> {
+    fn retryable_heads(&self) -> Vec<ExecutionHead> {
         let now = Instant::now();
-        let mut retryable: Vec<_> =
+        let mut retryable_heads: Vec<_> =
             self.0.values().filter(|pending| pending.retry_at <= now).collect();
-        retryable.sort_by_key(|pending| pending.retry_at);
-        retryable.into_iter().map(|pending| pending.head.clone()).collect()
+        retryable_heads.sort_by_key(|pending| pending.retry_at);
+        retryable_heads.into_iter().map(|pending| pending.head.clone()).collect()
     }
 
     fn postpone(&mut self, id: ExecutionId) {
@@ -74,10 +74,10 @@ impl PendingHeads {
 impl Worker {
     /// Offers pending heads to the store, and claims executions that have become due.
     pub(super) async fn write_heads(&mut self) {
-        for head in self.backlog.pending_heads.due(self.context.clock.now()) {
+        for head in self.backlog.pending_heads.due_heads(self.context.clock.now()) {
             self.claim_execution(head.execution, head.epoch);
         }
-        for head in self.backlog.pending_heads.retryable() {
+        for head in self.backlog.pending_heads.retryable_heads() {
             let id = head.execution;
             if let Err(err) = self.context.store.put_head(head).await {
                 debug!(execution = %id, %err, "the head of the execution still cannot be written");

@@ -32,7 +32,7 @@ pub(super) type ReplanEnded = (ExecutionId, Result<(), DriveError>);
 #[derive(Debug, Default)]
 pub(super) struct ReplanQueue {
     waiting: BTreeMap<ExecutionId, WaitingReplan>,
-    /// Running replans, and how often each failed before.
+    /// The running replans, each with the number of its earlier failures.
     running: BTreeMap<ExecutionId, u32>,
     tasks: JoinSet<ReplanEnded>,
 }
@@ -107,7 +107,7 @@ impl Worker {
         }
     }
 
-    pub(super) fn replan_ended(&mut self, id: ExecutionId, result: Result<(), DriveError>) {
+    pub(super) fn record_replan_end(&mut self, id: ExecutionId, result: Result<(), DriveError>) {
         let failure_count = self.replan_queue.running.remove(&id).unwrap_or_default();
         match result {
             Ok(()) => (),

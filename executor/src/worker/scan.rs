@@ -29,7 +29,7 @@ use crate::required_tools::RequiredTools;
 
 const MAX_HEADS: usize = 256;
 const MAX_MISSING_TOOLS: usize = 256;
-const SWEEP_INTERVAL: Duration = Duration::from_secs(20);
+const UNDRIVEN_CHECK_INTERVAL: Duration = Duration::from_secs(20);
 const MAX_REQUIRED_TOOLS: usize = 4_096;
 
 /// Returns the worker that should claim an execution. Rendezvous hashing: all workers agree, and a
@@ -98,7 +98,7 @@ impl Worker {
         if self.scope == WorkerScope::Given {
             return poll;
         }
-        match self.claim_due().await {
+        match self.claim_due_executions().await {
             Ok(wait) => wait,
             Err(err) => {
                 warn!(%err, "cannot scan for executions");
@@ -110,13 +110,14 @@ impl Worker {
     /// Claims executions that drivers gave up, unless another worker has claimed them. In that case
     /// a claim would interrupt the steps that the other worker runs.
     async fn reclaim_given_up(&mut self) -> Result<(), StoreError> {
-        for (id, known_version) in self.backlog.given_up.clone() {
+        for (id, known_epoch) in self.backlog.given_up.clone() {
             let head = self.context.store.head(id).await?;
             // Claims a finished execution that has an owner, too, because it still has to notify
             // its parent or to be replanned.
-            let is_ours = |head: &ExecutionHead| !head.state.is_finished() || head.owner.is_some();
-            let free = head.filter(|head| is_ours(head) && self.is_claimable(head));
-            if free.is_none_or(|head| self.claim_execution(id, head.epoch.max(known_version))) {
+            let needs_worker =
+                |head: &ExecutionHead| !head.state.is_finished() || head.owner.is_some();
+            let free = head.filter(|head| needs_worker(head) && self.is_claimable(head));
+            if free.is_none_or(|head| self.claim_execution(id, head.epoch.max(known_epoch))) {
                 self.backlog.given_up.remove(&id);
             }
         }
@@ -126,14 +127,14 @@ impl Worker {
     /// Claims executions whose heads name this worker as owner but that it does not drive. The
     /// store lost their last heads, or did not acknowledge them. The claim writes a new head.
     async fn claim_undriven(&mut self) -> Result<(), StoreError> {
-        if self.backlog.swept_at.elapsed() < SWEEP_INTERVAL {
+        if self.backlog.undriven_checked_at.elapsed() < UNDRIVEN_CHECK_INTERVAL {
             return Ok(());
         }
-        self.backlog.swept_at = Instant::now();
+        self.backlog.undriven_checked_at = Instant::now();
         let worker = self.context.worker;
         // Raises the limit, so that executions that this worker already drives do not hide other
         // executions.
-        let known_count = self.drivers.len() + self.backlog.owned() + self.replan_queue.len();
+        let known_count = self.drivers.len() + self.backlog.owned_count() + self.replan_queue.len();
         for head in self
             .context
             .store
@@ -163,7 +164,7 @@ impl Worker {
         Ok(())
     }
 
-    async fn claim_due(&mut self) -> Result<Duration, StoreError> {
+    async fn claim_due_executions(&mut self) -> Result<Duration, StoreError> {
         let store = Arc::clone(&self.context.store);
         let poll = self.context.options.poll;
         let now = self.context.clock.now();
@@ -173,14 +174,14 @@ impl Worker {
         for head in lacking {
             release_orphan(&*store, head).await?;
         }
-        let room = self.slots.available_permits().min(MAX_HEADS);
-        if room == 0 {
+        let free_slots = self.slots.available_permits().min(MAX_HEADS);
+        if free_slots == 0 {
             return Ok(poll);
         }
         let due = store
             .find_heads(
                 HeadQuery::Due { now },
-                room + self.backlog.missing_tool_count.min(MAX_MISSING_TOOLS),
+                free_slots + self.backlog.missing_tool_count.min(MAX_MISSING_TOOLS),
             )
             .await?;
         // Counts executions that this worker drives or whose tools are missing. The next scan reads
@@ -188,11 +189,11 @@ impl Worker {
         let n_local = due.iter().filter(|head| self.local.contains(head.execution)).count();
         let (n_due, lacking) = self.claim_heads(due).await?;
         self.backlog.missing_tool_count = lacking.len() + n_local;
-        if n_due + n_orphans >= room {
+        if n_due + n_orphans >= free_slots {
             return Ok(Duration::ZERO);
         }
         if self.backlog.missing_tool_count >= MAX_MISSING_TOOLS {
-            self.claim_further(now).await?;
+            self.claim_next_page(now).await?;
         }
         let next = store.next_due_at().await?;
         let wait = next.and_then(|due| (due - self.context.clock.now()).to_std().ok());
@@ -200,8 +201,8 @@ impl Worker {
     }
 
     /// Claims further due executions if all of the first executions lack tools. Each scan reads one
-    /// page after the cursor, and starts over at the end.
-    async fn claim_further(&mut self, now: Timestamp) -> Result<(), StoreError> {
+    /// page after the cursor. After the last page, it begins again with the first page.
+    async fn claim_next_page(&mut self, now: Timestamp) -> Result<(), StoreError> {
         let query = HeadQuery::DueAfter { now, after: self.backlog.cursor };
         let part = self.context.store.find_heads(query, MAX_HEADS).await?;
         let last = part.last().filter(|_| part.len() == MAX_HEADS);
@@ -229,7 +230,7 @@ impl Worker {
             // replanned.
             let needs_tools = !head.state.is_finished() && !self.local.contains(head.execution);
             if self.backlog.locked.contains(head.execution) {
-                // A finished one stays an orphan, so that a node with the key finds it.
+                // A finished execution stays an orphan, so that a node with the key finds it.
                 lacking.extend(Some(head).filter(|head| !head.state.is_finished()));
             } else if needs_tools && !self.has_tools(&head).await? {
                 lacking.push(head);
@@ -243,8 +244,8 @@ impl Worker {
 
     /// Returns whether an execution only needs a replan, and this process does not replan.
     fn is_left_to_others(&self, head: &ExecutionHead) -> bool {
-        let is_owed_a_plan = head.state.is_finished() && head.parent.is_none();
-        is_owed_a_plan && self.context.replanner.get().is_none()
+        let can_need_replan = head.state.is_finished() && head.parent.is_none();
+        can_need_replan && self.context.replanner.get().is_none()
     }
 
     /// Returns whether this worker should claim an execution: immediately if it is the preferred
@@ -351,7 +352,7 @@ impl Worker {
                 Some(head) if head.state.is_finished() => settled.push(envelope.id),
                 // Claims the execution even without its tools, because recording a command needs no
                 // tools, and commands that stay would fill the inbox.
-                Some(head) if self.is_claimable(head) && !self.backlog.is_avoided(id) => {
+                Some(head) if self.is_claimable(head) && !self.backlog.is_unreadable(id) => {
                     self.claim_execution(id, head.epoch);
                 }
                 Some(_) => (),

@@ -183,7 +183,7 @@ impl WorkerTest {
         log.iter().map(|recorded| recorded.event.kind()).collect()
     }
 
-    /// Waits until a log has an event of this kind. Fails after a time limit.
+    /// Waits until a log has an event of this kind. Fails after the time `within`.
     async fn wait_for_event(&self, id: ExecutionId, kind: &str, within: Duration) {
         let mut look = time::interval(Duration::from_millis(10));
         let wait = async {
@@ -199,7 +199,7 @@ impl WorkerTest {
         self.store.head(id).await.unwrap().unwrap().state
     }
 
-    /// Waits until an execution is in a state. Fails after a time limit.
+    /// Waits until an execution is in a state. Fails after the time `within`.
     async fn wait_for_state(&self, id: ExecutionId, state: ExecutionState, within: Duration) {
         let mut look = time::interval(Duration::from_millis(10));
         let wait = async {
@@ -223,7 +223,7 @@ async fn executions_that_wait_for_a_limit_block_no_others() {
     }
     let id = test.start(vec![step("a", "flow.noop", json!({}))]).await;
     test.wait_for_state(id, ExecutionState::Completed, Duration::from_secs(2)).await;
-    // Each execution gets its turn.
+    // Each execution gets the permit in turn.
     for id in waiting {
         let log = async {
             loop {
@@ -461,7 +461,7 @@ async fn a_damaged_execution_is_not_claimed_at_every_poll() {
     worker.deliver_commands().await;
     let (_, result) = worker.drivers.join_next().await.unwrap().unwrap();
     assert!(result.as_ref().is_err_and(DriveError::is_damage));
-    worker.handle_driver_end(id, result);
+    worker.record_driver_end(id, result);
     for _ in 0..3 {
         worker.deliver_commands().await;
         assert_eq!(worker.drivers.len(), 0);
@@ -488,7 +488,7 @@ async fn an_execution_whose_plan_is_missing_for_a_moment_continues_soon() {
         let now = worker.context.clock.now();
         assert!(worker.claim_execution(id, Epoch(0)));
         let (_, result) = worker.drivers.join_next().await.unwrap().unwrap();
-        worker.handle_driver_end(id, result);
+        worker.record_driver_end(id, result);
         let head = store.head(id).await.unwrap().unwrap();
         assert_eq!(head.owner, None);
         let pause = (head.due.unwrap() - now).to_std().unwrap();

@@ -79,7 +79,7 @@ pub struct Dispatch {
     max_result_bytes: usize,
     /// Unknown toolset names that were removed from the parameters. Otherwise a set of that name
     /// could exist by the time of the call and act on this machine.
-    unknown: Vec<Value>,
+    unknown_sets: Vec<Value>,
 }
 
 #[derive(Deserialize)]
@@ -173,7 +173,7 @@ impl Dispatch {
                     effect,
                     reach,
                     max_result_bytes: maximum,
-                    unknown: vec![],
+                    unknown_sets: vec![],
                 };
                 dispatch.remove_unknown_sets(toolbox);
                 Ok(dispatch)
@@ -195,17 +195,17 @@ impl Dispatch {
                 let name = value.as_str().map(str::parse);
                 name.is_some_and(|parsed| parsed.ok().and_then(|set| toolbox.set(&set)).is_none())
             };
-            self.unknown = names.extract_if(.., is_unknown).collect();
+            self.unknown_sets = names.extract_if(.., is_unknown).collect();
         }
     }
 
     /// Adds the removed names to `notFound` of the result.
     fn report_unknown_sets(&self, result: &mut Value) {
-        if self.unknown.is_empty() {
+        if self.unknown_sets.is_empty() {
             return;
         }
         if let Some(Value::Array(names)) = result.get_mut("notFound") {
-            names.extend(self.unknown.iter().cloned());
+            names.extend(self.unknown_sets.iter().cloned());
             result["success"] = Value::Bool(false);
         }
     }

@@ -28,7 +28,7 @@ pub const MAX_SLEEP_MS: u64 = 10 * 365 * 24 * 60 * 60 * 1_000;
 
 /// Makes the set `flow`, which needs no configuration.
 pub fn flow() -> ToolSet {
-    let tools = TABLE.iter().map(|entry| Arc::new(Flow::new(entry)) as Arc<dyn Tool>);
+    let tools = FLOW_TOOLS.iter().map(|entry| Arc::new(FlowTool::new(entry)) as Arc<dyn Tool>);
     ToolSet::ready(
         SET.parse().expect("the set's name is a literal"),
         "builtin",
@@ -51,7 +51,7 @@ fn read_whole_number(value: &Value) -> Option<u64> {
     })
 }
 
-struct Entry {
+struct FlowToolEntry {
     kind: FlowToolKind,
     name: &'static str,
     description: &'static str,
@@ -70,26 +70,26 @@ enum FlowToolKind {
     Compute,
 }
 
-const TABLE: &[Entry] = &[
-    Entry {
+const FLOW_TOOLS: &[FlowToolEntry] = &[
+    FlowToolEntry {
         kind: FlowToolKind::Echo,
         name: "flow.echo",
         description: "Returns its parameters.",
         schema: any_value_schema,
     },
-    Entry {
+    FlowToolEntry {
         kind: FlowToolKind::Noop,
         name: "flow.noop",
         description: "Does nothing and returns null. Ignores parameters.",
         schema: any_value_schema,
     },
-    Entry {
+    FlowToolEntry {
         kind: FlowToolKind::Effect,
         name: "flow.effect",
         description: "Does nothing and returns null, but counts as a call that must not be repeated.",
         schema: any_value_schema,
     },
-    Entry {
+    FlowToolEntry {
         kind: FlowToolKind::Sleep,
         name: "flow.sleep",
         description: "Waits for some milliseconds and returns null.",
@@ -109,7 +109,7 @@ const TABLE: &[Entry] = &[
             })
         },
     },
-    Entry {
+    FlowToolEntry {
         kind: FlowToolKind::Fail,
         name: "flow.fail",
         description: "Fails, or fails a few times and then returns null.",
@@ -131,7 +131,7 @@ const TABLE: &[Entry] = &[
             })
         },
     },
-    Entry {
+    FlowToolEntry {
         kind: FlowToolKind::Wait,
         name: "flow.wait",
         description: "Waits for a signal and returns its payload.",
@@ -146,7 +146,7 @@ const TABLE: &[Entry] = &[
             })
         },
     },
-    Entry {
+    FlowToolEntry {
         kind: FlowToolKind::Replan,
         name: REPLAN,
         description: "Asks a model for the next version of the plan after all steps have finished. The model gets all outputs.",
@@ -159,7 +159,7 @@ const TABLE: &[Entry] = &[
             })
         },
     },
-    Entry {
+    FlowToolEntry {
         kind: FlowToolKind::Compute,
         name: COMPUTE,
         description: "Calculates a value with a CEL expression. The fields of `values` are its variables.",
@@ -172,13 +172,13 @@ fn any_value_schema() -> Value {
 }
 
 #[derive(Debug)]
-struct Flow {
+struct FlowTool {
     kind: FlowToolKind,
     definition: Arc<ToolDefinition>,
 }
 
-impl Flow {
-    fn new(entry: &Entry) -> Self {
+impl FlowTool {
+    fn new(entry: &FlowToolEntry) -> Self {
         let effect = match entry.kind {
             FlowToolKind::Effect => Effect::Once,
             _ => Effect::Read,
@@ -198,7 +198,7 @@ impl Flow {
 }
 
 #[async_trait]
-impl Tool for Flow {
+impl Tool for FlowTool {
     fn definition(&self) -> &Arc<ToolDefinition> {
         &self.definition
     }
@@ -256,7 +256,7 @@ fn fail(parameters: Value, cx: &ToolContext) -> Result<Value, ToolError> {
         return Ok(Value::Null);
     }
     let code = fail.code.map_or(ErrorCode::FAILED, ErrorCode::custom);
-    // Uses the retry rule of `tool.failed` for a code of another family.
+    // A code of an unknown family is retryable by default, as `tool.failed` is.
     let is_foreign = !code.is_in_own_family();
     let mut error = ToolError::new(code, fail.message);
     error.retryable = fail.retryable.unwrap_or(error.retryable || is_foreign);

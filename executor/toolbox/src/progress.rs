@@ -108,7 +108,7 @@ impl LatestReport {
 pub struct Reports<K: Copy + Ord> {
     latest_reports: Arc<LatestReports<K>>,
     /// The call whose report was read last. Calls take turns, so that no report waits forever.
-    last: Option<K>,
+    last_key: Option<K>,
 }
 
 /// The sender of one call's reports. Dropping it withdraws an unread report.
@@ -129,7 +129,7 @@ impl<K: Copy + Ord> Default for Reports<K> {
     fn default() -> Self {
         let latest_reports =
             LatestReports { unread: Mutex::default(), report_added: Notify::new() };
-        Self { latest_reports: Arc::new(latest_reports), last: None }
+        Self { latest_reports: Arc::new(latest_reports), last_key: None }
     }
 }
 
@@ -153,10 +153,10 @@ impl<K: Copy + Ord> Reports<K> {
 
     fn take(&mut self) -> Option<(K, Progress)> {
         let mut unread = self.latest_reports.lock_unread();
-        let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
+        let after = self.last_key.map_or(Bound::Unbounded, Bound::Excluded);
         let next = unread.range((after, Bound::Unbounded)).next().or(unread.iter().next());
         let key = *next?.0;
-        self.last = Some(key);
+        self.last_key = Some(key);
         unread.remove_entry(&key)
     }
 }

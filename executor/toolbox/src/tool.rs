@@ -181,7 +181,7 @@ where
         examples: Vec::new(),
         is_callable: true,
     };
-    Arc::new(Function { definition: Arc::new(definition), run, types: PhantomData })
+    Arc::new(FunctionTool { definition: Arc::new(definition), run, types: PhantomData })
 }
 
 /// Returns the schema of the argument type. Leaves out the documentation of the type itself, which
@@ -215,20 +215,20 @@ fn unwrap_lines(schema: &mut Value) {
     }
 }
 
-struct Function<F, Args, Out> {
+struct FunctionTool<F, Args, Out> {
     definition: Arc<ToolDefinition>,
     run: F,
     types: PhantomData<fn(Args) -> Out>,
 }
 
-impl<F, Args, Out> fmt::Debug for Function<F, Args, Out> {
+impl<F, Args, Out> fmt::Debug for FunctionTool<F, Args, Out> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Function").field(&self.definition.name).finish()
     }
 }
 
 #[async_trait]
-impl<Args, Out, Fut, F> Tool for Function<F, Args, Out>
+impl<Args, Out, Fut, F> Tool for FunctionTool<F, Args, Out>
 where
     Args: DeserializeOwned + Send + 'static,
     Out: Serialize + Send + 'static,

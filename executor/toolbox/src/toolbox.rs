@@ -27,7 +27,7 @@ use tokio::{sync::watch, time};
 use tokio_util::sync::CancellationToken;
 
 pub use self::listing::Listing;
-use self::{costly::remove_costly_tools, listing::Listed};
+use self::{costly::remove_costly_tools, listing::ListedTools};
 use super::{tool::Tool, tool_names, usage::Meter};
 
 /// A named group of tools from one source.
@@ -51,6 +51,9 @@ pub struct ToolSet {
 /// The state of a set's source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetStatus {
+    /// The source has not started, because nothing has needed its tools. [`Toolbox::has_all`] and
+    /// the functions that wait start the sets that they need.
+    Idle,
     /// The source is connecting.
     Connecting,
     /// The tools are known.
@@ -118,18 +121,20 @@ pub enum ToolLookup {
 
 /// The tools of this process. All clones share one state.
 #[derive(Clone)]
-pub struct Toolbox(Arc<Shared>);
+pub struct Toolbox(Arc<ToolboxState>);
 
 /// A reference to the toolbox, for tools inside the toolbox. It does not keep the toolbox alive.
 #[derive(Clone)]
-pub struct WeakToolbox(Weak<Shared>);
+pub struct WeakToolbox(Weak<ToolboxState>);
 
-struct Shared {
+struct ToolboxState {
     inventory: RwLock<Inventory>,
     changes: watch::Sender<()>,
     meter: Meter,
     /// Connects failed sets again.
     reconnect: OnceLock<Reconnect>,
+    /// Starts the source of an idle set.
+    start: OnceLock<Box<dyn Fn(&ToolSetName) + Send + Sync>>,
 }
 
 /// Connects a failed set again. Returns `false` if the set has not failed, or its next attempt is
@@ -148,7 +153,7 @@ struct Inventory {
     /// The number of changes so far.
     revision: u64,
     /// The list of all tools, which is built at the first listing.
-    listed: OnceLock<Arc<Listed>>,
+    listed: OnceLock<Arc<ListedTools>>,
 }
 
 /// The error for a second set of the same name.
@@ -200,7 +205,7 @@ impl ReadyTool {
 }
 
 impl ToolSet {
-    /// Makes an active set with known tools.
+    /// Makes an active set with `tools`.
     pub fn ready(
         name: ToolSetName,
         source: &str,
@@ -245,11 +250,12 @@ impl ToolSet {
 
 impl Default for Toolbox {
     fn default() -> Self {
-        let shared = Shared {
+        let shared = ToolboxState {
             inventory: RwLock::default(),
             changes: watch::Sender::new(()),
             meter: Meter::default(),
             reconnect: OnceLock::new(),
+            start: OnceLock::new(),
         };
         Self(Arc::new(shared))
     }
@@ -316,6 +322,50 @@ impl Toolbox {
     /// Sets the function that connects failed sets again. Later calls have no effect.
     pub fn set_reconnect(&self, reconnect: impl Fn(&ToolSetName) -> bool + Send + Sync + 'static) {
         let _ = self.0.reconnect.set(Box::new(reconnect));
+    }
+
+    /// Sets the function that starts the source of an idle set. Later calls have no effect.
+    pub fn set_start(&self, start: impl Fn(&ToolSetName) + Send + Sync + 'static) {
+        let _ = self.0.start.set(Box::new(start));
+    }
+
+    /// Starts the idle sets that are needed. Returns `true` if a set starts.
+    pub fn start_sets(&self, is_needed: impl Fn(&ToolSet) -> bool) -> bool {
+        let must_start = |set: &ToolSet| set.status == SetStatus::Idle && is_needed(set);
+        if !self.lock_inventory().sets.iter().any(must_start) {
+            return false;
+        }
+        let names: Vec<ToolSetName> = self.change_sets(|sets| {
+            let started = sets.iter_mut().filter(|set| must_start(set));
+            let started = started.map(|set| {
+                set.status = SetStatus::Connecting;
+                set.name.clone()
+            });
+            started.collect()
+        });
+        for name in &names {
+            if let Some(start) = self.0.start.get() {
+                start(name);
+            }
+        }
+        !names.is_empty()
+    }
+
+    /// Starts the idle sets that could have a tool with one of these names: the named set, or all
+    /// sets if the name has no set.
+    fn start_sets_of<'a>(&self, names: impl IntoIterator<Item = &'a ToolName>) {
+        for name in names {
+            let inventory = self.lock_inventory();
+            let is_known = matches!(
+                inventory.name_index().find(name.as_str()),
+                Some((NameOrigin::Qualified, _))
+            );
+            let named_set = inventory.find_named_set(name).map(|set| set.name.clone());
+            drop(inventory);
+            if !is_known {
+                self.start_sets(|set| named_set.as_ref().is_none_or(|name| *name == set.name));
+            }
+        }
     }
 
     /// Connects a failed set again, unless its next attempt is not due yet. Returns `true` if the
@@ -515,13 +565,17 @@ impl Toolbox {
         }
     }
 
-    /// Returns `true` if all tools of a plan exist, active or not.
+    /// Returns `true` if all tools of a plan exist, active or not. Starts the idle sets of missing
+    /// tools, because a worker waits for changes of the toolbox until it has them.
     pub fn has_all<'a>(&self, names: impl IntoIterator<Item = &'a ToolName>) -> bool {
         let inventory = self.lock_inventory();
-        let has = |tool: &ToolName| {
-            inventory.internal.contains_key(tool) || inventory.find_qualified(tool).is_some()
+        let lacks = |tool: &&ToolName| {
+            !inventory.internal.contains_key(*tool) && inventory.find_qualified(tool).is_none()
         };
-        names.into_iter().all(has)
+        let missing: Vec<&ToolName> = names.into_iter().filter(lacks).collect();
+        drop(inventory);
+        self.start_sets_of(missing.iter().copied());
+        missing.is_empty()
     }
 
     pub fn meter(&self) -> &Meter {
@@ -533,22 +587,44 @@ impl Toolbox {
         self.0.changes.subscribe()
     }
 
-    /// Waits at most `timeout` until no set is connecting for the first time.
+    /// Starts all idle sets. Waits at most `timeout` until no set is connecting for the first time.
     pub async fn wait_for_sets(&self, timeout: Duration) {
-        self.wait_until(timeout, || !self.has_first_connecting()).await;
+        self.wait_for_started_sets(timeout, |_| true).await;
     }
 
-    /// Waits at most `timeout` until a set is not connecting. Returns its state, or `None` for an
-    /// unknown set.
+    /// Starts the idle sets that are needed, and leaves others idle. Waits at most `timeout` until
+    /// no set is connecting for the first time.
+    pub async fn wait_for_started_sets(
+        &self,
+        timeout: Duration,
+        is_needed: impl Fn(&ToolSet) -> bool,
+    ) {
+        let is_connected = || {
+            self.start_sets(&is_needed);
+            !self.has_first_connecting()
+        };
+        self.wait_until(timeout, is_connected).await;
+    }
+
+    /// Waits at most `timeout` until a set is not connecting, and starts it if it is idle. Returns
+    /// its state, or `None` for an unknown set.
     pub async fn wait_for_set(&self, name: &ToolSetName, timeout: Duration) -> Option<SetStatus> {
-        let status = || self.set(name).map(|set| set.status);
+        let status = || {
+            self.start_sets(|set| set.name == *name);
+            self.set(name).map(|set| set.status)
+        };
         self.wait_until(timeout, || status() != Some(SetStatus::Connecting)).await;
         status()
     }
 
-    /// Waits at most `timeout` until no connecting set can change the meaning of these names.
+    /// Starts the idle sets that could have these names. Waits at most `timeout` until no
+    /// connecting set can change the meaning of these names.
     pub async fn wait_for_names(&self, names: &[ToolName], timeout: Duration) {
-        self.wait_until(timeout, || !names.iter().any(|name| self.may_change(name))).await;
+        let are_final = || {
+            self.start_sets_of(names);
+            !names.iter().any(|name| self.may_change(name))
+        };
+        self.wait_until(timeout, are_final).await;
     }
 
     /// Waits at most `timeout` until a condition on the sets holds.
@@ -653,16 +729,23 @@ impl Inventory {
         set.status == SetStatus::Connecting && !self.reconnecting.contains(&set.name)
     }
 
-    fn listed(&self) -> &Arc<Listed> {
-        self.listed.get_or_init(|| Arc::new(Listed::new(&self.sets, self.name_index())))
+    fn listed(&self) -> &Arc<ListedTools> {
+        self.listed.get_or_init(|| Arc::new(ListedTools::new(&self.sets, self.name_index())))
+    }
+
+    /// Returns the set whose name is the prefix of a tool's name.
+    fn find_named_set(&self, name: &ToolName) -> Option<&ToolSet> {
+        let prefix = set_prefix(name.as_str());
+        self.sets.iter().find(|set| Some(set.name.as_str()) == prefix)
     }
 
     /// Returns the reason why a name is unknown. Its set may still be connecting.
     fn explain_missing(&self, name: &ToolName) -> ToolLookup {
-        let prefix = set_prefix(name.as_str());
-        let named_set = self.sets.iter().find(|set| Some(set.name.as_str()) == prefix);
+        let named_set = self.find_named_set(name);
         let suspects = named_set.map_or(self.sets.as_slice(), std::slice::from_ref);
-        if suspects.iter().any(|set| set.status == SetStatus::Connecting) {
+        let may_connect =
+            |set: &ToolSet| matches!(set.status, SetStatus::Connecting | SetStatus::Idle);
+        if suspects.iter().any(may_connect) {
             return ToolLookup::Connecting;
         }
         let failed = suspects.iter().find_map(|set| match &set.status {

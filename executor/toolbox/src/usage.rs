@@ -1,8 +1,8 @@
 //! Counts of tool calls, failures and durations.
 //!
-//! Calls are counted in memory and added to the store from time to time, so a crash loses a second
-//! of counts. Durations are a histogram with buckets that grow by a tenth, so counts of several
-//! nodes can be added.
+//! Calls are counted in memory, and the engine adds the counts to the store at an interval. A crash
+//! loses the counts since the last addition. Durations are a histogram with buckets that grow by a
+//! tenth, so counts of several nodes can be added.
 
 use std::{
     collections::BTreeMap,

@@ -32,6 +32,7 @@ use serde_json::{Map, Value, json};
 use shared::{
     id::{ToolName, ToolSetName},
     json::parse_lenient,
+    placed_error::read_placed,
     schema::{Schema, check_cost},
     tool::{Effect, ErrorCode, ToolDefinition, ToolError},
     trace::current_scope,
@@ -71,7 +72,7 @@ pub struct CommandTool {
     pub output_schema: Option<Value>,
     /// The effect of a second call. By default the HTTP method decides, and a command is `once`.
     pub effect: Option<Effect>,
-    /// The action. A tool without an action is known for selection only.
+    /// The action. A tool without an action can be selected, but not called.
     pub run: Option<Action>,
 }
 
@@ -91,7 +92,7 @@ impl TryFrom<Map<String, Value>> for Action {
         let Some(http) = settings.swap_remove("http") else {
             refuse_command_line(&settings)?;
             let is_meant = settings.contains_key("command");
-            let run = serde_json::from_value(Value::Object(join_command_and_args(settings)));
+            let run = read_placed(Value::Object(join_command_and_args(settings)));
             return run.map(Self::Command).map_err(|err| {
                 let hint = " (for an HTTP call, write `{ http: { url: … } }`)";
                 format!("{err}{}", if is_meant { "" } else { hint })
@@ -102,8 +103,7 @@ impl TryFrom<Map<String, Value>> for Action {
                 "unknown field `{other}` beside `http`: a tool has either `command` or `http`"
             ));
         }
-        let run = serde_json::from_value(http).map(Self::Http);
-        run.map_err(|err| format!("`http`: {err}"))
+        read_placed(http).map(Self::Http).map_err(|err| err.inside("http").to_string())
     }
 }
 

@@ -88,10 +88,10 @@ struct RegistryState {
 #[derive(Debug, Default)]
 struct AppliedState {
     revision: Option<u64>,
-    known: KnownRecords,
-    wanted: Vec<WantedSet>,
-    hidden: Vec<SetConfig>,
-    read: ReadDocuments,
+    known_records: KnownRecords,
+    wanted_sets: Vec<WantedSet>,
+    hidden_sets: Vec<SetConfig>,
+    read_documents: ReadDocuments,
     /// Complaints that are already logged.
     complaints: Vec<Complaint>,
 }
@@ -182,7 +182,7 @@ impl Registry {
     pub async fn missing_programs(&self) -> Result<Vec<(ToolSetName, Vec<String>)>, StoreError> {
         let applied = self.lock_latest().await?;
         let missing = applied
-            .wanted
+            .wanted_sets
             .iter()
             .filter(|wanted| wanted.is_active)
             .map(|wanted| (wanted.config.name.clone(), wanted.config.missing_programs()));
@@ -194,7 +194,7 @@ impl Registry {
     pub async fn unmatched_effects(&self) -> Result<Vec<String>, StoreError> {
         let applied = self.lock_latest().await?;
         let mut idle = Vec::new();
-        for WantedSet { config, .. } in &applied.wanted {
+        for WantedSet { config, .. } in &applied.wanted_sets {
             let set = self.toolbox().set_with_tools(&config.name);
             let Some(set) = set.filter(|set| set.status == SetStatus::Ready) else { continue };
             let patterns = config.effects.unmatched_patterns(&set).into_iter();
@@ -266,10 +266,10 @@ impl Registry {
         let name = set.name.to_string();
         let exists = || RegistryError::Exists { kind: "a toolset", name: name.clone() };
         let mut applied = self.lock_latest().await?;
-        if applied.known.sets.len() >= limits::TOOL_SETS {
+        if applied.known_records.sets.len() >= limits::TOOL_SETS {
             return Err(RegistryError::Full { noun: "toolsets", limit: limits::TOOL_SETS });
         }
-        let is_hidden = applied.hidden.iter().any(|hidden| hidden.name == set.name);
+        let is_hidden = applied.hidden_sets.iter().any(|hidden| hidden.name == set.name);
         let is_known = self.is_configured(&set.name) || self.toolbox().set(&set.name).is_some();
         if is_hidden || is_known || set.name.as_str() == dispatch::SET {
             return Err(exists());
@@ -301,7 +301,7 @@ impl Registry {
             let hint = "it is configured: remove it from the configuration, or deactivate it";
             return Err(elsewhere(hint.to_owned()));
         }
-        let tools = applied.known.tools.iter().filter(|tool| tool.set == name.as_str());
+        let tools = applied.known_records.tools.iter().filter(|tool| tool.set == name.as_str());
         let tools: Vec<String> = tools.map(|tool| tool.record.clone()).collect();
         let mut is_removed = store.remove_record(RecordKind::ToolSet, name.as_str()).await?;
         for tool in tools {
@@ -329,7 +329,7 @@ impl Registry {
     /// Removes the stored activation of a set that is gone. A later set of the same name starts
     /// with its default.
     async fn remove_switch(&self, applied: &AppliedState, name: &str) -> Result<(), StoreError> {
-        if applied.known.switches.contains_key(name) {
+        if applied.known_records.switches.contains_key(name) {
             self.0.parts.store.remove_record(RecordKind::Switch, name).await?;
         }
         Ok(())
@@ -359,9 +359,9 @@ impl Registry {
             let record = Record { kind, name, value, at };
             if self.0.parts.store.put_record(&record, unless).await? {
                 let documents = Documents::set_name_for_context(&record.name).ok();
-                let had = documents.filter(|set| offers_documents(&applied, set));
+                let had = documents.filter(|set| has_documents(&applied, set));
                 self.read_changes(&mut applied).await?;
-                if let Some(set) = had.filter(|set| !offers_documents(&applied, set)) {
+                if let Some(set) = had.filter(|set| !has_documents(&applied, set)) {
                     self.remove_switch(&applied, set.as_str()).await?;
                 }
                 return Ok(());
@@ -373,7 +373,7 @@ impl Registry {
 
     #[cfg(test)]
     async fn context(&self, name: &str) -> Option<Value> {
-        self.0.applied.lock().await.known.contexts.get(name).cloned()
+        self.0.applied.lock().await.known_records.contexts.get(name).cloned()
     }
 
     async fn put_record(
@@ -396,20 +396,23 @@ impl Registry {
             configured: &configured.sets,
             base,
             secrets: secrets.as_ref(),
-            records_before: &applied.known,
-            documents_before: &applied.read,
+            records_before: &applied.known_records,
+            documents_before: &applied.read_documents,
         };
-        let MergedSets { wanted, hidden, complaints, read } = merge.merge(&records);
+        let MergedSets { wanted_sets, hidden_sets, complaints, read_documents } =
+            merge.merge(&records);
         for (name, reason) in
             complaints.iter().filter(|complaint| !applied.complaints.contains(complaint))
         {
             tracing::warn!(target: LOG_TARGET, %name, why = %reason, "a toolset does not have the requested state");
         }
-        for gone in applied.wanted.iter().filter(|set| !contains_set(&wanted, &set.config.name)) {
+        for gone in
+            applied.wanted_sets.iter().filter(|set| !contains_set(&wanted_sets, &set.config.name))
+        {
             sources.remove(&gone.config.name);
         }
-        for WantedSet { config, is_active } in &wanted {
-            let before = applied.wanted.iter().find(|set| set.config.name == config.name);
+        for WantedSet { config, is_active } in &wanted_sets {
+            let before = applied.wanted_sets.iter().find(|set| set.config.name == config.name);
             // Adds the set with its final state, because an inactive set must not be active even
             // between two updates.
             let now = || SetConfig { active: *is_active, ..config.clone() };
@@ -427,16 +430,16 @@ impl Registry {
             .filter_map(|(name, on)| Some((name.parse().ok()?, *on)))
             .filter(|(name, _)| !Self::is_fixed(name))
             .collect();
-        switches.extend(wanted.iter().map(|set| (set.config.name.clone(), set.is_active)));
+        switches.extend(wanted_sets.iter().map(|set| (set.config.name.clone(), set.is_active)));
         toolbox.switch_sets(&switches);
         let faber_set = TOOL_SET.parse().expect("the name of the set is a literal");
         let order: Vec<_> =
-            wanted.iter().map(|set| set.config.name.clone()).chain([faber_set]).collect();
+            wanted_sets.iter().map(|set| set.config.name.clone()).chain([faber_set]).collect();
         toolbox.sort_sets(&order);
-        applied.known = records;
-        applied.wanted = wanted;
-        applied.hidden = hidden;
-        applied.read = read;
+        applied.known_records = records;
+        applied.wanted_sets = wanted_sets;
+        applied.hidden_sets = hidden_sets;
+        applied.read_documents = read_documents;
         applied.complaints = complaints;
     }
 
@@ -446,7 +449,7 @@ impl Registry {
         name: &str,
         data: &Value,
     ) -> Result<(), RegistryError> {
-        let records = &applied.known;
+        let records = &applied.known_records;
         if records.contexts.len() >= limits::CONTEXTS && !records.contexts.contains_key(name) {
             return Err(RegistryError::Full { noun: "contexts", limit: limits::CONTEXTS });
         }
@@ -457,8 +460,8 @@ impl Registry {
         patches::apply_merge_patch(&mut documents, change);
         let checked = Documents::read(name, &documents).map_err(RegistryError::Invalid)?;
         let set = Documents::set_name_for_context(name).map_err(RegistryError::Invalid)?;
-        let is_hidden = applied.hidden.iter().any(|hidden| hidden.name == set);
-        let is_there = self.toolbox().set(&set).is_some() && !offers_documents(applied, &set);
+        let is_hidden = applied.hidden_sets.iter().any(|hidden| hidden.name == set);
+        let is_there = self.toolbox().set(&set).is_some() && !has_documents(applied, &set);
         if !checked.is_empty() && (is_hidden || is_there) {
             // Rejects the documents, because another toolset has the name that their toolset needs.
             return Err(RegistryError::Exists { kind: "a toolset", name: set.to_string() });
@@ -467,9 +470,9 @@ impl Registry {
     }
 }
 
-fn offers_documents(applied: &AppliedState, name: &ToolSetName) -> bool {
+fn has_documents(applied: &AppliedState, name: &ToolSetName) -> bool {
     let is_it = |set: &WantedSet| matches!(set.config.source, Source::Documents(_));
-    applied.wanted.iter().any(|set| set.config.name == *name && is_it(set))
+    applied.wanted_sets.iter().any(|set| set.config.name == *name && is_it(set))
 }
 
 /// Describes the origin of a set that was not configured or added, and what to do instead.
@@ -477,7 +480,7 @@ fn describe_origin(applied: &AppliedState, name: &ToolSetName) -> String {
     if Registry::is_fixed(name) {
         return "it is part of Faber".to_owned();
     }
-    let wanted = applied.wanted.iter().find(|set| set.config.name == *name);
+    let wanted = applied.wanted_sets.iter().find(|set| set.config.name == *name);
     match wanted.and_then(|set| set.config.context.as_deref()) {
         Some(context) => format!(
             "it has the documents of the context `{context}`: set its `{DOCUMENTS_FIELD}` to null, or \

@@ -11,6 +11,7 @@ pub mod openapi;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -52,6 +53,8 @@ pub struct Sources {
     dependencies: Dependencies,
     logins: Option<Logins>,
     live: Arc<Mutex<LiveConnections>>,
+    /// `true` leaves each server idle until something needs its tools.
+    is_lazy: bool,
     stop: CancellationToken,
 }
 
@@ -65,6 +68,8 @@ struct Connection {
     /// Connects a failed source again, unless its next attempt is not due yet. Returns `true` if a
     /// new attempt starts.
     reconnect: Box<dyn Fn() -> bool + Send>,
+    /// The task of an idle set, until the set starts.
+    idle_task: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     stop: CancellationToken,
 }
 
@@ -110,8 +115,27 @@ impl Sources {
             dependencies: Dependencies { launcher: Launcher::unconfined(), store: None },
             logins: None,
             live,
+            is_lazy: false,
             stop: CancellationToken::new(),
         }
+    }
+
+    /// Starts each server only when something needs its tools. A short-lived command uses few of
+    /// its servers, and some servers take seconds to start.
+    #[must_use]
+    pub fn with_lazy_start(mut self) -> Self {
+        let weak = Arc::downgrade(&self.live);
+        self.toolbox.set_start(move |name| {
+            let Some(live) = weak.upgrade() else { return };
+            let mut live = live.lock().unwrap_or_else(PoisonError::into_inner);
+            let LiveConnections { by_set, tasks } = &mut *live;
+            let idle_task = by_set.get_mut(name).and_then(|set| set.idle_task.take());
+            if let Some(task) = idle_task {
+                tasks.spawn(task);
+            }
+        });
+        self.is_lazy = true;
+        self
     }
 
     /// Sets the launcher of confined commands. The default launcher cannot confine commands.
@@ -147,6 +171,9 @@ impl Sources {
     pub fn put(&self, config: SetConfig) {
         self.stop_connection(&config.name);
         let mut set = config.empty_set(SetStatus::Connecting);
+        if self.is_lazy {
+            set.status = SetStatus::Idle;
+        }
         if let Source::Tools(tools) = &config.source {
             let made =
                 self.build_commands(&config.name, config.with_effects(tools), &BTreeMap::new());
@@ -156,7 +183,6 @@ impl Sources {
         let SetConfig { name, source, effects, .. } = config;
         match source {
             Source::Mcp(server) => {
-                self.toolbox.put_set(set);
                 let toolbox = self.toolbox.clone();
                 let supervisor = Supervisor::new(name.clone(), server, toolbox, self.output_bytes)
                     .finishing_calls_until(self.stop.clone())
@@ -165,7 +191,7 @@ impl Sources {
                     .with_launcher(self.dependencies.launcher.clone());
                 let availability = supervisor.availability();
                 let reconnect = move || availability.request_start();
-                self.keep_connected(name, reconnect, |stop| supervisor.run(stop));
+                self.keep_connected(set, reconnect, |stop| supervisor.run(stop));
             }
             Source::OpenApi(api) => self.poll_offers(set, api, effects),
             Source::GraphQl(api) => self.poll_offers(set, api, effects),
@@ -211,25 +237,36 @@ impl Sources {
 
     fn poll_offers(&self, set: ToolSet, source: Box<dyn OfferSource>, effects: EffectRules) {
         let name = set.name.clone();
-        self.toolbox.put_set(set);
-        let asker = OfferPoller::new(name.clone(), source, self.toolbox.clone(), self.output_bytes)
+        let asker = OfferPoller::new(name, source, self.toolbox.clone(), self.output_bytes)
             .with_effects(effects);
         let turn = asker.retry_time();
-        self.keep_connected(name, move || turn.wake(), |stop| asker.run(stop));
+        self.keep_connected(set, move || turn.wake(), |stop| asker.run(stop));
     }
 
+    /// Registers a set and the task that connects it. The task of an idle set waits until the set
+    /// starts.
     fn keep_connected<F>(
         &self,
-        name: ToolSetName,
+        set: ToolSet,
         reconnect: impl Fn() -> bool + Send + 'static,
         run: impl FnOnce(CancellationToken) -> F,
     ) where
         F: Future<Output = ()> + Send + 'static,
     {
         let stop = self.stop.child_token();
+        let (name, task) = (set.name.clone(), run(stop.clone()));
+        let mut connection = Connection { reconnect: Box::new(reconnect), idle_task: None, stop };
+        if self.is_lazy {
+            connection.idle_task = Some(Box::pin(task));
+            // Adds the task before the set, because the set can start as soon as it is registered.
+            self.lock_live().by_set.insert(name, connection);
+            self.toolbox.put_set(set);
+            return;
+        }
+        self.toolbox.put_set(set);
         let mut live = self.lock_live();
-        live.tasks.spawn(run(stop.clone()));
-        live.by_set.insert(name, Connection { reconnect: Box::new(reconnect), stop });
+        live.tasks.spawn(task);
+        live.by_set.insert(name, connection);
         while live.tasks.try_join_next().is_some() {}
     }
 
@@ -353,14 +390,17 @@ mod tests {
                 "unknown field `mpc`, expected `mcp`, `tools`, `builtin`, `openapi` or `graphql`"
             ],
         );
-        check_config_error(json!({ "mcp": { "args": [] } }), expect!["missing field `command`"]);
+        check_config_error(
+            json!({ "mcp": { "args": [] } }),
+            expect!["`mcp`: missing field `command`"],
+        );
         let tool = json!({ "name": "t", "run": { "foo": 1 } });
         let error = parse(json!({ "tools": [tool] })).unwrap_err().to_string();
         assert!(error.contains("`foo`") && error.ends_with("`{ http: { url: … } }`)"), "{error}");
         let tool = json!({ "name": "t", "run": { "command": [] } });
         check_config_error(
             json!({ "tools": [tool] }),
-            expect!["`tools[0]` (`t`): a command needs a program, as in `[date, -u]`"],
+            expect!["`tools[0].run.command` (`t`): a command needs a program, as in `[date, -u]`"],
         );
         let with_command = |command: &str| {
             let tool = json!({ "name": "t", "run": { "command": command } });
@@ -369,7 +409,7 @@ mod tests {
         check_config_error(
             with_command("ls -l"),
             expect![
-                "`tools[1]` (`t`): `command` is the text `ls -l`: write it as a list, [ls, -l]"
+                "`tools[1].run` (`t`): `command` is the text `ls -l`: write it as a list, [ls, -l]"
             ],
         );
         for fine in ["ls", "/opt/my tools/run"] {
@@ -379,7 +419,7 @@ mod tests {
         check_config_error(
             json!({ "tools": [tool] }),
             expect![
-                "`tools[0]` (`t`): unknown field `effekt`, expected one of `name`, `description`, `examples`, `parameters`, `outputSchema`, `effect`, `run`"
+                "`tools[0].effekt` (`t`): unknown field `effekt`, expected one of `name`, `description`, `examples`, `parameters`, `outputSchema`, `effect`, `run`"
             ],
         );
     }

@@ -51,14 +51,14 @@ impl Template {
     }
 
     /// Returns the name of the parameter, if the template consists only of this parameter.
-    pub(crate) fn whole(&self) -> Option<&str> {
+    pub(crate) fn as_parameter(&self) -> Option<&str> {
         match self.0.as_slice() {
             [TemplatePart::Parameter(name)] => Some(name),
             _ => None,
         }
     }
 
-    pub(crate) fn head(&self) -> &str {
+    pub(crate) fn leading_text(&self) -> &str {
         match self.0.first() {
             Some(TemplatePart::Text(text)) => text,
             _ => "",
@@ -67,15 +67,15 @@ impl Template {
 
     /// Renders the template. An absent parameter is empty. Returns `None` if the template is only
     /// an absent parameter.
-    pub(crate) fn fill(&self, parameters: &Value) -> Option<String> {
-        if let Some(name) = self.whole() {
+    pub(crate) fn render(&self, parameters: &Value) -> Option<String> {
+        if let Some(name) = self.as_parameter() {
             return parameters.get(name).map(text);
         }
-        Some(self.fill_with(|name| parameters.get(name).map(text).unwrap_or_default()))
+        Some(self.render_with(|name| parameters.get(name).map(text).unwrap_or_default()))
     }
 
     /// Renders the template with the text that `value` returns for each parameter.
-    pub(crate) fn fill_with(&self, mut value: impl FnMut(&str) -> String) -> String {
+    pub(crate) fn render_with(&self, mut value: impl FnMut(&str) -> String) -> String {
         let parts = self.0.iter().map(|part| match part {
             TemplatePart::Text(text) => text.clone(),
             TemplatePart::Parameter(name) => value(name),

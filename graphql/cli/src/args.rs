@@ -1,5 +1,6 @@
 //! The arguments of the command line. Doc comments on fields are the texts of `--help`.
 
+mod config;
 mod labels;
 mod looking;
 mod plans;
@@ -12,13 +13,14 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::{
+    config::ConfigCommand,
     looking::{AuditArgs, CreatedRange, DebugArgs, DetailFilters, List, TraceCommand},
     plans::{ExportArgs, ExportFormat, Format, PlanArgs, Planning, SaveArgs},
     running::{
         AgentArgs, ApproveArgs, ExecuteArgs, Options, RetryArgs, RunArgs, SettleArgs, SignalArgs,
     },
     toolkit::{ToolkitCommand, ToolkitFormat},
-    tools::{Models, RankMethod, SelectArgs, Tools, Toolsets},
+    tools::{Models, NewToolset, RankMethod, SelectArgs, Tools, Toolsets},
 };
 use crate::{
     bench::BenchArgs,
@@ -233,8 +235,12 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Print the GraphQL schema.
     Schema,
-    /// Print the effective configuration and the origin of each value.
-    Config,
+    /// Print the effective configuration and the origin of each value. Check a file, or print its
+    /// JSON Schema.
+    Config {
+        #[command(subcommand)]
+        subcommand: Option<ConfigCommand>,
+    },
     /// Check the configuration, the store and the tools, and print remedies.
     Doctor {
         /// Check only whether the server of `--server` is ready (`/health/ready`), for health
@@ -246,6 +252,13 @@ pub(crate) enum Command {
     Completions {
         /// The shell that runs the script.
         shell: clap_complete::Shell,
+    },
+    /// Write the manual pages of all commands into a folder.
+    #[command(hide = true)]
+    Man {
+        /// The folder, which is created if it is missing.
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
     },
     /// Demo: a small blog as an MCP server over standard input and output.
     BlogMcp {

@@ -29,7 +29,7 @@ use self::{
     id::IdSource,
     rules::{Refusal, perform},
     store::{Store, StoreError},
-    tools::{Offer, TABLE},
+    tools::{OFFERS, Offer},
 };
 
 #[derive(Debug, thiserror::Error)]
@@ -72,7 +72,7 @@ enum CallError {
 
 impl Blog {
     fn new(file: PathBuf, clock: Arc<dyn Clock>) -> Self {
-        let offers = TABLE.iter().map(|tool| {
+        let offers = OFFERS.iter().map(|tool| {
             let schema = Value::Object(tool.input_schema());
             (tool, Schema::new(&schema).expect("the table makes valid schemas"))
         });
@@ -134,7 +134,7 @@ impl ServerHandler for BlogServer {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(TABLE.iter().map(Offer::tool).collect()))
+        Ok(ListToolsResult::with_all_items(OFFERS.iter().map(Offer::tool).collect()))
     }
 
     async fn call_tool(

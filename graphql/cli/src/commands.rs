@@ -1,8 +1,10 @@
 //! The commands. A file contains one command or a family of commands.
 
+pub(crate) mod add_toolset;
 pub(crate) mod audit;
 pub(crate) mod backup;
 pub(crate) mod bench;
+pub(crate) mod config;
 pub(crate) mod debug;
 pub(crate) mod doctor;
 mod doubts;
@@ -10,6 +12,7 @@ pub(crate) mod failed_sets;
 pub(crate) mod follow;
 pub(crate) mod list;
 pub(crate) mod login;
+pub(crate) mod manual;
 mod missing_tools;
 pub(crate) mod models;
 pub(crate) mod plan;

@@ -3,6 +3,7 @@
 
 mod access;
 mod calls;
+mod edit;
 mod embedding;
 mod encryption;
 mod environment;
@@ -10,9 +11,11 @@ mod file;
 mod http_server;
 mod limits;
 mod log_format;
+mod mistake;
 mod model;
-mod own;
+mod protected_files;
 mod retention;
+mod schema;
 mod secret_file;
 mod show;
 #[cfg(test)]
@@ -32,6 +35,7 @@ use engine::{Guard, PlanCache, retention::RetentionPolicy};
 use planner::{select::DEFAULT_MARGIN, toolkit::Toolkit};
 use serde_json::Value;
 
+pub(crate) use self::edit::add_toolset;
 pub use self::{
     access::AccessConfig,
     embedding::EmbeddingConfig,
@@ -40,7 +44,9 @@ pub use self::{
     http_server::HttpServerConfig,
     limits::Limits,
     log_format::LogFormat,
+    mistake::{Mistake, Mistakes},
     model::{ModelConfig, PlannerConfig},
+    schema::config_schema,
 };
 
 const MAX_FILE_BYTES: u64 = 4 << 20;
@@ -111,7 +117,7 @@ pub struct Config {
     /// The filter of the log. `None` is the default of the command.
     pub log_level: Setting<Option<String>>,
     /// The setting `toolsets` as the file contains it.
-    written: Value,
+    written_toolsets: Value,
     described_files: Vec<PathBuf>,
 }
 
@@ -125,12 +131,33 @@ pub struct ToolkitFiles {
 
 /// A mistake in the configuration. The message names the setting and how to correct it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ConfigError(pub(crate) String);
+#[error("{message}")]
+pub struct ConfigError {
+    message: String,
+    /// All mistakes of the file, if the file is wrong.
+    mistakes: Option<Box<Mistakes>>,
+}
 
+impl ConfigError {
+    pub(crate) fn new(message: String) -> Self {
+        Self { message, mistakes: None }
+    }
+}
+
+impl From<Mistakes> for ConfigError {
+    fn from(mistakes: Mistakes) -> Self {
+        Self { message: mistakes.summary(), mistakes: Some(Box::new(mistakes)) }
+    }
+}
+
+/// With `--json`, the failure lists each mistake with its file, line and path.
 impl From<ConfigError> for Failure {
     fn from(err: ConfigError) -> Self {
-        Self::usage(err.to_string())
+        let failure = Self::usage(err.message);
+        match err.mistakes {
+            Some(mistakes) => failure.with("errors", mistakes.to_json()),
+            None => failure,
+        }
     }
 }
 
@@ -139,27 +166,39 @@ pub struct Faults {
     /// Messages about wrong settings.
     pub wrong_settings: Vec<String>,
     /// `true` if the file was parsed. Otherwise none of its settings is used.
-    pub is_read: bool,
+    pub is_file_parsed: bool,
     /// Names of the settings that were omitted because they are wrong.
     pub omitted_settings: Vec<String>,
 }
 
 impl Faults {
     pub fn has_valid(&self, key: &str) -> bool {
-        self.is_read
+        self.is_file_parsed
             && !self.omitted_settings.iter().any(|omitted_settings| omitted_settings == key)
     }
 }
 
 impl Default for Faults {
     fn default() -> Self {
-        Self { wrong_settings: Vec::new(), is_read: true, omitted_settings: Vec::new() }
+        Self { wrong_settings: Vec::new(), is_file_parsed: true, omitted_settings: Vec::new() }
     }
 }
 
 fn find_file(flags: &Flags, environment: &Environment) -> Option<PathBuf> {
     let named = flags.config.clone().or_else(|| environment.config.clone());
     named.or_else(|| Path::new(DEFAULT_FILE).is_file().then(|| PathBuf::from(DEFAULT_FILE)))
+}
+
+/// Checks a file, or else the file that other commands read. Returns the path of the file, or
+/// `None` if there is none.
+pub fn check_file(
+    file: Option<PathBuf>,
+    flags: &Flags,
+    environment: &Environment,
+) -> Result<Option<PathBuf>, Mistakes> {
+    let Some(path) = file.or_else(|| find_file(flags, environment)) else { return Ok(None) };
+    file::read(&path)?;
+    Ok(Some(path))
 }
 
 impl Config {
@@ -180,19 +219,21 @@ impl Config {
         let Some(named) = &path else {
             return Ok((Self::load(flags, environment)?, Faults::default()));
         };
-        let file::PartialFile { file, mut wrong_settings, omitted_settings } =
+        let file::PartialFile { file, mistakes, omitted_settings } =
             file::read_valid_settings(named);
-        let mut is_read = file.is_some();
+        let mut wrong_settings: Vec<String> =
+            mistakes.iter().map(|mistake| format!("`{}`: {mistake}", named.display())).collect();
+        let mut is_file_parsed = file.is_some();
         let config =
             match Self::from_sources(path.clone(), file.unwrap_or_default(), flags, environment) {
                 Ok(config) => config,
                 Err(err) => {
-                    is_read = false;
+                    is_file_parsed = false;
                     wrong_settings.push(err.to_string());
                     Self::from_sources(path, file::File::default(), flags, environment)?
                 }
             };
-        Ok((config, Faults { wrong_settings, is_read, omitted_settings }))
+        Ok((config, Faults { wrong_settings, is_file_parsed, omitted_settings }))
     }
 
     fn from_sources(
@@ -204,18 +245,11 @@ impl Config {
         let data = environment.data_directory()?;
         let server = setting_from_flag("--server", flags.server.as_ref())
             .or_else(|| setting_from_variable("FABER_SERVER", environment.server.as_ref()));
-        let (mut toolsets, written) = match file.toolsets {
+        let (mut toolsets, written_toolsets) = match file.toolsets {
             Some((sets, written)) => (Setting { value: sets, origin: Origin::File }, written),
             None => toolsets::demo_toolset(),
         };
-        if let Some(set) = file.tools_files_set {
-            if toolsets.value.iter().any(|known| known.name == set.name) {
-                let reason = "`tools_files` become the toolset `tools`, but `toolsets` also has one \
-                           of this name: rename it";
-                return Err(ConfigError(reason.to_owned()));
-            }
-            toolsets.value.push(set);
-        }
+        toolsets.value.extend(file.tools_files_set);
         let log_format = log_format::read_setting(flags, environment, file.log_format)?;
         let log_level = setting_from_variable("FABER_LOG", environment.log.as_ref())
             .or_else(|| file.log_level.map(|value| Setting { value, origin: Origin::File }));
@@ -253,13 +287,18 @@ impl Config {
             learning: or_default(file.learning, || true),
             margin: or_default(file.margin, || DEFAULT_MARGIN),
             data,
-            written,
+            written_toolsets,
             described_files: file.tools_files,
         })
     }
 }
 
 impl Config {
+    /// Returns the configuration file, or the file that other commands would read if it existed.
+    pub fn file_or_default(&self) -> PathBuf {
+        self.file.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_FILE))
+    }
+
     /// Returns the folder for relative paths: the folder of the configuration file, or the current
     /// folder.
     pub fn base_folder(&self) -> std::io::Result<PathBuf> {
@@ -305,7 +344,7 @@ fn parse_address(
     Setting { value, origin }: Setting<String>,
 ) -> Result<Setting<SocketAddr>, ConfigError> {
     let complaint = |_| {
-        ConfigError(format!(
+        ConfigError::new(format!(
             "`{value}` ({origin}) is not an address to listen on: write an address and a port, \
              such as `{DEFAULT_LISTEN}`, or port 0 for any free port"
         ))

@@ -34,10 +34,10 @@ use graphql::schema;
 use shared::{clock::WallClock, trace::SpanSink};
 
 use self::{
-    args::{Cli, Command, ToolkitCommand, Tools, Toolsets, TraceCommand},
+    args::{Cli, Command, ConfigCommand, ToolkitCommand, Tools, Toolsets, TraceCommand},
     commands::{
-        audit, backup, debug, doctor, list, login, models, plan, run, serve, settle, steer,
-        toolkit, tools,
+        add_toolset, audit, backup, config as config_command, debug, doctor, list, login, manual,
+        models, plan, run, serve, settle, steer, toolkit, tools,
     },
     screen::Screen,
     session::{Need, Session},
@@ -54,7 +54,7 @@ use crate::{
 pub(crate) enum ExitStatus {
     Done,
     Failed,
-    /// Some of the named objects do not exist. The command changed the rest.
+    /// Some of the named objects do not exist. The command changed the other objects.
     NotFound,
     /// A server, a store, a model or a tool source is unavailable.
     Unreachable,
@@ -117,7 +117,7 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
     {
         return sandbox::run_confined(rest.iter().cloned());
     }
-    memory::start_release();
+    memory::start_release_thread();
     let environment = Environment::from_process();
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
@@ -215,13 +215,20 @@ async fn dispatch(
     screen: Screen,
     log: LogControl,
 ) -> Result<ExitStatus, Failure> {
+    let flags = cli.flags();
     match cli.command {
+        Command::Config { subcommand: Some(ConfigCommand::Check { file }) } => {
+            return config_command::check_config(file, &flags, &environment, &screen);
+        }
+        Command::Config { subcommand: Some(ConfigCommand::Schema { plan }) } => {
+            return config_command::print_schema(plan, &screen);
+        }
         Command::BlogMcp { file } => return serve_blog(file, &environment).await,
         Command::Completions { shell } => return print_completions(shell, &screen),
+        Command::Man { folder } => return manual::write_pages(&folder, &screen),
         Command::Schema => return print_text(&screen, "schema", &schema::schema_text()),
         _ => (),
     }
-    let flags = cli.flags();
     if let Command::Doctor { ready } = cli.command {
         let (config, faults) = Config::load_valid_settings(&flags, &environment)?;
         let app = App { config, flags, environment, screen, log, span_sink: None };
@@ -272,7 +279,10 @@ async fn run_command(app: &App, command: Command) -> Result<ExitStatus, Failure>
         Command::Restore { file } => backup::restore(app, &file).await,
         Command::Import { file } => backup::import(app, &file).await,
         Command::Export(args) if args.since.is_some() => backup::export_history(app, args).await,
-        Command::Config => doctor::print_config(app),
+        Command::Config { .. } => config_command::print_config(app),
+        Command::Tools { subcommand: Tools::Add { new } } => {
+            add_toolset::add_toolset(app, new).await
+        }
         command => {
             let session = open_session(app, &command).await?;
             session.close_after(async |session| run_in_session(session, command).await).await
@@ -329,9 +339,9 @@ async fn run_in_session(session: &Session<'_>, command: Command) -> Result<ExitS
         }
         Command::Blob { id, output } => debug::print_blob(session, &id, output.as_deref()).await,
         Command::List { subcommand } => list::list(session, subcommand).await,
-        Command::Tools { subcommand } => tools::use_tools(session, subcommand).await,
-        Command::Toolsets { subcommand } => tools::use_toolsets(session, subcommand).await,
-        Command::Toolkit { subcommand } => toolkit::use_toolkit(session, subcommand).await,
+        Command::Tools { subcommand } => tools::run_tools_command(session, subcommand).await,
+        Command::Toolsets { subcommand } => tools::run_toolsets_command(session, subcommand).await,
+        Command::Toolkit { subcommand } => toolkit::run_toolkit_command(session, subcommand).await,
         _ => unreachable!("commands without a session were dispatched before"),
     }
 }

@@ -185,7 +185,7 @@ impl Drawing {
                 if view.is_finished() {
                     // Removes the parts of a finished step that still seem to run, because their
                     // last event can be missing.
-                    self.steps.retain(|part, of| of.is_finished() || !is_part(name, part));
+                    self.steps.retain(|part, shown| shown.is_finished() || !is_part(name, part));
                 }
                 if self.plan_steps.contains(name) || !view.can_fold() {
                     self.steps.insert(name.clone(), view.clone());
@@ -198,7 +198,7 @@ impl Drawing {
                     step.progress = Some(progress.clone());
                 }
             }
-            News::Kept(steps) => {
+            News::Reused(steps) => {
                 for step in steps {
                     let detail = Some("kept".to_owned());
                     let state = ShownState::Succeeded;
@@ -206,7 +206,7 @@ impl Drawing {
                     self.steps.insert(step.clone(), view);
                 }
             }
-            News::Allowed { name } => drop(self.steps.remove(name)),
+            News::Approved { name } => drop(self.steps.remove(name)),
             News::Note(_) => (),
         }
     }
@@ -225,12 +225,14 @@ impl Drawing {
         let columns = size.columns.saturating_sub(1).max(10);
         // Names are cut so that the times and codes of all lines are visible.
         let mut frame = Frame { now, columns, name_columns: self.width, paint };
-        let essential =
-            self.steps.iter().map(|(name, step)| self.draw_outcome(name, step, frame).essential);
+        let essential_columns = self
+            .steps
+            .iter()
+            .map(|(name, step)| self.draw_outcome(name, step, frame).essential_columns);
         // Besides the name, a line has a number of five columns, a sign and spaces: ten columns
         // together.
         let name_columns =
-            columns.saturating_sub(10 + essential.max().unwrap_or(0)).max(MIN_NAME_COLUMNS);
+            columns.saturating_sub(10 + essential_columns.max().unwrap_or(0)).max(MIN_NAME_COLUMNS);
         frame.name_columns = self.width.min(name_columns);
         let mut lines = if self.plan_steps.len() <= MAX_UNFOLDED_STEPS {
             self.draw_all_steps(frame)
@@ -336,10 +338,10 @@ impl Drawing {
             let mark = state_mark(ShownState::Pending, paint);
             return Line { rank: 3, text: format!("{number} {mark} {}", paint.dim(text)) };
         };
-        let StepLine { mark, rest, essential } = self.draw_outcome(name, step, frame);
+        let StepLine { mark, rest, essential_columns } = self.draw_outcome(name, step, frame);
         // The name gets the columns that the outcome leaves, so a narrow window cuts the name
         // first.
-        let columns_after_name = if essential > 0 { 2 + essential } else { 0 };
+        let columns_after_name = if essential_columns > 0 { 2 + essential_columns } else { 0 };
         let taken = paint::text_width(number) + paint::text_width(&mark) + 2 + columns_after_name;
         let shown_text =
             paint::cut_to_width(&text, frame.columns.saturating_sub(taken).max(MIN_NAME_COLUMNS));

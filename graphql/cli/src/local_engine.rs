@@ -55,6 +55,7 @@ pub(crate) struct Setup<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     Store,
+    /// Tools. A server starts when its tools are needed, unless the need is `Everything`.
     Tools,
     /// A worker without tools that drives only the executions that it is given. It can stop an
     /// execution.
@@ -63,6 +64,12 @@ pub(crate) enum Need {
     Driving,
     /// A worker with tools that claims any execution of the store.
     Everything,
+}
+
+impl Need {
+    fn has_tools(self) -> bool {
+        !matches!(self, Self::Store | Self::Stopping)
+    }
 }
 
 pub(crate) struct LocalEngine {
@@ -96,12 +103,12 @@ impl LocalEngine {
         let config = setup.config;
         let toolbox = Toolbox::default();
         let clock: Arc<dyn Clock> = Arc::new(store::shared_clock(&*store).await?);
-        let has_tools = !matches!(need, Need::Store | Need::Stopping);
+        let has_tools = need.has_tools();
         let options = config.limits.options();
         let call_limits = options.calls.clone();
-        let registry = build_registry(setup, &toolbox, &store, &clock, has_tools)?;
+        let registry = build_registry(setup, need, &toolbox, &store, &clock)?;
         if has_tools {
-            // Also starts the servers of toolsets that were added through the API.
+            // Also adds the toolsets that were added through the API.
             registry.sync().await?;
         }
         let scope = match need {
@@ -287,8 +294,8 @@ pub(crate) async fn open_store(setup: Setup<'_>) -> Result<Arc<dyn Store>, Failu
     })
 }
 
-/// Opens the configured store to copy values from it or into it. A restore into the store may be
-/// incomplete.
+/// Opens the configured store to copy values from it or into it. Also opens a store into which a
+/// restore is incomplete.
 ///
 /// Keys are not used, because a copy that encrypted values could not be compared with its source.
 pub(crate) async fn open_store_for_copies(setup: Setup<'_>) -> Result<Arc<dyn Store>, Failure> {
@@ -316,31 +323,38 @@ async fn create_default_folder(setup: Setup<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes the registry of toolsets. Without `has_tools`, the registry contains no configured
-/// toolset.
+/// Makes the launcher of commands, which hides Faber's own files from them.
+pub(crate) fn build_launcher(config: &Config, base: &Path) -> Launcher {
+    Launcher::this_binary()
+        .with_hidden(config.own_files(base))
+        .with_folders(config.own_folders())
+        .with_secrets(config.access.value.secrets().unwrap_or_default())
+        .with_read_only(config.own_programs())
+}
+
+/// Makes the registry of toolsets. If the command needs no tools, the registry contains no
+/// configured toolset. Otherwise only a worker of all executions starts all servers, because other
+/// commands need few of them.
 fn build_registry(
     setup: Setup<'_>,
+    need: Need,
     toolbox: &Toolbox,
     store: &Arc<dyn Store>,
     clock: &Arc<dyn Clock>,
-    has_tools: bool,
 ) -> Result<Registry, Failure> {
     let config = setup.config;
     let base = config.base_folder().map_err(|err| Failure::usage(err.to_string()))?;
-    let launcher = Launcher::this_binary()
-        .with_hidden(config.own_files(&base))
-        .with_folders(config.own_folders())
-        .with_secrets(config.access.value.secrets().unwrap_or_default())
-        .with_read_only(config.own_programs());
+    let sources = Sources::new(toolbox, config.limits.options().output_bytes)
+        .with_launcher(build_launcher(config, &base))
+        .with_store(Arc::clone(store), Arc::clone(clock))
+        .with_logins(config.open_logins());
+    let sources = if need == Need::Everything { sources } else { sources.with_lazy_start() };
     Ok(Registry::new(registry::Parts {
-        sources: Sources::new(toolbox, config.limits.options().output_bytes)
-            .with_launcher(launcher)
-            .with_store(Arc::clone(store), Arc::clone(clock))
-            .with_logins(config.open_logins()),
+        sources,
         toolbox: toolbox.clone(),
         store: Arc::clone(store),
         clock: Arc::clone(clock),
-        configured: if has_tools { list_configured_sets(config, &base) } else { Vec::new() },
+        configured: if need.has_tools() { list_configured_sets(config, &base) } else { Vec::new() },
         contexts: config.contexts.clone(),
         base,
         secrets: config.access.value.secrets(),

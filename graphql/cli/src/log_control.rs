@@ -36,7 +36,7 @@ impl LogControl {
         let text = environment.log.as_deref().unwrap_or(&default);
         let filter = parse_log_filter("FABER_LOG", text).map_err(Failure::usage)?;
         let (filter, handle) = reload::Layer::new(filter);
-        let may_log = filter_fn(may_log);
+        let level_filter = filter_fn(is_log_allowed);
         let lines = tracing_subscriber::fmt::layer().with_writer(move || screen::LogWriter(format));
         let lines = match format {
             LogFormat::Human => {
@@ -45,7 +45,7 @@ impl LogControl {
             }
             LogFormat::Json => lines.with_ansi(false).json().flatten_event(true).boxed(),
         };
-        let logging = tracing_subscriber::registry().with(filter).with(may_log).with(lines);
+        let logging = tracing_subscriber::registry().with(filter).with(level_filter).with(lines);
         // Fails if a test has installed a logger before, which is harmless.
         let _ = logging.try_init();
         Ok(Self { handle, default })
@@ -81,7 +81,7 @@ pub(crate) fn parse_log_filter(setting: &str, text: &str) -> Result<EnvFilter, S
 
 /// Keeps events of the crates in [`MAX_LOG_LEVELS`] out of the log, because they could contain
 /// tokens.
-fn may_log(metadata: &Metadata<'_>) -> bool {
+fn is_log_allowed(metadata: &Metadata<'_>) -> bool {
     MAX_LOG_LEVELS
         .iter()
         .all(|(name, max)| !metadata.target().starts_with(name) || metadata.level() <= max)
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn whole_messages_of_servers_are_not_logged() {
         let heard = Arc::default();
-        let layer = filter_fn(may_log);
+        let layer = filter_fn(is_log_allowed);
         let logging =
             tracing_subscriber::registry().with(layer).with(LoggedEvents(Arc::clone(&heard)));
         with_default(logging, || {

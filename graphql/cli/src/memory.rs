@@ -18,10 +18,10 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Memory is released again when the process is larger than its smallest size by more than this
 /// number of bytes.
-const MIN_GROWTH: u64 = 16 << 20;
+const MIN_GROWTH_BYTES: u64 = 16 << 20;
 
 /// Starts the thread that releases free memory while the process is larger than its smallest size.
-pub(crate) fn start_release() {
+pub(crate) fn start_release_thread() {
     unmap_large_blocks();
     shorten_purge_delay();
     // Ignores a failure, because without this thread the process works, but keeps more memory.
@@ -31,12 +31,12 @@ pub(crate) fn start_release() {
         let mut smallest_size = 0;
         loop {
             std::thread::sleep(CHECK_INTERVAL);
-            let Some(size) = resident_size() else { return };
-            if size <= smallest_size + MIN_GROWTH {
+            let Some(size) = read_resident_bytes() else { return };
+            if size <= smallest_size + MIN_GROWTH_BYTES {
                 continue;
             }
             release_free_memory();
-            let size = resident_size().unwrap_or(size);
+            let size = read_resident_bytes().unwrap_or(size);
             smallest_size = if smallest_size == 0 { size } else { smallest_size.min(size) };
         }
     });
@@ -44,7 +44,7 @@ pub(crate) fn start_release() {
 
 /// Returns the resident memory of this process in bytes. Returns `None` if the system does not
 /// report it.
-fn resident_size() -> Option<u64> {
+fn read_resident_bytes() -> Option<u64> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
     let page_size = u64::try_from(sysconf(SysconfVar::PAGE_SIZE).ok()??).ok()?;
@@ -64,7 +64,7 @@ fn unmap_large_blocks() {
 }
 
 /// Makes Rust's allocator return a free page to the system after 10 ms. By default it waits a
-/// second, and a thread that is idle by then keeps the page.
+/// second, and a thread that becomes idle within that second keeps the page.
 #[expect(unsafe_code, reason = "there is no safe function for this")]
 fn shorten_purge_delay() {
     /// `mi_option_purge_delay` of `mimalloc.h`.

@@ -68,14 +68,14 @@ const INSTALL_HINT: &str = "install llama.cpp so that `llama-server` is on the P
 pub(crate) struct ModelServer {
     models_folder: PathBuf,
     /// The folder of the lock file and of the server's log.
-    data: PathBuf,
+    data_folder: PathBuf,
     launcher: Launcher,
     started: Mutex<Option<ProcessGroup>>,
 }
 
 impl ModelServer {
-    pub(crate) fn new(models_folder: PathBuf, data: PathBuf, launcher: Launcher) -> Self {
-        Self { models_folder, data, launcher, started: Mutex::default() }
+    pub(crate) fn new(models_folder: PathBuf, data_folder: PathBuf, launcher: Launcher) -> Self {
+        Self { models_folder, data_folder, launcher, started: Mutex::default() }
     }
 
     fn model_file(&self) -> Result<PathBuf, String> {
@@ -87,9 +87,9 @@ impl ModelServer {
 
     /// Opens the lock file and waits until no other process is starting a server.
     async fn lock(&self) -> Result<File, String> {
-        let path = self.data.join(LOCK_FILE);
+        let path = self.data_folder.join(LOCK_FILE);
         let failed = |err| format!("`{}` cannot be locked: {err}", path.display());
-        fs::create_dir_all(&self.data).map_err(failed)?;
+        fs::create_dir_all(&self.data_folder).map_err(failed)?;
         let file = open_private(&path, false).map_err(failed)?;
         let until = Instant::now() + START_TIMEOUT;
         loop {
@@ -117,7 +117,7 @@ impl ModelServer {
         let env = BTreeMap::from([(KEY_VARIABLE.to_owned(), server.key.clone())]);
         // The server does not start in the user's current folder, because Python imports modules
         // from the working directory.
-        let cwd = Some(&*self.data);
+        let cwd = Some(&*self.data_folder);
         let program = |name| Program { name, cwd, own_file: None, pass: &[], env: &env };
         let mut command = match program(SERVER_PROGRAM).watched_command(&self.launcher) {
             Ok(mut command) => {
@@ -139,7 +139,7 @@ impl ModelServer {
     }
 
     fn log_path(&self) -> PathBuf {
-        self.data.join(LOG_FILE)
+        self.data_folder.join(LOG_FILE)
     }
 
     /// Waits until the server has loaded the model.
@@ -186,7 +186,7 @@ impl ServerStarter for ModelServer {
         let mut server = self.spawn(&model, &running)?;
         self.await_server(&mut server, &running).await?;
         running.write(&mut lock).map_err(|err| {
-            format!("`{}` cannot be written: {err}", self.data.join(LOCK_FILE).display())
+            format!("`{}` cannot be written: {err}", self.data_folder.join(LOCK_FILE).display())
         })?;
         *self.started.lock().await = Some(server);
         Ok(running.into_started())

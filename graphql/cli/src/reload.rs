@@ -65,7 +65,7 @@ impl Reloader {
             Some(_) => config.access.value.open_tokens(&config.toolsets.value, variable)?,
             None => Vec::new(),
         };
-        let base = config.base_folder().map_err(|err| ConfigError(err.to_string()))?;
+        let base = config.base_folder().map_err(|err| ConfigError::new(err.to_string()))?;
         let sets = list_configured_sets(&config, &base);
         let contexts = config.contexts.clone();
         Ok((config, tokens, ConfiguredSets { sets, contexts }))

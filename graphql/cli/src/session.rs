@@ -20,7 +20,7 @@ pub(crate) use crate::local_engine::Need;
 use crate::local_engine::{LocalEngine, missing_store};
 use crate::screen::Screen;
 
-const DRAIN_NOTICE: Duration = Duration::from_millis(100);
+const DRAIN_NOTICE_DELAY: Duration = Duration::from_millis(100);
 /// Poll interval while a command waits for the owner of an execution to read its inbox.
 const READER_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Number of polls without a reader after which this process drives the execution itself.
@@ -75,7 +75,7 @@ impl<'a> Session<'a> {
         Self { app, screen: &app.screen, client, local: Some(local), end_signals }
     }
 
-    /// Does `work`, and then closes the session. A signal stops `work`, unless `work` itself waits
+    /// Runs `work`, and then closes the session. A signal stops `work`, unless `work` itself waits
     /// for signals.
     pub(crate) async fn close_after<T>(
         self,
@@ -215,9 +215,9 @@ impl<'a> Session<'a> {
         else {
             return false;
         };
-        let limit = self.app.config.limits.drain().as_secs_f64();
+        let limit = self.app.config.limits.drain_time().as_secs_f64();
         let notice = async {
-            time::sleep(DRAIN_NOTICE).await;
+            time::sleep(DRAIN_NOTICE_DELAY).await;
             if !self.screen.json {
                 self.screen.hint(&format!(
                     "stopping: waits up to {limit} s for running calls (Ctrl-C stops them)"
@@ -226,7 +226,7 @@ impl<'a> Session<'a> {
             std::future::pending().await
         };
         // Receives further signals and ignores them. A closed terminal sends several signals, and a
-        // second one without a receiver would stop the command.
+        // second signal without a receiver would stop the command.
         let received = async {
             loop {
                 self.await_end_signal().await;

@@ -38,10 +38,10 @@ impl TraceExport {
         self.sink.clone().map(|sink| sink as _)
     }
 
-    /// Runs a command. Sends the last spans at its end.
+    /// Runs a command. Sends the last spans at the end of the command.
     ///
-    /// `name` is the name of the command's own span. A command that serves until a signal has none,
-    /// because its requests have spans.
+    /// `name` is the name of the command's own span. A command that serves until a signal has no
+    /// span, because its requests have spans.
     pub(crate) async fn run_command<T>(
         self,
         name: Option<&str>,

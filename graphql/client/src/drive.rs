@@ -19,11 +19,11 @@ const MAX_UNOWNED_CHILDREN: usize = 1_024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DriveNeed {
     /// The execution is finished and needs no replan.
-    Over,
+    Finished,
     /// The execution can continue and no live worker owns it.
     ShouldClaim,
     /// The execution waits, or a live worker owns it.
-    Waits,
+    CheckLater,
 }
 
 #[derive(Clone, Debug)]
@@ -59,9 +59,9 @@ impl Drive {
         let (mut work, mut inbox) = (hints.subscribe_work(), hints.subscribe_inbox());
         loop {
             match self.poll_execution(id).await {
-                Ok(DriveNeed::Over) => return,
+                Ok(DriveNeed::Finished) => return,
                 Ok(DriveNeed::ShouldClaim) => self.handle.claim_execution(id).await,
-                Ok(DriveNeed::Waits) => (),
+                Ok(DriveNeed::CheckLater) => (),
                 Err(err) => tracing::warn!(%err, "cannot poll the execution"),
             }
             tokio::select! {
@@ -73,14 +73,14 @@ impl Drive {
     }
 
     async fn poll_execution(&self, id: ExecutionId) -> Result<DriveNeed, StoreError> {
-        let Some(head) = self.store.head(id).await? else { return Ok(DriveNeed::Waits) };
+        let Some(head) = self.store.head(id).await? else { return Ok(DriveNeed::CheckLater) };
         // A finished execution without a parent has an owner only while it needs a replan.
         let needs_plan = head.owner.is_some() && head.parent.is_none();
         if head.state.is_finished() && !needs_plan {
-            return Ok(DriveNeed::Over);
+            return Ok(DriveNeed::Finished);
         }
         let is_wanted = self.should_claim(&head).await?;
-        Ok(if is_wanted { DriveNeed::ShouldClaim } else { DriveNeed::Waits })
+        Ok(if is_wanted { DriveNeed::ShouldClaim } else { DriveNeed::CheckLater })
     }
 
     async fn should_claim(&self, head: &ExecutionHead) -> Result<bool, StoreError> {

@@ -82,7 +82,7 @@ impl EventTree {
         after: u64,
     ) -> BoxStream<'static, (String, Result<Event, Failure>)> {
         let (is_root, id, client) = (id == self.root, id.to_owned(), client.clone());
-        let of = id.clone();
+        let event_owner = id.clone();
         let subscribed = async move {
             if !is_root {
                 await_created(&client, &id).await;
@@ -97,7 +97,7 @@ impl EventTree {
             std::future::ready(is_root || !is_missing)
         };
         let events = stream::once(subscribed).flatten().filter(exists);
-        events.map(move |event| (of.clone(), event)).boxed()
+        events.map(move |event| (event_owner.clone(), event)).boxed()
     }
 
     /// Applies an event, and subscribes to the child that it started.
@@ -111,7 +111,7 @@ impl EventTree {
         let node = self.nodes.get_mut(id)?;
         let news = node.view.apply(event);
         let prefix = node.prefix.clone();
-        if node.view.is_over && id != self.root {
+        if node.view.is_finished && id != self.root {
             self.nodes.remove(id);
         }
         if let Some(child) = event.data.child_execution_id.as_deref() {
@@ -143,8 +143,8 @@ impl EventTree {
             && node.view.waits_for_person(|child| self.has_waiting_descendant(child, depth + 1))
     }
 
-    /// Returns `true` if executions are queued and all others wait for a person. The tree has no
-    /// events of queued executions, so the caller polls their states.
+    /// Returns `true` if executions are queued and all other executions wait for a person. The tree
+    /// has no events of queued executions, so the caller polls their states.
     pub fn needs_polling(&self) -> bool {
         !self.queued_ids.is_empty() && self.waits_for_person()
     }
@@ -156,12 +156,12 @@ impl EventTree {
     }
 
     pub fn waiting_steps(&self) -> Vec<(String, String)> {
-        let of = |(id, node): (&String, &Node)| {
+        let steps_of_node = |(id, node): (&String, &Node)| {
             let steps: Vec<_> =
                 node.view.waiting_steps().map(|step| (id.clone(), step.to_owned())).collect();
             steps
         };
-        self.nodes.iter().flat_map(of).collect()
+        self.nodes.iter().flat_map(steps_of_node).collect()
     }
 
     pub fn asking_executions(&self) -> BTreeSet<String> {

@@ -10,12 +10,12 @@ pub struct Failure {
     pub code: String,
     pub message: String,
     /// Other fields of the JSON document: `requestId`, `diagnostics`, `nearest`.
-    pub more: Map<String, Value>,
+    pub extra_fields: Map<String, Value>,
 }
 
 impl Failure {
     pub fn new(code: &str, message: impl Into<String>) -> Self {
-        Self { code: code.to_owned(), message: message.into(), more: Map::new() }
+        Self { code: code.to_owned(), message: message.into(), extra_fields: Map::new() }
     }
 
     pub fn usage(message: impl Into<String>) -> Self {
@@ -38,7 +38,7 @@ impl Failure {
 
     #[must_use]
     pub fn with(mut self, key: &str, value: Value) -> Self {
-        self.more.insert(key.to_owned(), value);
+        self.extra_fields.insert(key.to_owned(), value);
         self
     }
 
@@ -58,7 +58,7 @@ impl Failure {
     /// Returns `true` if all errors of a plan are unknown tools that could belong to a failed
     /// toolset.
     fn needs_failed_set(&self) -> bool {
-        let found = self.more.get("diagnostics").cloned().unwrap_or_default();
+        let found = self.extra_fields.get("diagnostics").cloned().unwrap_or_default();
         let found: Vec<Diagnostic> = serde_json::from_value(found).unwrap_or_default();
         let mut errors = found.iter().filter(|diagnostic| diagnostic.is_error()).peekable();
         errors.peek().is_some() && errors.all(may_be_in_failed_set)
@@ -68,7 +68,7 @@ impl Failure {
         let mut error = Map::new();
         error.insert("code".to_owned(), json!(self.code));
         error.insert("message".to_owned(), json!(self.message));
-        error.extend(self.more.clone());
+        error.extend(self.extra_fields.clone());
         json!({ "error": error })
     }
 }
@@ -83,8 +83,8 @@ impl From<StoreError> for Failure {
     fn from(err: StoreError) -> Self {
         let code = match &err {
             StoreError::Address { .. } => "INVALID_ARGUMENT",
-            // The code is that of the API. The message is not, because the API hides details of the
-            // store from its callers.
+            // Uses the code of the API with the message of the store, because the message of the
+            // API hides details of the store.
             other => EngineError::from(other.clone()).code(),
         };
         Self::new(code, err.to_string())

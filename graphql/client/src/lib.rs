@@ -175,7 +175,7 @@ fn make_failure(message: &str, extensions: Option<&Map<String, Value>>) -> Failu
     // the schema.
     let mut failure = Failure::new(code.unwrap_or("INVALID_ARGUMENT"), message);
     for (key, value) in extensions.into_iter().flatten().filter(|(key, _)| *key != "code") {
-        failure.more.insert(key.clone(), value.clone());
+        failure.extra_fields.insert(key.clone(), value.clone());
     }
     failure
 }

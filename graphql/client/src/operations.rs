@@ -7,7 +7,7 @@ use crate::{
     Client,
     failure::Failure,
     plan_file::WrittenPlan,
-    types::{DIAGNOSTIC, ExecutionHead, Plan, PlanPayload, Text},
+    types::{DIAGNOSTIC_FIELDS, ExecutionHead, Plan, PlanPayload, Text},
 };
 
 pub async fn make_plan(
@@ -28,7 +28,7 @@ pub async fn create_plan(client: &Client, plan: WrittenPlan) -> Result<Value, Fa
 }
 
 pub fn plan_payload_fields(fields: &str) -> String {
-    format!("plan {{ {fields} }} diagnostics {{ {DIAGNOSTIC} }}")
+    format!("plan {{ {fields} }} diagnostics {{ {DIAGNOSTIC_FIELDS} }}")
 }
 
 pub fn plan_or_failure(payload: PlanPayload) -> Result<Value, Failure> {

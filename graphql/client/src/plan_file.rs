@@ -13,7 +13,7 @@ use shared::diagnostic::Diagnostic;
 use super::{failure::Failure, view::format::clip_text};
 use crate::{
     Client,
-    types::{DIAGNOSTIC, PlanPayload},
+    types::{DIAGNOSTIC_FIELDS, PlanPayload},
 };
 
 /// Fields that Faber adds to a printed plan.
@@ -57,7 +57,7 @@ impl WrittenPlan {
         if errors.is_empty() {
             return Ok(self.input);
         }
-        let fields = format!("diagnostics {{ {DIAGNOSTIC} }}");
+        let fields = format!("diagnostics {{ {DIAGNOSTIC_FIELDS} }}");
         let arguments = [("input: PlanInput!", self.input)];
         let compiled = client.query::<PlanPayload>("validatePlan", &arguments, &fields).await;
         // If the compiler is unavailable, the errors of parsing are still reported.

@@ -16,7 +16,7 @@ use crate::{Secret, failure::Failure};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time without data after which a stream counts as broken: four times the interval in which the
 /// server sends comments.
-const MAX_SILENCE: Duration = Duration::from_mins(1);
+const MAX_QUIET_TIME: Duration = Duration::from_mins(1);
 /// Maximum number of bytes of one event. The state of a large plan is far smaller.
 const MAX_EVENT_BYTES: usize = 256 << 20;
 
@@ -130,8 +130,8 @@ impl Remote {
         request.send().await.map_err(|err| self.unreachable_failure(&err))
     }
 
-    async fn wait_for_data<T>(&self, saying: impl Future<Output = T>) -> Result<T, Failure> {
-        time::timeout(MAX_SILENCE, saying).await.map_err(|_| {
+    async fn wait_for_data<T>(&self, response_part: impl Future<Output = T>) -> Result<T, Failure> {
+        time::timeout(MAX_QUIET_TIME, response_part).await.map_err(|_| {
             Failure::unreachable(format!("the server at `{}` stopped answering", self.url))
         })
     }
@@ -369,7 +369,7 @@ mod tests {
                 connection.write_all(text.as_bytes()).await.unwrap();
                 let mut turns = 0;
                 while !asking.is_finished() {
-                    advance_time(MAX_SILENCE).await;
+                    advance_time(MAX_QUIET_TIME).await;
                     tokio::task::yield_now().await;
                     turns += 1;
                     assert!(turns < 100_000, "the client waits forever");

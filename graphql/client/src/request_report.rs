@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Maximum number of executions in a report, which contains the newest executions.
-const NEWEST_EXECUTIONS: i32 = 50;
+const MAX_REPORTED_EXECUTIONS: i32 = 50;
 const MAX_ENTRIES: usize = 10_000;
 /// Maximum number of pages of a timeline. A server offers no more entries than these pages contain.
 const MAX_PAGES: usize = 32;
@@ -44,11 +44,11 @@ async fn load_with_executions(client: &Client, request: &str) -> Result<Value, F
         let arguments = [("requestId: ID!", json!(request))];
         client.query::<Value>("request", &arguments, &Request::fields(executions)).await
     };
-    match load(NEWEST_EXECUTIONS).await {
+    match load(MAX_REPORTED_EXECUTIONS).await {
         Err(failure) if failure.code == "LIMIT_EXCEEDED" => {
             let mut document = load(1).await?;
             if let Some(executions) = list_field_mut(&mut document, "executions") {
-                *executions = newest_executions(client, request, NEWEST_EXECUTIONS).await?;
+                *executions = newest_executions(client, request, MAX_REPORTED_EXECUTIONS).await?;
             }
             Ok(document)
         }

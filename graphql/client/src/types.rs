@@ -20,8 +20,8 @@ use shared::{
 };
 
 pub use self::tools::{
-    Named, Tool, ToolCollision, ToolMatch, ToolResult, ToolSet, ToolSetChange, ToolUsage, Toolkit,
-    ToolkitEdge,
+    NamedElement, Tool, ToolCollision, ToolMatch, ToolResult, ToolSet, ToolSetChange, ToolUsage,
+    Toolkit, ToolkitEdge,
 };
 use crate::view::plain;
 
@@ -111,8 +111,8 @@ pub struct ExecutionStatus {
     pub steps: Vec<StepStatus>,
     pub outputs: Value,
     pub execution_results: ExecutionResults,
-    /// Empty unless the field was selected by [`Self::SUMMARY`], the only selection that contains
-    /// it.
+    /// Empty unless the field was selected by [`Self::SUMMARY_FIELDS`], the only selection that
+    /// contains it.
     pub retries: Vec<RetriedExecution>,
 }
 
@@ -122,10 +122,10 @@ impl ExecutionStatus {
         createdAt startedAt finishedAt node seq input dryRun compensateOnFailure labels parentExecutionId \
         parentStepId parentIndex retryOf total successful failed skipped cancelled outputs";
     /// The fields that the summary of a finished execution shows.
-    pub const SUMMARY: &str = "executionId requestId state dryRun startedAt createdAt finishedAt \
-        total successful failed skipped cancelled outputs plan { tools { stepId toolName dependsOn \
-        retry onError } } executionResults { errors { stepId toolName index code message attempt \
-        retryable } } steps { stepId state resolvedParameters items { index \
+    pub const SUMMARY_FIELDS: &str = "executionId requestId state dryRun startedAt createdAt \
+        finishedAt total successful failed skipped cancelled outputs plan { tools { stepId \
+        toolName dependsOn retry onError } } executionResults { errors { stepId toolName index \
+        code message attempt retryable } } steps { stepId state resolvedParameters items { index \
         resolvedParameters } } retries { executionId state } findings { code severity kind stepId \
         index message remedies { label command isDangerous } }";
 
@@ -136,7 +136,7 @@ impl ExecutionStatus {
              variables }} findings {{ {} }} waitsFor {{ {} }} replanning {{ {} }} next {{ executionId }}",
             Self::VALUES,
             Finding::FIELDS,
-            WAIT,
+            WAIT_FIELDS,
             Replanning::FIELDS
         )
     }
@@ -292,7 +292,7 @@ impl ItemTally {
 
 /// The selection of `waitsFor`. Only `--json` prints these fields, because views show findings
 /// instead.
-const WAIT: &str = "kind stepId index name executionId until message";
+const WAIT_FIELDS: &str = "kind stepId index name executionId until message";
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -371,11 +371,11 @@ impl Plan {
 
     pub fn fields() -> String {
         let (values, step) = (Self::VALUES, PlannedStep::FIELDS);
-        format!("{values} tools {{ {step} }} diagnostics {{ {DIAGNOSTIC} }}")
+        format!("{values} tools {{ {step} }} diagnostics {{ {DIAGNOSTIC_FIELDS} }}")
     }
 }
 
-pub const DIAGNOSTIC: &str = "severity code path message help";
+pub const DIAGNOSTIC_FIELDS: &str = "severity code path message help";
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -628,4 +628,4 @@ impl Display for Actor {
     }
 }
 
-pub const BLOB: &str = "id mimeType bytes sha256 at data";
+pub const BLOB_FIELDS: &str = "id mimeType bytes sha256 at data";

@@ -30,7 +30,7 @@ pub struct Watcher<'a> {
     id: String,
     tree: EventTree,
     connection: Connection,
-    polls: Interval,
+    poll_timer: Interval,
     reconnect_count: usize,
     /// The position of the last event of the root execution when the connection was lost.
     seq_at_loss: u64,
@@ -44,7 +44,7 @@ enum Connection {
 pub enum Update {
     /// An event with news that the user should see.
     News { execution: String, news: News },
-    /// An event that the user need not see.
+    /// An event that the user does not have to see.
     Event,
     /// The server closed the stream of events. The watcher subscribes again.
     Ended,
@@ -70,8 +70,8 @@ impl<'a> Watcher<'a> {
     pub fn new(client: &'a Client, store: Option<&'a Arc<dyn Store>>, id: String) -> Self {
         let tree = EventTree::new(id.clone());
         let connection = Connection::Open(tree.subscribe(client));
-        let mut polls = time::interval(STATE_POLL_INTERVAL);
-        polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut poll_timer = time::interval(STATE_POLL_INTERVAL);
+        poll_timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (reconnects, seq_at_loss) = (MAX_RECONNECTS, 0);
         Self {
             client,
@@ -79,7 +79,7 @@ impl<'a> Watcher<'a> {
             id,
             tree,
             connection,
-            polls,
+            poll_timer,
             reconnect_count: reconnects,
             seq_at_loss,
         }
@@ -103,7 +103,7 @@ impl<'a> Watcher<'a> {
             };
             let next = tokio::select! {
                 next = events.next() => next,
-                _ = self.polls.tick(), if needs_polling => return Ok(Update::Poll),
+                _ = self.poll_timer.tick(), if needs_polling => return Ok(Update::Poll),
             };
             let Some((execution, event)) = next else {
                 self.lose_connection();
@@ -149,7 +149,7 @@ impl<'a> Watcher<'a> {
         has_reader: impl AsyncFn(ExecutionId) -> Result<bool, Failure>,
     ) -> Result<ExecutionPhase, Failure> {
         let Self { client, store, tree, .. } = self;
-        if tree.root().is_over {
+        if tree.root().is_finished {
             return Ok(ExecutionPhase::Finished);
         }
         let needs_person =

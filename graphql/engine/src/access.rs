@@ -87,9 +87,9 @@ impl Access {
         !self.read_holders().grants_by_digest.is_empty()
     }
 
-    /// Returns whether a peer is allowed to connect. Without tokens, only a peer on this machine
-    /// is.
-    pub fn may_connect(&self, peer: IpAddr) -> bool {
+    /// Returns whether a peer is allowed to connect. If no tokens are configured, only a peer on
+    /// this machine is allowed to connect.
+    pub fn can_connect(&self, peer: IpAddr) -> bool {
         self.requires_token() || peer.to_canonical().is_loopback()
     }
 
@@ -113,7 +113,7 @@ impl Access {
     }
 
     /// Returns the grant of the token with this name. Agents use it to count their calls, because
-    /// their caller may have disconnected.
+    /// their caller has perhaps disconnected.
     pub fn find_grant_by_name(&self, token: &str) -> Option<Grant> {
         let holders = self.read_holders();
         let mut grants = holders.grants_by_digest.iter().map(|holder| &holder.1);

@@ -72,19 +72,21 @@ fn agent_tool_names() -> impl Iterator<Item = ToolName> {
     let own_tools = [TURN_TOOL, ANSWER_TOOL]
         .into_iter()
         .map(|name| name.parse::<ToolName>().expect("tool names are literals"));
-    own_tools.chain(plan::EFFECTS.iter().map(|effect| dispatch::dispatch_tool_name(effect.1)))
+    own_tools.chain(plan::NAMED_EFFECTS.iter().map(|effect| dispatch::dispatch_tool_name(effect.1)))
 }
 
 /// Returns `true` for a tool that only plans of agents use.
-pub fn is_own(tool: &ToolName) -> bool {
+pub fn is_agent_tool(tool: &ToolName) -> bool {
     agent_tool_names().any(|name| name == *tool)
 }
 
 /// Returns the tools that the agents of a plan are allowed to use, one item for each step that asks
 /// the model or calls tools.
-pub(crate) fn reaches(plan: &Plan) -> impl Iterator<Item = ToolReach> {
-    let turns =
-        plan.steps().iter().filter(|step| is_own(&step.tool) && step.tool.as_str() != ANSWER_TOOL);
+pub(crate) fn list_reaches(plan: &Plan) -> impl Iterator<Item = ToolReach> {
+    let turns = plan
+        .steps()
+        .iter()
+        .filter(|step| is_agent_tool(&step.tool) && step.tool.as_str() != ANSWER_TOOL);
     turns.map(|step| {
         let reach = step.parameters.get("reach").cloned().unwrap_or_default();
         serde_json::from_value(reach).unwrap_or_default()

@@ -71,8 +71,8 @@ impl Embedded {
         let clock: Arc<dyn Clock> = Arc::new(store::shared_clock(&*store).await?);
         let toolbox = Toolbox::default();
         for set in sets {
-            // A built-in toolset would replace a toolset with one of these names, so they are
-            // rejected.
+            // A built-in toolset would replace a toolset with one of these names, so such a toolset
+            // is rejected.
             if [flow::SET, TOOL_SET, dispatch::SET].contains(&set.name.as_str()) {
                 let name = &set.name;
                 let reason =

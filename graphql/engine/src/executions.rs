@@ -76,7 +76,7 @@ pub struct Order {
 
 impl Order {
     /// Returns the idempotency key with the options as the caller gave them.
-    fn key(&self, key: String, subject: Value) -> IdempotencyKey {
+    fn make_key(&self, key: String, subject: Value) -> IdempotencyKey {
         let (compensates, labels) = (self.compensates, self.options.labels.clone());
         IdempotencyKey { key, subject, compensates, labels }
     }
@@ -191,9 +191,9 @@ impl Executions {
         };
         let mut _lock = None;
         if let Some(key) = &order.idempotency_key {
-            // A concurrent request with the same key waits here until this one has its plan.
+            // A concurrent request with the same key waits here until this request has its plan.
             _lock = Some(self.key_locks.lock(format!("key {key}")).await);
-            let key = order.key(key.clone(), subject.clone());
+            let key = order.make_key(key.clone(), subject.clone());
             if let Some(id) = self.control.find_by_key(&key, &order.options).await? {
                 return Ok(id);
             }
@@ -216,7 +216,8 @@ impl Executions {
         self.find_or_start(&planned?, order, subject).await
     }
 
-    /// Starts an execution, unless one with the same key and subject exists.
+    /// Starts an execution. If an execution with the same key and subject exists, returns its id
+    /// instead.
     async fn find_or_start(
         &self,
         plan: &Arc<Plan>,
@@ -224,7 +225,7 @@ impl Executions {
         subject: Value,
     ) -> Result<ExecutionId, EngineError> {
         self.plans.check_plan(plan).await?;
-        let key = order.idempotency_key.take().map(|key| order.key(key, subject));
+        let key = order.idempotency_key.take().map(|key| order.make_key(key, subject));
         if let Some(key) = &key
             && let Some(id) = self.control.find_by_key(key, &order.options).await?
         {
@@ -300,8 +301,8 @@ impl Executions {
         workers: &[WorkerId],
         max_findings: usize,
     ) -> Result<Vec<Finding>, EngineError> {
-        // A list shows one finding for each execution, so at most `max_findings` children are read
-        // for it.
+        // A list shows one finding for each execution, so it reads at most `max_findings` children
+        // of an execution.
         let mut children_left = max_findings.min(MAX_CHILDREN);
         self.findings_with_children(execution, workers, max_findings, &mut children_left).await
     }

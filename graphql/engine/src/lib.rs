@@ -63,6 +63,7 @@ pub use self::{
     },
     tools::{
         Tools,
+        calls::CallReport,
         history::DirectCall,
         inventory::{Inventory, MissingTool},
     },

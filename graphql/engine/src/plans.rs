@@ -56,7 +56,7 @@ const MAX_VERSION_ATTEMPTS: usize = 64;
 /// Maximum number of bytes of a query that is derived from a draft, and of the stored beginning of
 /// a query that is too long.
 const MAX_SHORT_QUERY_BYTES: usize = 200;
-const MAX_TOOLS: usize = 1_000;
+const MAX_PLANNER_TOOLS: usize = 1_000;
 /// Lifetime of a draft in the plan cache. A draft usually becomes invalid much sooner, when the
 /// tools change.
 const CACHED_DRAFT_LIFETIME: TimeDelta = TimeDelta::days(30);
@@ -266,7 +266,8 @@ impl Plans {
         is_last: bool,
     ) -> Result<PlannerInput, EngineError> {
         let recommended = self.selection.recommended_tools(scope.actions).await?;
-        let mut catalog = self.tools.catalog().await.only_sets(&scope.sets);
+        self.tools.inventory.wait_for_plannable(&scope.sets).await;
+        let mut catalog = self.tools.catalog_without_waiting().only_sets(&scope.sets);
         if let Some(tools) = recommended {
             catalog = catalog.only_tools(&tools);
         }
@@ -449,12 +450,13 @@ impl Plans {
     /// tools it calls.
     fn allowed_tools(&self, plans: &[Arc<Plan>]) -> Result<BTreeSet<ToolName>, EngineError> {
         let grant = &self.tools.grant;
-        for reach in plans.iter().flat_map(|plan| agent::reaches(plan)) {
+        for reach in plans.iter().flat_map(|plan| agent::list_reaches(plan)) {
             grant.check_reach(&reach)?;
         }
         let toolbox = self.tools.inventory.toolbox();
-        let is_internal =
-            |tool: &&ToolName| agent::is_own(tool) && toolbox.find_internal_tool(tool).is_some();
+        let is_internal = |tool: &&ToolName| {
+            agent::is_agent_tool(tool) && toolbox.find_internal_tool(tool).is_some()
+        };
         let tools = plans.iter().flat_map(|plan| plan.called_tools());
         let tools = tools.filter(|tool| !is_internal(tool)).cloned().collect();
         grant.check_tools(&tools)?;
@@ -481,8 +483,8 @@ impl Plans {
         let plans = self.library.list_with_sub_plans(plan).await?;
         let tools = self.allowed_tools(&plans)?;
         if grant.has_limits() {
-            for reach in plans.iter().flat_map(|plan| agent::reaches(plan)) {
-                grant.check_payer(&reach)?;
+            for reach in plans.iter().flat_map(|plan| agent::list_reaches(plan)) {
+                grant.check_reach_limits(&reach)?;
             }
         }
         Ok(grant.count_uses(&tools)?)
@@ -501,9 +503,9 @@ fn shorten_query(query: &str) -> String {
 
 fn check_max_tools(requested: i32) -> Result<usize, EngineError> {
     match usize::try_from(requested) {
-        Ok(max_tools) if (1..=MAX_TOOLS).contains(&max_tools) => Ok(max_tools),
+        Ok(max_tools) if (1..=MAX_PLANNER_TOOLS).contains(&max_tools) => Ok(max_tools),
         _ => Err(EngineError::InvalidArgument(format!(
-            "`maxTools` must be from 1 to {MAX_TOOLS}, not {requested}"
+            "`maxTools` must be from 1 to {MAX_PLANNER_TOOLS}, not {requested}"
         ))),
     }
 }

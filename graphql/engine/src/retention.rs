@@ -62,16 +62,17 @@ impl Retention {
         }
     }
 
-    /// Prunes executions, plans and requests, and records their numbers in the audit log.
+    /// Prunes executions, plans and requests, and records in the audit log how many of each it
+    /// removed.
     async fn prune_executions(
         &self,
         store: &dyn Store,
         clock: &dyn Clock,
         passes: &mut RetentionPasses,
     ) -> Result<(), StoreError> {
-        let mut all = Pruned::default();
-        let pruned = self.prune_all(store, clock, passes, &mut all).await;
-        let Pruned { executions, plans, requests, .. } = all;
+        let mut total = Pruned::default();
+        let pruned = self.prune_all(store, clock, passes, &mut total).await;
+        let Pruned { executions, plans, requests, .. } = total;
         if executions + plans + requests > 0 {
             let (actor, action) = (Arc::new(Actor::faber()), AuditAction::PRUNE);
             let detail = json!({ "executions": executions, "plans": plans, "requests": requests });
@@ -101,20 +102,20 @@ impl Retention {
         }
     }
 
-    /// Adds the numbers of removed objects to `all`, even if it fails later.
+    /// Adds the numbers of removed objects to `total`, even if a later batch fails.
     async fn prune_all(
         &self,
         store: &dyn Store,
         clock: &dyn Clock,
         passes: &mut RetentionPasses,
-        all: &mut Pruned,
+        total: &mut Pruned,
     ) -> Result<(), StoreError> {
-        let Some(age) = passes.policy().uniform() else {
-            return self.run_passes(store, clock, passes, all).await;
+        let Some(age) = passes.policy().single_age() else {
+            return self.run_passes(store, clock, passes, total).await;
         };
         loop {
             let pruned = prune_batch(store, time_before(clock, age)).await?;
-            self.add_counts(pruned, all);
+            self.add_counts(pruned, total);
             if !pruned.more {
                 return Ok(());
             }
@@ -127,13 +128,13 @@ impl Retention {
         store: &dyn Store,
         clock: &dyn Clock,
         passes: &mut RetentionPasses,
-        all: &mut Pruned,
+        total: &mut Pruned,
     ) -> Result<(), StoreError> {
         let ages = passes.policy().all_ages();
         let Some((shortest, longest)) = ages.first().zip(ages.last()) else { return Ok(()) };
         let mut has_removed = passes.begin_round(clock.now());
         while let Some(pruned) = passes.run_page(store, clock).await? {
-            self.add_counts(pruned, all);
+            self.add_counts(pruned, total);
             if pruned.executions + pruned.plans + pruned.requests > 0 {
                 has_removed = true;
                 time::sleep(BATCH_PAUSE).await;
@@ -147,16 +148,16 @@ impl Retention {
         store.prune(before, 0).await.map(drop)
     }
 
-    fn add_counts(&self, pruned: Pruned, all: &mut Pruned) {
-        all.executions += pruned.executions;
-        all.plans += pruned.plans;
-        all.requests += pruned.requests;
-        for (total, n) in [
+    fn add_counts(&self, pruned: Pruned, total: &mut Pruned) {
+        total.executions += pruned.executions;
+        total.plans += pruned.plans;
+        total.requests += pruned.requests;
+        for (count, n) in [
             (&self.executions, pruned.executions),
             (&self.plans, pruned.plans),
             (&self.requests, pruned.requests),
         ] {
-            total.fetch_add(n as u64, Ordering::Relaxed);
+            count.fetch_add(n as u64, Ordering::Relaxed);
         }
     }
 

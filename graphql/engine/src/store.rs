@@ -34,7 +34,8 @@ pub async fn open_encrypted_store(url: &str, keys: Keyring) -> Result<Arc<dyn St
 }
 
 /// Opens a store to copy values from it or into it. Encrypted values stay as they are. Other values
-/// are encrypted if there are keys. A restore into the store may be incomplete.
+/// are encrypted if there are keys. Also opens a store into which a restore is
+/// incomplete.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
 //! The tools that a caller is allowed to use: their catalog, changes of toolsets, and calls outside
 //! plans.
 
-mod calls;
+pub(super) mod calls;
 pub(super) mod history;
 pub(super) mod inventory;
 pub(super) mod toolkit_store;
@@ -32,7 +32,7 @@ use crate::access::Grant;
 
 /// The tool that lists all toolsets. Toolsets and tools that the caller is not allowed to use are
 /// removed from its result.
-const LIST_TOOL: &str = "ToolSet.list_toolset";
+const LIST_TOOLSETS_TOOL: &str = "ToolSet.list_toolset";
 
 #[derive(Clone)]
 pub struct Tools {
@@ -99,9 +99,9 @@ impl Tools {
     }
 
     /// Removes toolsets and tools that the caller is not allowed to use from the result of
-    /// `LIST_TOOL`.
+    /// `LIST_TOOLSETS_TOOL`.
     fn hide_forbidden_sets(&self, tool: &str, mut result: Value) -> Value {
-        if self.grant.allows_every_tool() || tool != LIST_TOOL {
+        if self.grant.allows_every_tool() || tool != LIST_TOOLSETS_TOOL {
             return result;
         }
         let Some(listed) = result.get_mut("toolSets").and_then(Value::as_array_mut) else {

@@ -68,11 +68,11 @@ pub(crate) fn convert_failure(failure: &Failure) -> CallToolResult {
 }
 
 /// Returns the items of a list, and no items for any other value.
-fn items_of(value: &Value) -> impl Iterator<Item = &Value> + Clone {
+fn list_items(value: &Value) -> impl Iterator<Item = &Value> + Clone {
     value.as_array().into_iter().flatten()
 }
 
-fn no_colors() -> Paint {
+fn paint_without_colors() -> Paint {
     Paint::new(false)
 }
 
@@ -88,8 +88,8 @@ pub(crate) fn plan_answer(mut plan: Value) -> Answer {
     remove_nulls(plan.get_mut("diagnostics"));
     remove_nulls(plan.get_mut("tools"));
     let typed = Plan::deserialize(&plan).unwrap_or_default();
-    let mut text = format!("{}\n", plan_view::draw_plan(&typed, no_colors()));
-    let problems = plan_view::draw_diagnostics(&typed.diagnostics, "", no_colors());
+    let mut text = format!("{}\n", plan_view::draw_plan(&typed, paint_without_colors()));
+    let problems = plan_view::draw_diagnostics(&typed.diagnostics, "", paint_without_colors());
     if !problems.is_empty() {
         let _ = writeln!(text, "{problems}");
     }
@@ -104,13 +104,13 @@ pub(crate) fn validation_answer(mut payload: Value) -> Answer {
     let is_valid = !plan.is_null();
     let mut text = if is_valid {
         let order: Vec<&str> =
-            items_of(&plan["executionOrder"]).filter_map(Value::as_str).collect();
+            list_items(&plan["executionOrder"]).filter_map(Value::as_str).collect();
         format!("the plan is valid: {}", order.join(", "))
     } else {
         "the plan is not valid".to_owned()
     };
     let found: Vec<Diagnostic> = Deserialize::deserialize(diagnostics).unwrap_or_default();
-    let problems = plan_view::draw_diagnostics(&found, "", no_colors());
+    let problems = plan_view::draw_diagnostics(&found, "", paint_without_colors());
     if !problems.is_empty() {
         let _ = write!(text, "\n{problems}");
     }
@@ -170,7 +170,7 @@ pub(crate) fn execution_answer(mut found: Value) -> Answer {
     Answer { text: draw_execution(&document), document }
 }
 
-/// The automatic replan of a finished execution.
+/// State of the automatic replan of a finished execution.
 enum Replanning {
     None,
     /// A model writes the next plan.
@@ -223,7 +223,7 @@ fn suggest_call(document: &Value, is_finished: bool) -> Option<String> {
     if is_finished {
         return None;
     }
-    let person = items_of(&document["waitsFor"])
+    let person = list_items(&document["waitsFor"])
         .find(|wait| matches!(wait["kind"].as_str(), Some("approval" | "decision")));
     if let Some(wait) = person {
         let step = wait["stepId"].as_str().unwrap_or_default();
@@ -232,7 +232,7 @@ fn suggest_call(document: &Value, is_finished: bool) -> Option<String> {
              {step}` and `approved`"
         ));
     }
-    let signal = items_of(&document["waitsFor"]).find(|wait| wait["kind"] == "signal");
+    let signal = list_items(&document["waitsFor"]).find(|wait| wait["kind"] == "signal");
     if let Some(name) = signal.and_then(|wait| wait["name"].as_str()) {
         return Some(format!(
             "it waits for a signal: call `signal` with `id: {id}` and `name: {name}` to send it, or \
@@ -254,19 +254,19 @@ fn draw_execution(document: &Value) -> String {
         text("executionId"),
         text("requestId"),
     );
-    for error in items_of(&document["errors"]) {
+    for error in list_items(&document["errors"]) {
         let part = |key: &str| error[key].as_str().unwrap_or_default();
         let item = error["index"].as_u64().map(|index| format!("[{index}]")).unwrap_or_default();
         let (code, step, message) = (part("code"), part("stepId"), part("message"));
         let _ = write!(text, "\nerror[{code}]: {step}{item}: {message}");
     }
-    for step in items_of(&document["steps"]) {
+    for step in list_items(&document["steps"]) {
         let name = step["stepId"].as_str().unwrap_or_default();
-        for warning in items_of(&step["warnings"]).filter_map(Value::as_str) {
+        for warning in list_items(&step["warnings"]).filter_map(Value::as_str) {
             let _ = write!(text, "\nwarning: {name}: {warning}");
         }
     }
-    for wait in items_of(&document["waitsFor"]) {
+    for wait in list_items(&document["waitsFor"]) {
         let _ = write!(text, "\nwaits: {}", wait["message"].as_str().unwrap_or_default());
     }
     if document["outputs"].as_object().is_some_and(|outputs| !outputs.is_empty()) {
@@ -288,7 +288,7 @@ fn draw_execution(document: &Value) -> String {
 pub(crate) fn request_answer(document: Value) -> Answer {
     let request = Request::deserialize(&document).unwrap_or_default();
     Answer {
-        text: draw_report(&request, None, true, no_colors()),
+        text: draw_report(&request, None, true, paint_without_colors()),
         document: shorten_request(document),
     }
 }
@@ -316,7 +316,7 @@ pub(crate) fn tools_answer(found: Value, max_tools: usize) -> Answer {
 }
 
 pub(crate) fn matches_answer(found: &Value) -> Answer {
-    let matches = items_of(found).map(|found| {
+    let matches = list_items(found).map(|found| {
         json!({
             "name": found["tool"]["name"], "description": found["tool"]["description"],
             "score": found["score"], "hit": found["hit"],
@@ -341,7 +341,7 @@ pub(crate) fn matches_answer(found: &Value) -> Answer {
 pub(crate) fn saved_plans_answer(mut found: Value) -> Answer {
     remove_nulls(Some(&mut found));
     let mut text = String::new();
-    for saved in items_of(&found) {
+    for saved in list_items(&found) {
         let part = |key: &str| saved[key].as_str().unwrap_or_default();
         let _ = writeln!(text, "{}  {}", part("name"), part("planId"));
     }
@@ -411,6 +411,6 @@ mod tests {
         assert!(document.to_string().len() < 2 << 20, "{}", document.to_string().len());
         assert_eq!(document["cut"], true);
         assert_eq!(document["variables"]["v9"]["bytes"], (1 << 20) + 2);
-        assert!(!items_of(&document["errors"]).collect::<Vec<_>>().is_empty());
+        assert!(!list_items(&document["errors"]).collect::<Vec<_>>().is_empty());
     }
 }

@@ -284,7 +284,7 @@ mod tests {
         // Each of the five levels makes the value ten times larger.
         let wide = (0..5).fold(json!("x".repeat(60)), |value, _| json!(vec![value; 10]));
         let fields =
-            |of: Value| -> Value { (0..40).map(|n| (n.to_string(), of.clone())).collect() };
+            |value: Value| -> Value { (0..40).map(|n| (n.to_string(), value.clone())).collect() };
         let full = (0..3).fold(json!("x".repeat(63)), |value, _| fields(value));
         for document in [
             json!({ "id": "i", "n": 7, "text": text.repeat(250) }),

@@ -11,7 +11,7 @@ use client::{
     plan_file::{WrittenPlan, parse},
     remove_nulls,
     request_report::load_request,
-    types::{DIAGNOSTIC, ExecutionHead, Plan},
+    types::{DIAGNOSTIC_FIELDS, ExecutionHead, Plan},
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -42,9 +42,9 @@ pub(crate) struct Call<'a> {
     pub(crate) backend: &'a Backend,
     /// A client with the permissions of the caller.
     pub(crate) client: Client,
-    pub(crate) reports: ProgressReporter,
+    pub(crate) progress_reporter: ProgressReporter,
     /// Cancelled when the caller cancels the call or disconnects.
-    pub(crate) caller_left: CancellationToken,
+    pub(crate) caller_gone: CancellationToken,
 }
 
 impl Call<'_> {
@@ -79,12 +79,13 @@ impl Call<'_> {
         let PlanArguments { query, tool_sets, max_tools, planner, guard } = arguments;
         let options = planning_options(tool_sets.as_deref(), max_tools, planner.as_deref(), guard);
         let planned = make_plan(&self.client, &query, options, Plan::VIEW_FIELDS);
-        Ok(answer::plan_answer(self.reports.report_during(planned).await?))
+        Ok(answer::plan_answer(self.progress_reporter.report_during(planned).await?))
     }
 
     async fn validate_plan(&self, arguments: DraftArguments) -> Result<Answer, Failure> {
         let input = parse_draft(arguments.plan)?.check(&self.client).await?;
-        let fields = format!("plan {{ executionOrder layers }} diagnostics {{ {DIAGNOSTIC} }}");
+        let fields =
+            format!("plan {{ executionOrder layers }} diagnostics {{ {DIAGNOSTIC_FIELDS} }}");
         let variables = [("input: PlanInput!", input)];
         let payload = self.client.query("validatePlan", &variables, &fields).await?;
         Ok(answer::validation_answer(payload))
@@ -132,7 +133,7 @@ impl Call<'_> {
             "compensateOnFailure": arguments.compensate_on_failure,
         }));
         let started = operations::run_query(&self.client, &arguments.query, planning, options);
-        let started = self.reports.report_during(started).await?;
+        let started = self.progress_reporter.report_during(started).await?;
         self.drive_and_answer(&started, arguments.wait.then(|| wait_timeout(arguments.timeout_ms)))
             .await
     }
@@ -282,7 +283,7 @@ impl Call<'_> {
             let wait = time::timeout_at(deadline, self.await_replan(&id));
             let went = tokio::select! {
                 went = wait => went,
-                () = self.caller_left.cancelled() => return self.load_answer(&id).await,
+                () = self.caller_gone.cancelled() => return self.load_answer(&id).await,
             };
             match went {
                 Ok(next) => match next? {
@@ -316,11 +317,11 @@ impl Call<'_> {
 
     async fn await_end(&mut self, id: &str, timeout: Duration) -> Result<(), Failure> {
         let found = self.load_fields(id, "total").await?;
-        self.reports.set_total(found["total"].as_f64());
+        self.progress_reporter.set_total(found["total"].as_f64());
         let store = self.backend.store.as_ref();
         let wait =
-            ExecutionWait { client: &self.client, store, timeout, caller_left: &self.caller_left };
-        wait.wait_until_done(id, &mut self.reports).await
+            ExecutionWait { client: &self.client, store, timeout, caller_gone: &self.caller_gone };
+        wait.wait_until_done(id, &mut self.progress_reporter).await
     }
 
     async fn load_answer(&self, id: &str) -> Result<Answer, Failure> {

@@ -13,9 +13,9 @@ use tokio::{
 };
 
 /// Maximum number of executions that run at the same time. Further executions wait in the queue.
-const MAX_RUNNING: usize = 1_000;
+const MAX_RUNNING_EXECUTIONS: usize = 1_000;
 /// Maximum number of waiting executions. Any worker can claim further executions from the store.
-const MAX_WAITING: usize = 100_000;
+const MAX_WAITING_EXECUTIONS: usize = 100_000;
 
 /// The sending end of the queue. Calls push executions.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ impl QueueRunner {
         let mut tasks = JoinSet::new();
         let mut backlog = Backlog::default();
         loop {
-            while tasks.len() < MAX_RUNNING
+            while tasks.len() < MAX_RUNNING_EXECUTIONS
                 && let Some(id) = backlog.next()
             {
                 let drive = self.drive.clone();
@@ -82,7 +82,7 @@ struct Backlog {
 
 impl Backlog {
     fn push_new(&mut self, id: ExecutionId) {
-        if self.waiting.len() >= MAX_WAITING {
+        if self.waiting.len() >= MAX_WAITING_EXECUTIONS {
             tracing::warn!(execution = %id, "this process drives too many executions to drive one \
                 more: start `faber worker` to continue this execution");
         } else if self.queued_ids.insert(id) {

@@ -239,8 +239,8 @@ impl ServerHandler for McpServer {
         let mut call = Call {
             client: self.backend.client.with_grant(&grant),
             backend: &self.backend,
-            reports: ProgressReporter::for_request(&context),
-            caller_left: context.ct.clone(),
+            progress_reporter: ProgressReporter::for_request(&context),
+            caller_gone: context.ct.clone(),
         };
         let (span, scope) = self.trace_call(&request, &context);
         let call = call.make_call(&tool.name, request.arguments.unwrap_or_default());

@@ -30,11 +30,11 @@ const MAX_MESSAGE_CHARS: usize = 300;
 pub(crate) struct ProgressReporter {
     client: Option<(Peer<RoleServer>, ProgressToken)>,
     ticks: Interval,
-    total: Option<f64>,
+    total_steps: Option<f64>,
     finished_steps: f64,
     /// Number of reports since the last step finished.
     reports_since_step: f64,
-    pending: Option<String>,
+    pending_message: Option<String>,
     /// True if the interval since the last report has passed.
     can_send: bool,
     quiet_ticks: u32,
@@ -48,17 +48,17 @@ impl ProgressReporter {
         Self {
             client: token.map(|token| (context.peer.clone(), token)),
             ticks,
-            total: None,
+            total_steps: None,
             finished_steps: 0.0,
             reports_since_step: 0.0,
-            pending: None,
+            pending_message: None,
             can_send: true,
             quiet_ticks: 0,
         }
     }
 
     pub(crate) fn set_total(&mut self, total: Option<f64>) {
-        self.total = total.filter(|total| *total > 0.0);
+        self.total_steps = total.filter(|total| *total > 0.0);
     }
 
     /// Reports news now, or at the next interval if the last report is too recent.
@@ -68,7 +68,7 @@ impl ProgressReporter {
         if finished_steps > self.finished_steps {
             (self.finished_steps, self.reports_since_step) = (finished_steps, 0.0);
         }
-        self.pending = Some(describe_news(news));
+        self.pending_message = Some(describe_news(news));
         if self.can_send {
             self.flush().await;
         }
@@ -83,7 +83,7 @@ impl ProgressReporter {
         self.can_send = true;
         self.quiet_ticks += 1;
         if self.quiet_ticks >= MAX_QUIET_TICKS {
-            self.pending.get_or_insert_with(|| "still running".to_owned());
+            self.pending_message.get_or_insert_with(|| "still running".to_owned());
         }
         self.flush().await;
     }
@@ -100,7 +100,9 @@ impl ProgressReporter {
     }
 
     pub(crate) async fn flush(&mut self) {
-        let (Some(text), Some((peer, token))) = (self.pending.take(), &self.client) else { return };
+        let (Some(text), Some((peer, token))) = (self.pending_message.take(), &self.client) else {
+            return;
+        };
         // Progress must grow with each report, and must stay below the next whole number until the
         // next step finishes.
         let progress =
@@ -108,7 +110,7 @@ impl ProgressReporter {
         self.reports_since_step += 1.0;
         (self.can_send, self.quiet_ticks) = (false, 0);
         let mut report = ProgressNotificationParam::new(token.clone(), progress).with_message(text);
-        report.total = self.total;
+        report.total = self.total_steps;
         // A failure is ignored, because a client that does not read reports still gets the result.
         let _ = time::timeout(SEND_TIMEOUT, peer.notify_progress(report)).await;
     }
@@ -118,7 +120,7 @@ fn describe_news(news: &News) -> String {
     let plain = Paint::new(false);
     let text = match news {
         News::Step { name, view } if view.state == ShownState::Running => format!("{name} started"),
-        News::Allowed { name } => format!("{name} was approved"),
+        News::Approved { name } => format!("{name} was approved"),
         News::Progress { name, progress } => format!("{name}  {}", progress.draw()),
         other => news::format_news(other, 0, plain).unwrap_or_default(),
     };

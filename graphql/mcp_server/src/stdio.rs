@@ -21,7 +21,7 @@ use super::invalid_message::{invalid_message_error, long_message_error};
 
 const MAX_LINE_BYTES: usize = 16 << 20;
 /// Capacity of the line buffer to which it is reduced after a longer line.
-const MAX_KEPT_CAPACITY: usize = 1 << 20;
+const MAX_KEPT_CAPACITY_BYTES: usize = 1 << 20;
 const MAX_QUEUED_MESSAGES: usize = 64;
 /// Timeout for writing the last messages when the connection is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -103,7 +103,7 @@ impl<R: AsyncRead + Unpin> LineTransport<R> {
 
     fn clear_line(&mut self) {
         self.line.clear();
-        self.line.shrink_to(MAX_KEPT_CAPACITY);
+        self.line.shrink_to(MAX_KEPT_CAPACITY_BYTES);
     }
 }
 

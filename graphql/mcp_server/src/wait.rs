@@ -18,7 +18,7 @@ pub(crate) struct ExecutionWait<'a> {
     pub(crate) store: Option<&'a Arc<dyn Store>>,
     pub(crate) timeout: Duration,
     /// Cancelled when the caller cancels the call or disconnects. The execution continues.
-    pub(crate) caller_left: &'a CancellationToken,
+    pub(crate) caller_gone: &'a CancellationToken,
 }
 
 impl ExecutionWait<'_> {
@@ -31,7 +31,7 @@ impl ExecutionWait<'_> {
     ) -> Result<(), Failure> {
         let waited = tokio::select! {
             watched = time::timeout(self.timeout, self.watch(id, reports)) => watched,
-            () = self.caller_left.cancelled() => return Ok(()),
+            () = self.caller_gone.cancelled() => return Ok(()),
         };
         reports.flush().await;
         waited.unwrap_or(Ok(()))
@@ -43,7 +43,7 @@ impl ExecutionWait<'_> {
             tokio::select! {
                 update = watcher.next() => match update? {
                     Update::News { news, .. } => {
-                        reports.report_news(&news, watcher.tree().root().steps_over).await;
+                        reports.report_news(&news, watcher.tree().root().finished_step_count).await;
                     }
                     Update::Ended if watcher.is_finished().await? => return Ok(()),
                     Update::Ended => continue,

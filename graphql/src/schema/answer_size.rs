@@ -23,7 +23,7 @@ pub(super) struct AnswerSize {
     /// `true` after a mutation has started.
     has_mutated: AtomicBool,
     /// Path of the field that made the answer too large.
-    exceeded: Mutex<Option<Vec<PathSegment>>>,
+    oversized_field_path: Mutex<Option<Vec<PathSegment>>>,
 }
 
 impl AnswerSize {
@@ -34,13 +34,17 @@ impl AnswerSize {
     /// Resets the size for the next answer, because a subscription has many answers.
     pub(super) fn start_answer(&self) {
         self.bytes.store(0, Ordering::Relaxed);
-        *self.exceeded.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.oversized_field_path.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Fails if the answer is too large. Call it before a field is resolved, so that no further
     /// field does its work.
     pub(super) fn check_limit(&self) -> Result<(), ServerError> {
-        if self.bytes.load(Ordering::Relaxed) > self.max_bytes { Err(self.error()) } else { Ok(()) }
+        if self.bytes.load(Ordering::Relaxed) > self.max_bytes {
+            Err(self.size_error())
+        } else {
+            Ok(())
+        }
     }
 
     /// Records that a mutation starts, so that an error can report that the mutation took effect.
@@ -67,21 +71,23 @@ impl AnswerSize {
         if before.saturating_add(added) <= self.max_bytes {
             return Ok(());
         }
-        let mut exceeded = self.exceeded.lock().unwrap_or_else(PoisonError::into_inner);
-        exceeded.get_or_insert_with(|| field_path(field.path_node));
-        Err(self.error())
+        let mut oversized_field_path =
+            self.oversized_field_path.lock().unwrap_or_else(PoisonError::into_inner);
+        oversized_field_path.get_or_insert_with(|| field_path(field.path_node));
+        Err(self.size_error())
     }
 
     /// Replaces an answer that became too large by an error.
     pub(super) fn complete_answer(&self, answer: Response) -> Response {
-        let mut exceeded = self.exceeded.lock().unwrap_or_else(PoisonError::into_inner);
-        match exceeded.take() {
-            Some(path) => Response::from_errors(vec![ServerError { path, ..self.error() }]),
+        let mut oversized_field_path =
+            self.oversized_field_path.lock().unwrap_or_else(PoisonError::into_inner);
+        match oversized_field_path.take() {
+            Some(path) => Response::from_errors(vec![ServerError { path, ..self.size_error() }]),
             None => answer,
         }
     }
 
-    fn error(&self) -> ServerError {
+    fn size_error(&self) -> ServerError {
         let mut reason = format!(
             "the answer has more than {} bytes: request fewer fields or smaller values (`first`, \
              `maxBytes`), or raise `limits.answer_bytes`",

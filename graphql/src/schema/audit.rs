@@ -110,8 +110,9 @@ pub(super) struct AuditQuery;
 
 #[Object]
 impl AuditQuery {
-    /// Audit entries, newest first: who started and controlled executions, and who changed plans,
-    /// tools, toolsets, contexts, the toolkit and stored data. Needs the role `admin`.
+    /// Audit entries, newest first: who started and controlled executions, who called tools outside
+    /// plans, and who changed plans, tools, toolsets, contexts, the toolkit and stored data. Needs
+    /// the role `admin`.
     async fn audit(
         &self,
         ctx: &Context<'_>,

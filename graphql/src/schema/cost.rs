@@ -22,7 +22,7 @@ use async_graphql::{
 /// Field that itself costs more than one. The cost of its selection is added.
 struct ExpensiveField {
     field: &'static str,
-    base: usize,
+    base_cost: usize,
     items: ItemCount,
 }
 
@@ -34,19 +34,19 @@ enum ItemCount {
     /// A fixed number that does not depend on the arguments.
     Expected(usize),
     /// The requested number divided by this number, because the items are cheap.
-    OneFor(usize),
+    RequestedDividedBy(usize),
 }
 
-const fn field_cost(field: &'static str, base: usize) -> ExpensiveField {
-    ExpensiveField { field, base, items: ItemCount::Requested }
+const fn field_cost(field: &'static str, base_cost: usize) -> ExpensiveField {
+    ExpensiveField { field, base_cost, items: ItemCount::Requested }
 }
 
-const fn list_cost(field: &'static str, base: usize, items: usize) -> ExpensiveField {
-    ExpensiveField { field, base, items: ItemCount::Expected(items) }
+const fn list_cost(field: &'static str, base_cost: usize, items: usize) -> ExpensiveField {
+    ExpensiveField { field, base_cost, items: ItemCount::Expected(items) }
 }
 
-const fn fraction_cost(field: &'static str, base: usize, divisor: usize) -> ExpensiveField {
-    ExpensiveField { field, base, items: ItemCount::OneFor(divisor) }
+const fn fraction_cost(field: &'static str, base_cost: usize, divisor: usize) -> ExpensiveField {
+    ExpensiveField { field, base_cost, items: ItemCount::RequestedDividedBy(divisor) }
 }
 
 const EXPENSIVE_FIELDS: &[ExpensiveField] = &[
@@ -73,7 +73,7 @@ const EXPENSIVE_FIELDS: &[ExpensiveField] = &[
     field_cost("Execution.next", 5),
     field_cost("Execution.replanning", 5),
     list_cost("Execution.waitsFor", 5, 5),
-    // Reads the 1000 newest executions of the plan.
+    // This field reads the 1000 newest executions of the plan.
     list_cost("Execution.retries", 1_000, 5),
     list_cost("Execution.repeatedCalls", 20, 5),
     // This field reads child executions.
@@ -169,7 +169,7 @@ const EXPENSIVE_FIELDS: &[ExpensiveField] = &[
 ];
 
 /// Fields of introspection, with the types that they return.
-const INTROSPECTION: [(&str, &str); 17] = [
+const INTROSPECTION_FIELDS: [(&str, &str); 17] = [
     ("Query.__schema", "__Schema"),
     ("Query.__type", "__Type"),
     ("__Schema.types", "__Type"),
@@ -190,11 +190,11 @@ const INTROSPECTION: [(&str, &str); 17] = [
 ];
 
 /// Expected number of items of a list that has no argument such as `first`.
-const DEFAULT_ITEMS: usize = 10;
+const DEFAULT_ITEM_COUNT: usize = 10;
 
-/// Largest number of items that counts. [`ItemCount::OneFor`] divides the requested number before
-/// this limit applies.
-const MAX_ITEMS: usize = 1_000;
+/// Largest number of items that counts. [`ItemCount::RequestedDividedBy`] divides the requested
+/// number before this limit applies.
+const MAX_COUNTED_ITEMS: usize = 1_000;
 
 /// Costs of the fields of a schema.
 #[derive(Debug)]
@@ -204,9 +204,9 @@ pub(super) struct Costs {
 
 #[derive(Debug, Clone)]
 struct FieldCost {
-    /// Name of the returned type, without lists.
+    /// Name of the returned type. For a list, the type of its items.
     type_name: String,
-    base: usize,
+    base_cost: usize,
     items: ItemCount,
     /// Argument for the number of items, with its default.
     count_argument: Option<(String, usize)>,
@@ -235,18 +235,18 @@ impl Costs {
                 fields.insert(path, FieldCost::from_definition(name, &field.node));
             }
         }
-        for (path, type_name) in INTROSPECTION {
+        for (path, type_name) in INTROSPECTION_FIELDS {
             let cost = FieldCost {
                 type_name: type_name.to_owned(),
-                base: 1,
+                base_cost: 1,
                 items: ItemCount::Expected(1),
                 count_argument: None,
             };
             fields.insert(path.to_owned(), cost);
         }
-        for ExpensiveField { field, base, items } in EXPENSIVE_FIELDS {
+        for ExpensiveField { field, base_cost, items } in EXPENSIVE_FIELDS {
             if let Some(cost) = fields.get_mut(*field) {
-                cost.base = *base;
+                cost.base_cost = *base_cost;
                 if !matches!(items, ItemCount::Requested) {
                     cost.items = *items;
                 }
@@ -270,8 +270,9 @@ impl Costs {
         };
         let costs = operations.into_iter().map(|operation| {
             let operation = &operation.node;
-            let fragments = BTreeMap::new();
-            CostComputation { costs: self, document, operation, variables, fragments }.compute()
+            let fragment_costs = BTreeMap::new();
+            CostComputation { costs: self, document, operation, variables, fragment_costs }
+                .compute()
         });
         costs.max_by_key(|cost| cost.total).unwrap_or(Cost { total: 0, most_expensive: None })
     }
@@ -279,7 +280,7 @@ impl Costs {
 
 impl FieldCost {
     fn from_definition(parent: &str, field: &FieldDefinition) -> Self {
-        let (type_name, is_list) = base_type(&field.ty.node);
+        let (type_name, is_list) = unwrap_list_type(&field.ty.node);
         let count = field.arguments.iter().find(|argument| {
             matches!(argument.node.name.node.as_str(), "first" | "last" | "limit")
         });
@@ -289,7 +290,8 @@ impl FieldCost {
                 Value::Number(number) => number.as_u64(),
                 _ => None,
             });
-            let default = default.and_then(|n| usize::try_from(n).ok()).unwrap_or(DEFAULT_ITEMS);
+            let default =
+                default.and_then(|n| usize::try_from(n).ok()).unwrap_or(DEFAULT_ITEM_COUNT);
             (argument.node.name.node.to_string(), default)
         });
         // A list in a connection is not counted again, because the field that returns the
@@ -297,17 +299,18 @@ impl FieldCost {
         let is_list = is_list && !parent.ends_with("Connection");
         let items = match &count_argument {
             Some(_) => ItemCount::Requested,
-            None => ItemCount::Expected(if is_list { DEFAULT_ITEMS } else { 1 }),
+            None => ItemCount::Expected(if is_list { DEFAULT_ITEM_COUNT } else { 1 }),
         };
-        Self { type_name, base: 1, items, count_argument }
+        Self { type_name, base_cost: 1, items, count_argument }
     }
 }
 
-/// Returns the name of a type without lists, and `true` if the type is a list.
-fn base_type(ty: &Type) -> (String, bool) {
+/// Returns the name of a type, or of the items if the type is a list. Also returns `true` for a
+/// list.
+fn unwrap_list_type(ty: &Type) -> (String, bool) {
     match &ty.base {
         BaseType::Named(name) => (name.to_string(), false),
-        BaseType::List(type_name) => (base_type(type_name).0, true),
+        BaseType::List(type_name) => (unwrap_list_type(type_name).0, true),
     }
 }
 
@@ -319,7 +322,7 @@ struct CostComputation<'a> {
     variables: &'a Variables,
     /// Costs of fragments. A fragment that is being computed has the cost 0, so that the
     /// computation ends if fragments contain each other.
-    fragments: BTreeMap<&'a str, usize>,
+    fragment_costs: BTreeMap<&'a str, usize>,
 }
 
 impl<'a> CostComputation<'a> {
@@ -348,7 +351,7 @@ impl<'a> CostComputation<'a> {
 
     fn selection_cost(&mut self, parent: &str, selection: &'a Selection) -> usize {
         match selection {
-            Selection::Field(field) => self.field(parent, &field.node),
+            Selection::Field(field) => self.compute_field_cost(parent, &field.node),
             Selection::InlineFragment(inline) => {
                 let on = inline
                     .node
@@ -363,20 +366,20 @@ impl<'a> CostComputation<'a> {
 
     fn fragment_cost(&mut self, name: &'a Positioned<Name>) -> usize {
         let name = name.node.as_str();
-        if let Some(cost) = self.fragments.get(name) {
+        if let Some(cost) = self.fragment_costs.get(name) {
             return *cost;
         }
         let Some(fragment) = self.document.fragments.get(name) else { return 1 };
         // Sets the cost first, so that a fragment that contains itself does not recurse. Validation
         // rejects such a fragment later.
-        self.fragments.insert(name, 0);
+        self.fragment_costs.insert(name, 0);
         let on = fragment.node.type_condition.node.on.node.as_str();
         let cost = self.selection_set_cost(on, &fragment.node.selection_set.node);
-        self.fragments.insert(name, cost);
+        self.fragment_costs.insert(name, cost);
         cost
     }
 
-    fn field(&mut self, parent: &str, field: &'a Field) -> usize {
+    fn compute_field_cost(&mut self, parent: &str, field: &'a Field) -> usize {
         let costs = self.costs;
         let cost = costs.fields.get(&format!("{parent}.{}", field.name.node));
         let type_name = cost.map_or("", |cost| cost.type_name.as_str());
@@ -386,16 +389,18 @@ impl<'a> CostComputation<'a> {
             if field.selection_set.node.items.is_empty() { 0 } else { selection_cost.max(1) };
         let items = match cost.items {
             ItemCount::Expected(items) => items,
-            ItemCount::Requested => self.requested_items(cost, field).clamp(1, MAX_ITEMS),
-            ItemCount::OneFor(divisor) => {
-                (self.requested_items(cost, field) / divisor).clamp(1, MAX_ITEMS)
+            ItemCount::Requested => {
+                self.count_requested_items(cost, field).clamp(1, MAX_COUNTED_ITEMS)
+            }
+            ItemCount::RequestedDividedBy(divisor) => {
+                (self.count_requested_items(cost, field) / divisor).clamp(1, MAX_COUNTED_ITEMS)
             }
         };
-        cost.base.saturating_add(items.saturating_mul(selection_cost))
+        cost.base_cost.saturating_add(items.saturating_mul(selection_cost))
     }
 
     /// Returns the number of items that the arguments ask for.
-    fn requested_items(&self, cost: &FieldCost, field: &Field) -> usize {
+    fn count_requested_items(&self, cost: &FieldCost, field: &Field) -> usize {
         let Some((argument, default)) = &cost.count_argument else { return 1 };
         let Some(given) = field.get_argument(argument) else { return *default };
         let value = given.node.clone().into_const_with(|name| self.variable_value(&name).ok_or(()));

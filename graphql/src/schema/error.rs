@@ -4,7 +4,8 @@ use async_graphql::{Error, ErrorExtensionValues, Value};
 use engine::EngineError;
 use serde::Serialize;
 
-/// Alphabet of references, without letters that look like digits.
+/// Characters of references. Letters that look like digits are left out, because people copy
+/// references by hand.
 const REFERENCE_ALPHABET: [char; 32] = [
     'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'j', 'k', 'm', 'n', 'p', 'q', 'r', 's', 't', 'u', 'v',
     'w', 'x', 'y', 'z', '2', '3', '4', '5', '6', '7', '8', '9', '1',
@@ -12,9 +13,9 @@ const REFERENCE_ALPHABET: [char; 32] = [
 const REFERENCE_LEN: usize = 12;
 /// Codes of errors about missing rights and exceeded limits. Faber logs each error with such a
 /// code.
-const REFUSALS: [&str; 3] = ["FORBIDDEN", "LIMIT_EXCEEDED", "UNAUTHENTICATED"];
+const REFUSAL_CODES: [&str; 3] = ["FORBIDDEN", "LIMIT_EXCEEDED", "UNAUTHENTICATED"];
 
-/// Error of the engine on its way to the client.
+/// Error of the engine, which becomes a GraphQL error with a code.
 #[derive(Clone, Debug)]
 pub(super) struct ApiError(EngineError);
 
@@ -34,7 +35,7 @@ impl From<ApiError> for Error {
         if code == "INTERNAL" {
             return internal_error(&err, extensions);
         }
-        if REFUSALS.contains(&code) {
+        if REFUSAL_CODES.contains(&code) {
             let request = err.request().map(|request| request.to_string());
             tracing::info!(target: "faber::refusal", code, request, "operation refused: {err}");
         }

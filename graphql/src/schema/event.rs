@@ -88,7 +88,7 @@ impl ExecutionEvent {
 }
 
 /// Replaces large inputs, outputs and payloads by their size, so that a client that shows many
-/// events need not load all of them.
+/// events does not have to load all of them.
 fn omit_large_values(data: &mut Value, maximum: usize) {
     let Value::Object(fields) = data else { return };
     for (name, value) in fields {

@@ -377,7 +377,7 @@ impl ApiExecution {
 
     /// All steps with their current state, in execution order.
     async fn steps(&self) -> Vec<StepStatus> {
-        StepStatus::all(&self.0)
+        StepStatus::list_all(&self.0)
     }
 
     /// One step with its current state. Null if the plan has no step with this id.
@@ -451,9 +451,9 @@ impl ExecutionResults {
 }
 
 fn collect_errors(execution: &Arc<Execution>) -> Vec<StepError> {
-    let all = StepStatus::all(execution);
-    let mut errors: Vec<_> = all.iter().flat_map(StepStatus::all_errors).collect();
-    if execution.missed_deadline() && !errors.iter().any(StepError::is_deadline) {
+    let all = StepStatus::list_all(execution);
+    let mut errors: Vec<_> = all.iter().flat_map(StepStatus::list_errors).collect();
+    if execution.missed_deadline() && !errors.iter().any(StepError::is_missed_deadline) {
         let late = all
             .iter()
             .find(|step| step.never_started())
@@ -518,7 +518,7 @@ mod tests {
         let (attempt, result) = (Attempt::FIRST, result.map(CallOutput::from));
         machine::decide(&mut execution, Input::Ended { task, attempt, result }, at_ms(11));
         assert!(execution.state().is_finished());
-        collect_errors(&Arc::new(execution)).iter().map(StepError::named).collect()
+        collect_errors(&Arc::new(execution)).iter().map(StepError::step_and_code).collect()
     }
 
     /// Regression: the errors did not mention the deadline if the outcome of an effect was unknown.

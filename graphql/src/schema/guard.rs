@@ -113,7 +113,7 @@ impl Extension for OperationGuard {
         // If the answer is already too large, fails without `FieldErrors`, because the error about
         // the size replaces the whole answer.
         self.answer_size.check_limit()?;
-        let (of, path, counted) =
+        let (return_type, path, counted) =
             (info.return_type, info.path_node, CountedField::from_field(&info));
         let outcome = match check_role(ctx, &info) {
             Ok(()) => {
@@ -127,7 +127,7 @@ impl Extension for OperationGuard {
         if let Ok(value) = &outcome {
             self.answer_size.count_field(&counted, value.as_ref())?;
         }
-        self.field_errors.resolve_null(of, path, outcome)
+        self.field_errors.resolve_null(return_type, path, outcome)
     }
 
     async fn validation(
@@ -140,7 +140,7 @@ impl Extension for OperationGuard {
 }
 
 impl OperationGuard {
-    /// Rejects an operation that costs too much, before validation spends time on it.
+    /// Rejects an operation that costs too much, before validation spends time on the operation.
     fn check_cost(&self, request: &mut Request) -> ServerResult<()> {
         let limit = |reason: String| {
             let mut error = ServerError::new(reason, None);
@@ -196,7 +196,8 @@ fn add_missing_codes(mut response: Response) -> Response {
     for error in &mut response.errors {
         let extensions = error.extensions.get_or_insert_default();
         if extensions.get("code").is_none() {
-            let is_limit = LIMIT_MESSAGES.iter().any(|limit| error.message.starts_with(limit));
+            let is_limit =
+                LIMIT_MESSAGE_PREFIXES.iter().any(|limit| error.message.starts_with(limit));
             extensions.set("code", if is_limit { "LIMIT_EXCEEDED" } else { "INVALID_ARGUMENT" });
         }
     }
@@ -205,7 +206,7 @@ fn add_missing_codes(mut response: Response) -> Response {
 
 /// Beginnings of the library's messages about exceeded limits. Such an error gets the code
 /// `LIMIT_EXCEEDED`.
-const LIMIT_MESSAGES: [&str; 4] = [
+const LIMIT_MESSAGE_PREFIXES: [&str; 4] = [
     "Query is nested too deep",
     "The recursion depth of the query",
     "The number of directives",

@@ -343,10 +343,10 @@ impl ExecutionOptions {
         let Some(written) = options else { return Ok(Order::default()) };
         let options = Options {
             mode: written.mode.unwrap_or(ExecutionMode::Parallel).into(),
-            max_parallel: at_least_one("maxParallel", written.max_parallel)?,
-            deadline_ms: at_least_one("deadlineMs", written.deadline_ms)?,
+            max_parallel: parse_positive("maxParallel", written.max_parallel)?,
+            deadline_ms: parse_positive("deadlineMs", written.deadline_ms)?,
             strict_templates: written.strict_templates,
-            start_at: written.start_at.map(|step_index| step_index.0),
+            start_at: written.start_at.map(|start_at| start_at.0),
             priority: written.priority.unwrap_or(0),
             input: Arc::new(check_input(written.input)?),
             compensate_on_failure: false,
@@ -412,7 +412,7 @@ pub(super) fn check_input(input: Option<Value>) -> ApiResult<Value> {
     Ok(input)
 }
 
-fn at_least_one<T: TryFrom<i64>>(name: &str, number: Option<i64>) -> ApiResult<Option<T>> {
+fn parse_positive<T: TryFrom<i64>>(name: &str, number: Option<i64>) -> ApiResult<Option<T>> {
     let Some(number) = number else { return Ok(None) };
     let within =
         Some(number).filter(|number| *number >= 1).and_then(|number| T::try_from(number).ok());
@@ -519,13 +519,14 @@ impl ExecutionFilter {
             let reason = format!("`executionIds` has more than {MAX_FILTER_IDS} ids");
             return Err(limit_exceeded(reason));
         }
-        let Some(filter) = self.into_matching() else { return Ok(None) };
+        let Some(filter) = self.into_filter_without_texts_and_labels() else { return Ok(None) };
         Ok(Some(store::ExecutionFilter { error_text, labels, ..filter }))
     }
 
-    fn into_matching(self) -> Option<store::ExecutionFilter> {
+    /// Returns `None` if no execution can match.
+    fn into_filter_without_texts_and_labels(self) -> Option<store::ExecutionFilter> {
         let states = self.state.map(|states| states.into_iter().map(Into::into).collect());
-        // The store would read an empty list as any state, but in the API it matches nothing.
+        // For the store, an empty list means any state. In the API, it matches no execution.
         if states.as_ref().is_some_and(Vec::is_empty) {
             return None;
         }

@@ -8,10 +8,10 @@ use tokio::task;
 
 use super::error::{ApiResult, invalid_argument};
 
-/// Allowed width and height of all nodes.
+/// Allowed width and height of nodes, in pixels.
 const SIDE_RANGE: std::ops::RangeInclusive<f64> = 1.0..=2_000.0;
-/// Allowed width and height of a single node. It can be large, because a client can show a whole
-/// drawing inside a node.
+/// Allowed width and height of a node with a size of its own, in pixels. The maximum is large,
+/// because a client can show a whole drawing inside a node.
 const NODE_SIDE_RANGE: std::ops::RangeInclusive<f64> = 1.0..=10_000_000.0;
 
 /// Direction of the edges in a drawing.

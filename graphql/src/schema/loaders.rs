@@ -147,8 +147,8 @@ impl Loader<RequestId> for LoaderSource {
 
 #[async_trait::async_trait]
 impl Loader<ExecutionId> for LoaderSource {
-    /// The execution, or the error if its log is damaged. One damaged execution does not fail the
-    /// others.
+    /// The execution, or the error if its log is damaged. The error is a value, so that the other
+    /// executions of a list can still be loaded.
     type Value = ApiResult<Arc<Execution>>;
     type Error = ApiError;
 

@@ -22,7 +22,7 @@ use super::{
     retry::{self, RetryMode},
     scalar::to_int,
     step::SettledOutcome,
-    tool_work::ToolMutation,
+    tool_operations::ToolMutation,
     toolkit::ToolkitMutation,
 };
 
@@ -284,9 +284,11 @@ impl WorkMutation {
         per_second: Option<f64>,
     ) -> Result<i64> {
         let Some(filter) = filter.into_store_filter()? else { return Ok(0) };
-        let left = ctx.data_opt::<ClientGone>().map(|gone| gone.0.clone()).unwrap_or_default();
+        let client_gone =
+            ctx.data_opt::<ClientGone>().map(|gone| gone.0.clone()).unwrap_or_default();
         let engine = ctx.data::<Engine>()?;
-        let done = engine.executions.steer_all(&filter, action.into(), per_second, &left).await;
+        let done =
+            engine.executions.steer_all(&filter, action.into(), per_second, &client_gone).await;
         Ok(to_int(done.map_err(ApiError::from)?))
     }
 

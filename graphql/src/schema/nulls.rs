@@ -24,7 +24,7 @@ struct PendingErrors {
     /// parents of failed fields.
     null_paths: Vec<Vec<PathSegment>>,
     /// Paths of failed non-null fields, with their positions in the text of the operation.
-    failed: Vec<(Vec<PathSegment>, Vec<Pos>)>,
+    failed_fields: Vec<(Vec<PathSegment>, Vec<Pos>)>,
 }
 
 impl FieldErrors {
@@ -47,7 +47,7 @@ impl FieldErrors {
             Err(error) => Err(self.pass_to_parent(path, error)),
             Ok(None | Some(Value::Null)) if is_nullable => {
                 let mut pending = self.lock_pending();
-                if !pending.failed.is_empty() {
+                if !pending.failed_fields.is_empty() {
                     pending.null_paths.push(field_path(path));
                 }
                 Ok(Some(Value::Null))
@@ -62,10 +62,10 @@ impl FieldErrors {
         let mut pending = self.lock_pending();
         match node.segment {
             QueryPathSegment::Name(_) => {
-                pending.failed.push((error.path.clone(), error.locations.clone()));
+                pending.failed_fields.push((error.path.clone(), error.locations.clone()));
             }
             QueryPathSegment::Index(_) => {
-                let mut failed = pending.failed.iter().rev();
+                let mut failed = pending.failed_fields.iter().rev();
                 let inner = failed.find(|(path, locations)| {
                     *locations == error.locations && path.starts_with(&error.path)
                 });
@@ -81,8 +81,8 @@ impl FieldErrors {
     pub(super) fn complete_answer(&self, mut answer: Response) -> Response {
         let PendingErrors { errors, null_paths, .. } = std::mem::take(&mut *self.lock_pending());
         answer.errors.extend(errors);
-        // If an operation requests an object twice, the library merges the two results. So this
-        // sets the object to null if one of the results was null.
+        // If an operation requests an object twice, the library merges the two results. So the
+        // loop sets the object to null if one of the results was null.
         for place in null_paths {
             put_null(&mut answer.data, &place);
         }

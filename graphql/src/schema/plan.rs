@@ -77,7 +77,7 @@ impl From<&diagnostic::Diagnostic> for Diagnostic {
     }
 }
 
-fn diagnostics(all: &[diagnostic::Diagnostic]) -> Vec<Diagnostic> {
+fn to_api_diagnostics(all: &[diagnostic::Diagnostic]) -> Vec<Diagnostic> {
     all.iter().map(Diagnostic::from).collect()
 }
 
@@ -93,7 +93,7 @@ impl PlanPayload {
 
     /// All errors and warnings of the draft.
     async fn diagnostics(&self) -> Vec<Diagnostic> {
-        diagnostics(&self.0.diagnostics)
+        to_api_diagnostics(&self.0.diagnostics)
     }
 }
 
@@ -167,7 +167,7 @@ impl Plan {
 
     /// Warnings about the plan.
     async fn diagnostics(&self) -> Vec<Diagnostic> {
-        diagnostics(self.0.diagnostics())
+        to_api_diagnostics(self.0.diagnostics())
     }
 
     /// The newest `last` executions of the plan, oldest first.

@@ -17,7 +17,7 @@ use super::{
     request::{Request, load_plans},
     saved::SavedQuery,
     select::SelectQuery,
-    tool_work::ToolQuery,
+    tool_operations::ToolQuery,
     toolkit::ToolkitQuery,
 };
 

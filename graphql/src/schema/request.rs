@@ -17,7 +17,7 @@ use super::{
 };
 
 /// Largest page of a timeline.
-const MAX_ENTRIES: usize = 10_000;
+const MAX_TIMELINE_ENTRIES: usize = 10_000;
 
 pub(super) struct Request(pub(super) request::Request);
 
@@ -117,7 +117,7 @@ impl Request {
         #[graphql(desc = "Page size, from 1 to 10000.", default_with = "Some(10_000)")]
         first: Option<i32>,
     ) -> Result<Vec<TimelineEntry>> {
-        let maximum = check_count("first", first.unwrap_or(10_000), MAX_ENTRIES)?;
+        let maximum = check_count("first", first.unwrap_or(10_000), MAX_TIMELINE_ENTRIES)?;
         let skip = usize::try_from(skip.unwrap_or(0));
         let skip =
             skip.map_err(|_| super::error::invalid_argument("`skip` must not be negative"))?;

@@ -1,4 +1,4 @@
-//! Follows everything that happens under a request.
+//! Follows the transcript of a request, its plans, and the events of its executions.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -32,8 +32,8 @@ use super::{
 };
 
 /// Interval between two polls for transcript entries, plans and new executions. Polling is needed
-/// because a store does not always send a hint about them. Events of known executions arrive
-/// without a poll.
+/// because a store does not always send a hint about them. Events of executions whose logs are
+/// followed arrive without a poll.
 const POLL_INTERVAL: Duration = limits::POLL_INTERVAL;
 /// Shortest interval between two polls for new executions after a hint, because hints are also sent
 /// for work of other requests.
@@ -47,7 +47,7 @@ pub(super) struct RequestEvent {
 
 enum EventContent {
     Transcript { kind: String, content: Value },
-    Plan { id: PlanId, about: Value },
+    Plan { id: PlanId, summary: Value },
     Execution { id: ExecutionId, plan: PlanId, recorded: Box<RecordedEvent> },
 }
 
@@ -111,7 +111,7 @@ impl RequestEvent {
             EventContent::Transcript { kind, content } => {
                 json!({ "kind": kind, "content": content })
             }
-            EventContent::Plan { about, .. } => about.clone(),
+            EventContent::Plan { summary, .. } => summary.clone(),
             EventContent::Execution { recorded, .. } => event_data(&recorded.event),
         }
     }
@@ -131,17 +131,17 @@ pub(super) fn follow_request(
     engine: Engine,
     request: RequestId,
 ) -> impl Stream<Item = ApiResult<RequestEvent>> + Send + use<> {
-    let work = engine.store().hints().subscribe_work();
+    let work_hints = engine.store().hints().subscribe_work();
     let follower = RequestFollower {
         engine,
         request,
-        work,
+        work_hints,
         last_poll_at: Instant::now(),
         next_poll_at: Instant::now(),
         next_read_at: Instant::now(),
         sent_entry_count: 0,
         sent_plan_count: 0,
-        executions: BTreeSet::new(),
+        followed_executions: BTreeSet::new(),
         pending_events: VecDeque::new(),
         logs: SelectAll::new(),
     };
@@ -156,7 +156,7 @@ type EventLog = BoxStream<'static, Result<(ExecutionId, PlanId, RecordedEvent), 
 struct RequestFollower {
     engine: Engine,
     request: RequestId,
-    work: watch::Receiver<()>,
+    work_hints: watch::Receiver<()>,
     last_poll_at: Instant,
     next_poll_at: Instant,
     /// Time of the next poll for transcript entries and plans. It is less frequent than the poll
@@ -164,8 +164,8 @@ struct RequestFollower {
     next_read_at: Instant,
     sent_entry_count: usize,
     sent_plan_count: usize,
-    /// Executions whose logs have been followed.
-    executions: BTreeSet<ExecutionId>,
+    /// Executions whose logs are followed, so that no log is followed twice.
+    followed_executions: BTreeSet<ExecutionId>,
     pending_events: VecDeque<RequestEvent>,
     logs: SelectAll<EventLog>,
 }
@@ -173,8 +173,8 @@ struct RequestFollower {
 impl RequestFollower {
     async fn next(&mut self) -> Result<RequestEvent, ApiError> {
         loop {
-            if let Some(pending_events) = self.pending_events.pop_front() {
-                return Ok(pending_events);
+            if let Some(event) = self.pending_events.pop_front() {
+                return Ok(event);
             }
             tokio::select! {
                 Some(next) = self.logs.next(), if !self.logs.is_empty() => {
@@ -183,7 +183,7 @@ impl RequestFollower {
                     let content = EventContent::Execution { id, plan, recorded: Box::new(recorded) };
                     return Ok(RequestEvent { request: self.request, at, content });
                 }
-                Ok(()) = self.work.changed() => {
+                Ok(()) = self.work_hints.changed() => {
                     self.next_poll_at = self.next_poll_at.min(self.last_poll_at + MIN_POLL_INTERVAL);
                 }
                 () = time::sleep_until(self.next_poll_at) => {
@@ -206,7 +206,7 @@ impl RequestFollower {
         self.next_poll_at = (now + POLL_INTERVAL).min(self.next_read_at);
         for head in heads {
             let (id, plan) = (head.execution, head.plan);
-            self.executions.insert(id);
+            self.followed_executions.insert(id);
             let log = self.engine.executions.reader.follow_log(id, Seq::START);
             self.logs.push(log.map(move |read| read.map(|event| (id, plan, event))).boxed());
         }
@@ -216,19 +216,19 @@ impl RequestFollower {
     /// Reads new transcript entries and plans, and queues them by time.
     async fn read_entries_and_plans(&mut self) -> Result<(), ApiError> {
         let store = self.engine.store();
-        let sent_entries = store.transcript_after(self.request, self.sent_entry_count).await?;
+        let new_entries = store.transcript_after(self.request, self.sent_entry_count).await?;
         let plans = store.plan_versions(self.request).await?;
         let mut pending_events = Vec::new();
-        self.sent_entry_count += sent_entries.len();
-        for entry in sent_entries {
+        self.sent_entry_count += new_entries.len();
+        for entry in new_entries {
             let content = EventContent::Transcript { kind: entry.kind, content: entry.content };
             pending_events.push((entry.at, content));
         }
         for id in plans.iter().skip(self.sent_plan_count) {
             if let Some(plan) = self.engine.plans.library.load(*id).await? {
-                let about = plan_summary(&plan);
+                let summary = plan_summary(&plan);
                 pending_events
-                    .push((plan.info().created_at, EventContent::Plan { id: *id, about }));
+                    .push((plan.info().created_at, EventContent::Plan { id: *id, summary }));
             }
         }
         self.sent_plan_count = plans.len();
@@ -242,7 +242,7 @@ impl RequestFollower {
 
     async fn find_new_heads(&mut self) -> Result<Vec<ExecutionHead>, ApiError> {
         let filter = ExecutionFilter { request: Some(self.request), ..ExecutionFilter::default() };
-        let known_executions = &self.executions;
+        let known_executions = &self.followed_executions;
         let is_new = |head: &ExecutionHead| !known_executions.contains(&head.execution);
         Ok(self.engine.executions.reader.newest_heads(&filter, usize::MAX, is_new).await?)
     }

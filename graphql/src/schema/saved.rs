@@ -14,7 +14,7 @@ use super::{
 };
 
 /// Default page size of `savedPlans`.
-const DEFAULT_PAGE: i32 = 100;
+const DEFAULT_SAVED_PLANS: i32 = 100;
 
 pub(super) struct SavedPlan(store::SavedPlan);
 
@@ -63,7 +63,7 @@ impl SavedQuery {
             String,
         >,
     ) -> Result<Vec<SavedPlan>> {
-        let first = check_count("first", first.unwrap_or(DEFAULT_PAGE), MAX_PAGE_SIZE)?;
+        let first = check_count("first", first.unwrap_or(DEFAULT_SAVED_PLANS), MAX_PAGE_SIZE)?;
         let found = ctx.data::<Engine>()?.plans.library.saved_plans(after.as_deref(), first).await;
         Ok(found.map_err(ApiError::from)?.into_iter().map(SavedPlan).collect())
     }

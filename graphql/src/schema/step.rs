@@ -113,12 +113,12 @@ pub(super) struct StepError {
 }
 
 impl StepError {
-    pub(super) fn is_deadline(&self) -> bool {
+    pub(super) fn is_missed_deadline(&self) -> bool {
         self.code == ErrorCode::DEADLINE.as_str()
     }
 
     #[cfg(test)]
-    pub(super) fn named(&self) -> (String, String) {
+    pub(super) fn step_and_code(&self) -> (String, String) {
         (self.step_id.clone(), self.code.clone())
     }
 }
@@ -189,7 +189,7 @@ pub(super) struct StepStatus {
 
 impl StepStatus {
     /// Returns all steps in the order of the plan.
-    pub(super) fn all(execution: &Arc<Execution>) -> Vec<Self> {
+    pub(super) fn list_all(execution: &Arc<Execution>) -> Vec<Self> {
         let numbers = (0..execution.steps().len()).map(StepNumber::new);
         numbers
             .map(|number| Self { execution: Arc::clone(execution), task: number.into() })
@@ -201,40 +201,47 @@ impl StepStatus {
         Some(Self { execution: Arc::clone(execution), task: number.into() })
     }
 
-    fn of(&self, task: Task) -> Option<Self> {
+    fn status_of(&self, task: Task) -> Option<Self> {
         let execution = Arc::clone(&self.execution);
         self.execution.task(task).map(|_| Self { execution, task })
     }
 
-    fn now(&self) -> &Step {
+    fn current_step(&self) -> &Step {
         self.execution.task(self.task).expect("only existing tasks are shown")
     }
 
-    fn planned(&self) -> &ToolExecution {
+    fn planned_step(&self) -> &ToolExecution {
         self.execution.plan().step(self.task.step)
     }
 
     /// Returns the error of a failed step. If `onError` allows failures of items, also returns the
     /// errors of the items.
-    pub(super) fn all_errors(&self) -> Vec<StepError> {
-        let own_error = self.own_error().into_iter();
+    pub(super) fn list_errors(&self) -> Vec<StepError> {
+        let step_error = self.failed_step_error().into_iter();
         let is_lenient =
-            matches!(self.planned().policy.on_error, OnError::Ignore | OnError::Continue);
-        let items = self.now().items.as_deref().filter(|_| is_lenient);
+            matches!(self.planned_step().policy.on_error, OnError::Ignore | OnError::Continue);
+        let items = self.current_step().items.as_deref().filter(|_| is_lenient);
         let items =
             items.map_or(0, |items| u32::try_from(items.as_slice().len()).unwrap_or(u32::MAX));
-        own_error
-            .chain((0..items).filter_map(|item| self.of(self.task.for_item(item))?.own_error()))
+        step_error
+            .chain(
+                (0..items).filter_map(|item| {
+                    self.status_of(self.task.for_item(item))?.failed_step_error()
+                }),
+            )
             .collect()
     }
 
     /// Returns `true` if the step never started because the execution failed before.
     pub(super) fn never_started(&self) -> bool {
-        matches!(self.now().state, execution::StepState::Skipped(SkipReason::ExecutionFailed))
+        matches!(
+            self.current_step().state,
+            execution::StepState::Skipped(SkipReason::ExecutionFailed)
+        )
     }
 
     pub(super) fn has_failed(&self) -> bool {
-        matches!(self.now().state, execution::StepState::Failed(_))
+        matches!(self.current_step().state, execution::StepState::Failed(_))
     }
 
     /// Returns the error of a step that did not succeed because of the execution's deadline.
@@ -245,8 +252,8 @@ impl StepStatus {
         ))
     }
 
-    fn own_error(&self) -> Option<StepError> {
-        match &self.now().state {
+    fn failed_step_error(&self) -> Option<StepError> {
+        match &self.current_step().state {
             execution::StepState::Failed(error) => Some(self.describe_error(error)),
             _ => None,
         }
@@ -254,12 +261,12 @@ impl StepStatus {
 
     fn describe_error(&self, error: &ToolError) -> StepError {
         StepError {
-            step_id: self.planned().id.to_string(),
+            step_id: self.planned_step().id.to_string(),
             index: self.failed_index(),
-            tool_name: self.planned().call_of_part(self.task.part).tool.to_string(),
+            tool_name: self.planned_step().call_of_part(self.task.part).tool.to_string(),
             code: error.code.to_string(),
             message: error.message.to_string(),
-            attempt: self.now().attempts.max(1),
+            attempt: self.current_step().attempts.max(1),
             retryable: error.retryable,
         }
     }
@@ -267,8 +274,10 @@ impl StepStatus {
     /// Returns the index of this item. For a whole step, returns the index of the item whose
     /// failure made the step fail.
     fn failed_index(&self) -> Option<u32> {
-        let must_succeed = matches!(self.planned().policy.on_error, OnError::Fail | OnError::Wait);
-        let first = || self.now().items.as_deref().filter(|_| must_succeed)?.first_failed();
+        let must_succeed =
+            matches!(self.planned_step().policy.on_error, OnError::Fail | OnError::Wait);
+        let first =
+            || self.current_step().items.as_deref().filter(|_| must_succeed)?.first_failed();
         self.task.part.item.or_else(first)
     }
 }
@@ -279,7 +288,7 @@ impl StepStatus {
 impl StepStatus {
     /// Id of the step within the plan.
     async fn step_id(&self) -> &str {
-        self.planned().id.as_str()
+        self.planned_step().id.as_str()
     }
 
     /// Index of the item in the step's `forEach` list, from 0. Null for the step itself.
@@ -289,63 +298,63 @@ impl StepStatus {
 
     /// Tool, as `set.name`.
     async fn tool_name(&self) -> &str {
-        self.planned().call_of_part(self.task.part).tool.as_str()
+        self.planned_step().call_of_part(self.task.part).tool.as_str()
     }
 
     /// State of the step.
     async fn state(&self) -> ApiStepState {
-        ApiStepState::of(self.now())
+        ApiStepState::of(self.current_step())
     }
 
     /// Number of attempts that started.
     async fn attempts(&self) -> u32 {
-        self.now().attempts
+        self.current_step().attempts
     }
 
     /// Time at which the step began to wait, or its first attempt started if it did not wait. Null
     /// until then.
     async fn started_at(&self) -> Option<DateTime> {
-        self.now().started_at.map(DateTime)
+        self.current_step().started_at.map(DateTime)
     }
 
     /// Time at which the step finished. Null before that.
     async fn finished_at(&self) -> Option<DateTime> {
-        self.now().finished_at.map(DateTime)
+        self.current_step().finished_at.map(DateTime)
     }
 
     /// Time from `startedAt` to `finishedAt` in milliseconds: attempts, waits, and delays between
     /// attempts. Null until the step has finished.
     async fn duration_ms(&self) -> Option<f64> {
-        let step = self.now();
+        let step = self.current_step();
         Some(milliseconds_between(step.started_at?, step.finished_at?))
     }
 
     /// Total time of all attempts in milliseconds. Null until the step has finished.
     async fn work_ms(&self) -> Option<f64> {
-        self.now().finished_at.map(|_| to_milliseconds(self.now().spent.worked))
+        self.current_step().finished_at.map(|_| to_milliseconds(self.current_step().spent.worked))
     }
 
     /// Time in milliseconds for which the step waited for a person or a signal, or slept. Null
     /// until the step has finished.
     async fn waited_ms(&self) -> Option<f64> {
-        self.now().finished_at.map(|_| to_milliseconds(self.now().spent.waited))
+        self.current_step().finished_at.map(|_| to_milliseconds(self.current_step().spent.waited))
     }
 
     /// Parameters of the last attempt, with all templates rendered. Null before the first attempt.
     async fn resolved_parameters(&self) -> Option<&Value> {
-        self.now().parameters.as_deref()
+        self.current_step().parameters.as_deref()
     }
 
     /// Output of the tool. For a step with `forEach`, the list of the items' outputs. For a step
     /// that runs a plan, the outputs of the child execution. Null until the step has succeeded.
     async fn output(&self) -> Option<&Value> {
-        self.now().output()
+        self.current_step().output()
     }
 
     /// Error of a failed step. While the step waits for another attempt or for a decision, the
     /// error of its last attempt. Null otherwise.
     async fn error(&self) -> Option<StepError> {
-        match &self.now().state {
+        match &self.current_step().state {
             execution::StepState::Failed(error)
             | execution::StepState::Retrying { error: Some(error), .. }
             | execution::StepState::Waiting(WaitReason::Decision { error }) => {
@@ -358,24 +367,24 @@ impl StepStatus {
     /// Warnings about parameters and output, such as unresolved templates and numbers that 64 bits
     /// cannot hold.
     async fn warnings(&self) -> Vec<String> {
-        let now = self.now();
+        let step = self.current_step();
         let parameters =
-            now.parameters.as_deref().map(|value| rounded::output_warnings(value, "parameters"));
-        let output = now.output().map(|value| rounded::output_warnings(value, "output"));
+            step.parameters.as_deref().map(|value| rounded::output_warnings(value, "parameters"));
+        let output = step.output().map(|value| rounded::output_warnings(value, "output"));
         let rounded = parameters.into_iter().chain(output).flatten();
-        valid_warnings(now).iter().cloned().chain(rounded).collect()
+        valid_warnings(step).iter().cloned().chain(rounded).collect()
     }
 
     /// True if this execution did not call the tool for the output, but took the output from the
     /// execution that it retries, or from the output cache.
     async fn reused(&self) -> bool {
-        self.now().is_reused
+        self.current_step().is_reused
     }
 
     /// Reason why the step did not run: `condition`, `dependency`, `execution_failed` or `dry_run`.
     /// Null unless the state is `SKIPPED`.
     async fn skip_reason(&self) -> Option<&'static str> {
-        match &self.now().state {
+        match &self.current_step().state {
             execution::StepState::Skipped(reason) => Some(super::event::skip_reason_name(*reason)),
             _ => None,
         }
@@ -384,7 +393,7 @@ impl StepStatus {
     /// Reason for the wait: `approval`, `decision`, or `signal:` followed by the name of the
     /// signal. Null unless the state is `WAITING`.
     async fn waits_for(&self) -> Option<String> {
-        let execution::StepState::Waiting(reason) = &self.now().state else { return None };
+        let execution::StepState::Waiting(reason) = &self.current_step().state else { return None };
         Some(match reason {
             WaitReason::Approval => "approval".to_owned(),
             WaitReason::Decision { .. } => "decision".to_owned(),
@@ -395,7 +404,7 @@ impl StepStatus {
     /// Time of the next attempt, of the end of a sleep, or of the end of the wait for a signal.
     /// Null if there is none.
     async fn until(&self) -> Option<DateTime> {
-        match &self.now().state {
+        match &self.current_step().state {
             execution::StepState::Waiting(WaitReason::Signal { until: Some(until), .. })
             | execution::StepState::Retrying { until, .. }
             | execution::StepState::Running { how: AttemptKind::Sleeping { until }, .. } => {
@@ -407,7 +416,7 @@ impl StepStatus {
 
     /// Last progress report of the current attempt. Null if the tool has reported none.
     async fn progress(&self) -> Option<Progress> {
-        self.now().progress.as_deref().map(Progress::from)
+        self.current_step().progress.as_deref().map(Progress::from)
     }
 
     /// Items of the step's `forEach` list, in the order of the list. Empty until the list is known.
@@ -423,46 +432,48 @@ impl StepStatus {
     ) -> Result<Vec<Self>> {
         let maximum = check_count("first", first.unwrap_or(10_000), MAX_ITEMS)?;
         let begin = parse_after_index(after_index)?;
-        let n = self.now().items.as_deref().map_or(0, |items| items.as_slice().len());
+        let n = self.current_step().items.as_deref().map_or(0, |items| items.as_slice().len());
         let n = u32::try_from(n).unwrap_or(u32::MAX);
-        let all = (begin..n).filter_map(|item| self.of(self.task.for_item(item)));
+        let all = (begin..n).filter_map(|item| self.status_of(self.task.for_item(item)));
         let is_wanted = |item: &Self| {
-            state.as_ref().is_none_or(|states| states.contains(&ApiStepState::of(item.now())))
+            state
+                .as_ref()
+                .is_none_or(|states| states.contains(&ApiStepState::of(item.current_step())))
         };
         Ok(all.filter(is_wanted).take(maximum).collect())
     }
 
     /// Number of items by state. Null for a step without a list, and until the list is known.
     async fn item_tally(&self) -> Option<ItemTally> {
-        self.now().items.as_deref().map(ItemTally::of)
+        self.current_step().items.as_deref().map(ItemTally::of)
     }
 
     /// Id of the last child execution that the step started, `exec_…`. Null for a step that calls a
     /// tool.
     async fn child_execution_id(&self) -> Option<ID> {
-        self.now().child.map(|id| ID(id.to_string()))
+        self.current_step().child.map(|id| ID(id.to_string()))
     }
 
     /// Last child execution that the step started. Null for a step that calls a tool.
     async fn child(&self, ctx: &Context<'_>) -> Result<Option<ApiExecution>> {
-        let Some(id) = self.now().child else { return Ok(None) };
+        let Some(id) = self.current_step().child else { return Ok(None) };
         Ok(ctx.data::<Loaders>()?.execution(id).await?.map(ApiExecution))
     }
 
     /// Outcome that a person recorded with `settleStep`. Null if the step was not settled. The
     /// state of a step that had failed stays `FAILED`.
     async fn settled(&self) -> Option<SettledOutcome> {
-        self.now().settled().map(SettledOutcome::from)
+        self.current_step().settled().map(SettledOutcome::from)
     }
 
     /// Output that was recorded with the outcome `SUCCEEDED`. Null otherwise.
     async fn settled_output(&self) -> Option<&Value> {
-        self.now().settlement.as_ref()?.output.as_deref()
+        self.current_step().settlement.as_ref()?.output.as_deref()
     }
 
     /// Comment that was recorded with the outcome. Null without a comment.
     async fn settled_comment(&self) -> Option<&str> {
-        self.now().settlement.as_ref()?.comment.as_deref()
+        self.current_step().settlement.as_ref()?.comment.as_deref()
     }
 
     /// Compensation that Faber did not call, because the execution had already undone its steps when
@@ -474,7 +485,7 @@ impl StepStatus {
 
     /// Status of the call that undoes the step. Null until this call has started.
     async fn compensation(&self) -> Option<Self> {
-        self.of(self.task.compensation()).filter(|_| !self.task.part.undo)
+        self.status_of(self.task.compensation()).filter(|_| !self.task.part.undo)
     }
 }
 

@@ -22,7 +22,8 @@ use super::{
     scalar::{DateTime, format_time, milliseconds_between, to_int},
 };
 
-/// Maximum number of executions in one timeline. Contains the newest executions of the request.
+/// Maximum number of executions in one timeline, which contains the newest executions of its
+/// request.
 const MAX_EXECUTIONS: usize = 1_000;
 /// Maximum number of events in one timeline, over all its executions.
 const MAX_EVENTS: usize = 200_000;
@@ -81,7 +82,8 @@ pub(super) async fn load_timeline(
             break;
         }
     }
-    // If the clock of another machine is behind, its entries get the time of the request.
+    // The clock of another machine can be behind. Entries with a time before the request are sorted
+    // as if they had the time of the request.
     let begin = request.created_at;
     let mut dated: Vec<(Timestamp, TimelineEntry)> =
         entries.into_iter().map(|entry| (entry.at.0.max(begin), entry)).collect();

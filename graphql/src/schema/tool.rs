@@ -31,7 +31,7 @@ pub(super) struct Tool {
 
 impl Tool {
     /// Returns the tools of a set, in the order of their source.
-    pub(super) fn of(set: &Set) -> Vec<Self> {
+    pub(super) fn list_of_set(set: &Set) -> Vec<Self> {
         set.tools.iter().map(|tool| Self::new(tool.definition(), set)).collect()
     }
 
@@ -49,7 +49,7 @@ impl Tool {
     }
 
     /// Returns a tool that the toolkit names and that is not registered.
-    pub(super) fn unregistered(name: ToolName, description: &str) -> Self {
+    pub(super) fn new_unregistered(name: ToolName, description: &str) -> Self {
         let definition = ToolDefinition {
             name,
             set: TOOLKIT_SOURCE.parse().expect("the name of the set is a literal"),
@@ -189,7 +189,7 @@ impl ToolUsage {
         Self { tool: tool.clone(), recorded_usage: None }
     }
 
-    fn quantile(&self, share: f64) -> Option<f64> {
+    fn duration_quantile_ms(&self, share: f64) -> Option<f64> {
         self.recorded_usage.as_ref()?.quantile(share).map(|time| time.as_secs_f64() * 1e3)
     }
 }
@@ -230,13 +230,13 @@ impl ToolUsage {
 
     /// Median duration of a call in milliseconds, accurate to 10 %. Null without calls.
     async fn p50_ms(&self) -> Option<f64> {
-        self.quantile(0.5)
+        self.duration_quantile_ms(0.5)
     }
 
     /// 99th percentile of the duration of a call in milliseconds, accurate to 10 %. Null without
     /// calls.
     async fn p99_ms(&self) -> Option<f64> {
-        self.quantile(0.99)
+        self.duration_quantile_ms(0.99)
     }
 }
 
@@ -378,13 +378,14 @@ impl ToolSet {
 
     /// Tools of the toolset, in the order of their source.
     async fn tools(&self) -> Vec<Tool> {
-        Tool::of(&self.0)
+        Tool::list_of_set(&self.0)
     }
 
     /// Status of the source: `connecting`, `ready` or `failed`. `hidden` if the toolset was added
     /// through the API and its condition is false.
     async fn status(&self) -> &'static str {
         match self.0.status {
+            SetStatus::Idle => "idle",
             SetStatus::Connecting => "connecting",
             SetStatus::Ready => "ready",
             SetStatus::Failed { .. } => "failed",
@@ -398,7 +399,7 @@ impl ToolSet {
         match &self.0.status {
             SetStatus::Failed { error } => Some(error.clone()),
             SetStatus::Hidden => Some(HIDDEN_SET_ERROR.to_owned()),
-            SetStatus::Connecting | SetStatus::Ready => {
+            SetStatus::Idle | SetStatus::Connecting | SetStatus::Ready => {
                 let left_out = &self.0.left_out;
                 (!left_out.is_empty()).then(|| left_out.join("; "))
             }

@@ -490,7 +490,7 @@ fn list_tools(engine: &Engine, toolkit: &graph::Toolkit) -> Vec<Tool> {
         });
         Some(match registered {
             Some(tool) => tool.with_name(called),
-            None => Tool::unregistered(called, &node.description),
+            None => Tool::new_unregistered(called, &node.description),
         })
     };
     toolkit.tools_and_actions().tools.into_iter().filter_map(tool).collect()

@@ -10,8 +10,8 @@ use super::{
     connections::Connections,
     executor::OperationExecutor,
     metrics::Metrics,
-    nursery::TaskSender,
     options::{Hooks, ServerOptions},
+    task_sender::TaskSender,
 };
 
 /// The caller of an operation. Resolvers read it as `ctx.data::<Arc<Caller>>()`.
@@ -30,7 +30,7 @@ pub(super) struct App {
     pub(super) hooks: Hooks,
     pub(super) metrics: Arc<Metrics>,
     pub(super) connections: Arc<Connections>,
-    pub(super) nursery: TaskSender,
+    pub(super) task_sender: TaskSender,
     /// Cancelled when the server shuts down, because some streams never end by themselves.
     pub(super) stopping: CancellationToken,
 }

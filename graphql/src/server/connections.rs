@@ -32,9 +32,9 @@ const BURST_TIME: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ConnectionLimits {
-    pub(super) total: usize,
+    pub(super) max_connections: usize,
     /// Maximum number of connections of one peer that have not yet sent a complete request.
-    pub(super) new_per_peer: usize,
+    pub(super) max_new_per_peer: usize,
     pub(super) header_timeout: Duration,
 }
 
@@ -42,16 +42,16 @@ pub(super) struct ConnectionLimits {
 pub(super) struct Connections {
     limits: ConnectionLimits,
     connection_table: Mutex<ConnectionTable>,
-    closed: AtomicU64,
+    evicted_count: AtomicU64,
     /// Signalled when a connection ends, or starts to wait so that it can be closed.
-    pub(super) ended: tokio::sync::Notify,
+    pub(super) room_signal: tokio::sync::Notify,
 }
 
 #[derive(Debug, Default)]
 struct ConnectionTable {
-    next_place: u64,
-    ordinary: Pool,
-    reserve: Pool,
+    next_queue_place: u64,
+    ordinary_pool: Pool,
+    reserve_pool: Pool,
     /// For each peer, its ordinary connections that have not yet sent a complete request.
     unfinished_by_peer: BTreeMap<IpAddr, BTreeSet<u64>>,
 }
@@ -59,8 +59,9 @@ struct ConnectionTable {
 /// Connections that share a limit: the ordinary connections, or the reserve.
 #[derive(Debug, Default)]
 struct Pool {
-    open: usize,
-    /// Connections that wait for a complete request, oldest first.
+    open_count: usize,
+    /// Connections that the server is allowed to close, oldest first: connections that wait for a
+    /// complete request, and connections whose peer does not read the answer.
     waiting: BTreeMap<u64, WaitingConnection>,
 }
 
@@ -68,7 +69,7 @@ struct Pool {
 struct WaitingConnection {
     since: Instant,
     peer: IpAddr,
-    close: CancellationToken,
+    close_token: CancellationToken,
 }
 
 #[derive(Debug)]
@@ -77,26 +78,31 @@ pub(super) struct Connection {
     peer: IpAddr,
     is_reserve: bool,
     header_timeout: Duration,
-    close: CancellationToken,
-    /// The key of the connection in [`Pool::waiting`] while it waits for a complete request.
+    close_token: CancellationToken,
+    /// The key of the connection in [`Pool::waiting`], or `None` while it is not in this map.
     queue_place: Mutex<Option<u64>>,
-    answer: Mutex<Answer>,
+    answer: Mutex<AnswerState>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Answer {
+enum AnswerState {
     #[default]
     None,
     /// The server is still producing the body.
-    Made,
+    Started,
     /// Hyper has the whole body, but has perhaps not written all of it.
     Buffered,
 }
 
 impl Connections {
     pub(super) fn new(limits: ConnectionLimits) -> Arc<Self> {
-        let (connection_table, closed) = (Mutex::default(), AtomicU64::new(0));
-        Arc::new(Self { limits, connection_table, closed, ended: tokio::sync::Notify::new() })
+        let (connection_table, evicted_count) = (Mutex::default(), AtomicU64::new(0));
+        Arc::new(Self {
+            limits,
+            connection_table,
+            evicted_count,
+            room_signal: tokio::sync::Notify::new(),
+        })
     }
 
     /// Accepts a connection. Returns `None` if the limit and the reserve are reached, and no
@@ -104,19 +110,19 @@ impl Connections {
     pub(super) fn accept(self: &Arc<Self>, peer: IpAddr) -> Option<Arc<Connection>> {
         let peer = peer_network(peer);
         let mut connection_table = self.lock_table();
-        let total = self.limits.total;
-        let is_reserve = connection_table.ordinary.open >= total
+        let maximum = self.limits.max_connections;
+        let is_reserve = connection_table.ordinary_pool.open_count >= maximum
             && !self.evict_oldest(&mut connection_table, false);
         if is_reserve
-            && connection_table.reserve.open >= RESERVED_CONNECTIONS
+            && connection_table.reserve_pool.open_count >= RESERVED_CONNECTIONS
             && !self.evict_oldest(&mut connection_table, true)
         {
             return None;
         }
-        connection_table.pool_mut(is_reserve).open += 1;
-        let header_timeout = match connection_table.ordinary.open {
+        connection_table.pool_mut(is_reserve).open_count += 1;
+        let header_timeout = match connection_table.ordinary_pool.open_count {
             _ if is_reserve => RESERVE_TIMEOUT,
-            open if open > total / 4 * 3 => BUSY_TIMEOUT,
+            open_count if open_count > maximum / 4 * 3 => BUSY_TIMEOUT,
             _ => self.limits.header_timeout,
         };
         let connection = Connection {
@@ -124,7 +130,7 @@ impl Connections {
             peer,
             is_reserve,
             header_timeout: header_timeout.min(self.limits.header_timeout),
-            close: CancellationToken::new(),
+            close_token: CancellationToken::new(),
             queue_place: Mutex::default(),
             answer: Mutex::default(),
         };
@@ -136,10 +142,10 @@ impl Connections {
 
     pub(super) fn has_room(&self) -> bool {
         let connection_table = self.lock_table();
-        connection_table.ordinary.open < self.limits.total
-            || connection_table.reserve.open < RESERVED_CONNECTIONS
-            || !connection_table.ordinary.waiting.is_empty()
-            || !connection_table.reserve.waiting.is_empty()
+        connection_table.ordinary_pool.open_count < self.limits.max_connections
+            || connection_table.reserve_pool.open_count < RESERVED_CONNECTIONS
+            || !connection_table.ordinary_pool.waiting.is_empty()
+            || !connection_table.reserve_pool.waiting.is_empty()
     }
 
     pub(super) fn format_metrics(&self) -> String {
@@ -151,13 +157,13 @@ impl Connections {
              # TYPE faber_connections_closed_total counter\n\
              faber_connections_closed_total {}\n",
             self.count_open(),
-            self.closed.load(Ordering::Relaxed)
+            self.evicted_count.load(Ordering::Relaxed)
         )
     }
 
     fn count_open(&self) -> usize {
         let connection_table = self.lock_table();
-        connection_table.ordinary.open + connection_table.reserve.open
+        connection_table.ordinary_pool.open_count + connection_table.reserve_pool.open_count
     }
 
     /// Closes the longest waiting connection of a pool. Returns `false` if no connection waits.
@@ -172,9 +178,9 @@ impl Connections {
     /// request.
     fn evict_oldest_of_peer(&self, connection_table: &mut ConnectionTable, peer: IpAddr) {
         while let Some(new) = connection_table.unfinished_by_peer.get(&peer)
-            && new.len() > self.limits.new_per_peer
+            && new.len() > self.limits.max_new_per_peer
             && let Some(queue_place) = new.first().copied()
-            && let Some(waiting) = connection_table.ordinary.waiting.get(&queue_place)
+            && let Some(waiting) = connection_table.ordinary_pool.waiting.get(&queue_place)
             && waiting.since.elapsed() >= BURST_TIME
         {
             self.evict_connection(connection_table, queue_place, false);
@@ -190,8 +196,8 @@ impl Connections {
         let Some(evicted) = connection_table.stop_waiting(queue_place, is_reserve) else {
             return false;
         };
-        evicted.close.cancel();
-        let closed = self.closed.fetch_add(1, Ordering::Relaxed) + 1;
+        evicted.close_token.cancel();
+        let closed = self.evicted_count.fetch_add(1, Ordering::Relaxed) + 1;
         if closed.is_power_of_two() {
             tracing::warn!(
                 closed,
@@ -210,14 +216,14 @@ impl Connections {
 
 impl ConnectionTable {
     fn pool_mut(&mut self, is_reserve: bool) -> &mut Pool {
-        if is_reserve { &mut self.reserve } else { &mut self.ordinary }
+        if is_reserve { &mut self.reserve_pool } else { &mut self.ordinary_pool }
     }
 
     fn add_waiting(&mut self, connection: &Connection, is_new: bool) -> u64 {
-        let queue_place = self.next_place;
-        self.next_place += 1;
-        let (peer, close) = (connection.peer, connection.close.clone());
-        let waiting = WaitingConnection { since: Instant::now(), peer, close };
+        let queue_place = self.next_queue_place;
+        self.next_queue_place += 1;
+        let (peer, close_token) = (connection.peer, connection.close_token.clone());
+        let waiting = WaitingConnection { since: Instant::now(), peer, close_token };
         self.pool_mut(connection.is_reserve).waiting.insert(queue_place, waiting);
         if is_new && !connection.is_reserve {
             self.unfinished_by_peer.entry(peer).or_default().insert(queue_place);
@@ -247,7 +253,7 @@ impl Connection {
     }
 
     pub(super) async fn wait_until_closed(&self) {
-        self.close.cancelled().await;
+        self.close_token.cancelled().await;
     }
 
     pub(super) fn is_answering(&self) -> bool {
@@ -256,21 +262,21 @@ impl Connection {
 
     pub(super) fn mark_request_complete(&self) {
         let mut answer = self.lock_answer();
-        if *answer == Answer::Buffered {
-            *answer = Answer::None;
+        if *answer == AnswerState::Buffered {
+            *answer = AnswerState::None;
         }
         self.stop_waiting();
     }
 
     pub(super) fn mark_answer_started(&self) {
-        *self.lock_answer() = Answer::Made;
+        *self.lock_answer() = AnswerState::Started;
     }
 
     /// Records that hyper has copied the whole body into its buffer.
     pub(super) fn mark_answer_buffered(&self) {
         let mut answer = self.lock_answer();
-        if *answer == Answer::Made {
-            *answer = Answer::Buffered;
+        if *answer == AnswerState::Started {
+            *answer = AnswerState::Buffered;
         }
     }
 
@@ -278,8 +284,8 @@ impl Connection {
     /// the connection waits for the next request.
     pub(super) fn mark_buffer_written(&self) {
         let mut answer = self.lock_answer();
-        if *answer == Answer::Buffered {
-            *answer = Answer::None;
+        if *answer == AnswerState::Buffered {
+            *answer = AnswerState::None;
             self.add_waiting();
         }
     }
@@ -287,7 +293,7 @@ impl Connection {
     /// Records that the peer has stopped reading. Until the peer reads again, the connection can be
     /// closed to make room for other connections.
     pub(super) fn mark_stalled(&self) {
-        if *self.lock_answer() != Answer::None {
+        if *self.lock_answer() != AnswerState::None {
             self.add_waiting();
         }
     }
@@ -304,7 +310,7 @@ impl Connection {
             *queue_place = Some(connection_table.add_waiting(self, false));
         }
         drop((queue_place, connection_table));
-        self.connections.ended.notify_one();
+        self.connections.room_signal.notify_one();
     }
 
     fn stop_waiting(&self) {
@@ -314,7 +320,7 @@ impl Connection {
         }
     }
 
-    fn lock_answer(&self) -> MutexGuard<'_, Answer> {
+    fn lock_answer(&self) -> MutexGuard<'_, AnswerState> {
         self.answer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -329,9 +335,9 @@ impl Drop for Connection {
         if let Some(queue_place) = self.lock_place().take() {
             connection_table.stop_waiting(queue_place, self.is_reserve);
         }
-        connection_table.pool_mut(self.is_reserve).open -= 1;
+        connection_table.pool_mut(self.is_reserve).open_count -= 1;
         drop(connection_table);
-        self.connections.ended.notify_one();
+        self.connections.room_signal.notify_one();
     }
 }
 
@@ -359,8 +365,8 @@ mod tests {
     fn make_connections() -> Arc<Connections> {
         let header_timeout = Duration::from_mins(1);
         Connections::new(ConnectionLimits {
-            total: TOTAL,
-            new_per_peer: MAX_NEW_PER_PEER,
+            max_connections: TOTAL,
+            max_new_per_peer: MAX_NEW_PER_PEER,
             header_timeout,
         })
     }
@@ -370,7 +376,7 @@ mod tests {
     }
 
     fn closed_positions(all: &[Arc<Connection>]) -> Vec<usize> {
-        (0..all.len()).filter(|index| all[*index].close.is_cancelled()).collect()
+        (0..all.len()).filter(|index| all[*index].close_token.is_cancelled()).collect()
     }
 
     /// Marks the answer as started, buffered and written.
@@ -392,11 +398,11 @@ mod tests {
         let crowd =
             || (0..2 * TOTAL).for_each(|n| drop(connections.accept(peer_address(n)).unwrap()));
         crowd();
-        assert!(all[0].is_answering() && !all[0].close.is_cancelled());
+        assert!(all[0].is_answering() && !all[0].close_token.is_cancelled());
         all[0].mark_buffer_written();
         assert!(!all[0].is_answering());
         crowd();
-        assert!(all[0].close.is_cancelled());
+        assert!(all[0].close_token.is_cancelled());
     }
 
     #[tokio::test(start_paused = true)]
@@ -422,7 +428,7 @@ mod tests {
             })
             .collect();
         assert!(!connections.has_room());
-        let room = connections.ended.notified();
+        let room = connections.room_signal.notified();
         answer_request(&all[3]);
         tokio::time::timeout(Duration::from_secs(1), room)
             .await
@@ -493,10 +499,10 @@ mod tests {
 
     #[test]
     fn a_peer_is_identified_by_its_network() {
-        let of = |text: &str| peer_network(text.parse().unwrap());
-        assert_eq!(of("2001:db8:1:2:3::4"), of("2001:db8:1:2:9::9"));
-        assert_ne!(of("2001:db8:1:2::4"), of("2001:db8:1:3::4"));
-        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
-        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+        let network = |text: &str| peer_network(text.parse().unwrap());
+        assert_eq!(network("2001:db8:1:2:3::4"), network("2001:db8:1:2:9::9"));
+        assert_ne!(network("2001:db8:1:2::4"), network("2001:db8:1:3::4"));
+        assert_eq!(network("::ffff:192.0.2.1"), network("192.0.2.1"));
+        assert_ne!(network("192.0.2.1"), network("192.0.2.2"));
     }
 }

@@ -8,11 +8,12 @@ use axum::{
 };
 use engine::access::{Access, Denied, Grant};
 use serde_json::{Map, Value};
+use shared::trace::SpanContext;
 
-use super::{app::Caller, peer::Peer, refusal::Refusal};
+use super::{app::Caller, peer::Peer, refusal::Refusal, traced_request};
 
-/// Paths of health checks, which need no token.
-const HEALTH_PATH: &str = "/health/";
+/// Beginning of the paths of health checks, which need no token.
+const HEALTH_PATH_PREFIX: &str = "/health/";
 
 /// Fields of the payload of `connection_init` that can contain the token.
 const TOKEN_FIELDS: [&str; 3] = ["Authorization", "authorization", "token"];
@@ -24,13 +25,13 @@ impl From<Denied> for Refusal {
 }
 
 pub(super) fn is_health(path: &str) -> bool {
-    path.starts_with(HEALTH_PATH)
+    path.starts_with(HEALTH_PATH_PREFIX)
 }
 
 /// Rejects other machines if no tokens are configured.
 pub(super) fn check_peer(access: &Access, request: &Request) -> Result<(), Refusal> {
     let peer = request.extensions().get::<Peer>();
-    if peer.is_some_and(|peer| access.may_connect(peer.0)) || is_health(request.uri().path()) {
+    if peer.is_some_and(|peer| access.can_connect(peer.0)) || is_health(request.uri().path()) {
         return Ok(());
     }
     Err(Refusal::forbidden(
@@ -73,6 +74,10 @@ pub(super) fn read_handshake(access: &Access, parts: &Parts) -> Result<Handshake
 }
 
 impl HandshakeCaller {
+    pub(super) fn read_trace_context(&self) -> Option<SpanContext> {
+        traced_request::read_context(&self.headers)
+    }
+
     /// Identifies the client by the payload of `connection_init`. Without a token in this payload,
     /// identifies the client by the handshake.
     pub(super) fn identify_client(

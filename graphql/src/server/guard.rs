@@ -34,16 +34,16 @@ pub(super) struct GuardState {
 }
 
 pub(super) async fn check_hosts_and_origins(
-    State(gate): State<Arc<GuardState>>,
+    State(guard_state): State<Arc<GuardState>>,
     request: Request,
     next: Next,
 ) -> Response {
-    let admitted = entry::check_peer(&gate.access, &request)
-        .and_then(|()| check_origin(&gate.policy, &request));
+    let admitted = entry::check_peer(&guard_state.access, &request)
+        .and_then(|()| check_origin(&guard_state.policy, &request));
     let origin = match admitted {
         Ok(origin) => origin,
         Err(refusal) => {
-            gate.metrics.count_refusal(&refusal, &RefusedRequest::from(&request));
+            guard_state.metrics.count_refusal(&refusal, &RefusedRequest::from(&request));
             return refusal.into_response();
         }
     };
@@ -67,7 +67,7 @@ fn check_origin(policy: &HostPolicy, request: &Request) -> Result<Option<HeaderV
             ))
         })?;
     let Some(value) = request.headers().get(header::ORIGIN) else {
-        return check_sent_by_program(request.headers()).map(|()| None);
+        return check_not_loaded_by_other_site(request.headers()).map(|()| None);
     };
     let page = value.to_str().unwrap_or_default();
     match Origin::parse(page).filter(|origin| policy.accepts_origin(origin, &host)) {
@@ -93,7 +93,7 @@ fn requested_host(request: &Request) -> Result<&str, Refusal> {
 
 /// Rejects requests without `Origin` that a foreign page causes, such as for an image. Links to
 /// this server are allowed, because the foreign page cannot read the page that the browser opens.
-fn check_sent_by_program(headers: &HeaderMap) -> Result<(), Refusal> {
+fn check_not_loaded_by_other_site(headers: &HeaderMap) -> Result<(), Refusal> {
     let is = |name: &str, value: &str| headers.get(name).is_some_and(|found| found == value);
     if is("sec-fetch-site", "cross-site") && !is("sec-fetch-mode", "navigate") {
         return Err(Refusal::forbidden(

@@ -59,12 +59,12 @@ impl FromStr for AllowedOrigin {
 /// A normalized host name or address, with a port if there is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HostAndPort {
-    name: Name,
+    name: HostName,
     port: Option<u16>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Name {
+enum HostName {
     Address(IpAddr),
     /// The name in lower case, without the final dot.
     Domain(String),
@@ -83,9 +83,9 @@ impl HostAndPort {
         };
         let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         let name = match bracketed {
-            Some(address) => Name::Address(address.parse::<Ipv6Addr>().ok()?.to_canonical()),
+            Some(address) => HostName::Address(address.parse::<Ipv6Addr>().ok()?.to_canonical()),
             None => match host.parse::<IpAddr>() {
-                Ok(address) => Name::Address(address),
+                Ok(address) => HostName::Address(address),
                 Err(_) => parse_domain(host)?,
             },
         };
@@ -94,22 +94,22 @@ impl HostAndPort {
 
     /// Returns whether the name contains `*`. An entry allows one name only.
     fn has_wildcard(&self) -> bool {
-        matches!(&self.name, Name::Domain(name) if name.contains('*'))
+        matches!(&self.name, HostName::Domain(name) if name.contains('*'))
     }
 
     /// Returns whether the host is a loopback address, `localhost`, or a name that ends with
     /// `.localhost`.
     fn is_loopback(&self) -> bool {
         match &self.name {
-            Name::Address(address) => address.is_loopback(),
-            Name::Domain(name) => name == "localhost" || name.ends_with(".localhost"),
+            HostName::Address(address) => address.is_loopback(),
+            HostName::Domain(name) => name == "localhost" || name.ends_with(".localhost"),
         }
     }
 }
 
-fn parse_domain(host: &str) -> Option<Name> {
+fn parse_domain(host: &str) -> Option<HostName> {
     let name = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
-    (!name.is_empty()).then_some(Name::Domain(name))
+    (!name.is_empty()).then_some(HostName::Domain(name))
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -142,40 +142,45 @@ impl Origin {
 
 #[derive(Debug, Clone)]
 pub(super) struct HostPolicy {
-    listen: IpAddr,
-    hosts: Vec<AllowedHost>,
-    origins: Vec<AllowedOrigin>,
+    listen_address: IpAddr,
+    allowed_hosts: Vec<AllowedHost>,
+    allowed_origins: Vec<AllowedOrigin>,
 }
 
 impl HostPolicy {
     pub(super) fn new(
-        listen: IpAddr,
-        hosts: Vec<AllowedHost>,
-        origins: Vec<AllowedOrigin>,
+        listen_address: IpAddr,
+        allowed_hosts: Vec<AllowedHost>,
+        allowed_origins: Vec<AllowedOrigin>,
     ) -> Self {
-        Self { listen: listen.to_canonical(), hosts, origins }
+        Self { listen_address: listen_address.to_canonical(), allowed_hosts, allowed_origins }
     }
 
-    /// Returns whether the server accepts requests whose `Host` header is `host`.
+    /// Returns whether the server accepts requests whose `Host` header is `host`. The host must be a
+    /// loopback address, the address on which the server listens, or configured.
     ///
     /// A server that listens on all addresses accepts every IP address as host. This is safe,
     /// because DNS rebinding needs a name.
     pub(super) fn accepts_host(&self, host: &HostAndPort) -> bool {
         let address = match host.name {
-            Name::Address(address) => self.listen.is_unspecified() || address == self.listen,
-            Name::Domain(_) => false,
+            HostName::Address(address) => {
+                self.listen_address.is_unspecified() || address == self.listen_address
+            }
+            HostName::Domain(_) => false,
         };
-        address || host.is_loopback() || self.hosts.iter().any(|entry| entry.covers(host))
+        address || host.is_loopback() || self.allowed_hosts.iter().any(|entry| entry.covers(host))
     }
 
     /// Returns whether a page from `origin` is allowed to send requests to this server under the
-    /// name `host`.
+    /// name `host`. The page must come from `host`, from a loopback address or from the address on
+    /// which the server listens, or its origin must be configured.
     pub(super) fn accepts_origin(&self, origin: &Origin, host: &HostAndPort) -> bool {
         let is_known_host = origin.host == *host
             || origin.host.is_loopback()
-            || origin.host.name == Name::Address(self.listen)
-            || self.hosts.iter().any(|entry| entry.covers(&origin.host));
-        (is_known_host && origin.is_web()) || self.origins.iter().any(|entry| entry.0 == *origin)
+            || origin.host.name == HostName::Address(self.listen_address)
+            || self.allowed_hosts.iter().any(|entry| entry.covers(&origin.host));
+        (is_known_host && origin.is_web())
+            || self.allowed_origins.iter().any(|entry| entry.0 == *origin)
     }
 }
 

@@ -23,7 +23,7 @@ use super::{
     refusal::Refusal,
     refusal_log::RefusedRequest,
     reply, sse,
-    traced::TracedRequest,
+    traced_request::TracedRequest,
     ws,
 };
 
@@ -44,24 +44,24 @@ pub(super) async fn handle_request(State(app): State<Arc<App>>, request: HttpReq
         return response;
     }
     let traced = TracedRequest::start(app.hooks.span_sink.as_ref(), &parts);
-    if !is_large(&body) {
-        return traced.answer(answer_counted(&app, &parts, body)).await;
+    if !is_large_body(&body) {
+        return traced.answer(answer_and_count(&app, &parts, body)).await;
     }
     let answering = {
         let app = Arc::clone(&app);
-        traced.answer(async move { answer_counted(&app, &parts, body).await })
+        traced.answer(async move { answer_and_count(&app, &parts, body).await })
     };
-    let answered = app.nursery.run_large(answering).await;
+    let answered = app.task_sender.run_large(answering).await;
     answered.unwrap_or_else(|| Refusal::server_stopping().into_response())
 }
 
 /// Returns whether a body is larger than [`LARGE_BODY_BYTES`] or has an unknown size.
-fn is_large(body: &Body) -> bool {
+fn is_large_body(body: &Body) -> bool {
     body.size_hint().upper().is_none_or(|bytes| bytes > LARGE_BODY_BYTES)
 }
 
 /// Answers an HTTP request, and counts it for the metrics.
-async fn answer_counted(app: &Arc<App>, parts: &Parts, body: Body) -> Response {
+async fn answer_and_count(app: &Arc<App>, parts: &Parts, body: Body) -> Response {
     let answered = AssertUnwindSafe(answer_request(app, parts, body)).catch_unwind().await;
     let (kind, response) = answered.unwrap_or_else(|panic| {
         (RequestKind::Invalid, operation::report_panic(panic.as_ref()).into_response())
@@ -122,7 +122,7 @@ async fn answer_request(app: &Arc<App>, parts: &Parts, body: Body) -> (RequestKi
             return (RequestKind::Forbidden, caller_rejection_response(refusal, &parts.headers));
         }
     };
-    let is_large = is_large(&body);
+    let is_large = is_large_body(&body);
     let read = async {
         let format = requested_format(&parts.headers)?;
         Ok((format, read_request(app, parts, body).await?))
@@ -183,7 +183,7 @@ fn rejection_response(refusal: Refusal) -> Response {
 fn caller_rejection_response(refusal: Refusal, headers: &HeaderMap) -> Response {
     let mut response = refusal.into_response();
     if matches!(requested_format(headers), Ok(Format::GraphqlResponse)) {
-        let kind = HeaderValue::from_static(reply::GRAPHQL_RESPONSE);
+        let kind = HeaderValue::from_static(reply::GRAPHQL_RESPONSE_MEDIA_TYPE);
         response.headers_mut().insert(header::CONTENT_TYPE, kind);
     }
     response

@@ -6,7 +6,7 @@
 //!
 //! | module | job |
 //! | --- | --- |
-//! | `serve`, `nursery` | accepts connections and owns every task |
+//! | `serve`, `task_sender` | accepts connections and owns every task |
 //! | `connections`, `bodies` | limits connections |
 //! | `guard`, `hosts` | checks `Host`, `Origin` and peer, and answers preflights |
 //! | `path_prefix` | removes the path prefix of a proxy |
@@ -14,7 +14,7 @@
 //! | `http`, `negotiate`, `params`, `reply` | handles one HTTP request |
 //! | `operation`, `executor` | executes an operation and contains panics |
 //! | `sse` | streams an operation as events |
-//! | `traced` | reads trace contexts, and makes spans of requests |
+//! | `traced_request` | reads trace contexts, and makes spans of requests and operations |
 //! | `ws` | handles both WebSocket subprotocols |
 //! | `pages`, `metrics` | health checks and metrics |
 //! | `refusal`, `refusal_log` | rejects requests, and logs that |
@@ -30,7 +30,6 @@ mod hosts;
 mod http;
 mod metrics;
 mod negotiate;
-mod nursery;
 mod operation;
 mod options;
 mod pages;
@@ -42,7 +41,8 @@ mod refusal_log;
 mod reply;
 mod serve;
 mod sse;
-mod traced;
+mod task_sender;
+mod traced_request;
 mod ws;
 
 pub use app::Caller;

@@ -11,8 +11,8 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// The formats in order of preference. It decides if a client gives several formats the same
-    /// weight.
+    /// The formats, the preferred format first. This sequence decides if a client gives several
+    /// formats the same weight and the same precision.
     const BY_PREFERENCE: [Self; 3] = [Self::GraphqlResponse, Self::Json, Self::EventStream];
 
     fn media_type(self) -> (&'static str, &'static str) {
@@ -53,10 +53,12 @@ pub(super) fn accepts_stream(accept: &str) -> bool {
 /// The precision with which a range names a format. Later values are more precise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Precision {
-    /// The range `*/*`, for a format other than JSON.
-    AnythingElse,
-    Anything,
-    Type,
+    /// A range with a wildcard, for a format other than JSON.
+    AnyWildcard,
+    /// The range `*/*`, for JSON.
+    FullWildcard,
+    /// The range `application/*`, for JSON.
+    SubtypeWildcard,
     Exact,
 }
 
@@ -97,9 +99,9 @@ impl<'a> Range<'a> {
         let wild_type = self.kind.eq_ignore_ascii_case(kind) && self.subtype == "*";
         let wild = self.kind == "*" && self.subtype == "*";
         match format {
-            Format::Json if wild_type => Some(Precision::Type),
-            Format::Json if wild => Some(Precision::Anything),
-            Format::GraphqlResponse if wild_type || wild => Some(Precision::AnythingElse),
+            Format::Json if wild_type => Some(Precision::SubtypeWildcard),
+            Format::Json if wild => Some(Precision::FullWildcard),
+            Format::GraphqlResponse if wild_type || wild => Some(Precision::AnyWildcard),
             Format::Json | Format::GraphqlResponse | Format::EventStream => None,
         }
     }

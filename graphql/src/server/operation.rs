@@ -12,7 +12,7 @@ use futures::{
     stream::{self, BoxStream},
 };
 
-use shared::trace::{current_scope, with_scope};
+use shared::trace::{SpanContext, current_scope, with_scope};
 
 use super::{
     app::{App, Caller},
@@ -61,6 +61,17 @@ impl Operation {
         self.kind
     }
 
+    /// Reads `traceparent` and `tracestate` from the extensions of the request. Browsers cannot add
+    /// headers to the handshake of a WebSocket.
+    pub(super) fn read_trace_context(&self) -> Option<SpanContext> {
+        let extensions = &self.request.extensions.0;
+        let read = |name: &str| match extensions.get(name) {
+            Some(Value::String(text)) => Some(text.as_str()),
+            _ => None,
+        };
+        SpanContext::parse(read("traceparent")?, read("tracestate"))
+    }
+
     /// Executes a query or a mutation.
     ///
     /// A mutation runs until it finishes, even if the client disconnects.
@@ -77,7 +88,11 @@ impl Operation {
         };
         match self.kind {
             OperationType::Mutation => {
-                match app.nursery.finish(with_scope(current_scope(), run), self.is_large).await {
+                match app
+                    .task_sender
+                    .run_to_end(with_scope(current_scope(), run), self.is_large)
+                    .await
+                {
                     Some(outcome) => outcome,
                     None => Err(Refusal::server_stopping()),
                 }
@@ -202,6 +217,22 @@ mod tests {
         check("query A { a } mutation B { b }", Some("C"), expect!["query"]);
         check("query A { a } mutation B { b }", None, expect!["query"]);
         check("mutation { b }", Some("B"), expect!["query"]);
+    }
+
+    #[test]
+    fn the_trace_context_is_read_from_the_extensions() {
+        let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let read = |extensions: serde_json::Value| {
+            let mut request = Request::new("{ a }");
+            request.extensions = serde_json::from_value(extensions).unwrap();
+            parse_operation(request).unwrap().read_trace_context()
+        };
+        let found = read(json!({ "traceparent": parent, "tracestate": "vendor=1" })).unwrap();
+        assert_eq!(found.traceparent(), parent);
+        assert_eq!(found.state.as_deref(), Some("vendor=1"));
+        for other in [json!({}), json!({ "traceparent": 7 }), json!({ "traceparent": "x" })] {
+            assert_eq!(read(other), None);
+        }
     }
 
     #[test]

@@ -38,7 +38,7 @@ const MIN_COMPRESSED_BYTES: u16 = 1_400;
 
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-pub(super) fn build_router(app: Arc<App>, gate: GuardState) -> Router {
+pub(super) fn build_router(app: Arc<App>, guard_state: GuardState) -> Router {
     let pages = app.hooks.pages.clone();
     let unknown_path_handler = Arc::clone(&app.hooks.unknown_path_handler);
     let member_routes = app.hooks.member_routes.clone();
@@ -60,11 +60,11 @@ pub(super) fn build_router(app: Arc<App>, gate: GuardState) -> Router {
         })
         .merge(pages)
         .merge(member_routes)
-        .layer(middleware::from_fn_with_state(Arc::new(gate), check_hosts_and_origins))
+        .layer(middleware::from_fn_with_state(Arc::new(guard_state), check_hosts_and_origins))
 }
 
-/// Compresses responses for clients that accept compression. Does not compress event streams, and
-/// files of the page, which already have compressed copies.
+/// Compresses responses for clients that accept compression. Compresses neither event streams
+/// nor files of the page, because these already have compressed copies.
 fn build_compression() -> CompressionLayer<impl Predicate> {
     let is_worth_it = SizeAbove::new(MIN_COMPRESSED_BYTES).and(NotForContentType::SSE);
     // The fastest level needs little CPU time, and already saves most of the bytes.

@@ -72,7 +72,8 @@ impl IntoResponse for Refusal {
         });
         let mut response = (self.status, body.to_string()).into_response();
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(super::reply::JSON));
+        headers
+            .insert(header::CONTENT_TYPE, HeaderValue::from_static(super::reply::JSON_MEDIA_TYPE));
         if self.status == StatusCode::UNAUTHORIZED {
             let wanted = HeaderValue::from_static("Bearer realm=\"faber\"");
             headers.insert(header::WWW_AUTHENTICATE, wanted);

@@ -11,10 +11,11 @@ use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use super::negotiate::Format;
 
 /// The media type that older clients accept.
-pub(super) const JSON: &str = "application/json; charset=utf-8";
+pub(super) const JSON_MEDIA_TYPE: &str = "application/json; charset=utf-8";
 
 /// The media type of the GraphQL over HTTP specification.
-pub(super) const GRAPHQL_RESPONSE: &str = "application/graphql-response+json; charset=utf-8";
+pub(super) const GRAPHQL_RESPONSE_MEDIA_TYPE: &str =
+    "application/graphql-response+json; charset=utf-8";
 
 /// The code for errors of the GraphQL library, which have no code. They mean that the operation
 /// itself is wrong.
@@ -29,8 +30,8 @@ fn is_request_error(response: &Response) -> bool {
 
 pub(super) fn to_http_response(response: Response, format: Format) -> HttpResponse {
     let (status, content_type) = match format {
-        Format::GraphqlResponse => (http_status(&response), GRAPHQL_RESPONSE),
-        Format::Json | Format::EventStream => (StatusCode::OK, JSON),
+        Format::GraphqlResponse => (http_status(&response), GRAPHQL_RESPONSE_MEDIA_TYPE),
+        Format::Json | Format::EventStream => (StatusCode::OK, JSON_MEDIA_TYPE),
     };
     let mut answer = if is_request_error(&response) {
         // The library's response would contain `data: null`, which means that the operation ran.
@@ -161,11 +162,12 @@ mod tests {
 
     #[test]
     fn each_error_code_has_its_http_status() {
-        let of = |code| http_status(&Response::from_errors(vec![error_with_code(code)])).as_u16();
-        assert_eq!(of("UNAUTHENTICATED"), 401);
-        assert_eq!(of("FORBIDDEN"), 403);
-        assert_eq!(of("STORE_UNAVAILABLE"), 503);
-        assert_eq!(of("INTERNAL"), 500);
-        assert_eq!(of("NOT_FOUND"), 400);
+        let status =
+            |code| http_status(&Response::from_errors(vec![error_with_code(code)])).as_u16();
+        assert_eq!(status("UNAUTHENTICATED"), 401);
+        assert_eq!(status("FORBIDDEN"), 403);
+        assert_eq!(status("STORE_UNAVAILABLE"), 503);
+        assert_eq!(status("INTERNAL"), 500);
+        assert_eq!(status("NOT_FOUND"), 400);
     }
 }

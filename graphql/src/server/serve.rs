@@ -40,22 +40,22 @@ use super::{
     guard::GuardState,
     hosts::HostPolicy,
     metrics::Metrics,
-    nursery::{Task, task_channel},
     options::{Hooks, ServerOptions},
     pages,
     path_prefix::PathPrefix,
     peer::Peer,
     refusal::Refusal,
+    task_sender::{Task, task_channel},
 };
 
 /// Maximum size of the head of a request. A client can send a longer query in the body.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 
-const LARGE_THREADS: usize = 1;
+const LARGE_REQUEST_THREADS: usize = 1;
 
 /// Maximum time that a shutdown waits for long checks of schemas. It is short, because these tasks
 /// do not notice that their client has disconnected.
-const CHECK_GRACE: Duration = Duration::from_millis(500);
+const SCHEMA_CHECK_GRACE: Duration = Duration::from_millis(500);
 
 /// Pause after a connection could not be accepted, for example because too many files are open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -95,17 +95,18 @@ async fn serve_until(
     shutdown: BoxFuture<'static, ()>,
 ) -> io::Result<()> {
     let listen = listener.local_addr()?.ip();
-    let (nursery, new_tasks) = task_channel();
+    let (task_sender, new_tasks) = task_channel();
     let stopping = CancellationToken::new();
     let metrics = Arc::new(Metrics::default());
     let policy =
         HostPolicy::new(listen, options.allowed_hosts.clone(), options.allowed_origins.clone());
     let path_prefix: Arc<PathPrefix> = Arc::new(options.path_prefix.clone());
-    let gate = GuardState { policy, access: options.access.clone(), metrics: Arc::clone(&metrics) };
+    let guard_state =
+        GuardState { policy, access: options.access.clone(), metrics: Arc::clone(&metrics) };
     let grace = options.shutdown_grace;
     let connections = Connections::new(ConnectionLimits {
-        total: options.max_connections,
-        new_per_peer: options.max_new_connections,
+        max_connections: options.max_connections,
+        max_new_per_peer: options.max_new_connections,
         header_timeout: options.header_timeout,
     });
     let app = App {
@@ -114,14 +115,14 @@ async fn serve_until(
         hooks,
         metrics,
         connections: Arc::clone(&connections),
-        nursery,
+        task_sender,
         stopping: stopping.clone(),
     };
-    let router = pages::build_router(Arc::new(app), gate);
+    let router = pages::build_router(Arc::new(app), guard_state);
     let mut house = ServerTasks {
         tasks: JoinSet::new(),
-        subscriptions: ThreadPool::start("subscriptions", None)?,
-        large_requests: ThreadPool::start("large-requests", Some(LARGE_THREADS))?,
+        subscriptions: ThreadPool::start_threads("subscriptions", None)?,
+        large_requests: ThreadPool::start_threads("large-requests", Some(LARGE_REQUEST_THREADS))?,
         new_tasks,
         router,
         path_prefix,
@@ -156,7 +157,7 @@ struct ThreadPool(Option<Runtime>);
 
 impl ThreadPool {
     /// Starts `count` threads, or one for each core.
-    fn start(name: &str, count: Option<usize>) -> io::Result<Self> {
+    fn start_threads(name: &str, count: Option<usize>) -> io::Result<Self> {
         let mut builder = runtime::Builder::new_multi_thread();
         if let Some(count) = count {
             builder.worker_threads(count);
@@ -189,9 +190,9 @@ impl ServerTasks {
             let input = tokio::select! {
                 () = &mut shutdown => LoopEvent::Shutdown,
                 Some(task) = self.new_tasks.recv() => LoopEvent::NewTask(task),
-                Some(ended) = self.tasks.join_next() => log_panic(ended),
+                Some(ended) = self.tasks.join_next() => log_task_end(ended),
                 accepted = listener.accept(), if has_room => LoopEvent::Accepted(accepted),
-                () = self.connections.ended.notified(), if !has_room => LoopEvent::TaskEnded,
+                () = self.connections.room_signal.notified(), if !has_room => LoopEvent::TaskEnded,
             };
             match input {
                 LoopEvent::Shutdown => return,
@@ -234,7 +235,7 @@ impl ServerTasks {
     async fn close(mut self, grace: Duration) {
         self.stopping.cancel();
         let started_at = Instant::now();
-        if timeout(grace.min(CHECK_GRACE), self.drain()).await.is_err() {
+        if timeout(grace.min(SCHEMA_CHECK_GRACE), self.drain()).await.is_err() {
             self.schema_checks.stop_checks();
         }
         if timeout(grace.saturating_sub(started_at.elapsed()), self.drain()).await.is_err() {
@@ -253,7 +254,7 @@ impl ServerTasks {
                 biased;
                 Some(task) = self.new_tasks.recv() => self.spawn(task),
                 ended = self.tasks.join_next() => match ended {
-                    Some(ended) => drop(log_panic(ended)),
+                    Some(ended) => drop(log_task_end(ended)),
                     None => return,
                 },
             }
@@ -261,7 +262,7 @@ impl ServerTasks {
     }
 }
 
-fn log_panic(ended: Result<(), tokio::task::JoinError>) -> LoopEvent {
+fn log_task_end(ended: Result<(), tokio::task::JoinError>) -> LoopEvent {
     if let Err(error) = ended {
         tracing::error!(%error, "a connection's task panicked");
     }

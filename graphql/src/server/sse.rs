@@ -19,6 +19,7 @@ use super::{
     app::{App, Caller},
     operation::{Operation, OperationResult},
     reply,
+    traced_request::TracedOperation,
 };
 
 const COMPLETE_EVENT: &str = "event: complete\ndata:\n\n";
@@ -36,7 +37,9 @@ pub(super) async fn stream_operation(
     operation: Operation,
     caller: &Arc<Caller>,
 ) -> HttpResponse {
-    let events = format_events(operation.execute_as_stream(app, caller));
+    let traced = TracedOperation::start_in_request(operation.kind());
+    let answers = traced.trace_answers(operation.execute_as_stream(app, caller));
+    let events = format_events(answers);
     let lively = add_keep_alive(events, app.options.keep_alive);
     let stopping = app.stopping.clone();
     let grant = caller.grant.clone();
@@ -48,7 +51,7 @@ pub(super) async fn stream_operation(
     };
     let lively = lively.take_until(end).boxed();
     let (sender, mut receiver) = mpsc::channel(1);
-    app.nursery.send_subscription(Box::pin(send_events(lively, sender))).await;
+    app.task_sender.send_subscription(Box::pin(send_events(lively, sender))).await;
     to_event_stream(stream::poll_fn(move |context| receiver.poll_recv(context)).boxed())
 }
 

@@ -75,7 +75,7 @@ fn no_prefix_can_begin_like_a_path_of_the_page() {
 #[test]
 fn pages_contain_nothing_their_policies_forbid() {
     for page in ["index.html", "graphiql.html"] {
-        let text = DIST.get_file(page).and_then(File::contents_utf8).unwrap();
+        let text = PAGE_FILES.get_file(page).and_then(File::contents_utf8).unwrap();
         for forbidden in ["<style", "style=", "onload=", "<script>", "https://"] {
             assert!(!text.contains(forbidden), "{page}: {forbidden}");
         }

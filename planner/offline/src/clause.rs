@@ -1,8 +1,10 @@
-//! Clauses: the parts of a query that ask for one thing each, with their moods.
+//! Clauses: the parts of a query that each ask for one thing, with their moods.
+//!
+//! A clause with the mood `Order` asks for an action: `close issue 4`.
 
 use super::{
-    lexicon::{Found, Lexicon},
-    token::{Kind, Token},
+    lexicon::{FoundPhrase, Lexicon},
+    token::{Token, TokenKind},
     tool::Tool,
 };
 
@@ -16,7 +18,7 @@ pub(super) enum Mood {
     Fragment,
     Denied,
     Asked,
-    /// The clause mentions an action without ordering it.
+    /// The clause mentions an action, but does not ask for it.
     Hypothetical,
     Reported,
     /// The clause is the condition of the next clause.
@@ -69,25 +71,25 @@ impl Clause {
     }
 }
 
-pub(super) struct Reader<'a> {
+pub(super) struct ClauseReader<'a> {
     pub(super) lexicon: &'a Lexicon,
     pub(super) tools: &'a [Tool],
 }
 
-impl Reader<'_> {
+impl ClauseReader<'_> {
     pub(super) fn read(&self, tokens: &[Token]) -> Vec<Clause> {
         let tokens = &join_each(tokens);
         let mut clauses: Vec<Clause> = Vec::new();
         let mut is_next = false;
-        for piece in self.cut(tokens) {
+        for piece in self.cut_pieces(tokens) {
             let Some(mut clause) = self.read_piece(&piece) else {
-                // Words such as `Once that is done,` only say that the next clause comes after the
-                // previous clauses.
+                // Words such as `Once that is done,` only mean that the next clause comes after the
+                // earlier clauses.
                 is_next |= piece.len() > 3;
                 continue;
             };
             clause.is_next |= std::mem::take(&mut is_next);
-            // In `If X, do Y`, the condition belongs to the order.
+            // In `If X, do Y`, the condition belongs to the clause `do Y`.
             if let Some(last) = clauses.last_mut().filter(|last| last.mood == Mood::Condition) {
                 *last = Clause { condition: last.condition.take(), ..clause };
                 continue;
@@ -97,10 +99,10 @@ impl Reader<'_> {
         self.attach_statements(clauses)
     }
 
-    /// Adds the earlier statement or denial to an order that has no object of its own: `don't close
-    /// issue 4, just show it`, `her new address is X. Please update`.
+    /// Adds an earlier statement or denial to a clause that asks for an action and has no object:
+    /// `don't close issue 4, just show it`, `her new address is X. Please update`.
     fn attach_statements(&self, clauses: Vec<Clause>) -> Vec<Clause> {
-        let is_value = |token: &Token| token.is_value() && token.kind != Kind::Quoted;
+        let is_value = |token: &Token| token.is_value() && token.kind != TokenKind::Quoted;
         let is_it = |token: &Token| token.is_any(&["it", "them"]);
         let is_known = |pair: &[Token]| pair[0].is("the") && self.is_tool_noun(&pair[1].stem);
         let is_told =
@@ -109,7 +111,7 @@ impl Reader<'_> {
         for mut clause in clauses {
             let is_small = |(at, token): (usize, &Token)| {
                 clause.verb_places().contains(&at)
-                    || token.kind == Kind::Mark
+                    || token.kind == TokenKind::Mark
                     || self.lexicon.is_filler(token)
             };
             let refers = clause.tokens.iter().enumerate().all(is_small)
@@ -134,7 +136,7 @@ impl Reader<'_> {
         attached
     }
 
-    fn cut(&self, tokens: &[Token]) -> Vec<Vec<Token>> {
+    fn cut_pieces(&self, tokens: &[Token]) -> Vec<Vec<Token>> {
         let mut pieces = Vec::new();
         let mut start = 0;
         let mut at = 0;
@@ -142,8 +144,8 @@ impl Reader<'_> {
             if self.is_boundary(tokens, start, at) {
                 pieces.push(tokens[start..at].to_vec());
                 start = at;
-                // The joining word stays in the piece, because it tells whether the piece waits for
-                // the piece before it.
+                // Keeps the joining word in the piece, because the word shows whether the piece
+                // comes after the piece before it.
                 at += 1 + usize::from(tokens[at].is_mark(",") && at + 1 < tokens.len());
                 while self.lexicon.joins.find(tokens, at).is_some() {
                     at += 1;
@@ -153,30 +155,30 @@ impl Reader<'_> {
             at += 1;
         }
         pieces.push(tokens[start..].to_vec());
-        pieces.retain(|piece| piece.iter().any(|token| token.kind != Kind::Mark));
+        pieces.retain(|piece| piece.iter().any(|token| token.kind != TokenKind::Mark));
         pieces
     }
 
-    /// Returns whether a place is inside a text without quotation marks: such as the words after
+    /// Returns whether a place is inside a text without quotation marks, such as the words after
     /// `saying`.
     fn is_in_text(&self, tokens: &[Token], start: usize, at: usize) -> bool {
         (start + 1..at.max(2) - 1).any(|place| {
             let token = &tokens[place];
             let rest = &tokens[place + 1..at];
             // After `about`, the words are mostly a filter and not a text.
-            let is_cue = token.kind == Kind::Word
+            let is_cue = token.kind == TokenKind::Word
                 && self.lexicon.is_cue_of(token, "text")
                 && !token.is("about")
                 && (place > start + 1 || !self.is_tool_noun(&token.stem));
-            let behind = tokens[place + 1..].iter().find(|token| token.kind != Kind::Mark);
+            let behind = tokens[place + 1..].iter().find(|token| token.kind != TokenKind::Mark);
             is_cue
-                && behind.is_some_and(|token| token.kind != Kind::Quoted)
-                && rest.iter().all(|token| token.kind != Kind::Quoted)
+                && behind.is_some_and(|token| token.kind != TokenKind::Quoted)
+                && rest.iter().all(|token| token.kind != TokenKind::Quoted)
                 && !rest[0].is_any(&["of", "as", "on", "to"])
         })
     }
 
-    /// Returns whether a new piece begins at `at`.
+    /// Returns whether a new piece of the query begins at `at`.
     fn is_boundary(&self, tokens: &[Token], start: usize, at: usize) -> bool {
         let is_text = self.is_in_text(tokens, start, at);
         if self.ends_sentence(tokens, start, at, is_text) {
@@ -193,7 +195,7 @@ impl Reader<'_> {
             return false;
         }
         let is_and = join.is_none_or(|found| is_and(found.key));
-        let is_also = |found: &Found<'_>| found.key == "also";
+        let is_also = |found: &FoundPhrase<'_>| found.key == "also";
         if let Some(second) = self.lexicon.joins.find(tokens, at + len)
             && is_and
             && !self::is_and(second.key)
@@ -230,8 +232,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns whether the comma stands between `for each X` and the order that follows. If so, the
-    /// loop and the order are one piece.
+    /// Returns whether the comma is between `for each X` and the action that follows. In that case,
+    /// the loop and the action are one piece.
     fn is_in_each(&self, tokens: &[Token], start: usize, at: usize) -> bool {
         let first = skip_marks(tokens, start).min(at);
         let found = self.lexicon.loops.find(tokens, first);
@@ -249,14 +251,14 @@ impl Reader<'_> {
     fn skip_fillers(&self, tokens: &[Token], at: usize) -> usize {
         let mut at = at;
         let polite = |at| self.lexicon.moods.find(tokens, at).filter(|found| found.key == "polite");
-        while let Some(found) = polite(at).or_else(|| self.lexicon.soft.find(tokens, at)) {
+        while let Some(found) = polite(at).or_else(|| self.lexicon.soft_words.find(tokens, at)) {
             at += found.len;
         }
         at
     }
 
-    /// Returns whether an order begins at a place. A word that is also a noun needs an object after
-    /// it, and so does every verb if `is_strict`.
+    /// Returns whether a request for an action begins at a place. A word that is also a noun needs
+    /// an object after it. If `is_strict` is set, every verb needs an object.
     pub(super) fn begins_order(&self, tokens: &[Token], at: usize, is_strict: bool) -> bool {
         let at = self.skip_fillers(tokens, at);
         let Some(token) = tokens.get(at) else { return false };
@@ -266,7 +268,7 @@ impl Reader<'_> {
         let is_noun = self.is_tool_noun(&token.stem) || self.lexicon.is_noun(&token.stem);
         // After `create …`, `label it X` sets a value of the new object.
         let state = self.lexicon.file.states.get(&token.lower);
-        let is_behind_mark = at > 0 && tokens[at - 1].kind == Kind::Mark;
+        let is_behind_mark = at > 0 && tokens[at - 1].kind == TokenKind::Mark;
         let sets_value = state.is_some_and(|state| state.ends_with('s')) && is_behind_mark;
         if sets_value && tokens.get(at + 1).is_some_and(|next| next.is("it")) {
             return false;
@@ -276,12 +278,12 @@ impl Reader<'_> {
             return true;
         }
         next.is_some_and(|next| match next.kind {
-            Kind::Word => {
+            TokenKind::Word => {
                 self.begins_object(tokens, at + 1)
                     || self.is_tool_noun(&next.stem) && (!is_noun || !is_strict)
             }
-            Kind::Mark => false,
-            Kind::Quoted => is_noun || !is_strict,
+            TokenKind::Mark => false,
+            TokenKind::Quoted => is_noun || !is_strict,
             _ => true,
         })
     }
@@ -306,7 +308,7 @@ impl Reader<'_> {
 
     fn is_verb(&self, token: &Token) -> bool {
         let word = token.lower.as_str();
-        // `closes`, `closed` and `closing` are no orders.
+        // `closes`, `closed` and `closing` do not ask for an action.
         let is_plural =
             word.ends_with('s') && token.stem.len() < word.len() && !word.ends_with("ss");
         let is_inflected = is_plural || word.ends_with("ing") || word.ends_with("ed");
@@ -314,7 +316,7 @@ impl Reader<'_> {
             || self.tools.iter().any(|tool| tool.verb == token.stem)
             || self.lexicon.file.states.contains_key(word)
             || self.lexicon.is_phrasal(&token.stem);
-        token.kind == Kind::Word && is_known && !is_inflected
+        token.kind == TokenKind::Word && is_known && !is_inflected
     }
 
     fn read_piece(&self, piece: &[Token]) -> Option<Clause> {
@@ -325,14 +327,14 @@ impl Reader<'_> {
                 is_next |=
                     !matches!(found.key, "and" | "&" | "also" | "but" | "plus" | "otherwise");
                 tokens.drain(..found.len);
-            } else if tokens.first().is_some_and(|token| token.kind == Kind::Mark) {
+            } else if tokens.first().is_some_and(|token| token.kind == TokenKind::Mark) {
                 tokens.remove(0);
             } else {
                 break;
             }
         }
         while tokens.last().is_some_and(|token| {
-            token.kind == Kind::Mark && !matches!(token.value.as_str(), "\"" | ")")
+            token.kind == TokenKind::Mark && !matches!(token.value.as_str(), "\"" | ")")
         }) {
             tokens.pop();
         }
@@ -365,7 +367,7 @@ impl Reader<'_> {
                 && !self.is_in_text(&tokens, 0, at);
             is_condition.then_some((at, found))
         });
-        // `what would happen if` is not the condition of an order.
+        // `what would happen if` does not begin the condition of an action.
         let is_possible = |at: &usize| *at == start || self.begins_order(&tokens, start, false);
         let Some((at, found)) = found.filter(|(at, _)| is_possible(at)) else {
             clause.tokens = tokens;
@@ -374,11 +376,11 @@ impl Reader<'_> {
         let is_negated = found.key == "unless";
         let rest = &tokens[at + found.len..];
         let is_said = rest.iter().any(|token| !self.lexicon.is_filler(token));
-        // `when X close Y` without a comma: the order begins at a verb with an object.
+        // `when X close Y` has no comma, so the action begins at a verb with an object.
         let follows = |place: &usize| {
             let before = &rest[place - 1];
             self.begins_order(rest, *place, true)
-                && before.kind != Kind::Mark
+                && before.kind != TokenKind::Mark
                 && !self.lexicon.is_filler(before)
                 && !before.is_any(&["not", "no"])
         };
@@ -402,7 +404,7 @@ impl Reader<'_> {
         let mut places = found.len + 1..tokens.len();
         let order = places.find(|at| self.begins_order(tokens, *at, false));
         if let Some(order) = order {
-            let end = order - usize::from(tokens[order - 1].kind == Kind::Mark);
+            let end = order - usize::from(tokens[order - 1].kind == TokenKind::Mark);
             clause.each = Some(tokens[found.len..end].to_vec());
             clause.tokens = tokens[order..].to_vec();
         }
@@ -440,13 +442,13 @@ impl Reader<'_> {
         {
             return Mood::Order;
         }
-        // Statements such as `it's cold` and `the draft is done`.
+        // Finds statements such as `it's cold` and `the draft is done`, which ask for nothing.
         let is_told = (start..tokens.len()).any(|at| {
             let found = self.lexicon.moods.find(tokens, at);
             let base = tokens[at].lower.split_once('\'').map_or("", |(base, _)| base);
             found.is_some_and(|found| found.key == "questions")
                 || tokens[at].is_any(&["had", "will", "should"])
-                || tokens[at].kind == Kind::Word && self.lexicon.fillers.contains(base)
+                || tokens[at].kind == TokenKind::Word && self.lexicon.fillers.contains(base)
         });
         if is_told { Mood::Reported } else { Mood::Fragment }
     }
@@ -469,18 +471,18 @@ fn join_each(tokens: &[Token]) -> Vec<Token> {
 }
 
 fn skip_marks(tokens: &[Token], at: usize) -> usize {
-    (at..tokens.len()).find(|place| tokens[*place].kind != Kind::Mark).unwrap_or(tokens.len())
+    (at..tokens.len()).find(|place| tokens[*place].kind != TokenKind::Mark).unwrap_or(tokens.len())
 }
 
 fn is_and(join: &str) -> bool {
     matches!(join, "and" | "&")
 }
 
-/// Reads the word at a place as a verb, with the particle of `turn the lights off`.
+/// Reads the word at a place as a verb. Adds a particle, such as `off` in `turn the lights off`.
 pub(super) fn read_verb(lexicon: &Lexicon, tokens: &[Token], at: usize) -> Verb {
     let stem = &tokens[at].stem;
     let near = tokens.iter().enumerate().skip(at + 1).take(5);
-    let mut words = near.take_while(|(_, token)| token.kind == Kind::Word);
+    let mut words = near.take_while(|(_, token)| token.kind == TokenKind::Word);
     let phrasal = words.find_map(|(place, particle)| {
         let stem = format!("{stem} {}", particle.lower);
         let is_known = !lexicon.concepts(&stem).is_empty();

@@ -43,8 +43,8 @@ pub(super) struct FillContext<'a> {
     pub(super) lexicon: &'a Lexicon,
     pub(super) tools: &'a [Tool],
     pub(super) memory: &'a Memory,
-    /// The last clause made several calls, so `it` cannot mean one of them.
-    pub(super) is_several: bool,
+    /// `true` if the last clause became several calls, so that `it` cannot mean one of them.
+    pub(super) has_several_results: bool,
     pub(super) nouns: &'a BTreeSet<String>,
     pub(super) weights: &'a Weights,
 }
@@ -57,7 +57,7 @@ pub(super) struct VerbFit<'a> {
 }
 
 struct Filler<'a> {
-    scene: &'a FillContext<'a>,
+    fill_context: &'a FillContext<'a>,
     lexicon: &'a Lexicon,
     weights: &'a Weights,
     tokens: &'a [Token],
@@ -68,22 +68,22 @@ struct Filler<'a> {
 
 /// Reads a clause as a call of a tool.
 pub(super) fn fill(
-    scene: &FillContext<'_>,
+    fill_context: &FillContext<'_>,
     clause: &Clause,
     tool: usize,
     verb: VerbFit<'_>,
 ) -> Reading {
-    Reading { tool, ..Filler::new(scene, clause, tool).read(verb) }
+    Reading { tool, ..Filler::new(fill_context, clause, tool).read(verb) }
 }
 
 impl<'a> Filler<'a> {
-    fn new(scene: &'a FillContext<'a>, clause: &'a Clause, tool: usize) -> Self {
+    fn new(fill_context: &'a FillContext<'a>, clause: &'a Clause, tool: usize) -> Self {
         Self {
-            scene,
-            lexicon: scene.lexicon,
-            weights: scene.weights,
+            fill_context,
+            lexicon: fill_context.lexicon,
+            weights: fill_context.weights,
             tokens: &clause.tokens,
-            tool: &scene.tools[tool],
+            tool: &fill_context.tools[tool],
             verb: clause.verb_places(),
             moments: find_moments(&clause.tokens),
         }
@@ -96,30 +96,31 @@ impl Filler<'_> {
         let candidates = self.candidates(verb.state);
         let costs: Vec<f32> = (0..self.tokens.len()).map(|at| self.unplaced_cost(at)).collect();
         let chosen = self.choose(&candidates, &costs);
-        let mut reading = Reading { claimed: vec![false; self.tokens.len()], ..Reading::default() };
+        let mut reading =
+            Reading { claimed_tokens: vec![false; self.tokens.len()], ..Reading::default() };
         let mut values: BTreeSet<usize> = BTreeSet::new();
         for candidate in chosen.candidates.iter().map(|at| &candidates[*at]) {
-            candidate.tokens.clone().for_each(|token| reading.claimed[token] = true);
+            candidate.tokens.clone().for_each(|token| reading.claimed_tokens[token] = true);
             reading.links.extend(candidate.link);
             values.extend(candidate.value.clone());
             for (slot, filling) in &candidate.fills {
                 reading.fillings.insert(*slot, filling.clone());
-                reading.guessed.extend(candidate.is_guess.then_some(*slot));
+                reading.guessed_slots.extend(candidate.is_guess.then_some(*slot));
             }
         }
         self.move_below_directory(&mut reading.fillings);
         let is_missing =
             |(at, slot): &(usize, &Slot)| slot.is_required && !reading.fillings.contains_key(at);
         let slots = self.tool.slots.iter().enumerate();
-        reading.missing = slots.filter(is_missing).map(|(at, _)| at).collect();
-        reading.unplaced = (0..self.tokens.len())
-            .filter(|at| !reading.claimed[*at] && costs[*at] >= weights.unplaced)
+        reading.missing_slots = slots.filter(is_missing).map(|(at, _)| at).collect();
+        reading.unplaced_tokens = (0..self.tokens.len())
+            .filter(|at| !reading.claimed_tokens[*at] && costs[*at] >= weights.unplaced)
             .collect();
-        let (nouns, has_noun) = self.score_nouns(&reading.claimed, &values);
+        let (nouns, has_noun) = self.score_nouns(&reading.claimed_tokens, &values);
         reading.has_noun = has_noun;
-        reading.words = verb.score + nouns;
-        reading.score =
-            reading.words + chosen.score - weights.missing * count_f32(reading.missing.len());
+        reading.words_score = verb.score + nouns;
+        reading.score = reading.words_score + chosen.score
+            - weights.missing * to_f32(reading.missing_slots.len());
         reading
     }
 
@@ -168,7 +169,7 @@ impl Filler<'_> {
     fn slice(&self, range: Range<usize>) -> String {
         match &self.tokens[range] {
             [only] => only.value.clone(),
-            tokens => words_of(self.scene.query, tokens),
+            tokens => words_of(self.fill_context.query, tokens),
         }
     }
 
@@ -196,6 +197,6 @@ impl Filler<'_> {
     }
 }
 
-pub(super) fn count_f32(count: usize) -> f32 {
+pub(super) fn to_f32(count: usize) -> f32 {
     u16::try_from(count).map_or(f32::MAX, f32::from)
 }

@@ -7,39 +7,39 @@ use std::{
 
 use serde::Deserialize;
 
-use super::token::{Kind, Token, stem};
+use super::token::{Token, TokenKind, stem};
 
-type Groups = BTreeMap<String, Vec<String>>;
+type WordGroups = BTreeMap<String, Vec<String>>;
 
-const PHRASE_WORDS: usize = 4;
+const MAX_PHRASE_WORDS: usize = 4;
 
 #[derive(Debug, Deserialize)]
-pub(super) struct File {
-    verbs: Groups,
+pub(super) struct LexiconFile {
+    verbs: WordGroups,
     pub(super) states: BTreeMap<String, String>,
     nouns: Vec<Vec<String>>,
-    cues: Groups,
-    pub(super) prepositions: Groups,
+    cues: WordGroups,
+    pub(super) prepositions: WordGroups,
     fillers: Vec<String>,
-    references: Groups,
+    references: WordGroups,
     joins: Vec<String>,
-    moods: Groups,
-    conditions: Groups,
-    pub(super) forms: Groups,
-    pub(super) kinds: Groups,
+    moods: WordGroups,
+    conditions: WordGroups,
+    pub(super) forms: WordGroups,
+    pub(super) kinds: WordGroups,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Phrases(BTreeMap<String, String>);
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found<'a> {
+pub(super) struct FoundPhrase<'a> {
     pub(super) key: &'a str,
     pub(super) len: usize,
 }
 
 impl Phrases {
-    fn of_groups(groups: &Groups) -> Self {
+    fn of_groups(groups: &WordGroups) -> Self {
         let pairs = groups.iter().flat_map(|(key, entries)| {
             entries.iter().map(move |entry| (entry.clone(), key.clone()))
         });
@@ -50,13 +50,13 @@ impl Phrases {
         Self(entries.iter().map(|entry| (entry.clone(), entry.clone())).collect())
     }
 
-    pub(super) fn find(&self, tokens: &[Token], at: usize) -> Option<Found<'_>> {
-        (1..=PHRASE_WORDS).rev().find_map(|len| {
+    pub(super) fn find(&self, tokens: &[Token], at: usize) -> Option<FoundPhrase<'_>> {
+        (1..=MAX_PHRASE_WORDS).rev().find_map(|len| {
             let said = tokens.get(at..at + len)?;
             let words: Vec<&str> = said.iter().map(|token| token.lower.as_str()).collect();
             let key = self.0.get(&words.join(" "))?;
-            let has_quotation = said.iter().any(|token| token.kind == Kind::Quoted);
-            (!has_quotation).then_some(Found { key, len })
+            let has_quotation = said.iter().any(|token| token.kind == TokenKind::Quoted);
+            (!has_quotation).then_some(FoundPhrase { key, len })
         })
     }
 
@@ -71,8 +71,8 @@ impl Phrases {
 
 #[derive(Debug)]
 pub(super) struct Lexicon {
-    pub(super) file: File,
-    verbs: Groups,
+    pub(super) file: LexiconFile,
+    verbs: WordGroups,
     nouns: BTreeMap<String, usize>,
     pub(super) fillers: BTreeSet<String>,
     pub(super) pronouns: Phrases,
@@ -81,7 +81,7 @@ pub(super) struct Lexicon {
     pub(super) moods: Phrases,
     pub(super) conditions: Phrases,
     pub(super) loops: Phrases,
-    pub(super) soft: Phrases,
+    pub(super) soft_words: Phrases,
 }
 
 pub(super) fn english() -> &'static Lexicon {
@@ -93,8 +93,8 @@ pub(super) fn english() -> &'static Lexicon {
 }
 
 impl Lexicon {
-    fn from_file(file: File) -> Self {
-        let mut verbs = Groups::new();
+    fn from_file(file: LexiconFile) -> Self {
+        let mut verbs = WordGroups::new();
         let stem_all = |phrase: &str| phrase.split(' ').map(stem).collect::<Vec<_>>().join(" ");
         for (concept, words) in &file.verbs {
             for word in words.iter().chain([concept]) {
@@ -115,7 +115,7 @@ impl Lexicon {
                 nouns.entry(stem_all(word)).or_insert(group);
             }
         }
-        // Small words of other lists have no value of their own either.
+        // Adds the small words of other lists, because they are never values.
         let small = file.fillers.iter().chain(file.prepositions.keys()).chain(&file.joins);
         let small = small.chain(&file.references["pronouns"]).chain(&file.moods["questions"]);
         let small = small.chain(&file.references["soft"]).chain(&file.references["ranks"]).cloned();
@@ -127,7 +127,7 @@ impl Lexicon {
             pronouns: Phrases::of_list(&file.references["pronouns"]),
             ranks: Phrases::of_list(&file.references["ranks"]),
             loops: Phrases::of_list(&file.references["loops"]),
-            soft: Phrases::of_list(&file.references["soft"]),
+            soft_words: Phrases::of_list(&file.references["soft"]),
             joins: Phrases::of_list(&file.joins),
             moods: Phrases::of_groups(&file.moods),
             conditions: Phrases::of_groups(&file.conditions),
@@ -136,15 +136,15 @@ impl Lexicon {
     }
 
     pub(super) fn is_filler(&self, token: &Token) -> bool {
-        token.kind == Kind::Word && self.fillers.contains(&token.lower)
+        token.kind == TokenKind::Word && self.fillers.contains(&token.lower)
     }
 
     pub(super) fn is_preposition(&self, token: &Token) -> bool {
-        token.kind == Kind::Word && self.file.prepositions.contains_key(&token.lower)
+        token.kind == TokenKind::Word && self.file.prepositions.contains_key(&token.lower)
     }
 
     pub(super) fn is_pronoun(&self, token: &Token) -> bool {
-        token.kind == Kind::Word && self.pronouns.has(&token.lower)
+        token.kind == TokenKind::Word && self.pronouns.has(&token.lower)
     }
 
     pub(super) fn is_cue_of(&self, token: &Token, kind: &str) -> bool {
@@ -162,7 +162,8 @@ impl Lexicon {
         is_ending.then(|| token.lower.clone())
     }
 
-    /// Returns whether a verb says a noun: `email` of `send email`, `invite` of `invitation`.
+    /// Returns whether a verb expresses a noun, as `email` does in `send email`, and `invite` for
+    /// `invitation`.
     pub(super) fn is_noun_of_verb(&self, noun: &str, verb: &str) -> bool {
         self.is_same_noun(noun, verb) || verb.len() >= 4 && noun.starts_with(verb)
     }
@@ -217,11 +218,11 @@ impl Lexicon {
         units.into_iter().find(|(unit, _)| is_unit(unit)).map(|(_, seconds)| seconds)
     }
 
-    /// Corrects words that are one edit away from a known one: `teh`, `isue`. The values of the
+    /// Corrects words that are one edit away from a known word: `teh`, `isue`. The values of the
     /// tokens stay as written.
-    pub(super) fn correct(&self, tokens: &mut [Token], known: &BTreeSet<String>) {
+    pub(super) fn correct_words(&self, tokens: &mut [Token], known: &BTreeSet<String>) {
         for token in tokens {
-            let is_candidate = token.kind == Kind::Word
+            let is_candidate = token.kind == TokenKind::Word
                 && token.lower.len() >= 3
                 && token.value.bytes().all(|byte| byte.is_ascii_lowercase())
                 && !known.contains(&token.stem)
@@ -237,9 +238,10 @@ impl Lexicon {
         }
     }
 
-    /// Returns whether a third of the words are known, so that the query may be in this language.
-    pub(super) fn knows_most(&self, tokens: &[Token], names: &BTreeSet<String>) -> bool {
-        let words = || tokens.iter().filter(|token| token.kind == Kind::Word);
+    /// Returns whether at least a third of the words are known. Otherwise the query is in another
+    /// language. A query of one or two words always passes.
+    pub(super) fn knows_enough_words(&self, tokens: &[Token], names: &BTreeSet<String>) -> bool {
+        let words = || tokens.iter().filter(|token| token.kind == TokenKind::Word);
         let is_known = |token: &&Token| {
             names.contains(&token.stem) || self.is_known(&token.lower, &token.stem)
         };
@@ -278,7 +280,7 @@ fn is_misspelt(written: &str, word: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn count_entries(file: &File) -> usize {
+    fn count_entries(file: &LexiconFile) -> usize {
         let groups = [
             &file.verbs,
             &file.cues,
@@ -298,9 +300,9 @@ mod tests {
 
     #[test]
     fn the_lexicon_is_small() {
-        let file: File = serde_saphyr::from_str(include_str!("../lexicon.en.yml")).unwrap();
+        let file: LexiconFile = serde_saphyr::from_str(include_str!("../lexicon.en.yml")).unwrap();
         let count = count_entries(&file);
-        // About 35 further words are in the code.
+        // The count leaves out about 35 words that are in the code.
         assert!(count <= 450, "{count} entries");
     }
 }

@@ -47,30 +47,31 @@ use tokio::sync::Semaphore;
 pub use self::weights::Weights;
 pub use self::wording::{Standing, Wording};
 use self::{
-    plan::{Planned, Planning},
+    plan::{Planning, PlanningResult},
     refusal::Refusal,
     token::Token,
     tool::Tool,
 };
 
 /// Time limit for planning, including the wait for a free slot.
-const DEADLINE: Duration = Duration::from_secs(5);
-/// Number of queries that are planned at the same time.
-const MAX_RUNNING: usize = 4;
-/// Number of catalogs whose parsed tools are kept.
+const PLANNING_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum number of queries that are planned at the same time.
+const MAX_RUNNING_QUERIES: usize = 4;
+/// Maximum number of catalogs whose parsed tools are kept.
 const MAX_CATALOGS: usize = 4;
 /// Maximum number of words and marks in a query.
 const MAX_TOKENS: usize = 2_000;
 
-const EMPTY: &str =
+const EMPTY_QUERY_REASON: &str =
     "the query asks for nothing: say what to do, such as `list all …` or `create …`";
-const NO_TOOLS: &str = "there are no tools to plan with: register a toolset, or switch one on";
-const LANGUAGE: &str = "the offline planner reads English only: say it in English, or configure a model (`planner` in the configuration)";
+const NO_TOOLS_REASON: &str =
+    "there are no tools to plan with: register a toolset, or switch one on";
+const WRONG_LANGUAGE_REASON: &str = "the offline planner reads English only: say it in English, or configure a model (`planner` in the configuration)";
 
 /// The planner that needs no model.
 #[derive(Clone, Debug, Default)]
 pub struct Offline {
-    readings: Readings,
+    parsed_catalogs: ParsedCatalogs,
     weights: Weights,
 }
 
@@ -81,39 +82,39 @@ impl Offline {
         Self { weights, ..self }
     }
 
-    /// Proposes a draft for `query` that uses tools of `catalog`, and of `reach` in chains.
+    /// Proposes a draft for `query` that uses tools of `catalog`, and of `chain_catalog` in chains.
     ///
     /// The work runs on a thread for blocking work, because it keeps a core busy for milliseconds.
     pub async fn propose(
         &self,
         query: &str,
         catalog: &Catalog,
-        reach: &Catalog,
+        chain_catalog: &Catalog,
     ) -> Result<Proposal, PlanningError> {
         static PERMITS: LazyLock<Arc<Semaphore>> =
-            LazyLock::new(|| Arc::new(Semaphore::new(MAX_RUNNING)));
+            LazyLock::new(|| Arc::new(Semaphore::new(MAX_RUNNING_QUERIES)));
         let (query, planner) = (query.to_owned(), self.clone());
-        let (catalog, reach) = (catalog.clone(), reach.clone());
+        let (catalog, chain_catalog) = (catalog.clone(), chain_catalog.clone());
         let work = async {
             let permit = Arc::clone(&PERMITS).acquire_owned().await.ok();
             tokio::task::spawn_blocking(move || {
                 let _permit = permit;
-                planner.propose_within(&query, &catalog, &reach)
+                planner.propose_within(&query, &catalog, &chain_catalog)
             })
             .await
         };
-        let message = match tokio::time::timeout(DEADLINE, work).await {
+        let message = match tokio::time::timeout(PLANNING_TIMEOUT, work).await {
             Ok(Ok(done)) => return done,
             Ok(Err(err)) => format!("planning failed: {err}"),
             Err(_) => format!(
                 "planning took longer than {} s: use fewer words, or split the query",
-                DEADLINE.as_secs()
+                PLANNING_TIMEOUT.as_secs()
             ),
         };
         Err(PlanningError::Unavailable { message, notes: Vec::new() })
     }
 
-    /// Proposes a draft, or says why not, on the thread of the caller.
+    /// Proposes a draft on the thread of the caller. The error explains why there is no draft.
     pub fn propose_blocking(
         &self,
         query: &str,
@@ -122,27 +123,27 @@ impl Offline {
         self.propose_within(query, catalog, catalog)
     }
 
-    /// Proposes a draft of calls of `catalog`. Values that the query does not give may come from tools
-    /// of `reach` that only read.
+    /// Proposes a draft that calls tools of `catalog`. Values that the query does not contain may
+    /// come from tools of `chain_catalog` that only read.
     pub fn propose_within(
         &self,
         query: &str,
         catalog: &Catalog,
-        reach: &Catalog,
+        chain_catalog: &Catalog,
     ) -> Result<Proposal, PlanningError> {
-        let tools = self.readings.of(catalog);
+        let tools = self.parsed_catalogs.tools_of(catalog);
         let english = lexicon::english();
         let mut planning = Planning::new(query, english, &tools, &self.weights);
-        planning = planning.with_reach(reach);
+        planning = planning.with_chain_catalog(chain_catalog);
         let planned = check_limits(query, &tools).and_then(|mut tokens| {
             let known = tools.iter().flat_map(Tool::words).cloned().collect();
-            english.correct(&mut tokens, &known);
-            let is_english = english.knows_most(&tokens, &known);
-            planning
-                .plan(&tokens)
-                .map_err(|refusal| if is_english { refusal } else { Refusal::new(LANGUAGE) })
+            english.correct_words(&mut tokens, &known);
+            let is_english = english.knows_enough_words(&tokens, &known);
+            planning.plan(&tokens).map_err(|refusal| {
+                if is_english { refusal } else { Refusal::new(WRONG_LANGUAGE_REASON) }
+            })
         });
-        let Planned { steps, doubts, candidates, clauses } = planning.planned;
+        let PlanningResult { steps, doubts, candidates, clauses } = planning.planned;
         let note = |kind, content| Note { kind, content, after: Duration::ZERO };
         let notes = if candidates.is_empty() {
             Vec::new()
@@ -161,7 +162,7 @@ impl Offline {
             }
             Err(refusal) => Err(PlanningError::NoPlan {
                 message: refusal.message,
-                nearest: refusal.nearest.into_iter().collect(),
+                nearest: refusal.nearest_tool.into_iter().collect(),
                 notes,
             }),
         }
@@ -187,10 +188,10 @@ impl Planner for Offline {
         &self,
         query: &str,
         catalog: &Catalog,
-        reach: &Catalog,
+        chain_catalog: &Catalog,
         compiler: &dyn PlanCompiler,
     ) -> Result<ProposedPlan, PlanningError> {
-        self.propose(query, catalog, reach).await?.compile(self.name(), compiler).await
+        self.propose(query, catalog, chain_catalog).await?.compile(self.name(), compiler).await
     }
 
     /// Replaces the steps that failed by other steps. The words of the query are not read again,
@@ -219,11 +220,11 @@ fn check_limits(query: &str, tools: &[Tool]) -> Result<Vec<Token>, Refusal> {
         return Err(Refusal::new(message));
     }
     if tools.is_empty() {
-        return Err(Refusal::new(NO_TOOLS));
+        return Err(Refusal::new(NO_TOOLS_REASON));
     }
     let tokens = token::unquoted_tokens(query);
     match tokens.len() {
-        0 => Err(Refusal::new(EMPTY)),
+        0 => Err(Refusal::new(EMPTY_QUERY_REASON)),
         1..=MAX_TOKENS => Ok(tokens),
         count => Err(Refusal::too_many_words(count, MAX_TOKENS)),
     }
@@ -231,12 +232,12 @@ fn check_limits(query: &str, tools: &[Tool]) -> Result<Vec<Token>, Refusal> {
 
 /// The tools of recent catalogs, read once for all queries over the same catalog.
 #[derive(Clone, Debug, Default)]
-struct Readings(Arc<Mutex<VecDeque<ReadCatalog>>>);
+struct ParsedCatalogs(Arc<Mutex<VecDeque<ReadCatalog>>>);
 
 type ReadCatalog = (Catalog, Arc<Vec<Tool>>);
 
-impl Readings {
-    fn of(&self, catalog: &Catalog) -> Arc<Vec<Tool>> {
+impl ParsedCatalogs {
+    fn tools_of(&self, catalog: &Catalog) -> Arc<Vec<Tool>> {
         let recent = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, tools)) = recent().iter().find(|(known, _)| known.is_same(catalog)) {
             return Arc::clone(tools);

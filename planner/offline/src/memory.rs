@@ -22,17 +22,17 @@ pub(super) struct Memory {
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Wanted<'a> {
+pub(super) struct WantedValue<'a> {
     pub(super) slot: &'a Slot,
     pub(super) tool: &'a Tool,
-    /// The noun that the query says, as in `that issue`.
+    /// The noun in the query, as in `that issue`.
     pub(super) noun: Option<&'a str>,
     pub(super) tools: &'a [Tool],
     pub(super) lexicon: &'a Lexicon,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Recalled {
+pub(super) struct RecalledValue {
     pub(super) value: Value,
     pub(super) step: usize,
 }
@@ -45,7 +45,7 @@ pub(super) fn template(id: &str, path: &str) -> Value {
 impl Memory {
     /// Finds the value of an id, a name, a path or an address for a slot, in the latest step that
     /// has such a value.
-    pub(super) fn value_for(&self, wanted: &Wanted<'_>) -> Option<Recalled> {
+    pub(super) fn value_for(&self, wanted: &WantedValue<'_>) -> Option<RecalledValue> {
         self.find(|step| {
             let own = &wanted.tools[step.tool];
             wanted.is_named(own).then(|| wanted.value_of(step, own)).flatten()
@@ -54,7 +54,7 @@ impl Memory {
 
     /// Finds a text that a phrase such as `its title` means. If the phrase has no noun, returns the
     /// main text.
-    pub(super) fn text(&self, wanted: &Wanted<'_>) -> Option<Recalled> {
+    pub(super) fn text(&self, wanted: &WantedValue<'_>) -> Option<RecalledValue> {
         self.find(|step| {
             let own = &wanted.tools[step.tool];
             let path = match wanted.noun {
@@ -65,8 +65,9 @@ impl Memory {
         })
     }
 
-    /// Finds the id of the step whose parameters have a name: `by Alice`.
-    pub(super) fn named(&self, name: &str, wanted: &Wanted<'_>) -> Option<Recalled> {
+    /// Finds the id that a step returns, if a parameter of this step is the given name, as in `by
+    /// Alice`.
+    pub(super) fn named(&self, name: &str, wanted: &WantedValue<'_>) -> Option<RecalledValue> {
         let name = name.to_lowercase();
         self.find(|step| {
             let own = &wanted.tools[step.tool];
@@ -79,14 +80,14 @@ impl Memory {
         })
     }
 
-    fn find(&self, value: impl Fn(&PlannedStep) -> Option<Value>) -> Option<Recalled> {
+    fn find(&self, value: impl Fn(&PlannedStep) -> Option<Value>) -> Option<RecalledValue> {
         let steps = self.steps.iter().enumerate().rev();
         let mut steps = steps.filter(|(_, step)| !step.is_loop);
-        steps.find_map(|(at, step)| Some(Recalled { value: value(step)?, step: at }))
+        steps.find_map(|(at, step)| Some(RecalledValue { value: value(step)?, step: at }))
     }
 }
 
-impl Wanted<'_> {
+impl WantedValue<'_> {
     fn is_named(&self, own: &Tool) -> bool {
         let lexicon = self.lexicon;
         let Some(noun) = self.noun else { return true };
@@ -106,7 +107,7 @@ impl Wanted<'_> {
     fn value_of(&self, step: &PlannedStep, own: &Tool) -> Option<Value> {
         let slot = self.slot;
         let field = |path: String| template(&step.id, &path);
-        // The parameters of a step are known before it runs.
+        // Uses the parameter of the step, because parameters are known before the step runs.
         let is_copy = slot.is_list && slot.kind == SlotKind::Email;
         if let Some(value) = step.parameters.get(&slot.parameter).filter(|_| !is_copy) {
             return Some(value.clone());
@@ -122,15 +123,17 @@ impl Wanted<'_> {
             .map(field)
             .or_else(|| self.parameter_of(step, own))
             .or_else(|| {
-                // A list has no id.
+                // A tool whose outputs are unknown is assumed to return an id, unless it lists
+                // items.
                 let is_one = own.outputs.is_empty() && own.verb != "list";
                 let is_unknown = is_one && slot.kind == SlotKind::Id && is_own;
                 is_unknown.then(|| field(slot.id_name()))
             })
     }
 
-    /// Returns a parameter of the step that fits the slot. Any path fits a path. A name fits if its
-    /// description mentions the parameter: `a pull request from it` needs the branch.
+    /// Returns a parameter of the step that fits the slot. Any path fits a slot for a path. A slot
+    /// for a name must mention the parameter in its description: `a pull request from it` needs
+    /// the branch.
     fn parameter_of(&self, step: &PlannedStep, own: &Tool) -> Option<Value> {
         let is_path = |other: &&Slot| other.kind == SlotKind::Path;
         match self.slot.kind {
@@ -198,8 +201,9 @@ fn main_text(outputs: &[Output]) -> String {
     outputs.iter().find(is_text).map(|output| output.path.clone()).unwrap_or_default()
 }
 
-/// Returns the path of the output that fills a slot: by its name, else by the kind of the slot. An id
-/// is that of the thing with the outputs, which the slot must mean.
+/// Returns the path of the output that fills a slot: the output with the slot's name, otherwise an
+/// output that fits the kind of the slot. An output `id` identifies the thing that has the outputs,
+/// so it fits only if the slot means this thing.
 pub(super) fn field_for(outputs: &[Output], slot: &Slot, is_own: bool) -> Option<String> {
     let mut scalars = outputs.iter().filter(|output| output.kind != OutputKind::List);
     let called = |name: &str| {

@@ -6,7 +6,7 @@ use chrono::{NaiveDate, NaiveTime};
 
 use super::{
     lexicon::Lexicon,
-    token::{Kind, Token},
+    token::{Token, TokenKind},
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,20 +29,20 @@ pub(super) fn find_moments(tokens: &[Token]) -> Vec<Moment> {
 
 fn read_day(tokens: &[Token], at: usize) -> Option<Moment> {
     let token = &tokens[at];
-    if token.kind == Kind::Date {
+    if token.kind == TokenKind::Date {
         let day = token.value.get(..10)?.replace('/', "-").parse().ok();
         let time = token.value.get(11..16);
         let time = time.and_then(|text| NaiveTime::parse_from_str(text, "%H:%M").ok());
         return Some(Moment { tokens: at..at + 1, day, time });
     }
-    let (day, len) = read_named(tokens, at)?;
+    let (day, len) = read_named_day(tokens, at)?;
     Some(Moment { tokens: at..at + len, day, time: None })
 }
 
 /// Reads `May 3rd, 2022`, `3 May 2022` and `3rd of May`. A day without a year gives no date, and is
 /// only marked so that it is not read as a number.
-fn read_named(tokens: &[Token], at: usize) -> Option<(Option<NaiveDate>, usize)> {
-    let word = |at: usize| tokens.get(at).filter(|token| token.kind != Kind::Quoted);
+fn read_named_day(tokens: &[Token], at: usize) -> Option<(Option<NaiveDate>, usize)> {
+    let word = |at: usize| tokens.get(at).filter(|token| token.kind != TokenKind::Quoted);
     let day_at = |at: usize| {
         let text = &word(at)?.lower;
         let digits = text.trim_end_matches(|char: char| char.is_ascii_alphabetic());
@@ -70,7 +70,7 @@ fn read_named(tokens: &[Token], at: usize) -> Option<(Option<NaiveDate>, usize)>
 /// Reads `10:30`, `2pm` and `3:30 pm`.
 fn read_time(tokens: &[Token], at: usize) -> Option<Moment> {
     let token = &tokens[at];
-    if !matches!(token.kind, Kind::Time | Kind::Number) {
+    if !matches!(token.kind, TokenKind::Time | TokenKind::Number) {
         return None;
     }
     let mut text = token.lower.clone();
@@ -79,7 +79,7 @@ fn read_time(tokens: &[Token], at: usize) -> Option<Moment> {
         text.push_str(&half.lower);
         len = 2;
     }
-    if token.kind == Kind::Number && len == 1 {
+    if token.kind == TokenKind::Number && len == 1 {
         return None;
     }
     let (clock, half) = match text.strip_suffix("pm") {
@@ -96,7 +96,7 @@ fn read_time(tokens: &[Token], at: usize) -> Option<Moment> {
     Some(Moment { tokens: at..at + len, day: None, time: Some(time) })
 }
 
-/// Writes a day, and a time where the parameter takes one.
+/// Writes a day, with the time if there is one.
 pub(super) fn write_moment(day: NaiveDate, time: Option<NaiveTime>) -> String {
     match time {
         Some(time) => format!("{day}T{}", time.format("%H:%M")),

@@ -21,12 +21,12 @@ use shared::diagnostic::Diagnostic;
 
 pub(super) use self::verbs::is_read;
 use super::{
-    clause::{Clause, Mood, Reader, Verb},
+    clause::{Clause, ClauseReader, Mood, Verb},
     fill::{FillContext, Filling, Reading, fill},
     lexicon::Lexicon,
     memory::Memory,
     refusal::Refusal,
-    token::{Kind, Token, words_of},
+    token::{Token, TokenKind, words_of},
     tool::Tool,
     weights::Weights,
 };
@@ -37,7 +37,7 @@ const MAX_STEPS: usize = 64;
 const MAX_NOTED_TOOLS: usize = 5;
 
 #[derive(Debug, Default)]
-pub(super) struct Planned {
+pub(super) struct PlanningResult {
     pub(super) steps: Vec<DraftStep>,
     pub(super) doubts: Vec<Diagnostic>,
     /// Scores of the tools that were considered, by clause.
@@ -51,13 +51,13 @@ pub(super) struct Planning<'a> {
     tools: &'a [Tool],
     weights: &'a Weights,
     memory: Memory,
-    pub(super) planned: Planned,
-    /// The places, in the plan, of the steps of the last clause.
+    pub(super) planned: PlanningResult,
+    /// The indexes of the plan's steps that the last clause became.
     last: Vec<usize>,
-    previous: Option<Clause>,
+    previous_clause: Option<Clause>,
     nouns: BTreeSet<String>,
-    /// The tools of chains.
-    reach: Option<&'a Catalog>,
+    /// The tools that chains may call.
+    chain_catalog: Option<&'a Catalog>,
 }
 
 impl<'a> Planning<'a> {
@@ -73,23 +73,23 @@ impl<'a> Planning<'a> {
             tools,
             weights,
             memory: Memory::default(),
-            planned: Planned::default(),
+            planned: PlanningResult::default(),
             last: Vec::new(),
-            previous: None,
+            previous_clause: None,
             nouns: tools.iter().flat_map(|tool| tool.nouns.iter().cloned()).collect(),
-            reach: None,
+            chain_catalog: None,
         }
     }
 
-    /// Lets chains of the tools of a catalog produce values.
-    pub(super) fn with_reach(self, catalog: &'a Catalog) -> Self {
-        Self { reach: Some(catalog), ..self }
+    /// Lets chains of tools of `catalog` produce missing values.
+    pub(super) fn with_chain_catalog(self, catalog: &'a Catalog) -> Self {
+        Self { chain_catalog: Some(catalog), ..self }
     }
 
     /// Plans the clauses of a query one after another. The steps before a refusal stay, so that a
     /// person can complete the plan.
     pub(super) fn plan(&mut self, tokens: &[Token]) -> Result<(), Refusal> {
-        let reader = Reader { lexicon: self.lexicon, tools: self.tools };
+        let reader = ClauseReader { lexicon: self.lexicon, tools: self.tools };
         let clauses = self.rewrite_copies(reader.read(tokens));
         let planned = self.plan_clauses(clauses.clone());
         match planned {
@@ -138,7 +138,7 @@ impl<'a> Planning<'a> {
         passed
     }
 
-    /// Plans a clause. If the clause orders nothing and the other clauses may order something,
+    /// Plans a clause. If the clause asks for no action and the other clauses may ask for one,
     /// returns the reason.
     fn plan_or_pass(&mut self, clause: &Clause) -> Result<Option<Refusal>, Refusal> {
         let said = self.words(&clause.tokens);
@@ -165,9 +165,10 @@ impl<'a> Planning<'a> {
         }
     }
 
-    /// Returns whether a statement contains the words of an order: `before you create an issue, …`.
+    /// Returns whether a statement contains a request for an action: `before you create an issue,
+    /// …`.
     fn names_order(&self, clause: &Clause) -> bool {
-        let reader = Reader { lexicon: self.lexicon, tools: self.tools };
+        let reader = ClauseReader { lexicon: self.lexicon, tools: self.tools };
         let acts = |token: &Token| {
             self.tools.iter().any(|tool| tool.has_effect && tool.verb == token.stem)
         };
@@ -181,7 +182,7 @@ impl<'a> Planning<'a> {
 
     fn has_tool_noun(&self, clause: &Clause) -> bool {
         clause.tokens.iter().any(|token| {
-            token.kind == Kind::Word
+            token.kind == TokenKind::Word
                 && self.tools.iter().any(|tool| tool.has_noun(&token.stem, self.lexicon))
         })
     }
@@ -197,19 +198,19 @@ impl<'a> Planning<'a> {
             tools: self.tools,
             memory: &self.memory,
             nouns: &self.nouns,
-            is_several: self.last.len() > 1,
+            has_several_results: self.last.len() > 1,
             weights: self.weights,
         }
     }
 
     /// Returns the readings of a clause by the tools that `accept` takes, best first.
     fn readings(&self, clause: &Clause, accept: &dyn Fn(&Tool) -> bool) -> Vec<Reading> {
-        let scene = self.fill_context();
+        let fill_context = self.fill_context();
         let mut readings: Vec<Reading> = Vec::new();
         for (at, tool) in self.tools.iter().enumerate().filter(|(_, tool)| accept(tool)) {
             let verb = self.verb_fit(clause, tool);
             if verb.score > 0.0 {
-                let mut reading = fill(&scene, clause, at, verb);
+                let mut reading = fill(&fill_context, clause, at, verb);
                 self.inherit_values(&mut reading, None);
                 readings.push(reading);
             }
@@ -229,7 +230,8 @@ impl<'a> Planning<'a> {
     }
 
     fn plan_clause(&mut self, clause: &Clause) -> Result<(), Refusal> {
-        // The number of candidates grows faster than the number of words.
+        // Refuses a long clause, because the number of candidates grows faster than the number of
+        // words.
         if clause.tokens.len() > MAX_CLAUSE_TOKENS {
             let count = clause.tokens.len();
             return Err(Refusal::too_many_words(count, MAX_CLAUSE_TOKENS));
@@ -254,12 +256,13 @@ impl<'a> Planning<'a> {
             return self.plan_loop(&clause, best);
         }
         // `every` means several items, and no step lists them.
-        let is_each =
-            |(at, token): (usize, &Token)| token.is_any(&["every", "each"]) && !best.claimed[at];
+        let is_each = |(at, token): (usize, &Token)| {
+            token.is_any(&["every", "each"]) && !best.claimed_tokens[at]
+        };
         if self.tools[best.tool].has_effect && clause.tokens.iter().enumerate().any(is_each) {
             return Err(Refusal::no_list(&self.tools[best.tool], &said()));
         }
-        // `New year, new folder` orders nothing, and nothing can `fry the author`.
+        // `New year, new folder` asks for nothing, and no tool can `fry the author`.
         let is_fragment = clause.mood == Mood::Fragment && clause.verb.is_none();
         let is_about = best.has_noun || clause.has_value();
         let is_talk = is_fragment && (!is_about || best.fillings.is_empty());
@@ -267,26 +270,26 @@ impl<'a> Planning<'a> {
             return Err(Refusal { fits_nothing: !is_inherited, ..Refusal::nothing_fits(&said()) });
         }
         match self.split(&clause, &best) {
-            Some(parts) => {
-                parts.into_iter().try_for_each(|(part, reading)| self.accept(&part, reading, None))
-            }
-            None => self.accept(&clause, best, None),
+            Some(parts) => parts
+                .into_iter()
+                .try_for_each(|(part, reading)| self.add_reading(&part, reading, None)),
+            None => self.add_reading(&clause, best, None),
         }
     }
 
-    /// Returns whether no slot takes the first word of a clause behind its verb, and no tool is about
-    /// it.
+    /// Returns whether no slot takes the first word after the verb of a clause, and no tool is
+    /// about this word.
     fn begins_unplaced(&self, clause: &Clause, best: &Reading) -> bool {
         let is_content = |at: &usize| !self.lexicon.is_filler(&clause.tokens[*at]);
         let first = (clause.verb_places().len()..clause.tokens.len()).find(is_content);
         first.is_some_and(|at| {
             let token = &clause.tokens[at];
             let is_noun = self.nouns.contains(&token.stem) || self.lexicon.is_noun(&token.stem);
-            let is_plain = token.kind == Kind::Word && !token.is_capitalised() && !is_noun;
-            // An object follows a verb.
-            let reader = Reader { lexicon: self.lexicon, tools: self.tools };
+            let is_plain = token.kind == TokenKind::Word && !token.is_capitalised() && !is_noun;
+            // A word before an object is a verb.
+            let reader = ClauseReader { lexicon: self.lexicon, tools: self.tools };
             let is_verb = reader.begins_object(&clause.tokens, at + 1);
-            is_plain && (is_verb || best.unplaced.contains(&at))
+            is_plain && (is_verb || best.unplaced_tokens.contains(&at))
         })
     }
 
@@ -313,7 +316,7 @@ impl<'a> Planning<'a> {
     }
 
     fn inherit_verb(&self, clause: &mut Clause) {
-        let Some(previous) = &self.previous else { return };
+        let Some(previous) = &self.previous_clause else { return };
         let Some(verb) = &previous.verb else {
             clause.mood = previous.mood;
             return;
@@ -331,7 +334,7 @@ impl<'a> Planning<'a> {
     /// missing repository from any earlier step.
     fn inherit_values(&self, reading: &mut Reading, shared: Option<&Map<String, Value>>) {
         let tool = &self.tools[reading.tool];
-        for at in std::mem::take(&mut reading.missing) {
+        for at in std::mem::take(&mut reading.missing_slots) {
             let slot = &tool.slots[at];
             let given = shared.and_then(|shared| shared.get(&slot.parameter));
             let mut steps = self.memory.steps.iter().rev().filter(|_| slot.is_slashed);
@@ -341,7 +344,7 @@ impl<'a> Planning<'a> {
                     reading.score += self.weights.missing + self.weights.required;
                     reading.fillings.insert(at, Filling::One(value.clone()));
                 }
-                None => reading.missing.push(at),
+                None => reading.missing_slots.push(at),
             }
         }
     }

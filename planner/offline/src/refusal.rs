@@ -11,9 +11,9 @@ const MAX_SHOWN_CHARS: usize = 200;
 pub(super) struct Refusal {
     /// The problem, and what to do.
     pub(super) message: String,
-    /// The tool that the query comes closest to.
-    pub(super) nearest: Option<String>,
-    /// No tool does what the words ask for.
+    /// The tool that fits the query best.
+    pub(super) nearest_tool: Option<String>,
+    /// `true` if no tool does what the words ask for.
     pub(super) fits_nothing: bool,
 }
 
@@ -62,7 +62,7 @@ impl Refusal {
             if names.len() == 1 { "is" } else { "are" },
             shorten(said)
         );
-        Self { nearest: Some(tool.name.clone()), ..Self::new(message) }
+        Self { nearest_tool: Some(tool.name.clone()), ..Self::new(message) }
     }
 
     pub(super) fn condition(said: &str) -> Self {

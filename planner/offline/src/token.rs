@@ -5,7 +5,7 @@ use std::ops::Range;
 use rust_stemmers::{Algorithm, Stemmer};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TokenKind {
     Word,
     Number,
     Email,
@@ -27,32 +27,32 @@ pub(super) enum Kind {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Token {
-    pub(super) kind: Kind,
+    pub(super) kind: TokenKind,
     pub(super) start: usize,
     pub(super) end: usize,
     pub(super) value: String,
     pub(super) lower: String,
-    /// The stem of a word, else the text in lower case.
+    /// The stem of a word. For other tokens, the text in lower case.
     pub(super) stem: String,
 }
 
 impl Token {
-    fn new(kind: Kind, start: usize, end: usize, value: &str) -> Self {
+    fn new(kind: TokenKind, start: usize, end: usize, value: &str) -> Self {
         let lower = value.to_lowercase().replace('’', "'");
-        let stem = if kind == Kind::Word { stem(&lower) } else { lower.clone() };
+        let stem = if kind == TokenKind::Word { stem(&lower) } else { lower.clone() };
         Self { kind, start, end, value: value.to_owned(), lower, stem }
     }
 
     pub(super) fn is(&self, word: &str) -> bool {
-        self.kind == Kind::Word && self.lower == word
+        self.kind == TokenKind::Word && self.lower == word
     }
 
     pub(super) fn is_any(&self, words: &[&str]) -> bool {
-        self.kind != Kind::Quoted && words.contains(&self.lower.as_str())
+        self.kind != TokenKind::Quoted && words.contains(&self.lower.as_str())
     }
 
     pub(super) fn is_mark(&self, mark: &str) -> bool {
-        self.kind == Kind::Mark && self.value == mark
+        self.kind == TokenKind::Mark && self.value == mark
     }
 
     pub(super) fn is_separator(&self) -> bool {
@@ -60,32 +60,38 @@ impl Token {
     }
 
     pub(super) fn is_capitalised(&self) -> bool {
-        self.kind == Kind::Word && self.value.chars().next().is_some_and(char::is_uppercase)
+        self.kind == TokenKind::Word && self.value.chars().next().is_some_and(char::is_uppercase)
     }
 
     /// Returns whether the token is neither a word nor a mark, so that it can only be a value.
     pub(super) fn is_value(&self) -> bool {
-        !matches!(self.kind, Kind::Word | Kind::Mark)
+        !matches!(self.kind, TokenKind::Word | TokenKind::Mark)
     }
 
     pub(super) fn is_typed(&self) -> bool {
         matches!(
             self.kind,
-            Kind::Email | Kind::Code | Kind::Path | Kind::Slug | Kind::Url | Kind::Glob | Kind::Id
+            TokenKind::Email
+                | TokenKind::Code
+                | TokenKind::Path
+                | TokenKind::Slug
+                | TokenKind::Url
+                | TokenKind::Glob
+                | TokenKind::Id
         )
     }
 
-    /// Returns the noun for the target of a path: a file if the path has an ending, else a
-    /// directory.
+    /// Returns the noun for the target of a path: `file` if the path has an ending, otherwise
+    /// `directory`.
     pub(super) fn path_noun(&self) -> Option<&'static str> {
-        let is_path = self.kind == Kind::Path && !self.value.starts_with('.');
+        let is_path = self.kind == TokenKind::Path && !self.value.starts_with('.');
         let name = self.value.rsplit('/').next().filter(|_| is_path)?;
         Some(if name.contains('.') { "file" } else { "directori" })
     }
 
-    /// Makes a word that the query does not say at this place.
+    /// Makes a word that the query does not contain at this place.
     pub(super) fn inserted(word: &str, at: usize) -> Self {
-        Self::new(Kind::Word, at, at, word)
+        Self::new(TokenKind::Word, at, at, word)
     }
 
     pub(super) fn without_possessive(&self) -> &str {
@@ -105,7 +111,7 @@ pub(super) fn tokens(query: &str) -> Vec<Token> {
         let mut end = next;
         if let Some(close) = find_close(query, at, char, &mut unclosed) {
             end = close.end;
-            tokens.push(Token::new(Kind::Quoted, at, end, &query[next..close.start]));
+            tokens.push(Token::new(TokenKind::Quoted, at, end, &query[next..close.start]));
         } else if char == '\n' || !char.is_whitespace() {
             end = chunk_end(query, at).max(next);
             let text = &query[at..end];
@@ -116,11 +122,11 @@ pub(super) fn tokens(query: &str) -> Vec<Token> {
     tokens
 }
 
-/// Cuts a query into tokens. Quotation marks around the whole query are no part of it.
+/// Cuts a query into tokens. Ignores quotation marks around the whole query.
 pub(super) fn unquoted_tokens(query: &str) -> Vec<Token> {
     let whole = tokens(query);
     let [only] = whole.as_slice() else { return whole };
-    if only.kind != Kind::Quoted || !only.value.contains(' ') {
+    if only.kind != TokenKind::Quoted || !only.value.contains(' ') {
         return whole;
     }
     let start = only.start + query[only.start..].chars().next().map_or(0, char::len_utf8);
@@ -173,7 +179,8 @@ fn find_close(
     None
 }
 
-/// Returns where the chunk that begins at `at` ends: `at` itself where a mark stands.
+/// Returns the end of the chunk that begins at `at`. A mark is not a chunk, so the end is then `at`
+/// itself.
 fn chunk_end(query: &str, at: usize) -> usize {
     let rest = &query[at..];
     let is_url = is_url(rest);
@@ -204,21 +211,21 @@ fn is_url(text: &str) -> bool {
     ["http://", "https://", "ftp://", "file://", "www."].iter().any(|start| head.starts_with(start))
 }
 
-fn classify(text: &str) -> Kind {
+fn classify(text: &str) -> TokenKind {
     let kinds = [
-        (is_url(text), Kind::Url),
-        (is_email(text), Kind::Email),
-        (is_id(text), Kind::Id),
-        (is_date(text), Kind::Date),
-        (is_time(text), Kind::Time),
-        (number(text).is_some(), Kind::Number),
-        (text.contains('*') && text.len() > 1, Kind::Glob),
-        (is_slug(text), Kind::Slug),
-        (is_path(text), Kind::Path),
-        (is_code(text), Kind::Code),
-        (text.chars().any(char::is_alphanumeric), Kind::Word),
+        (is_url(text), TokenKind::Url),
+        (is_email(text), TokenKind::Email),
+        (is_id(text), TokenKind::Id),
+        (is_date(text), TokenKind::Date),
+        (is_time(text), TokenKind::Time),
+        (number(text).is_some(), TokenKind::Number),
+        (text.contains('*') && text.len() > 1, TokenKind::Glob),
+        (is_slug(text), TokenKind::Slug),
+        (is_path(text), TokenKind::Path),
+        (is_code(text), TokenKind::Code),
+        (text.chars().any(char::is_alphanumeric), TokenKind::Word),
     ];
-    kinds.into_iter().find(|(is_it, _)| *is_it).map_or(Kind::Mark, |(_, kind)| kind)
+    kinds.into_iter().find(|(is_it, _)| *is_it).map_or(TokenKind::Mark, |(_, kind)| kind)
 }
 
 fn is_email(text: &str) -> bool {
@@ -284,7 +291,7 @@ fn is_slug(text: &str) -> bool {
     })
 }
 
-/// Returns whether a word is a code and no word of a language: `A-1001`, `m_55`, `MUG-BLUE`.
+/// Returns whether a word is a code, and not a word of a language: `A-1001`, `m_55`, `MUG-BLUE`.
 pub(super) fn is_code(text: &str) -> bool {
     let has_digit = text.bytes().any(|byte| byte.is_ascii_digit());
     let has_letter = text.bytes().any(|byte| byte.is_ascii_alphabetic());
@@ -343,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn quotations_keep_everything() {
+    fn a_quotation_is_one_token_without_its_quotes() {
         check(
             "titled \"A, B and C\" don't 'it's so' “x” \"open",
             expect![[

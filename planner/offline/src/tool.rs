@@ -8,9 +8,10 @@ use super::{
     token::{self, stem},
 };
 
-const OUTPUT_LEVELS: usize = 2;
-/// Number of words of a description that are used. The first sentence says what the tool does.
-const DESCRIPTION_WORDS: usize = 40;
+const MAX_OUTPUT_LEVELS: usize = 2;
+/// Maximum number of words of a description that are used. The first words describe the purpose of
+/// the tool.
+const MAX_DESCRIPTION_WORDS: usize = 40;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SlotKind {
@@ -47,7 +48,7 @@ pub(super) struct Slot {
     pub(super) is_numeric: bool,
     /// The schema asks for an integer.
     pub(super) is_whole: bool,
-    pub(super) with_time: bool,
+    pub(super) has_time: bool,
     /// The slot is a part of `owner/repo`.
     pub(super) is_slashed: bool,
     /// Values that the description shows in any way.
@@ -80,7 +81,7 @@ pub(super) enum OutputKind {
 #[derive(Clone, Debug)]
 pub(super) struct Tool {
     pub(super) name: String,
-    /// The words of the tool's name, in the form of an order.
+    /// The words of the tool's name as a request, such as `create author`.
     pub(super) order: String,
     pub(super) has_effect: bool,
     /// The stem of the verb, with its particle: `turn on`.
@@ -93,7 +94,7 @@ pub(super) struct Tool {
 }
 
 impl Tool {
-    /// Reads a tool that plans call `name`.
+    /// Reads a tool. Plans use `name` for it.
     pub(super) fn read(definition: &ToolDefinition, name: String, lexicon: &Lexicon) -> Self {
         let short = definition.name.as_str().rsplit('.').next().unwrap_or_default();
         let words = name_words(short);
@@ -105,7 +106,7 @@ impl Tool {
         let schema = &definition.input_schema;
         let slots = read_slots(schema, schema, true, &nouns, lexicon);
         let output = definition.output_schema.as_ref();
-        let outputs = output.map(|schema| read_outputs(schema, schema, "", OUTPUT_LEVELS));
+        let outputs = output.map(|schema| read_outputs(schema, schema, "", MAX_OUTPUT_LEVELS));
         let outputs = outputs.unwrap_or_default();
         let has_effect = definition.effect != Effect::Read;
         Self { name, order: words.join(" "), has_effect, verb, nouns, about, slots, outputs }
@@ -156,14 +157,14 @@ impl Slot {
             is_list: false,
             is_numeric: has_type(schema, "number") || has_type(schema, "integer"),
             is_whole: has_type(schema, "integer"),
-            with_time: format == "date-time" || format != "date" && tells_time,
+            has_time: format == "date-time" || format != "date" && tells_time,
             is_slashed: lexicon.file.forms["slashed"].iter().any(|slashed| slashed == name),
             description,
         };
         Self { kind: slot.read_kind(schema, nouns, lexicon), ..slot }
     }
 
-    /// Returns the kind of the values: by the schema, else by the last word of the name.
+    /// Returns the kind of the values: from the schema, otherwise from the last word of the name.
     fn read_kind(&self, schema: &Value, nouns: &[String], lexicon: &Lexicon) -> SlotKind {
         let last = self.words.last().map_or("", String::as_str);
         let is = |kind: &str| is_kind(last, kind, lexicon);
@@ -341,7 +342,7 @@ fn name_words(name: &str) -> Vec<String> {
 fn description_words(text: &str) -> impl Iterator<Item = String> + '_ {
     text.split(|char: char| !char.is_alphanumeric())
         .filter(|word| !word.is_empty())
-        .take(DESCRIPTION_WORDS)
+        .take(MAX_DESCRIPTION_WORDS)
         .map(|word| stem(&word.to_lowercase()))
 }
 

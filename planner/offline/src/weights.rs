@@ -7,7 +7,7 @@
 /// Declares the weights with their values.
 macro_rules! weights {
     ($($(#[$about:meta])* $name:ident: $value:expr,)*) => {
-        /// How much each piece of evidence counts.
+        /// The points that each piece of evidence gives to a reading.
         #[derive(Clone, Debug)]
         pub struct Weights {
             $($(#[$about])* pub $name: f32,)*
@@ -51,7 +51,7 @@ weights! {
     required: 1.0,
     missing: 1.5,
     unplaced: 0.8,
-    /// No slot takes a value or the noun of another tool.
+    /// No slot takes a value of the clause, or a noun of another tool.
     unplaced_value: 2.8,
     typed: 0.8,
     /// A value has a form that is more usual for other slots.

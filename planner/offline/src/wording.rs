@@ -10,12 +10,12 @@ use shared::tool::ToolDefinition;
 
 use super::{
     MAX_TOKENS,
-    clause::{Clause, Mood, Reader, read_verb},
+    clause::{Clause, ClauseReader, Mood, read_verb},
     lexicon::{Lexicon, english},
     moment::find_moments,
     plan::{Planning, is_read},
     read_tools,
-    token::{Kind, Token, number, tokens},
+    token::{Token, TokenKind, number, tokens},
     tool::{SlotKind, Tool},
     weights::Weights,
 };
@@ -31,7 +31,7 @@ pub enum Standing {
     Reported,
     /// The query orders the call under a condition.
     Conditional,
-    /// No clause speaks of the call.
+    /// No clause mentions the call.
     Unsaid,
 }
 
@@ -54,19 +54,19 @@ impl<'a> Wording<'a> {
         let said = tokens(query);
         let mut corrected = if said.len() > MAX_TOKENS { Vec::new() } else { said.clone() };
         let known = tools.iter().flat_map(Tool::words).cloned().collect();
-        lexicon.correct(&mut corrected, &known);
-        let clauses = Reader { lexicon, tools: &tools }.read(&corrected);
+        lexicon.correct_words(&mut corrected, &known);
+        let clauses = ClauseReader { lexicon, tools: &tools }.read(&corrected);
         let clauses = join_fragments(clauses, lexicon);
         let nouns = tools.iter().flat_map(|tool| tool.nouns.iter().cloned()).collect();
         Self { query, tokens: said, clauses, nouns, lexicon }
     }
 
-    /// Returns how the query speaks of a call, and the words of the query that decide this. Of
+    /// Returns how the query mentions a call, and the words of the query that decide this. Of
     /// several clauses about the tool, the clause with the most of the call's values counts.
     /// `values` are words in lower case.
     pub fn standing(&self, tool: &ToolDefinition, values: &[String]) -> (Standing, String) {
         let tool = Tool::read(tool, tool.name.to_string(), self.lexicon);
-        let fits = self.clauses.iter().filter(|clause| self.speaks_of(clause, &tool));
+        let fits = self.clauses.iter().filter(|clause| self.mentions_tool(clause, &tool));
         let best = fits.max_by_key(|clause| {
             let is_same = |token: &Token, value: &str| token.lower.trim_start_matches('#') == value;
             let has_value =
@@ -86,7 +86,7 @@ impl<'a> Wording<'a> {
         (standing, self.text(clause))
     }
 
-    /// Returns whether the query says a number, a day or a time in another form: `two`, `$20`.
+    /// Returns whether the query contains a number, a day or a time in another form: `two`, `$20`.
     pub fn says_figure(&self, text: &str) -> bool {
         let figure = number(text).and_then(|figure| figure.as_f64());
         let is_figure = |token: &Token| {
@@ -110,14 +110,14 @@ impl<'a> Wording<'a> {
     }
 
     /// Returns whether the words of a clause mean a tool.
-    fn speaks_of(&self, clause: &Clause, tool: &Tool) -> bool {
+    fn mentions_tool(&self, clause: &Clause, tool: &Tool) -> bool {
         let means =
             |clause: &Clause| self.means_tool(clause, tool) && !self.has_other_object(clause, tool);
         // Only the main verb of an order counts. The other moods have no main verb.
         if clause.mood == Mood::Order {
             return means(clause);
         }
-        let is_word = |at: &usize| clause.tokens[*at].kind == Kind::Word;
+        let is_word = |at: &usize| clause.tokens[*at].kind == TokenKind::Word;
         let mut places = (0..clause.tokens.len()).filter(is_word);
         places.any(|at| means(&with_verb(clause, at, self.lexicon)))
     }
@@ -125,7 +125,7 @@ impl<'a> Wording<'a> {
     fn means_tool(&self, clause: &Clause, tool: &Tool) -> bool {
         let Some(verb) = &clause.verb else { return false };
         let concepts = self.lexicon.concepts(&verb.stem);
-        // `show` orders no call with an effect.
+        // `show` does not ask for a call with an effect.
         if verb.stem != tool.verb
             && !concepts.is_empty()
             && concepts.iter().all(|concept| is_read(concept))
@@ -141,9 +141,10 @@ impl<'a> Wording<'a> {
     fn has_other_object(&self, clause: &Clause, tool: &Tool) -> bool {
         let start = clause.verb.iter().flat_map(|verb| &verb.places).max().map_or(0, |at| at + 1);
         let object = clause.tokens.iter().skip(start).take_while(|token| {
-            token.kind != Kind::Mark && !self.lexicon.file.prepositions.contains_key(&token.lower)
+            token.kind != TokenKind::Mark
+                && !self.lexicon.file.prepositions.contains_key(&token.lower)
         });
-        let words: Vec<&Token> = object.filter(|token| token.kind == Kind::Word).collect();
+        let words: Vec<&Token> = object.filter(|token| token.kind == TokenKind::Word).collect();
         let is_own = |token: &&Token| {
             tool.has_noun(&token.stem, self.lexicon)
                 || self.lexicon.is_compound_of(&token.stem, &tool.nouns)
@@ -170,10 +171,10 @@ impl<'a> Wording<'a> {
     }
 }
 
-/// Reads a fragment in both ways: as a part of the clause before it (`create A and B`), and as an
+/// Reads a fragment in two ways: as a part of the clause before it (`create A and B`), and as an
 /// order with an unknown verb (`notify Bob`).
 fn join_fragments(clauses: Vec<Clause>, lexicon: &Lexicon) -> Vec<Clause> {
-    let is_content = |token: &Token| token.kind == Kind::Word && !lexicon.is_filler(token);
+    let is_content = |token: &Token| token.kind == TokenKind::Word && !lexicon.is_filler(token);
     let mut joined: Vec<Clause> = Vec::new();
     for mut clause in clauses {
         if clause.mood == Mood::Fragment {

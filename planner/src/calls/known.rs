@@ -66,7 +66,8 @@ pub(super) fn schema_types(schema: &Value) -> Option<Vec<&str>> {
 /// The names of a catalog's tools.
 ///
 /// A lookup tries the exact name, then the name in lower case, then the name with underscores for
-/// characters that providers forbid. The second and the third form must mean one tool only.
+/// characters that providers forbid. A name in the second or third form is found only if it means
+/// exactly one tool.
 pub struct CatalogNames<'a> {
     catalog: &'a Catalog,
     by_lowercase_name: OnceCell<BTreeMap<String, UniqueTool>>,

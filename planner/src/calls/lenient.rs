@@ -268,8 +268,8 @@ impl Reader<'_, '_> {
     }
 }
 
-/// Returns all lists and objects in a text, in order, without those inside them. The time is linear
-/// in the length of the text.
+/// Returns the lists and objects in a text, in order, without lists and objects inside other ones.
+/// The time is linear in the length of the text.
 pub(crate) fn read_all(text: &str) -> Vec<Value> {
     let source = Source::new(text);
     let (mut found, mut position) = (Vec::new(), 0);

@@ -42,7 +42,7 @@ pub(super) fn read(reading: &CallReader<'_>, start: usize) -> Option<Attempt> {
     let behind = source.find_word_end(quoted, "()").unwrap_or(quoted);
     let object = source.skip_markup(source.skip(behind, |byte| byte == b','));
     let after = marker::skip_layout(source, behind);
-    let call = Call { reading, tool, start, name: name_at..name_end };
+    let call = SimpleCall { reading, tool, start, name: name_at..name_end };
     Some(match marker::argument_marker_end(source, after) {
         Some(given) => call.read_marked(given),
         None if source.byte(object) == Some(b'{') => call.read_marked(object),
@@ -71,14 +71,14 @@ fn skip_quotes(source: &Source<'_>, index: usize) -> usize {
     source.skip(index, |byte| matches!(byte, b'"' | b'\'' | b'`'))
 }
 
-struct Call<'r, 'a> {
+struct SimpleCall<'r, 'a> {
     reading: &'r CallReader<'a>,
     tool: Option<Arc<KnownTool>>,
     start: usize,
     name: Range<usize>,
 }
 
-impl Call<'_, '_> {
+impl SimpleCall<'_, '_> {
     fn read_marked(self, arguments_at: usize) -> Attempt {
         let source = &self.reading.source;
         let position = marker::skip_layout(source, arguments_at);

@@ -60,7 +60,7 @@ pub(super) fn read(reading: &CallReader<'_>, tags: &Tags, index: usize) -> Attem
     }
 }
 
-struct Text {
+struct TagText {
     text: String,
     /// `true` for CDATA, whose text is used unchanged.
     is_exact: bool,
@@ -68,7 +68,7 @@ struct Text {
 
 enum TagArguments {
     Object(Args),
-    Fields(Vec<(String, Text)>),
+    Fields(Vec<(String, TagText)>),
     Text(String),
 }
 
@@ -222,7 +222,7 @@ impl<'a> Element<'_, 'a> {
         let attributes = child.attributes().ok_or(NotACallError)?;
         let attributes = attributes.into_iter().filter(|(key, _)| !OTHER_ATTRIBUTES.contains(key));
         let attributes: Vec<_> = attributes
-            .map(|(key, text)| (key.to_owned(), Text { text, is_exact: false }))
+            .map(|(key, text)| (key.to_owned(), TagText { text, is_exact: false }))
             .collect();
         if child.is_empty {
             return Ok((TagArguments::Fields(attributes), child.end));
@@ -266,14 +266,14 @@ impl<'a> Element<'_, 'a> {
         Some((decoded.unwrap_or(object).into_map(), end))
     }
 
-    fn read_field(&self, child: &Tag<'a>) -> Result<(Text, usize), NotACallError> {
+    fn read_field(&self, child: &Tag<'a>) -> Result<(TagText, usize), NotACallError> {
         read_field(&self.reading.source, child, self.body.end)
     }
 
-    fn read_text(&self, child: &Tag<'a>) -> Result<(Text, usize), NotACallError> {
+    fn read_text(&self, child: &Tag<'a>) -> Result<(TagText, usize), NotACallError> {
         let source = &self.reading.source;
         if child.is_empty {
-            return Ok((Text { text: String::new(), is_exact: true }, child.end));
+            return Ok((TagText { text: String::new(), is_exact: true }, child.end));
         }
         let (range, end) = content_range(source, child, self.body.end).ok_or(NotACallError)?;
         Ok((read_text(source, range), end))
@@ -349,12 +349,12 @@ fn content_range(
     Some((tag.end..end, end + close.len()))
 }
 
-fn read_text(source: &Source<'_>, range: Range<usize>) -> Text {
+fn read_text(source: &Source<'_>, range: Range<usize>) -> TagText {
     let written = source.slice(range);
     let data = written.trim().strip_prefix(tags::CDATA).and_then(|text| text.strip_suffix("]]>"));
     match data {
-        Some(data) => Text { text: data.to_owned(), is_exact: true },
-        None => Text { text: tags::decode_entities(written).into_owned(), is_exact: false },
+        Some(data) => TagText { text: data.to_owned(), is_exact: true },
+        None => TagText { text: tags::decode_entities(written).into_owned(), is_exact: false },
     }
 }
 
@@ -363,18 +363,20 @@ fn read_field(
     source: &Source<'_>,
     tag: &Tag<'_>,
     limit: usize,
-) -> Result<(Text, usize), NotACallError> {
+) -> Result<(TagText, usize), NotACallError> {
     let attributes = tag.attributes().unwrap_or_default();
     let value = attributes.into_iter().find(|(key, _)| *key == "value").map(|(_, value)| value);
     let (written, end) = if tag.is_empty {
-        (Text { text: String::new(), is_exact: true }, tag.end)
+        (TagText { text: String::new(), is_exact: true }, tag.end)
     } else {
         let (content, end) = content_range(source, tag, limit).ok_or(NotACallError)?;
         (read_text(source, content), end)
     };
     match value {
         None => Ok((written, end)),
-        Some(text) if written.text.trim().is_empty() => Ok((Text { text, is_exact: false }, end)),
+        Some(text) if written.text.trim().is_empty() => {
+            Ok((TagText { text, is_exact: false }, end))
+        }
         Some(_) => Err(NotACallError),
     }
 }
@@ -382,7 +384,7 @@ fn read_field(
 fn read_fields(
     source: &Source<'_>,
     range: Range<usize>,
-) -> Result<Vec<(String, Text)>, NotACallError> {
+) -> Result<Vec<(String, TagText)>, NotACallError> {
     let mut fields = Vec::new();
     let mut position = range.start;
     while position < range.end {
@@ -409,7 +411,7 @@ fn merge_fields(fields: impl Iterator<Item = (String, Value)>) -> Option<Args> {
     Some(args)
 }
 
-fn to_parameter_type(written: Text, key: &str, tool: &KnownTool) -> Value {
+fn to_parameter_type(written: TagText, key: &str, tool: &KnownTool) -> Value {
     if written.is_exact {
         return Value::String(written.text);
     }

@@ -13,8 +13,8 @@ use crate::{
     suggest::nearest_field,
 };
 
-const DRAFT_FIELDS: [&str; 4] = ["query", "requestId", "tools", "executionOrder"];
-const STEP_FIELDS: [&str; 18] = [
+pub(super) const DRAFT_FIELDS: [&str; 4] = ["query", "requestId", "tools", "executionOrder"];
+pub(super) const STEP_FIELDS: [&str; 18] = [
     "id",
     "name",
     "toolName",
@@ -34,8 +34,9 @@ const STEP_FIELDS: [&str; 18] = [
     "cacheTtlMs",
     "strictTemplates",
 ];
-const COMPENSATION_FIELDS: [&str; 5] = ["name", "toolName", "parameters", "retry", "timeoutMs"];
-const RETRY_FIELDS: [&str; 5] =
+pub(super) const COMPENSATION_FIELDS: [&str; 5] =
+    ["name", "toolName", "parameters", "retry", "timeoutMs"];
+pub(super) const RETRY_FIELDS: [&str; 5] =
     ["maxAttempts", "backoffMs", "maxBackoffMs", "multiplier", "jitter"];
 
 /// Reads a draft from JSON text.
@@ -64,7 +65,7 @@ pub fn parse_value(value: Value) -> Result<Draft, Vec<Diagnostic>> {
 
 fn read(value: Value, level: u32) -> Result<Draft, Vec<Diagnostic>> {
     let mut report = Report::default();
-    let draft = Reader { report: &mut report, step: 0, level }.read_draft(value);
+    let draft = DraftReader { report: &mut report, step: 0, level }.read_draft(value);
     let notices = report.into_diagnostics();
     match draft {
         Some(draft) => Ok(Draft { notices, ..draft }),
@@ -78,7 +79,7 @@ pub(super) fn read_compensation(
     report: &mut Report,
 ) -> Option<DraftCompensation> {
     let mut found = Report::default();
-    let mut reader = Reader { report: &mut found, step: index, level: 0 };
+    let mut reader = DraftReader { report: &mut found, step: index, level: 0 };
     let read = reader.read_compensation(&place::field_path(index, "compensate"), value.clone());
     found.into_diagnostics().into_iter().for_each(|diagnostic| report.error(index, || diagnostic));
     read
@@ -103,19 +104,19 @@ fn not_json_error(err: &serde_json::Error) -> Diagnostic {
         .with_help(help)
 }
 
-struct Reader<'a> {
+struct DraftReader<'a> {
     report: &'a mut Report,
     step: usize,
     /// The number of drafts that contain this draft.
     level: u32,
 }
 
-struct Fields {
+struct PlacedFields {
     place: String,
     fields: Map<String, Value>,
 }
 
-impl Fields {
+impl PlacedFields {
     fn is_text(&self, name: &str) -> bool {
         self.fields.get(name).is_none_or(|value| value.is_null() || value.is_string())
     }
@@ -126,7 +127,7 @@ impl Fields {
     }
 }
 
-impl Reader<'_> {
+impl DraftReader<'_> {
     fn read_draft(&mut self, value: Value) -> Option<Draft> {
         let mut fields = self.read_object("", value)?;
         self.report_unknown(&mut fields, &DRAFT_FIELDS);
@@ -173,7 +174,7 @@ impl Reader<'_> {
             when: self.read_text(&mut fields, "when"),
             for_each: fields
                 .take_field("forEach")
-                .and_then(|(place, value)| self.for_each(place, value)),
+                .and_then(|(place, value)| self.read_for_each(place, value)),
             max_parallel: self.read_integer(&mut fields, "maxParallel"),
             compensate: fields.take_field("compensate").map(|(_, value)| value),
             idle_timeout_ms: self.read_integer(&mut fields, "idleTimeoutMs"),
@@ -212,7 +213,7 @@ impl Reader<'_> {
         }
     }
 
-    fn for_each(&mut self, place: String, value: Value) -> Option<String> {
+    fn read_for_each(&mut self, place: String, value: Value) -> Option<String> {
         match value {
             Value::String(text) => Some(text),
             other => {
@@ -248,7 +249,7 @@ impl Reader<'_> {
         })
     }
 
-    fn read_mapping(&mut self, fields: &mut Fields) -> Option<Map<String, Value>> {
+    fn read_mapping(&mut self, fields: &mut PlacedFields) -> Option<Map<String, Value>> {
         match fields.take_field("outputMapping")? {
             (_, Value::Object(mapping)) => Some(mapping),
             (place, other) => {
@@ -265,10 +266,10 @@ impl Reader<'_> {
         }
     }
 
-    fn read_object(&mut self, place: &str, value: Value) -> Option<Fields> {
+    fn read_object(&mut self, place: &str, value: Value) -> Option<PlacedFields> {
         let dot = if place.is_empty() { "" } else { "." };
         match value {
-            Value::Object(fields) => Some(Fields { place: format!("{place}{dot}"), fields }),
+            Value::Object(fields) => Some(PlacedFields { place: format!("{place}{dot}"), fields }),
             other => {
                 self.report_type(place, "an object", &other);
                 None
@@ -286,7 +287,7 @@ impl Reader<'_> {
         }
     }
 
-    fn read_text(&mut self, fields: &mut Fields, name: &str) -> Option<String> {
+    fn read_text(&mut self, fields: &mut PlacedFields, name: &str) -> Option<String> {
         let (place, value) = fields.take_field(name)?;
         self.read_as_text(&place, value)
     }
@@ -301,7 +302,7 @@ impl Reader<'_> {
         }
     }
 
-    fn read_integer(&mut self, fields: &mut Fields, name: &str) -> Option<i64> {
+    fn read_integer(&mut self, fields: &mut PlacedFields, name: &str) -> Option<i64> {
         let (place, value) = fields.take_field(name)?;
         if value.as_i64().is_none() {
             self.report_type(&place, "a whole number", &value);
@@ -309,7 +310,7 @@ impl Reader<'_> {
         value.as_i64()
     }
 
-    fn read_number(&mut self, fields: &mut Fields, name: &str) -> Option<f64> {
+    fn read_number(&mut self, fields: &mut PlacedFields, name: &str) -> Option<f64> {
         let (place, value) = fields.take_field(name)?;
         if value.as_f64().is_none() {
             self.report_type(&place, "a number", &value);
@@ -317,7 +318,7 @@ impl Reader<'_> {
         value.as_f64()
     }
 
-    fn read_flag(&mut self, fields: &mut Fields, name: &str) -> Option<bool> {
+    fn read_flag(&mut self, fields: &mut PlacedFields, name: &str) -> Option<bool> {
         let (place, value) = fields.take_field(name)?;
         if value.as_bool().is_none() {
             self.report_type(&place, "true or false", &value);
@@ -339,7 +340,7 @@ impl Reader<'_> {
 
     /// Reports unknown fields. Reads a misspelt field as the field with the nearest name, so that
     /// errors inside it are reported, too.
-    fn report_unknown(&mut self, fields: &mut Fields, known_fields: &[&'static str]) {
+    fn report_unknown(&mut self, fields: &mut PlacedFields, known_fields: &[&'static str]) {
         // A null field counts as absent, even if its name is unknown.
         let fields_with_values = fields.fields.iter().filter(|(_, value)| !value.is_null());
         let unknown = fields_with_values

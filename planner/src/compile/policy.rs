@@ -16,12 +16,12 @@ use crate::{
 };
 
 /// The longest timeout and the longest wait between attempts: a year, in milliseconds.
-const MAX_TIME_MS: u64 = 365 * 24 * 60 * 60 * 1_000;
-const MAX_MULTIPLIER: f64 = 1_000.0;
-const ON_ERROR_RULES: [OnError; 4] =
+pub(super) const MAX_TIME_MS: u64 = 365 * 24 * 60 * 60 * 1_000;
+pub(super) const MAX_MULTIPLIER: f64 = 1_000.0;
+pub(super) const ON_ERROR_RULES: [OnError; 4] =
     [OnError::Fail, OnError::Continue, OnError::Ignore, OnError::Wait];
 
-const MAX_PARALLEL: u64 = 10_000;
+pub(super) const MAX_PARALLEL: u64 = 10_000;
 
 /// Reads a step's policy. A value out of range is reported and replaced by its default.
 pub(super) fn read_policy(

@@ -44,7 +44,7 @@ pub(super) fn collect_links<'a>(
     naming: &Naming<'a>,
     report: &mut Report,
 ) -> DependencyLinks {
-    let mut room = MAX_DEPENDENCIES;
+    let mut dependencies_left = MAX_DEPENDENCIES;
     let mut links = DependencyLinks::default();
     links.edges.reserve(steps.len());
     links.templates.reserve(steps.len());
@@ -65,12 +65,12 @@ pub(super) fn collect_links<'a>(
         dependencies.sort_unstable();
         dependencies.dedup();
         dependencies.shrink_to_fit();
-        if dependencies.len() > room {
+        if dependencies.len() > dependencies_left {
             report.error(WHOLE_DRAFT, too_many_dependencies_error);
             links.edges.resize_with(steps.len(), Vec::new);
             return links;
         }
-        room -= dependencies.len();
+        dependencies_left -= dependencies.len();
         links.edges.push(dependencies);
         links.templates.push(templates);
     }

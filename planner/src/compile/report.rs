@@ -5,7 +5,7 @@ use shared::{diagnostic::Diagnostic, limits};
 use super::place;
 
 /// Maximum number of errors, and of warnings, that are formatted.
-const MAX_FORMATTED: usize = 100;
+const MAX_FORMATTED_DIAGNOSTICS: usize = 100;
 /// The step number of diagnostics that concern no single step. They come after the diagnostics of
 /// all steps.
 pub(super) const WHOLE_DRAFT: usize = usize::MAX;
@@ -76,7 +76,7 @@ impl Report {
 
 impl DiagnosticList {
     fn add_diagnostic(&mut self, step: usize, write: impl FnOnce() -> Diagnostic) {
-        if self.formatted.len() < MAX_FORMATTED {
+        if self.formatted.len() < MAX_FORMATTED_DIAGNOSTICS {
             self.formatted.push((step, write()));
         } else {
             self.hidden_count += 1;

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// The compiled inline drafts of a draft, by the number of their step.
-pub(super) type Inline = BTreeMap<usize, Result<SubPlan, Vec<Diagnostic>>>;
+pub(super) type InlinePlans = BTreeMap<usize, Result<SubPlan, Vec<Diagnostic>>>;
 
 /// The inputs that a draft shares with its inline drafts.
 pub(super) struct DraftTree<'a> {
@@ -36,14 +36,14 @@ impl DraftTree<'_> {
         about: PlanInfo,
         level: u32,
     ) -> Result<(Plan, u32), Vec<Diagnostic>> {
-        let mut inline = Inline::new();
+        let mut inline = InlinePlans::new();
         for (index, step) in draft.tools.iter().enumerate() {
             if let Some(SubDraft::Inline(inner)) = &step.plan {
                 inline.insert(index, self.compile_inner(index, inner, level));
             }
         }
-        let world = CompileContext { catalog: self.catalog, plans: self.plans, inline: &inline };
-        let plan = super::compile_one(draft, about, &world)?;
+        let context = CompileContext { catalog: self.catalog, plans: self.plans, inline: &inline };
+        let plan = super::compile_single(draft, about, &context)?;
         let below = draft.tools.iter().enumerate().filter_map(|(index, step)| {
             let found = match step.plan.as_ref()? {
                 SubDraft::Named(name) => self.plans.find(name),
@@ -88,18 +88,18 @@ pub(super) struct FoundPlan<'a> {
 pub(super) fn find_plan<'a>(
     index: usize,
     written: &SubDraft,
-    world: &CompileContext<'a>,
+    context: &CompileContext<'a>,
     report: &mut Report,
 ) -> FoundPlan<'a> {
     let (name, plan) = match written {
         SubDraft::Named(name) => {
-            let found = world.plans.find(name);
+            let found = context.plans.find(name);
             if found.is_none() && !name.is_empty() {
-                report.error(index, || unknown_plan_error(index, name, world.plans));
+                report.error(index, || unknown_plan_error(index, name, context.plans));
             }
             (name.clone(), found)
         }
-        SubDraft::Inline(_) => match world.inline.get(&index) {
+        SubDraft::Inline(_) => match context.inline.get(&index) {
             Some(Ok(plan)) => (plan.id.to_string(), Some(plan)),
             Some(Err(found)) => {
                 for diagnostic in found {

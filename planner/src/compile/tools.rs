@@ -28,7 +28,7 @@ pub(super) struct ToolChoice<'a> {
 
 pub(super) fn choose_tools<'a>(
     draft: &'a Draft,
-    world: &CompileContext<'a>,
+    context: &CompileContext<'a>,
     report: &mut Report,
 ) -> Vec<ToolChoice<'a>> {
     let mut choice_by_name: BTreeMap<&str, ToolChoice<'a>> = BTreeMap::new();
@@ -37,11 +37,11 @@ pub(super) fn choose_tools<'a>(
         call.check_fields(step.plan.as_ref(), report);
         match (&step.plan, call.written_name()) {
             (Some(plan), None) => {
-                ToolChoice::of_plan(&sub_plan::find_plan(index, plan, world, report))
+                ToolChoice::of_plan(&sub_plan::find_plan(index, plan, context, report))
             }
             (_, written) => {
                 let written = written.unwrap_or_default();
-                let found = call.find_tool(world.catalog, report);
+                let found = call.find_tool(context.catalog, report);
                 choice_by_name
                     .entry(written)
                     .or_insert_with(|| ToolChoice::new(written, found))

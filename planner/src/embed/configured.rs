@@ -104,7 +104,8 @@ impl ConfiguredEmbedder {
         Ok(Some(opened.embedding.clone()))
     }
 
-    /// Makes the embedder be probed before its next use, unless it only rejected a text.
+    /// Marks the embedder as failed, so that it is probed before its next use. An error about a
+    /// single text does not mark it.
     pub fn report_failure(&self, error: &EmbedError) {
         if let Some(opened) = self.opened.get()
             && !matches!(error, EmbedError::Text { .. })

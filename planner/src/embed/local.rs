@@ -133,13 +133,13 @@ impl Embedder for Local {
 }
 
 /// Vectors with the indexes of their texts.
-type Encoded = Vec<(usize, Vec<f32>)>;
+type EncodedTexts = Vec<(usize, Vec<f32>)>;
 
 impl Local {
     fn collect_encoded(
         &self,
-        done: Result<Result<Encoded, InvalidModel>, JoinError>,
-    ) -> Result<Encoded, EmbedError> {
+        done: Result<Result<EncodedTexts, InvalidModel>, JoinError>,
+    ) -> Result<EncodedTexts, EmbedError> {
         let encoded = done.map_err(|err| aborted_error(&self.model, &err))?;
         encoded.map_err(|error| unusable_model(&self.model, &error))
     }

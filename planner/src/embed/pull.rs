@@ -122,7 +122,7 @@ pub async fn pull(
     let unfinished = places.models.join(format!("{name}.part"));
     fs::create_dir_all(&unfinished).map_err(|err| PullError::disk_error(&unfinished, &err))?;
     let client = download::build_client(&places.hub)?;
-    let source = Source { client, hub: &places.hub, repository: &repository, pinned };
+    let source = HubRepository { client, hub: &places.hub, repository: &repository, pinned };
     let from = source.download_files(&unfinished, progress).await?;
     let model = match check_model(&unfinished).await {
         Ok(model) => model,
@@ -160,7 +160,7 @@ async fn check_model(directory: &Path) -> Result<String, EmbedError> {
     Ok(model.model().to_owned())
 }
 
-struct Source<'a> {
+struct HubRepository<'a> {
     client: Client,
     hub: &'a str,
     repository: &'a str,
@@ -168,7 +168,7 @@ struct Source<'a> {
     pinned: Option<String>,
 }
 
-impl Source<'_> {
+impl HubRepository<'_> {
     /// Returns the URL and the revision of the downloaded files.
     async fn download_files(
         &self,

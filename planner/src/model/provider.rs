@@ -82,7 +82,7 @@ impl Provider {
             // The answer is JSON, but not in the format of the provider.
             let reason = "its answer cannot be read: check `planner.provider` and \
                        `planner.base_url`";
-            return Err(self.connection_lost(reason.to_owned(), None));
+            return Err(self.unavailable_error(reason.to_owned(), None));
         }
         let cost = self.settings.price.map(|price| price.cost_of(tokens));
         let stop = stop.unwrap_or(Stop::Other);
@@ -100,7 +100,7 @@ impl Provider {
         };
         let answer = timeout(self.settings.timeout, http::send_request(request)).await;
         let seconds = self.settings.timeout.as_secs_f64();
-        let slow = |_| self.connection_lost(format!("it did not answer in {seconds} s"), None);
+        let slow = |_| self.unavailable_error(format!("it did not answer in {seconds} s"), None);
         let answer = answer.map_err(slow)?.map_err(|err| self.exchange_failed(err))?;
         let body = String::from_utf8_lossy(&answer.body);
         if !answer.status.is_success() {
@@ -111,7 +111,7 @@ impl Provider {
             ));
         }
         serde_json::from_str(&body).map_err(|_| {
-            self.connection_lost(
+            self.unavailable_error(
                 format!("its answer is not JSON: {}", self.shorten_without_key(&body)),
                 None,
             )

@@ -71,15 +71,18 @@ const fn provider_kind(
 impl ProviderKind {
     pub(super) const ALL: &'static [Self] = &PROVIDERS;
 
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        Self::ALL.iter().map(|kind| kind.name)
+    }
+
     /// Returns the provider with a name, such as `openai`. If no provider has the name, the error
     /// lists the names.
     pub fn find_by_name(name: &str) -> Result<Self, String> {
         if let Some(found) = Self::ALL.iter().find(|kind| kind.name == name) {
             return Ok(*found);
         }
-        let names = || Self::ALL.iter().map(|kind| kind.name);
-        let help = did_you_mean(name, names()).unwrap_or_else(|| {
-            let all: Vec<String> = names().map(|name| format!("`{name}`")).collect();
+        let help = did_you_mean(name, Self::names()).unwrap_or_else(|| {
+            let all: Vec<String> = Self::names().map(|name| format!("`{name}`")).collect();
             format!(
                 "there are {}; for a server with the API of one of them, often `openai`, set \
                  `base_url`",

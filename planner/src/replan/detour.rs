@@ -1,6 +1,6 @@
-//! Detours: new versions of a plan after tools that only read have failed, written without a model.
+//! Detours: new versions of a plan that no model writes, after a tool that only reads has failed.
 //!
-//! A detour replaces a step that failed permanently by other calls that only read and lead to a
+//! A detour replaces a step that failed permanently with other calls that only read and lead to a
 //! value of the same type ([`crate::toolkit::chain`]). The rest of the plan does not change, so a
 //! detour neither repeats nor adds a call with an effect. A step with an effect has no detour, and
 //! neither has a step for which another attempt may succeed.
@@ -30,7 +30,7 @@ use crate::{
 
 /// Cost of a value that one tool did not accept. The planner uses such a value only if every other
 /// value costs more.
-const SUSPECT: u32 = 15;
+const SUSPECT_COST: u32 = 15;
 /// Number of tools that must reject the values of a tool before that tool counts as the cause.
 const MAX_REJECTIONS: usize = 2;
 const SUFFIX_LEN: usize = 4;
@@ -56,7 +56,7 @@ pub fn failures_of(ended: &Execution) -> Vec<Failure> {
     let plan = ended.plan();
     let steps = plan.steps().iter().zip(ended.steps());
     let failed = steps.filter(|(planned, step)| match &step.state {
-        StepState::Failed(err) => planned.policy.effect == Effect::Read && is_for_good(err),
+        StepState::Failed(err) => planned.policy.effect == Effect::Read && is_permanent_error(err),
         _ => false,
     });
     failed
@@ -73,7 +73,7 @@ pub fn failures_of(ended: &Execution) -> Vec<Failure> {
 
 /// Returns whether no further attempt can succeed after an error. The removal of a tool is
 /// permanent, because the tool does not return by itself.
-fn is_for_good(err: &ToolError) -> bool {
+fn is_permanent_error(err: &ToolError) -> bool {
     let passes = [
         ErrorCode::TIMEOUT,
         ErrorCode::CANCELLED,
@@ -106,7 +106,9 @@ fn failed_steps(earlier: &EarlierPlan) -> Result<Vec<String>, String> {
         let id = &result.step;
         match (result.state, &result.failure) {
             ("succeeded" | "skipped" | "cancelled", _) => {}
-            ("failed", Some((Effect::Read, err))) if is_for_good(err) => failed.push(id.clone()),
+            ("failed", Some((Effect::Read, err))) if is_permanent_error(err) => {
+                failed.push(id.clone())
+            }
             ("failed", Some((Effect::Read, _))) => {
                 return Err(format!("another attempt of `{id}` may help: run `faber retry`"));
             }
@@ -121,8 +123,8 @@ struct DetourPlanner<'a> {
     graph: ChainGraph,
     /// The effects of tools, by their full names.
     effects: BTreeMap<String, Effect>,
-    avoided: BTreeSet<usize>,
-    given: Vec<Given>,
+    avoided_tools: BTreeSet<usize>,
+    given_values: Vec<Given>,
     draft: Draft,
     /// The values that are guesses, each as the replaced step and the new step.
     guesses: Vec<(String, String)>,
@@ -150,11 +152,12 @@ impl<'a> DetourPlanner<'a> {
         };
         let must_avoid = |name: &String| !usable.contains(name) || has_failed(name);
         let numbered = graph.tools().iter().enumerate();
-        let avoided =
+        let avoided_tools =
             numbered.filter(|(_, tool)| must_avoid(&tool.name)).map(|(index, _)| index).collect();
         let draft = Draft { query: None, ..earlier.draft.clone() };
-        let (given, guesses) = (Vec::new(), Vec::new());
-        let mut planner = Self { earlier, graph, effects, avoided, given, draft, guesses };
+        let (given_values, guesses) = (Vec::new(), Vec::new());
+        let mut planner =
+            Self { earlier, graph, effects, avoided_tools, given_values, draft, guesses };
         let suspects: BTreeSet<&str> = rejections.into_keys().collect();
         planner.collect_values(&suspects);
         planner
@@ -171,19 +174,19 @@ impl<'a> DetourPlanner<'a> {
             for (name, value) in parameters.into_iter().flatten() {
                 let is_literal = is_scalar(value) && !value.as_str().is_some_and(has_template);
                 let field = tool.input(name).filter(|_| is_literal);
-                self.given.extend(field.map(|field| Given::new(value.clone(), field)));
+                self.given_values.extend(field.map(|field| Given::new(value.clone(), field)));
             }
             let output = result.output.as_ref().filter(|_| result.state == "succeeded");
             let Some(output) = output.filter(|_| step.for_each.is_none()) else { continue };
-            if self.avoided.contains(&index) {
+            if self.avoided_tools.contains(&index) {
                 continue;
             }
-            let cost = if suspects.contains(tool.name.as_str()) { SUSPECT } else { 0 };
+            let cost = if suspects.contains(tool.name.as_str()) { SUSPECT_COST } else { 0 };
             for field in &tool.outputs {
                 let value = field.path.split('.').try_fold(&**output, |value, key| value.get(key));
                 if value.is_some_and(is_scalar) {
                     let template = format!("{{{{{}.{}}}}}", result.step, field.path);
-                    self.given.push(Given::new(template.into(), field).with_cost(cost));
+                    self.given_values.push(Given::new(template.into(), field).with_cost(cost));
                 }
             }
         }
@@ -191,8 +194,8 @@ impl<'a> DetourPlanner<'a> {
 
     /// Replaces a step by other calls. Later steps then refer to the outputs of these calls.
     fn replace_step(&mut self, id: &str) -> Result<(), String> {
-        let is_it = |step: &DraftStep| step.id.as_deref() == Some(id);
-        let place = self.draft.tools.iter().position(is_it);
+        let has_id = |step: &DraftStep| step.id.as_deref() == Some(id);
+        let place = self.draft.tools.iter().position(has_id);
         let place = place.ok_or_else(|| format!("the plan has no step `{id}`"))?;
         let failed = self.draft.tools[place].clone();
         if !is_plain(&failed) {
@@ -223,7 +226,8 @@ impl<'a> DetourPlanner<'a> {
         let mut position = place;
         let mut last = None;
         for field in wanted {
-            let route = self.graph.find_route(Goal::Like(field), &self.given, &self.avoided);
+            let route =
+                self.graph.find_route(Goal::Like(field), &self.given_values, &self.avoided_tools);
             let is_new = |route: &Route| {
                 route.fit < Fit::Near && !paths.is_empty() || !route.steps.is_empty()
             };
@@ -276,7 +280,7 @@ impl<'a> DetourPlanner<'a> {
         for step in &route.steps {
             let name = self.graph.tools()[step.tool].name.clone();
             let values = step.inputs.iter().filter_map(|input| {
-                Some((input.parameter.clone(), value_of(&input.source, &self.given, &ids)?))
+                Some((input.parameter.clone(), value_of(&input.source, &self.given_values, &ids)?))
             });
             let parameters = Value::Object(values.collect());
             let is_same = |other: &&DraftStep| {
@@ -303,7 +307,7 @@ impl<'a> DetourPlanner<'a> {
             *position += 1;
             ids.push(id);
         }
-        value_of(&route.source, &self.given, &ids).unwrap_or_default()
+        value_of(&route.source, &self.given_values, &ids).unwrap_or_default()
     }
 
     fn free_id(&self, name: &str) -> String {

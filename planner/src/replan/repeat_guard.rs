@@ -31,7 +31,7 @@ pub const MAX_EXECUTIONS: usize = 1_000;
 pub const MAX_COMPARED_BYTES: usize = 32 << 20;
 /// The fixed part of a compared call's size.
 pub const CALL_BYTES: usize = 64;
-const ECHO: &str = "flow.echo";
+const ECHO_TOOL: &str = "flow.echo";
 
 /// Steps by the parameters of their calls. The map is never iterated, because its order is random.
 #[expect(clippy::disallowed_types, reason = "values have no order")]
@@ -174,9 +174,9 @@ impl<'a> RepeatGuard<'a> {
         let new_execution = new.execution;
         let Some(for_each) = &step.for_each else {
             return match new.render(&KnownValues::from_start(new_execution), step) {
-                Rendered::Known(parameters) => calls.get(&parameters).map(Repeat::Step),
-                Rendered::Unknown => None,
-                Rendered::TooLarge => Some(Repeat::TooLarge),
+                RenderedParameters::Known(parameters) => calls.get(&parameters).map(Repeat::Step),
+                RenderedParameters::Unknown => None,
+                RenderedParameters::TooLarge => Some(Repeat::TooLarge),
             };
         };
         let found = KnownValues::from_start(new_execution).find_list(&for_each.list);
@@ -185,13 +185,13 @@ impl<'a> RepeatGuard<'a> {
             let known_values =
                 KnownValues { execution: new_execution, item: Some((item, index.into())) };
             match new.render(&known_values, step) {
-                Rendered::Known(parameters) => {
+                RenderedParameters::Known(parameters) => {
                     if let Some(was) = calls.get(&parameters) {
                         return Some(Repeat::Step(was));
                     }
                 }
-                Rendered::Unknown => is_known = false,
-                Rendered::TooLarge => return Some(Repeat::TooLarge),
+                RenderedParameters::Unknown => is_known = false,
+                RenderedParameters::TooLarge => return Some(Repeat::TooLarge),
             }
         }
         if is_known {
@@ -207,7 +207,7 @@ impl<'a> RepeatGuard<'a> {
 }
 
 /// The parameters of a call before its plan runs.
-enum Rendered {
+enum RenderedParameters {
     Known(Value),
     /// A template refers to an output that does not exist yet.
     Unknown,
@@ -215,9 +215,9 @@ enum Rendered {
 }
 
 impl NewPlan<'_> {
-    fn render(&self, known_values: &KnownValues<'_>, step: &ToolExecution) -> Rendered {
+    fn render(&self, known_values: &KnownValues<'_>, step: &ToolExecution) -> RenderedParameters {
         let Some(room) = self.budget.get().checked_sub(CALL_BYTES) else {
-            return Rendered::TooLarge;
+            return RenderedParameters::TooLarge;
         };
         let Ok(rendered) = step.template.render(known_values, room.min(limits::OUTPUT_BYTES))
         else {
@@ -225,13 +225,17 @@ impl NewPlan<'_> {
             // a call is never made.
             let left = room.checked_sub(limits::OUTPUT_BYTES);
             self.budget.set(left.unwrap_or_default());
-            return if left.is_some() { Rendered::Unknown } else { Rendered::TooLarge };
+            return if left.is_some() {
+                RenderedParameters::Unknown
+            } else {
+                RenderedParameters::TooLarge
+            };
         };
         self.budget.set(room.saturating_sub(json::json_size(&rendered.value)));
         if !rendered.unresolved.is_empty() {
-            return Rendered::Unknown;
+            return RenderedParameters::Unknown;
         }
-        Rendered::Known(match json::normalize_numbers(&rendered.value) {
+        RenderedParameters::Known(match json::normalize_numbers(&rendered.value) {
             Cow::Borrowed(_) => rendered.value,
             Cow::Owned(parameters) => parameters,
         })
@@ -292,7 +296,7 @@ impl LookUpValues for KnownValues<'_> {
 /// Returns the output of an unconditional `flow.echo` step with literal parameters.
 fn echo_output(step: &ToolExecution) -> Option<&Value> {
     match &step.template {
-        Template::Literal(parameters) if step.tool.as_str() == ECHO => {
+        Template::Literal(parameters) if step.tool.as_str() == ECHO_TOOL => {
             (step.when.is_none() && step.for_each.is_none()).then_some(parameters)
         }
         _ => None,

@@ -11,7 +11,7 @@ use std::{cmp::Ordering, collections::BTreeMap};
 use serde::{Deserialize, Serialize};
 use shared::{clock::Timestamp, id::ToolName};
 
-use crate::toolkit::learned::{AGES, ages, drop_least};
+use crate::toolkit::learned::{MAX_HALF_LIVES, drop_least, half_lives_between};
 
 /// The least cosine between a query and the first query of its kind. With common models, sentences
 /// that differ only in names reach this value, and sentences with another purpose do not.
@@ -105,11 +105,11 @@ impl Outcomes {
 
     fn current_weight(&mut self, at: Timestamp) -> f64 {
         let since = *self.since.get_or_insert(at);
-        let ages = ages(since, at);
-        if ages < AGES {
-            return ages.exp2();
+        let half_lives = half_lives_between(since, at);
+        if half_lives < MAX_HALF_LIVES {
+            return half_lives.exp2();
         }
-        let factor = (-ages).exp2();
+        let factor = (-half_lives).exp2();
         for outcome in self.kinds.iter_mut().flat_map(|kind| kind.tools.values_mut()) {
             outcome.well *= factor;
             outcome.failed *= factor;
@@ -125,7 +125,7 @@ impl Outcomes {
         kind: usize,
         at: Timestamp,
     ) -> impl Iterator<Item = (&ToolName, f64)> {
-        let faded = self.since.map_or(1.0, |since| (-ages(since, at)).exp2());
+        let faded = self.since.map_or(1.0, |since| (-half_lives_between(since, at)).exp2());
         let tools = self.kinds.get(kind).into_iter().flat_map(|kind| &kind.tools);
         tools.map(move |(tool, outcome)| {
             let balance = (outcome.well - outcome.failed) * faded;

@@ -13,7 +13,7 @@ use super::{
 pub(super) struct Rows {
     dimensions: usize,
     owners: Vec<usize>,
-    cells: Vec<f32>,
+    numbers: Vec<f32>,
     norms: Vec<f64>,
     /// The same vectors, normalized and as integers.
     integers: Vec<i16>,
@@ -31,7 +31,7 @@ impl Rows {
             if vector.len() == rows.dimensions {
                 let norm = vector::vector_norm(vector);
                 rows.owners.push(owner);
-                rows.cells.extend_from_slice(vector);
+                rows.numbers.extend_from_slice(vector);
                 rows.norms.push(norm);
                 vector::append_integers(vector, norm, &mut rows.integers);
             }
@@ -65,7 +65,7 @@ impl Rows {
     }
 
     pub(super) fn row(&self, row: usize) -> &[f32] {
-        &self.cells[row * self.dimensions..(row + 1) * self.dimensions]
+        &self.numbers[row * self.dimensions..(row + 1) * self.dimensions]
     }
 
     pub(super) fn norm(&self, row: usize) -> f64 {

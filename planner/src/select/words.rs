@@ -6,8 +6,8 @@ use rust_stemmers::{Algorithm, Stemmer};
 
 /// Maximum number of bytes of a text that are split into words.
 const MAX_TEXT_BYTES: usize = 64 << 10;
-/// Maximum length of a word. Longer words are data.
-const MAX_WORD_LEN: usize = 64;
+/// Maximum length of a word in bytes. Longer words are left out, because they are data.
+const MAX_WORD_BYTES: usize = 64;
 
 const STOP_WORD_LIST: &str = "\
     a about all also an and any are as at be been being but by can could did do does for from had has \
@@ -57,7 +57,7 @@ pub(crate) fn split_words(text: &str) -> Vec<String> {
 
 fn keep_word(words: &mut Vec<String>, word: &mut String) {
     let word = std::mem::take(word);
-    if (1..=MAX_WORD_LEN).contains(&word.len()) {
+    if (1..=MAX_WORD_BYTES).contains(&word.len()) {
         words.push(word);
     }
 }
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn long_data_is_not_a_word() {
-        assert!(stem_words(&"x".repeat(MAX_WORD_LEN + 1)).is_empty());
+        assert!(stem_words(&"x".repeat(MAX_WORD_BYTES + 1)).is_empty());
         assert_eq!(stem_words(&"word ".repeat(MAX_TEXT_BYTES)).len(), MAX_TEXT_BYTES / 5 + 1);
     }
 }

@@ -25,7 +25,7 @@ use shared::tool::{Effect, ToolDefinition};
 use self::field::{Key, Owner, inputs_of, is_cautioned, outputs_of};
 pub use self::{
     field::{Field, Fit, Shape},
-    naming::{Named, Place, Vocabulary},
+    naming::{NamedType, Place, Vocabulary},
     search::{Goal, Input, Route, RouteStep, Source, value_of},
 };
 

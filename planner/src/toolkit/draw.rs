@@ -12,8 +12,8 @@ use crate::escape;
 
 pub use self::svg::svg;
 
-const ACTION: (&str, &str) = ("#dbeafe", "#1d4ed8");
-const TOOL: (&str, &str) = ("#fef3c7", "#b45309");
+const ACTION_COLORS: (&str, &str) = ("#dbeafe", "#1d4ed8");
+const TOOL_COLORS: (&str, &str) = ("#fef3c7", "#b45309");
 
 /// Draws a toolkit as a Mermaid flowchart. Nodes are numbered, because names may contain any text.
 pub fn mermaid(toolkit: &Toolkit) -> String {
@@ -34,7 +34,7 @@ pub fn mermaid(toolkit: &Toolkit) -> String {
         };
         let _ = writeln!(text, "    n{from} {arrow}|\"{}\"| n{to}", score(edge.score));
     }
-    for (class, (fill, stroke)) in [("action", ACTION), ("tool", TOOL)] {
+    for (class, (fill, stroke)) in [("action", ACTION_COLORS), ("tool", TOOL_COLORS)] {
         let _ = writeln!(text, "    classDef {class} fill:{fill},stroke:{stroke},color:#111827");
     }
     text
@@ -46,8 +46,8 @@ pub fn dot(toolkit: &Toolkit) -> String {
     for (index, (name, node)) in toolkit.ordered().into_iter().enumerate() {
         let name = escape::escape_dot(name.as_str());
         let (shape, (fill, stroke)) = match node.kind {
-            NodeKind::Action => ("box", ACTION),
-            NodeKind::Tool => ("ellipse", TOOL),
+            NodeKind::Action => ("box", ACTION_COLORS),
+            NodeKind::Tool => ("ellipse", TOOL_COLORS),
         };
         let _ = writeln!(
             text,

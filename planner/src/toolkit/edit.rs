@@ -127,7 +127,7 @@ impl Toolkit {
         Ok(())
     }
 
-    /// Returns the same graph with renamed tools. Tools with the same new name become one.
+    /// Returns the same graph with renamed tools. Merges tools that get the same name.
     #[must_use]
     pub fn with_tools_called(&self, called: impl Fn(&NodeName) -> NodeName) -> Self {
         let called = |name: &NodeName| match self.tool(name.as_str()) {

@@ -18,13 +18,13 @@ use super::{EdgeKind, Toolkit};
 /// The time after which the weight of an observation is halved.
 pub const HALF_LIFE: TimeDelta = TimeDelta::days(30);
 /// The lowest score. It is above 0, because a transition that was never seen may still be right.
-pub const FLOOR: f64 = 0.05;
+pub const MIN_SCORE: f64 = 0.05;
 /// The weight of the prior expectation, in calls.
 const PRIOR_CALLS: f64 = 2.0;
 const MAX_TOOLS: usize = 5_000;
 const MAX_FOLLOWERS: usize = 200;
 /// Number of half-lives after which all weights are rescaled, before they overflow.
-pub(crate) const AGES: f64 = 30.0;
+pub(crate) const MAX_HALF_LIVES: f64 = 30.0;
 
 /// Learned calls and transitions.
 ///
@@ -79,11 +79,11 @@ impl Learned {
 
     fn lesson_weight(&mut self, at: Timestamp) -> f64 {
         let since = *self.since.get_or_insert(at);
-        let ages = ages(since, at);
-        if ages < AGES {
-            return ages.exp2();
+        let half_lives = half_lives_between(since, at);
+        if half_lives < MAX_HALF_LIVES {
+            return half_lives.exp2();
         }
-        let factor = (-ages).exp2();
+        let factor = (-half_lives).exp2();
         for seen in self.tools.values_mut() {
             seen.calls *= factor;
             seen.left *= factor;
@@ -95,7 +95,7 @@ impl Learned {
 
     /// Returns the factor that converts weights to counts at a time.
     fn fade_factor(&self, at: Timestamp) -> f64 {
-        self.since.map_or(1.0, |since| (-ages(since, at)).exp2())
+        self.since.map_or(1.0, |since| (-half_lives_between(since, at)).exp2())
     }
 
     pub fn is_followed(&self, tool: &ToolName) -> bool {
@@ -139,7 +139,7 @@ impl Learned {
         let edges = || toolkit.successors(from.as_str());
         let is_call = toolkit.tool(to.as_str()).is_some();
         let (seen, all, choices) = if is_call {
-            let calls = |name: &NodeName| self.calls(toolkit, name, &tool);
+            let calls = |name: &NodeName| self.count_calls(toolkit, name, &tool);
             let tools = edges().filter(|edge| edge.kind == EdgeKind::Call);
             let (all, choices) =
                 tools.fold((0.0, 0.0), |(sum, n), edge| (sum + calls(edge.to), n + 1.0));
@@ -156,11 +156,11 @@ impl Learned {
         }
         let faded = self.fade_factor(at);
         let score = (seen * faded + PRIOR_CALLS / choices) / (all * faded + PRIOR_CALLS);
-        Some(score.clamp(FLOOR, 1.0))
+        Some(score.clamp(MIN_SCORE, 1.0))
     }
 
     /// Returns the number of calls of a tool on behalf of the actions that call it.
-    fn calls(
+    fn count_calls(
         &self,
         toolkit: &Toolkit,
         name: &NodeName,
@@ -170,7 +170,7 @@ impl Learned {
         seen / caller_count(toolkit, name)
     }
 
-    /// Returns the number of transitions from a tool of one action to a tool of another.
+    /// Returns the number of transitions from a tool of one action to a tool of another action.
     fn transition_count(
         &self,
         toolkit: &Toolkit,
@@ -203,7 +203,7 @@ fn caller_count(toolkit: &Toolkit, tool: &NodeName) -> f64 {
 }
 
 /// Returns the number of half-lives between two times, at least 0.
-pub(crate) fn ages(since: Timestamp, at: Timestamp) -> f64 {
+pub(crate) fn half_lives_between(since: Timestamp, at: Timestamp) -> f64 {
     let passed = (at - since).max(TimeDelta::zero());
     passed.as_seconds_f64() / HALF_LIFE.as_seconds_f64()
 }

@@ -18,7 +18,7 @@ use shared::id::NodeName;
 use super::{DEFAULT_SCORE, Edge, EdgeKind, Node, NodeKind, Origin, Toolkit, ToolkitError};
 use crate::suggest::nearest;
 
-const KEYS: [&str; 4] = ["tools", "actions", "toolkit", "order"];
+const FILE_KEYS: [&str; 4] = ["tools", "actions", "toolkit", "order"];
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReadToolkit {
@@ -40,7 +40,7 @@ pub fn read(file: &Value) -> Result<ReadToolkit, String> {
     check_keys(file)?;
     let mut warnings = Vec::new();
     let tools = parse_tools(file, &mut warnings)?;
-    let actions = actions(file, &mut warnings)?;
+    let actions = read_actions(file, &mut warnings)?;
     let mut toolkit = Toolkit::default();
     let mut seen = BTreeSet::new();
     for (index, chain) in list_field(file, "toolkit")?.iter().enumerate() {
@@ -80,9 +80,9 @@ pub fn read(file: &Value) -> Result<ReadToolkit, String> {
 
 /// Rejects a misspelt key. Ignores other unknown keys, which other programs may use.
 fn check_keys(file: &Map<String, Value>) -> Result<(), String> {
-    for key in file.keys().filter(|key| !KEYS.contains(&key.as_str())) {
+    for key in file.keys().filter(|key| !FILE_KEYS.contains(&key.as_str())) {
         // A key that only contains a known key, such as `toolkit_version`, has another meaning.
-        let meant = nearest(key, KEYS).filter(|meant| key.len().abs_diff(meant.len()) <= 2);
+        let meant = nearest(key, FILE_KEYS).filter(|meant| key.len().abs_diff(meant.len()) <= 2);
         if let Some(meant) = meant {
             return Err(format!("`{key}` is unknown: did you mean `{meant}`?"));
         }
@@ -156,7 +156,7 @@ fn parse_tools(
     Ok(tools)
 }
 
-fn actions(
+fn read_actions(
     file: &Map<String, Value>,
     warnings: &mut Vec<String>,
 ) -> Result<IndexMap<NodeName, Action>, String> {

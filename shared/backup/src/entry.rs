@@ -1,7 +1,7 @@
 //! Entries of backups and exports. Each entry is one line of JSON with a `type`.
 //!
-//! A log comes as some `events` entries and ends with an `execution` entry. No other entry stands
-//! between them. Times are microseconds since 1970, as in the stores.
+//! A log is a series of `events` entries, followed by an `execution` entry. No other entry is
+//! between the entries of a log. Times are microseconds since 1970, as in the stores.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -24,7 +24,7 @@ pub(crate) enum Entry {
         request: Request,
         transcript: Vec<TranscriptEntry>,
     },
-    /// A further part of a transcript, which follows its first `known` entries.
+    /// A further part of a transcript. It begins after the first `known` entries of the transcript.
     Transcript {
         request: RequestId,
         known: usize,
@@ -188,14 +188,14 @@ fn read_record(line: Line<'_>) -> Result<Record, String> {
     Ok(Record {
         kind,
         name: require(line.name, "name")?,
-        // `null` is a valid value, which `Option` reads as `None`.
+        // `null` is a valid value of a record, but `Option` reads `null` as `None`.
         value: line.value.map_or_else(|| Ok(Arc::new(Value::Null)), parse)?,
         at: to_time(require(line.at, "at")?)?,
     })
 }
 
 /// The kinds of records that entries can have.
-pub(crate) fn known_kinds() -> impl Iterator<Item = RecordKind> {
+pub(crate) fn backup_kinds() -> impl Iterator<Item = RecordKind> {
     let others = [
         RecordKind::EncryptionKey,
         RecordKind::Key,
@@ -207,7 +207,7 @@ pub(crate) fn known_kinds() -> impl Iterator<Item = RecordKind> {
 }
 
 fn find_kind(name: &str) -> Option<RecordKind> {
-    known_kinds().find(|kind| kind.as_str() == name)
+    backup_kinds().find(|kind| kind.as_str() == name)
 }
 
 fn require<T>(field: Option<T>, name: &str) -> Result<T, String> {

@@ -6,7 +6,7 @@ use serde::Serialize;
 use shared::store::StoreError;
 
 /// Maximum number of objects that one message names.
-const SHOWN: usize = 10;
+const MAX_SHOWN_OBJECTS: usize = 10;
 
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
@@ -63,7 +63,7 @@ impl ObjectList {
 
     pub(crate) fn add(&mut self, object: String) {
         self.total += 1;
-        if self.shown.len() < SHOWN {
+        if self.shown.len() < MAX_SHOWN_OBJECTS {
             self.shown.push(object);
         }
     }

@@ -27,7 +27,7 @@ impl<W: Write + Send> Sink for LineSink<W> {
     }
 }
 
-/// Exports everything since a time into a file. Replaces an existing file.
+/// Exports all objects that were created since a time into a file. Replaces an existing file.
 ///
 /// # Errors
 ///
@@ -47,7 +47,7 @@ pub async fn export_to_file(
     Ok(report)
 }
 
-/// Exports everything since a time. `spool` is a path for a temporary file.
+/// Exports all objects that were created since a time. `spool` is a path for a temporary file.
 ///
 /// # Errors
 ///

@@ -10,11 +10,11 @@
 //! ```
 //!
 //! Numbers are little-endian. In a block, each entry is one line. The magic, the version and the
-//! checksum keep their places in all later versions, so that each version tells a newer file from a
-//! damaged one.
+//! checksum have the same positions in all later versions, so that each version can distinguish a
+//! newer file from a damaged one.
 //!
-//! A reader checks the checksum before it interprets anything else. So lengths and texts that it
-//! reads later were written by Faber.
+//! A reader checks the checksum before it interprets the header and the blocks. So a transfer error
+//! cannot give a wrong length or text.
 
 use std::{
     collections::BTreeMap,
@@ -149,29 +149,28 @@ pub(crate) struct FileReader<R> {
     input: R,
     header: BackupHeader,
     sha256: String,
-    /// The positions at which the blocks begin and at which the checksum begins.
-    first_block: u64,
-    end: u64,
+    first_block_position: u64,
+    checksum_position: u64,
     position: u64,
     block: Vec<u8>,
-    read: usize,
+    block_position: usize,
     counts: EntryCounts,
     has_ended: bool,
 }
 
 impl<R: Read + Seek> FileReader<R> {
-    /// Opens a file. Reads the whole file to compare the checksum.
+    /// Opens a file. Reads the whole file once, to compare the checksum.
     pub(crate) fn open(mut input: R) -> Result<Self, FormatError> {
         let len = input.seek(SeekFrom::End(0))?;
         let (sha256, version) = check_frame(&mut input, len)?;
         if version != FORMAT_VERSION {
             return Err(FormatError::TooNew { found: version });
         }
-        let end = len - CHECKSUM_LEN as u64;
+        let checksum_position = len - CHECKSUM_LEN as u64;
         input.seek(SeekFrom::Start(START_LEN))?;
         let header_len = read_len(&mut input)?;
-        let first_block = START_LEN + 4 + header_len as u64;
-        if first_block > end {
+        let first_block_position = START_LEN + 4 + header_len as u64;
+        if first_block_position > checksum_position {
             return Err(FormatError::Damaged("its header is cut off".to_owned()));
         }
         let mut header = vec![0; header_len];
@@ -182,11 +181,11 @@ impl<R: Read + Seek> FileReader<R> {
             input,
             header,
             sha256,
-            first_block,
-            end,
-            position: first_block,
+            first_block_position,
+            checksum_position,
+            position: first_block_position,
             block: Vec::new(),
-            read: 0,
+            block_position: 0,
             counts: EntryCounts::new(),
             has_ended: false,
         })
@@ -203,14 +202,14 @@ impl<R: Read + Seek> FileReader<R> {
 
     /// Returns the bytes that were read, and the bytes of the whole file.
     pub(crate) fn progress(&self) -> (u64, u64) {
-        (self.position, self.end)
+        (self.position, self.checksum_position)
     }
 
     /// Starts again with the first entry.
     pub(crate) fn rewind(&mut self) -> Result<(), FormatError> {
-        self.position = self.input.seek(SeekFrom::Start(self.first_block))?;
+        self.position = self.input.seek(SeekFrom::Start(self.first_block_position))?;
         self.block.clear();
-        self.read = 0;
+        self.block_position = 0;
         self.counts.clear();
         self.has_ended = false;
         Ok(())
@@ -218,32 +217,32 @@ impl<R: Read + Seek> FileReader<R> {
 
     /// Returns the next entry and the length of its line, or `None` at the end.
     pub(crate) fn next_entry(&mut self) -> Result<Option<(Entry, usize)>, FormatError> {
-        while self.read >= self.block.len() {
+        while self.block_position >= self.block.len() {
             if self.has_ended || !self.read_block()? {
                 return Ok(None);
             }
         }
-        let rest = &self.block[self.read..];
+        let rest = &self.block[self.block_position..];
         let len = rest.iter().position(|byte| *byte == b'\n');
         let len = len.ok_or_else(|| FormatError::Damaged("an entry has no end".to_owned()))?;
         let entry = Entry::decode(&rest[..len]).map_err(|why| {
             let number = self.counts.values().sum::<u64>() + 1;
             FormatError::Damaged(format!("entry {number}: {why}"))
         })?;
-        self.read += len + 1;
+        self.block_position += len + 1;
         *self.counts.entry(entry.type_name().to_owned()).or_default() += 1;
         Ok(Some((entry, len)))
     }
 
-    /// Reads the next block. Returns `false` at the trailer, after it has compared the numbers of
-    /// entries.
+    /// Reads the next block. At the trailer, compares its numbers of entries with the entries that
+    /// were read, and returns `false`.
     fn read_block(&mut self) -> Result<bool, FormatError> {
         let mut tag = [0];
         self.input.read_exact(&mut tag)?;
         if tag[0] == TRAILER {
             let len = read_len(&mut self.input)?;
             self.position += 5 + len as u64;
-            if self.position != self.end {
+            if self.position != self.checksum_position {
                 return Err(FormatError::Damaged("its trailer has a wrong length".to_owned()));
             }
             let mut trailer = vec![0; len];
@@ -262,12 +261,12 @@ impl<R: Read + Seek> FileReader<R> {
         }
         let (plain_len, stored_len) = (read_len(&mut self.input)?, read_len(&mut self.input)?);
         self.position += 9 + stored_len as u64;
-        if self.position > self.end {
+        if self.position > self.checksum_position {
             return Err(FormatError::Damaged("a block is cut off".to_owned()));
         }
         self.block.clear();
         self.block.shrink_to(2 * BLOCK_BYTES);
-        self.read = 0;
+        self.block_position = 0;
         let stored = self.input.by_ref().take(stored_len as u64);
         ZlibDecoder::new(stored)
             .take(plain_len as u64 + 1)

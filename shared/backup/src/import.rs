@@ -25,7 +25,7 @@ const LINES_PER_REPORT: u64 = 64;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Imported {
     pub new: Counts,
-    /// Objects that the store had already.
+    /// Objects that the store already had, so that the import skipped them.
     pub known: Counts,
 }
 
@@ -44,11 +44,12 @@ pub async fn import(
     on_progress: OnProgress<'_>,
 ) -> Result<Imported, BackupError> {
     let compared = run_pass(store, path, Mode::Compare, on_progress).await?;
-    if !compared.different.is_empty() {
-        return Err(BackupError::Different(compared.different));
+    if !compared.different_objects.is_empty() {
+        return Err(BackupError::Different(compared.different_objects));
     }
-    let Outcome { new, known, .. } = run_pass(store, path, Mode::Import, on_progress).await?;
-    Ok(Imported { new, known })
+    let Outcome { new_counts, known_counts, .. } =
+        run_pass(store, path, Mode::Import, on_progress).await?;
+    Ok(Imported { new: new_counts, known: known_counts })
 }
 
 async fn run_pass(

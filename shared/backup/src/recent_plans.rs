@@ -1,8 +1,8 @@
 //! The plans that were written or read last.
 //!
-//! A reader needs the plan of each log that it checks. It must not keep all plans of a store, so
-//! the writer repeats a plan that is no longer among these plans. Writer and reader count in the
-//! same way, so they always agree on these plans.
+//! A reader needs the plan of each log that it checks, but has no memory for all plans of a store.
+//! So the writer repeats a plan that the reader has dropped. Writer and reader drop plans by the
+//! same rule, so the writer knows which plans the reader has.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -11,7 +11,7 @@ use shared::{id::PlanId, plan::Plan};
 const MAX_PLANS: usize = 256;
 /// Maximum bytes of the plans as JSON, unless there is one plan only. A plan in memory is several
 /// times as large.
-const MAX_BYTES: usize = 8 << 20;
+const MAX_PLAN_BYTES: usize = 8 << 20;
 
 #[derive(Debug, Default)]
 pub(crate) struct RecentPlans {
@@ -24,7 +24,8 @@ impl RecentPlans {
     pub(crate) fn add(&mut self, plan: Arc<Plan>, bytes: usize) {
         self.plans.push_back((plan, bytes));
         self.bytes += bytes;
-        while self.plans.len() > MAX_PLANS || (self.bytes > MAX_BYTES && self.plans.len() > 1) {
+        while self.plans.len() > MAX_PLANS || (self.bytes > MAX_PLAN_BYTES && self.plans.len() > 1)
+        {
             self.bytes -= self.plans.pop_front().map_or(0, |(_, bytes)| bytes);
         }
     }

@@ -1,4 +1,4 @@
-//! Checks entries in their order, and folds every log.
+//! Checks the entries of a file one after another, and folds every log.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::{
     recent_plans::RecentPlans,
 };
 
-/// A checked object, ready to be written.
+/// A checked object that can be written into a store.
 #[derive(Debug)]
 pub(crate) enum Item {
-    /// A request with the entries of its transcript from position `known` on.
+    /// A request, and entries of its transcript. They begin after the first `known` entries.
     Transcript {
         request: Request,
         known: usize,
@@ -53,8 +53,8 @@ impl From<String> for ReplayError {
 
 pub(crate) struct Replay<'a> {
     plans: RecentPlans,
-    /// The store in which plans of imported logs are looked up. `None` for a backup, because a
-    /// backup repeats the plans.
+    /// The store that can have the plan of an imported log. `None` for a backup, because a backup
+    /// contains the plan of each log.
     store: Option<&'a dyn Store>,
     request: Option<Request>,
     log: Option<Execution>,

@@ -11,7 +11,7 @@ pub struct Counts {
     pub plans: u64,
     pub executions: u64,
     pub events: u64,
-    /// Commands that no owner has recorded yet.
+    /// Commands that waited in inboxes, because no worker had recorded them in a log yet.
     pub commands: u64,
     pub records: u64,
     pub blobs: u64,

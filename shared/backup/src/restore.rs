@@ -1,8 +1,8 @@
 //! Restores a backup into an empty store.
 //!
-//! A restore takes many writes, so a process may die between them. A record marks the store until
-//! the last write. Every command refuses a marked store, except a restore of the same file, which
-//! writes the missing objects.
+//! A restore makes many writes, so its process may die before the last write. Until then, a record
+//! marks the store as incomplete. Every command refuses a marked store, except a restore of the
+//! same file, which writes the missing objects.
 
 use std::{
     fs::File,
@@ -15,7 +15,7 @@ use shared::store::{
 };
 
 use crate::{
-    entry::known_kinds,
+    entry::backup_kinds,
     error::BackupError,
     format::{BackupHeader, FORMAT_VERSION, FileReader, FormatError},
     replay::{Item, Replay, ReplayError},
@@ -40,8 +40,8 @@ impl VerifiedBackup {
         let file =
             FileReader::open(BufReader::new(file)).map_err(|err| to_backup_error(path, err))?;
         let mut backup = Self { path: path.to_owned(), file };
-        let mut reading = Reading::new(&mut backup, Stage::Checking, on_progress);
-        while reading.next().await?.is_some() {}
+        let mut pass = BackupPass::new(&mut backup, Stage::Checking, on_progress);
+        while pass.next().await?.is_some() {}
         Ok(backup)
     }
 
@@ -68,7 +68,7 @@ fn to_backup_error(path: &Path, err: FormatError) -> BackupError {
 }
 
 /// One pass over the entries of a backup.
-struct Reading<'a> {
+struct BackupPass<'a> {
     backup: &'a mut VerifiedBackup,
     replay: Replay<'static>,
     stage: Stage,
@@ -77,7 +77,7 @@ struct Reading<'a> {
     reported_position: u64,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> BackupPass<'a> {
     fn new(backup: &'a mut VerifiedBackup, stage: Stage, on_progress: OnProgress<'a>) -> Self {
         Self { backup, replay: Replay::new(None), stage, on_progress, reported_position: 0 }
     }
@@ -129,20 +129,20 @@ pub async fn restore(
     }
     let path = backup.path.clone();
     backup.file.rewind().map_err(|err| to_backup_error(&path, err))?;
-    let mut reading = Reading::new(backup, Stage::Writing, on_progress);
+    let mut pass = BackupPass::new(backup, Stage::Writing, on_progress);
     let mut target = Target::new(store, Mode::Restore);
-    while let Some(item) = reading.next().await? {
+    while let Some(item) = pass.next().await? {
         target.put(item).await?;
     }
     let outcome = target.finish().await?;
     store.end_restore().await?;
-    Ok(outcome.new)
+    Ok(outcome.new_counts)
 }
 
 /// Returns the name of a kind of content that the store has, or `None` if the store is empty.
 async fn find_content(store: &dyn Store) -> Result<Option<&'static str>, BackupError> {
     let first = Page { first: 1, after: None };
-    // Also looks at `has_more`, because a list leaves out damaged rows.
+    // A page without items may still have `has_more`, because a list leaves out damaged rows.
     let executions = store.list_heads(&ExecutionFilter::default(), &first).await?;
     if executions.has_more || !executions.items.is_empty() {
         return Ok(Some("executions"));
@@ -161,7 +161,7 @@ async fn find_content(store: &dyn Store) -> Result<Option<&'static str>, BackupE
     if !store.list_workers(store.shared_time().await?).await?.is_empty() {
         return Ok(Some("a running worker"));
     }
-    for kind in known_kinds() {
+    for kind in backup_kinds() {
         let page = RecordPage::first_records(1).names_only();
         if !store.list_records(kind, page).await?.is_empty() {
             return Ok(Some("settings or other records"));

@@ -12,9 +12,9 @@
 //! is in the log by then. Therefore no command is lost, and a command that is in the inbox and in
 //! the log counts once.
 //!
-//! A parent that was read before its child may know less than the child's log says. After a restore
-//! its next owner looks at the child, as after a crash. The other order would be wrong: the parent
-//! would know the result of a child that runs again.
+//! The log of a parent that was read before its child may lack the child's result. After a restore,
+//! the next owner of the parent reads the child's log, as after a crash. If the child were read
+//! first, the parent's log could contain the result of a child that then runs again.
 
 mod audit;
 mod documents;
@@ -42,8 +42,8 @@ use crate::{
 const PAGE_LEN: usize = 256;
 /// Maximum number of reads that wait for the store at the same time.
 const CONCURRENT_READS: usize = 8;
-/// Clocks of nodes differ by less than this. An object that is younger than this may be missing in
-/// a list that was read while another node wrote the object.
+/// Maximum difference between the clocks of nodes. An object that is younger than this time may be
+/// missing in a list that was read while another node wrote the object.
 const MAX_SKEW: TimeDelta = TimeDelta::minutes(1);
 
 pub(crate) trait Sink: Send {
@@ -54,7 +54,7 @@ pub(crate) struct Source<'a> {
     store: &'a dyn Store,
     sink: &'a mut dyn Sink,
     on_progress: OnProgress<'a>,
-    /// If set, objects that are older, or that have no time, are left out.
+    /// If set, objects that are older than this time, or that have no time, are left out.
     since: Option<Timestamp>,
     began_at: Timestamp,
     plans: RecentPlans,
@@ -118,7 +118,8 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
-    /// Returns `true` if the lists of requests and plans may lack an object of this age.
+    /// Returns `true` if the lists of requests and plans may lack an object with this time: it is
+    /// too young, or older than `since`.
     fn is_outside_of_lists(&self, created_at: Timestamp) -> bool {
         self.is_young(created_at) || self.since.is_some_and(|since| created_at < since)
     }

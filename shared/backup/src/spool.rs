@@ -21,7 +21,7 @@ const ID_LEN: usize = ROW_LEN - 3;
 pub(crate) struct SpooledExecution {
     pub(crate) id: ExecutionId,
     pub(crate) is_child: bool,
-    /// The execution is finished, and no worker has anything left to do for it.
+    /// The execution is finished, and no worker needs to work on it again.
     pub(crate) is_over: bool,
 }
 

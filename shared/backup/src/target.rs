@@ -20,27 +20,27 @@ use crate::{
     report::Counts,
 };
 
-/// Maximum number of items that are on their way to the store at the same time. The store batches
-/// their writes.
+/// Maximum number of items that are written at the same time, so that the store can put several
+/// items into one batch.
 const MAX_JOBS: usize = 128;
-/// Maximum bytes of events that are on their way to the store. A single log entry may have more.
-const MAX_BYTES: usize = 32 << 20;
+/// Maximum bytes of events that are written at the same time, unless a single item has more.
+const MAX_JOB_BYTES: usize = 32 << 20;
 /// Bytes of events after which a part of a log is written before its end is read.
 const LOG_BYTES: usize = 8 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Writes nothing.
+    /// Only compares the items with the store, and writes nothing.
     Compare,
-    /// The store belongs to the caller, so heads of existing logs are written again.
+    /// No other process uses the store, so heads of existing logs are written again.
     Restore,
-    /// Workers may own executions of the store, so an import writes no head of a log that the store
-    /// has already.
+    /// Workers may own executions of the store, so the head of a log that the store already has is
+    /// not written.
     Import,
 }
 
 /// The result of one item.
-struct Done {
+struct FinishedJob {
     key: String,
     bytes: usize,
     counts: Counts,
@@ -52,32 +52,34 @@ struct Done {
 struct OpenLog {
     events: Vec<RecordedEvent>,
     bytes: usize,
-    /// The result of the parts that are already written. `None` before the first part.
+    /// The result of the parts of this log that are already written. `None` if no part is written
+    /// yet.
     found: Option<Found>,
 }
 
 pub(crate) struct Target<'a> {
     store: &'a dyn Store,
     mode: Mode,
-    jobs: FuturesUnordered<BoxFuture<'a, Result<Done, BackupError>>>,
+    jobs: FuturesUnordered<BoxFuture<'a, Result<FinishedJob, BackupError>>>,
     /// The objects that running jobs write. Two jobs for one object never run at the same time.
     keys: BTreeSet<String>,
     bytes: usize,
     log: OpenLog,
     last_kind: Option<RecordKind>,
     /// Objects that the store did not have.
-    new: Counts,
+    new_counts: Counts,
     /// Objects that the store had.
-    known: Counts,
-    different: ObjectList,
+    known_counts: Counts,
+    different_objects: ObjectList,
 }
 
-/// Objects that were written, or that would be, and objects that the store has already.
+/// Objects that were written, or that would be written in the mode `Compare`, and objects that the
+/// store already has.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcome {
-    pub(crate) new: Counts,
-    pub(crate) known: Counts,
-    pub(crate) different: ObjectList,
+    pub(crate) new_counts: Counts,
+    pub(crate) known_counts: Counts,
+    pub(crate) different_objects: ObjectList,
 }
 
 impl<'a> Target<'a> {
@@ -90,9 +92,9 @@ impl<'a> Target<'a> {
             bytes: 0,
             log: OpenLog::default(),
             last_kind: None,
-            new: Counts::default(),
-            known: Counts::default(),
-            different: ObjectList::default(),
+            new_counts: Counts::default(),
+            known_counts: Counts::default(),
+            different_objects: ObjectList::default(),
         }
     }
 
@@ -127,8 +129,8 @@ impl<'a> Target<'a> {
     async fn put_record(&mut self, record: Record) -> Result<(), BackupError> {
         let (store, mode, kind) = (self.store, self.mode, record.kind);
         if self.last_kind != Some(kind) {
-            // Waits for the writes of the previous kind, because a decision needs its execution and
-            // a part of a blob needs its blob.
+            // Waits for the writes of the previous kind, because a record can refer to records of
+            // that kind. For example, a part of a blob must not be stored before its blob.
             self.finish_all_jobs().await?;
             self.last_kind = Some(kind);
         }
@@ -148,8 +150,8 @@ impl<'a> Target<'a> {
     /// Waits for all writes.
     pub(crate) async fn finish(mut self) -> Result<Outcome, BackupError> {
         self.finish_all_jobs().await?;
-        let Self { new, known, different, .. } = self;
-        Ok(Outcome { new, known, different })
+        let Self { new_counts, known_counts, different_objects, .. } = self;
+        Ok(Outcome { new_counts, known_counts, different_objects })
     }
 
     async fn put_events(
@@ -164,8 +166,8 @@ impl<'a> Target<'a> {
         }
         let events = mem::take(&mut self.log.events);
         self.log.bytes = 0;
-        let earlier = self.log.found.take();
-        let log = Log { head, events, commands: Vec::new(), earlier, is_complete: false };
+        let earlier_result = self.log.found.take();
+        let log = Log { head, events, commands: Vec::new(), earlier_result, is_complete: false };
         self.log.found = Some(log.put(self.store, self.mode).await?);
         Ok(())
     }
@@ -183,7 +185,7 @@ impl<'a> Target<'a> {
             ..Counts::default()
         };
         let (store, mode, key) = (self.store, self.mode, head.execution.to_string());
-        let log = Log { head, events, commands, earlier: found, is_complete: true };
+        let log = Log { head, events, commands, earlier_result: found, is_complete: true };
         let work = async move { log.put(store, mode).await };
         self.start_job(key, bytes, counts, work.boxed()).await
     }
@@ -198,12 +200,13 @@ impl<'a> Target<'a> {
         if self.keys.contains(&key) {
             self.finish_all_jobs().await?;
         }
-        while self.jobs.len() >= MAX_JOBS || (self.bytes + bytes > MAX_BYTES && self.bytes > 0) {
+        while self.jobs.len() >= MAX_JOBS || (self.bytes + bytes > MAX_JOB_BYTES && self.bytes > 0)
+        {
             self.finish_job().await?;
         }
         self.keys.insert(key.clone());
         self.bytes += bytes;
-        let done = move |found| Done { key, bytes, counts, found };
+        let done = move |found| FinishedJob { key, bytes, counts, found };
         self.jobs.push(work.map(|found| found.map(done)).boxed());
         Ok(())
     }
@@ -217,13 +220,13 @@ impl<'a> Target<'a> {
 
     async fn finish_job(&mut self) -> Result<(), BackupError> {
         let Some(done) = self.jobs.next().await else { return Ok(()) };
-        let Done { key, bytes, counts, found } = done?;
+        let FinishedJob { key, bytes, counts, found } = done?;
         self.keys.remove(&key);
         self.bytes -= bytes;
         match found {
-            Found::New => self.new.add(&counts),
-            Found::Same => self.known.add(&counts),
-            Found::Different(why) if self.mode == Mode::Compare => self.different.add(why),
+            Found::New => self.new_counts.add(&counts),
+            Found::Same => self.known_counts.add(&counts),
+            Found::Different(why) if self.mode == Mode::Compare => self.different_objects.add(why),
             Found::Different(why) => return Err(BackupError::Changed(why)),
             Found::Useless => (),
         }

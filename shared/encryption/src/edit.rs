@@ -17,9 +17,9 @@ use crate::keyring::{Keyring, OpenError, Place};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
     Seal,
-    /// Encrypt, but keep what is encrypted already, because it comes from a store.
-    SealRest,
-    /// Leave encrypted values as they are.
+    /// Encrypt, but keep values that are already encrypted, because they come from another store.
+    SealClear,
+    /// Neither encrypt nor decrypt, so that values are read as they are stored.
     Keep,
     /// Decrypt, or fail if a key is missing.
     Open,
@@ -55,17 +55,17 @@ impl<'a> Edit<'a> {
     }
 
     pub(crate) fn is_sealing(&self) -> bool {
-        matches!(self.task, Task::Seal | Task::SealRest)
+        matches!(self.task, Task::Seal | Task::SealClear)
     }
 
-    /// Returns `true` if queries stay as they are.
+    /// Returns `true` if queries are not encrypted.
     pub(crate) fn skips_queries(&self) -> bool {
         self.is_sealing() && !self.ring.encrypts_queries()
     }
 
     /// Returns `true` if this text is encrypted and stays as it is.
     pub(crate) fn keeps(&self, text: &str) -> bool {
-        self.task == Task::SealRest && is_sealed(text)
+        self.task == Task::SealClear && is_sealed(text)
     }
 
     pub(crate) fn ring(&self) -> &Keyring {
@@ -141,10 +141,10 @@ impl<'a> Edit<'a> {
         value.as_mut().map_or(Ok(()), |value| self.edit_shared_value(field, value))
     }
 
-    /// Returns the new text. `None` keeps the old one.
+    /// Returns the new text, or `None` if the text does not change.
     fn convert_text(&self, field: &str, text: &str) -> Result<Option<String>, StoreError> {
         if self.is_sealing() {
-            // Whether a text is empty is no secret.
+            // An empty text is not encrypted, because it has no secret.
             if text.is_empty() || self.keeps(text) {
                 return Ok(None);
             }
@@ -159,7 +159,7 @@ impl<'a> Edit<'a> {
         }
     }
 
-    /// Returns the new value. `None` keeps the old one.
+    /// Returns the new value, or `None` if the value does not change.
     fn convert_value(&self, field: &str, value: &Value) -> Result<Option<Value>, StoreError> {
         if self.is_sealing() {
             if is_empty(value) || value.as_str().is_some_and(|text| self.keeps(text)) {
@@ -184,7 +184,8 @@ impl<'a> Edit<'a> {
         self.ring.seal(place, content).ok_or(StoreError::KeyMissing)
     }
 
-    /// Returns `None` if the text is not encrypted, because it is older than the encryption.
+    /// Decrypts a text. Returns `None` if the text is not encrypted, because it was written before
+    /// encryption was turned on, or if the task keeps encrypted texts.
     fn open(&self, field: &str, text: &str) -> Result<Option<Opened>, StoreError> {
         let sealed = SealedText::parse(text).filter(|_| self.task != Task::Keep);
         let Some(sealed) = sealed else { return Ok(None) };
@@ -215,7 +216,7 @@ enum Opened {
     Locked(Value),
 }
 
-/// Returns `true` for values that have no content, which stay as they are.
+/// Returns `true` for a value without content, which is not encrypted.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,

@@ -1,8 +1,9 @@
 //! Keys, and the encryption of one value.
 //!
-//! The cipher is XChaCha20-Poly1305. Its nonces have 24 bytes, so random ones never repeat in
-//! practice, and processes need no common counter. The place of a value is authenticated with it.
-//! Therefore a value that somebody moved to another place cannot be decrypted there.
+//! The cipher is XChaCha20-Poly1305. Its nonces have 24 bytes, so random nonces never repeat in
+//! practice, and processes need no common counter. The cipher authenticates a value together with
+//! its collection, document and field. Therefore a value that somebody moved to another field
+//! cannot be decrypted there.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -18,7 +19,8 @@ use shared::sealed::{self, SealedText};
 
 const KEY_BYTES: usize = 32;
 const NONCE_BYTES: usize = 24;
-/// Separates this use of a key from all others, and one format from a later one.
+/// Authenticated with each value, so that a value of another program or of a later format cannot be
+/// decrypted as a value of this format.
 const DOMAIN: &str = "faber 1";
 
 /// A key of 32 bytes.
@@ -29,8 +31,8 @@ pub struct Key(XChaCha20Poly1305);
 #[derive(Clone, Default)]
 pub struct Keyring {
     keys: BTreeMap<String, Key>,
-    /// The key that encrypts new values. Without one, nothing is written.
-    active: Option<String>,
+    /// The id of the key that encrypts new values. If it is `None`, no value can be written.
+    active_id: Option<String>,
     encrypts_queries: bool,
 }
 
@@ -55,11 +57,11 @@ pub enum KeyError {
 pub(crate) enum OpenError {
     /// This process does not have the key with this id.
     KeyMissing(String),
-    /// The value was changed, or moved from another place.
+    /// The value was changed, or moved from another field or document.
     Damaged,
 }
 
-/// The place of a value: a collection, a document in it, and a field of the document.
+/// The collection, the document and the field of a value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place<'a> {
     pub(crate) collection: &'static str,
@@ -86,21 +88,21 @@ impl fmt::Debug for Keyring {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keyring")
             .field("keys", &self.keys.keys())
-            .field("active", &self.active)
+            .field("active", &self.active_id)
             .field("encrypts_queries", &self.encrypts_queries)
             .finish()
     }
 }
 
 impl Keyring {
-    /// Joins keys with their ids. New values are encrypted with the key `active`. Queries are
+    /// Joins keys with their ids. New values are encrypted with the key `active_id`. Queries are
     /// encrypted only if `encrypts_queries` is set, because lists search them.
     ///
-    /// A key may be `None` because it is not available. Its values stay hidden. If it is the active
-    /// one, nothing is written.
+    /// A key is `None` if this process cannot get it. Values of that key then stay hidden. If the
+    /// active key is `None`, no value can be written.
     pub fn new(
         keys: Vec<(String, Option<Key>)>,
-        active: &str,
+        active_id: &str,
         encrypts_queries: bool,
     ) -> Result<Self, KeyError> {
         let mut all = BTreeMap::new();
@@ -112,19 +114,20 @@ impl Keyring {
                 return Err(KeyError::Repeated(id));
             }
         }
-        let is_there = all.get(active).ok_or_else(|| KeyError::NotActive(active.to_owned()))?;
-        let active = is_there.as_ref().map(|_| active.to_owned());
+        let active_key =
+            all.get(active_id).ok_or_else(|| KeyError::NotActive(active_id.to_owned()))?;
+        let active_id = active_key.as_ref().map(|_| active_id.to_owned());
         let keys = all.into_iter().filter_map(|(id, key)| Some((id, key?))).collect();
-        Ok(Self { keys, active, encrypts_queries })
+        Ok(Self { keys, active_id, encrypts_queries })
     }
 
     #[cfg(test)]
-    pub(crate) fn encrypting_queries(self) -> Self {
+    pub(crate) fn with_encrypted_queries(self) -> Self {
         Self { encrypts_queries: true, ..self }
     }
 
-    pub(crate) fn active(&self) -> Option<&str> {
-        self.active.as_deref()
+    pub(crate) fn active_id(&self) -> Option<&str> {
+        self.active_id.as_deref()
     }
 
     pub(crate) fn has_key(&self, id: &str) -> bool {
@@ -135,28 +138,28 @@ impl Keyring {
         self.encrypts_queries
     }
 
-    /// Forgets a key that has the id of another key. Values of that id stay hidden, and if it is
-    /// active, nothing is written.
+    /// Removes a key whose id belongs to another key of the store. Values with this id then stay
+    /// hidden. If the removed key is active, no value can be written.
     pub(crate) fn remove_key(&mut self, id: &str) {
         self.keys.remove(id);
-        self.active.take_if(|active| active == id);
+        self.active_id.take_if(|active| active == id);
     }
 
-    /// Encrypts a value with the active key. Returns `None` without one.
+    /// Encrypts a value with the active key. Returns `None` if there is no active key.
     pub(crate) fn seal(&self, place: Place<'_>, content: &[u8]) -> Option<String> {
         let mut nonce = [0; NONCE_BYTES];
         getrandom::fill(&mut nonce).ok()?;
         self.seal_with_nonce(nonce, place, content)
     }
 
-    /// Never call it twice with the same nonce.
+    /// Two values with the same nonce would reveal their content, so each call needs a new nonce.
     pub(crate) fn seal_with_nonce(
         &self,
         nonce: [u8; NONCE_BYTES],
         place: Place<'_>,
         content: &[u8],
     ) -> Option<String> {
-        let id = self.active.as_deref()?;
+        let id = self.active_id.as_deref()?;
         let Key(cipher) = self.keys.get(id)?;
         let aad = place.associated_data(id);
         let payload = Payload { msg: content, aad: &aad };
@@ -166,7 +169,6 @@ impl Keyring {
         Some(text)
     }
 
-    /// Decrypts a value.
     pub(crate) fn open(
         &self,
         place: Place<'_>,
@@ -186,8 +188,8 @@ impl Keyring {
 }
 
 impl Place<'_> {
-    /// Returns the bytes that are authenticated with a value. Each part has its length before it,
-    /// so that no two places give the same bytes.
+    /// Returns the bytes that are authenticated with a value. The length of each part comes before
+    /// the part, so that two places never give the same bytes.
     fn associated_data(self, key: &str) -> Vec<u8> {
         let parts = [DOMAIN, key, self.collection, self.document, self.field];
         let mut bytes = Vec::with_capacity(128);

@@ -1,7 +1,8 @@
 //! The values of each document that are encrypted.
 //!
-//! The patterns name all fields, so a new field does not compile before somebody decides about it.
-//! Clear stay ids, states, codes, names of tools, steps and signals, labels, and times.
+//! The patterns name all fields, so that code with a new field does not compile until its author
+//! decides whether the field is encrypted. These stay clear: ids, states, codes, names of tools,
+//! steps and signals, labels, and times.
 
 use std::sync::Arc;
 
@@ -113,7 +114,7 @@ fn edit_created(edit: &Edit<'_>, created: &mut Created) -> Edited {
     for (index, (_, output)) in reused.iter_mut().enumerate() {
         edit.edit_shared_value(&format!("reused/{index}"), output)?;
     }
-    // Anybody could compute the hash of guessed parameters.
+    // The hash is encrypted, too, because somebody could guess parameters and compare their hash.
     for (index, CallKey { place: _, key: _, parameters }) in call_keys.iter_mut().enumerate() {
         edit.edit_text(&format!("callKeys/{index}"), parameters)?;
     }
@@ -166,8 +167,8 @@ pub(crate) fn edit_command(edit: &Edit<'_>, command: &mut Command) -> Edited {
 
 /// Changes the texts of a head.
 ///
-/// A head is a cache that workers write back, also those without the key. So a missing key changes
-/// nothing: an encrypted text stays, and a clear one is left out.
+/// A head is a cache that every worker writes, even a worker without the key. So a missing key is
+/// no error: a text that is already encrypted stays, and a clear text is left out.
 pub(crate) fn edit_head(edit: &Edit<'_>, head: &mut ExecutionHead) {
     if let Some(HeadError { code: _, tool: _, message }) = &mut head.error {
         edit_head_text(edit, "error", message);
@@ -218,10 +219,10 @@ pub(crate) fn edit_query(edit: &Edit<'_>, query: &mut String) -> Edited {
     edit.edit_text("query", query)
 }
 
-/// Encrypts the values of a step as one, in the place of its parameters.
+/// Encrypts all values of a step as one value, which replaces its parameters.
 ///
-/// A plan is parsed whenever it is loaded, also without the key. So a condition stays one that can
-/// be parsed, and the steps still name their dependencies.
+/// A plan is parsed whenever it is loaded, even without the key. So a condition that can be parsed
+/// replaces the secret condition, and the steps still name their dependencies.
 fn edit_step(edit: &Edit<'_>, field: &str, step: &mut UncheckedStep) -> Edited {
     let UncheckedStep {
         id: _,
@@ -256,7 +257,7 @@ fn edit_step(edit: &Edit<'_>, field: &str, step: &mut UncheckedStep) -> Edited {
         let mut content = secrets.into_value();
         edit.edit_value(field, &mut content)?;
         *parameters = Arc::new(content);
-        let key = edit.ring().active().unwrap_or_default();
+        let key = edit.ring().active_id().unwrap_or_default();
         *when = when.take().map(|_| locked_condition(key));
         *inputs = None;
         if let Some(undo) = undo {
@@ -270,7 +271,8 @@ fn edit_step(edit: &Edit<'_>, field: &str, step: &mut UncheckedStep) -> Edited {
     let mut content = Value::clone(parameters);
     edit.edit_value(field, &mut content)?;
     let Some(secrets) = StepSecrets::from_value(&mut content) else {
-        // The key is missing, and the content is what a reader sees instead.
+        // The key is missing. The content is then a value that says so, and readers get it instead
+        // of the secret.
         let locked = Arc::new(content);
         if let Some(undo) = &mut undo {
             **undo = Arc::clone(&locked);
@@ -287,7 +289,8 @@ fn edit_step(edit: &Edit<'_>, field: &str, step: &mut UncheckedStep) -> Edited {
     Ok(())
 }
 
-/// Returns a condition that takes the place of an encrypted one. It is never evaluated.
+/// Returns a condition that replaces a secret condition. It is never evaluated, because a worker
+/// decrypts the plan first.
 fn locked_condition(key: &str) -> String {
     format!("\"{LOCKED_FIELD}\" == \"{key}\"")
 }
@@ -320,7 +323,7 @@ impl StepSecrets {
     }
 }
 
-/// Changes the secret parts of a record. The parts of a record are those of its kind.
+/// Changes the secret parts of a record. The kind of the record says which parts are secret.
 pub(crate) fn edit_record(edit: &Edit<'_>, record: &mut Record) -> Edited {
     match record.kind.secret_parts() {
         SecretParts::None => Ok(()),

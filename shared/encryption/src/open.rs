@@ -1,8 +1,8 @@
-//! Turns encryption on, and compares the keys of a process with those of the store.
+//! Turns encryption on, and compares the keys of a process with the keys of the store.
 //!
-//! The store has a record for each key that has encrypted something. It contains a known text,
-//! encrypted with the key. So a process notices that a key is another one under the same id, and a
-//! process without keys notices that the store is encrypted.
+//! The store has a record for each key that has been active. The record contains a fixed text,
+//! encrypted with the key. So a process notices if its key has the id of another key, and a process
+//! without keys notices that the store is encrypted.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -21,13 +21,13 @@ use crate::{
 const CHECK_FIELD: &str = "check";
 const QUERIES_FIELD: &str = "encryptsQueries";
 const CHECK_TEXT: &[u8] = b"faber";
-/// Maximum number of keys that a store may have had.
+/// Maximum number of keys that have been active in a store.
 const MAX_KEYS: usize = 1_000;
 
 /// Returns a store that encrypts and decrypts with these keys, and marks it as encrypted.
 ///
-/// Returns the store as it is if there are no keys and it is not encrypted. Without the right keys,
-/// an encrypted store hides its values and takes no new ones.
+/// Returns `store` itself if there are no keys and it is not encrypted. Without the right keys, an
+/// encrypted store hides its values and refuses writes.
 ///
 /// # Errors
 ///
@@ -46,17 +46,19 @@ pub async fn protect(
         refuse_workers(&*store).await?;
     }
     known.remove_other_keys(&mut ring);
-    if let Some(active) = ring.active().map(str::to_owned) {
-        known.put_active_key(&*store, &ring, &active).await?;
-        // Another process may have added another key with this id at the same time.
+    if let Some(active_id) = ring.active_id().map(str::to_owned) {
+        known.put_active_key(&*store, &ring, &active_id).await?;
+        // Reads the keys again, because another process may have added another key with this id at
+        // the same time.
         known = KnownKeys::read(&*store).await?;
         known.remove_other_keys(&mut ring);
     }
     Ok(Arc::new(EncryptedStore::new(store, ring, known.encrypts_queries)))
 }
 
-/// Returns a store for copies of values between stores. Encrypted values are read and written as they
-/// are. If there are keys or the store is encrypted, all others are encrypted.
+/// Returns a store from which and into which values are copied. Encrypted values are read and
+/// written as they are. If there are keys or the store is encrypted, clear values are encrypted
+/// when they are written.
 ///
 /// # Errors
 ///
@@ -75,7 +77,8 @@ pub async fn protect_copies(
     Ok(Arc::new(store.for_copies()))
 }
 
-/// The keys of a store, each with its encrypted text.
+/// The ids of the keys that have been active in a store, each with the fixed text as this key
+/// encrypted it.
 struct KnownKeys {
     checks: BTreeMap<String, String>,
     encrypts_queries: bool,
@@ -94,7 +97,7 @@ impl KnownKeys {
         Ok(Self { checks, encrypts_queries })
     }
 
-    /// Removes keys from the ring that have the id of another key of the store.
+    /// Removes a key from the ring if the store knows another key under the same id.
     fn remove_other_keys(&self, ring: &mut Keyring) {
         for (id, check) in &self.checks {
             if !ring.has_key(id) {
@@ -137,7 +140,8 @@ fn place_of_check(id: &str) -> Place<'_> {
     Place { collection: "keys", document: id, field: CHECK_FIELD }
 }
 
-/// Refuses to begin while workers run, because they would take encrypted values for plain ones.
+/// Fails while workers run, because a worker that does not encrypt would read encrypted values as
+/// clear values.
 async fn refuse_workers(store: &dyn Store) -> Result<(), StoreError> {
     let workers = store.list_workers(store.shared_time().await?).await?;
     match workers.first() {

@@ -1,4 +1,4 @@
-//! The store in front of another store.
+//! A store that encrypts and decrypts values on their way to and from another store.
 
 mod audit;
 mod documents;
@@ -24,17 +24,19 @@ use crate::{
 
 /// A store that encrypts values before it passes them on, and decrypts them on reads.
 ///
-/// Without a key for new values, it writes nothing and gives no work to workers. Reads of values
+/// Without a key for new values, it writes nothing, and workers find no executions in it. Reads of
+/// values
 /// whose key is missing fail, except in operations that
 /// [only show values](shared::sealed::show_locked_values).
 pub struct EncryptedStore {
     inner: Arc<dyn Store>,
     ring: Keyring,
-    /// Lists cannot search queries, because some process encrypts them.
+    /// `true` if lists cannot search queries, because at least one process encrypts them.
     has_secret_queries: bool,
-    /// Set to copy values between stores.
+    /// `true` if values are copied between stores. Encrypted values are then neither encrypted
+    /// again nor decrypted.
     is_copy: bool,
-    /// Decrypted plans.
+    /// Plans after their decryption, because the cache of the inner store has encrypted plans.
     plans: PlanCache,
 }
 
@@ -51,8 +53,8 @@ impl EncryptedStore {
         Self { inner, ring, has_secret_queries, is_copy: false, plans: PlanCache::default() }
     }
 
-    /// Makes the store show encrypted values as they are, and keep those that it is given. It still
-    /// encrypts all others.
+    /// Makes the store read and write encrypted values as they are. The store still encrypts clear
+    /// values.
     pub(crate) fn for_copies(self) -> Self {
         Self { is_copy: true, ..self }
     }
@@ -66,7 +68,7 @@ impl EncryptedStore {
     }
 
     fn write_task(&self) -> Task {
-        if self.is_copy { Task::SealRest } else { Task::Seal }
+        if self.is_copy { Task::SealClear } else { Task::Seal }
     }
 
     fn edit<'a>(
@@ -78,12 +80,14 @@ impl EncryptedStore {
         Edit::new(&self.ring, task, collection, document)
     }
 
-    /// Returns `true` if workers may use the store.
+    /// Returns `true` if new values can be encrypted, so that a worker can write the results of its
+    /// work.
     fn can_work(&self) -> bool {
-        self.is_copy || self.ring.active().is_some()
+        self.is_copy || self.ring.active_id().is_some()
     }
 
-    /// Refuses a new document that other nodes could not continue, even if it has no secret value.
+    /// Fails if new values cannot be encrypted. Call it for each new document, even for a document
+    /// without secret values.
     fn check_writable(&self) -> Result<(), StoreError> {
         if self.can_work() { Ok(()) } else { Err(StoreError::KeyMissing) }
     }
@@ -115,6 +119,10 @@ impl Store for EncryptedStore {
 
     async fn shared_time(&self) -> Result<Timestamp, StoreError> {
         self.inner.shared_time().await
+    }
+
+    async fn stored_bytes(&self) -> Result<Option<u64>, StoreError> {
+        self.inner.stored_bytes().await
     }
 
     fn hints(&self) -> &Hints {

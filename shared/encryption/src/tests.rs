@@ -22,12 +22,12 @@ use self::fixtures::{
 };
 use crate::{Keyring, protect, protect_copies};
 
-async fn protected(inner: &Arc<Memory>, ring: Option<Keyring>) -> Arc<dyn Store> {
+async fn protect_store(inner: &Arc<Memory>, ring: Option<Keyring>) -> Arc<dyn Store> {
     protect(Arc::clone(inner) as _, ring).await.unwrap()
 }
 
 /// Writes one object of each kind, all with the secret word in each value.
-async fn fill(store: &dyn Store) {
+async fn write_all_objects(store: &dyn Store) {
     store.put_request(&request()).await.unwrap();
     store.add_transcript(request_id(), &transcript()).await.unwrap();
     store.put_plan(&plan()).await.unwrap();
@@ -42,7 +42,7 @@ async fn fill(store: &dyn Store) {
 }
 
 /// Returns everything that a store has, as text.
-async fn dump(store: &dyn Store) -> String {
+async fn read_all_objects(store: &dyn Store) -> String {
     let first = Page { first: 10, after: None };
     let mut text = format!("{:?}", store.request(request_id()).await.unwrap());
     write!(text, "{:?}", store.transcript(request_id()).await.unwrap()).unwrap();
@@ -65,9 +65,9 @@ async fn dump(store: &dyn Store) -> String {
 #[tokio::test]
 async fn no_value_reaches_the_store_and_all_come_back() {
     let inner = Arc::new(Memory::new());
-    let store = protected(&inner, Some(keyring(&["k1"], "k1"))).await;
-    fill(&*store).await;
-    let stored = dump(&*inner).await;
+    let store = protect_store(&inner, Some(keyring(&["k1"], "k1"))).await;
+    write_all_objects(&*store).await;
+    let stored = read_all_objects(&*inner).await;
     assert!(!stored.contains(SECRET), "{stored}");
     assert!(stored.contains("$encrypted:k1:"));
     for clear in ["clear query", "shop.order", "tool.failed", "team-blue", "clear-signal"] {
@@ -92,10 +92,10 @@ async fn no_value_reaches_the_store_and_all_come_back() {
 #[tokio::test]
 async fn without_the_key_values_are_hidden_and_nothing_is_written() {
     let inner = Arc::new(Memory::new());
-    fill(&*protected(&inner, Some(keyring(&["k1"], "k1"))).await).await;
+    write_all_objects(&*protect_store(&inner, Some(keyring(&["k1"], "k1"))).await).await;
     for ring in [None, Some(keyring(&["k2"], "k2"))] {
         let is_keyless = ring.is_none();
-        let store = protected(&inner, ring).await;
+        let store = protect_store(&inner, ring).await;
         let locked = StoreError::Locked { what: format!("`{}/1`", execution()), key: "k1".into() };
         assert_eq!(store.read(execution(), Seq(0)).await.unwrap_err(), locked);
         assert!(store.plan(plan().id()).await.unwrap_err().is_locked());
@@ -109,7 +109,7 @@ async fn without_the_key_values_are_hidden_and_nothing_is_written() {
         let plan = show_locked_values(store.plan(plan().id())).await.unwrap().unwrap();
         assert_eq!(*plan.steps()[0].parameters, json!({ "$encrypted": "k1" }));
         assert_eq!(plan.layers().len(), 2, "the dependencies are clear");
-        // A read for work does not get the plan that a person has seen.
+        // A read that needs the values fails, although the plan was shown before and may be cached.
         assert!(store.plan(plan.id()).await.unwrap_err().is_locked());
 
         // Lists, states and counts.
@@ -138,23 +138,23 @@ async fn without_the_key_values_are_hidden_and_nothing_is_written() {
             store.put_head(found).await.unwrap();
         }
     }
-    let store = protected(&inner, Some(keyring(&["k1"], "k1"))).await;
+    let store = protect_store(&inner, Some(keyring(&["k1"], "k1"))).await;
     assert_eq!(store.head(execution()).await.unwrap(), Some(head()));
 }
 
 #[tokio::test]
 async fn after_a_rotation_old_and_new_values_are_read() {
     let inner = Arc::new(Memory::new());
-    fill(&*protected(&inner, Some(keyring(&["k1"], "k1"))).await).await;
-    let store = protected(&inner, Some(keyring(&["k1", "k2"], "k2"))).await;
+    write_all_objects(&*protect_store(&inner, Some(keyring(&["k1"], "k1"))).await).await;
+    let store = protect_store(&inner, Some(keyring(&["k1", "k2"], "k2"))).await;
     let events = all_events();
     let mut more = events[2..3].to_vec();
     more[0].seq = Seq(events.len() as u64 + 1);
     let append = Append::new(execution(), Seq(events.len() as u64), &more);
     store.append(append).await.unwrap();
-    assert!(dump(&*inner).await.contains("$encrypted:k2:"));
+    assert!(read_all_objects(&*inner).await.contains("$encrypted:k2:"));
     assert_eq!(store.read(execution(), Seq(0)).await.unwrap(), [events, more].concat());
-    let old = protected(&inner, Some(keyring(&["k1"], "k1"))).await;
+    let old = protect_store(&inner, Some(keyring(&["k1"], "k1"))).await;
     let end = Seq(all_events().len() as u64);
     let locked = old.read(execution(), end).await.unwrap_err();
     assert!(matches!(&locked, StoreError::Locked { key, .. } if key == "k2"), "{locked}");
@@ -163,8 +163,8 @@ async fn after_a_rotation_old_and_new_values_are_read() {
 #[tokio::test]
 async fn a_search_in_encrypted_texts_is_refused_with_the_reason() {
     let inner = Arc::new(Memory::new());
-    let store = protected(&inner, Some(keyring(&["k1"], "k1"))).await;
-    fill(&*store).await;
+    let store = protect_store(&inner, Some(keyring(&["k1"], "k1"))).await;
+    write_all_objects(&*store).await;
     let first = Page { first: 10, after: None };
     let text = Some("word".to_owned());
     let by_error = ExecutionFilter { error_text: text.clone(), ..ExecutionFilter::default() };
@@ -179,24 +179,24 @@ async fn a_search_in_encrypted_texts_is_refused_with_the_reason() {
     // Queries are clear by default.
     let by_query = RequestFilter { search: Some("clear".to_owned()), ..RequestFilter::default() };
     assert_eq!(store.count_requests(&by_query).await, Ok(1));
-    let ring = keyring(&["k1"], "k1").encrypting_queries();
-    let store = protected(&inner, Some(ring)).await;
+    let ring = keyring(&["k1"], "k1").with_encrypted_queries();
+    let store = protect_store(&inner, Some(ring)).await;
     assert!(store.count_requests(&by_query).await.is_err());
-    let store = protected(&inner, None).await;
+    let store = protect_store(&inner, None).await;
     assert!(store.count_requests(&by_query).await.is_err(), "the store knows it");
 }
 
 #[tokio::test]
 async fn queries_are_encrypted_by_choice() {
     let inner = Arc::new(Memory::new());
-    let ring = keyring(&["k1"], "k1").encrypting_queries();
-    let store = protected(&inner, Some(ring)).await;
-    fill(&*store).await;
-    assert!(!dump(&*inner).await.contains("clear query"));
+    let ring = keyring(&["k1"], "k1").with_encrypted_queries();
+    let store = protect_store(&inner, Some(ring)).await;
+    write_all_objects(&*store).await;
+    assert!(!read_all_objects(&*inner).await.contains("clear query"));
     assert_eq!(store.request(request_id()).await.unwrap(), Some(request()));
     assert_eq!(store.head(execution()).await.unwrap(), Some(head()));
     assert_eq!(store.plan(plan().id()).await.unwrap().unwrap().info().query, "a clear query");
-    let keyless = protected(&inner, None).await;
+    let keyless = protect_store(&inner, None).await;
     let shown = show_locked_values(keyless.request(request_id())).await.unwrap().unwrap();
     assert_eq!(shown.query, r#"{"$encrypted":"k1"}"#);
 }
@@ -204,12 +204,12 @@ async fn queries_are_encrypted_by_choice() {
 #[tokio::test]
 async fn a_copy_needs_no_key_and_is_read_with_it() {
     let source = Arc::new(Memory::new());
-    fill(&*protected(&source, Some(keyring(&["k1"], "k1"))).await).await;
+    write_all_objects(&*protect_store(&source, Some(keyring(&["k1"], "k1"))).await).await;
     let from = protect_copies(Arc::clone(&source) as _, None).await.unwrap();
     let events = from.read(execution(), Seq(0)).await.unwrap();
     assert!(!format!("{events:?}").contains(SECRET));
 
-    // The target encrypts what is clear, and keeps the rest.
+    // The target encrypts clear values, and keeps encrypted values.
     for ring in [None, Some(keyring(&["k2"], "k2"))] {
         let target = Arc::new(Memory::new());
         let to = protect_copies(Arc::clone(&target) as _, ring).await.unwrap();
@@ -219,7 +219,7 @@ async fn a_copy_needs_no_key_and_is_read_with_it() {
         for record in from.list_records(RecordKind::EncryptionKey, page).await.unwrap() {
             assert!(to.put_record(&record, WriteCondition::Exists).await.unwrap());
         }
-        let opened = protected(&target, Some(keyring(&["k1", "k2"], "k2"))).await;
+        let opened = protect_store(&target, Some(keyring(&["k1", "k2"], "k2"))).await;
         assert_eq!(opened.read(execution(), Seq(0)).await.unwrap(), all_events());
         let found = opened.plan(plan().id()).await.unwrap().unwrap();
         assert_eq!(found.to_unchecked(), plan().to_unchecked());
@@ -239,9 +239,9 @@ async fn a_store_without_encryption_is_used_as_it_is() {
     assert!(Arc::ptr_eq(&plain, &same));
     let copies = protect_copies(Arc::clone(&plain), None).await.unwrap();
     assert!(Arc::ptr_eq(&plain, &copies));
-    fill(&*same).await;
-    assert!(dump(&*inner).await.contains(SECRET));
-    // Values from before are still read.
+    write_all_objects(&*same).await;
+    assert!(read_all_objects(&*inner).await.contains(SECRET));
+    // Values that were written before encryption was turned on are still read.
     let store = store_with(&inner, &["k1"]).await;
     assert_eq!(store.read(execution(), Seq(0)).await.unwrap(), all_events());
     assert_eq!(store.head(execution()).await.unwrap(), Some(head()));

@@ -21,7 +21,7 @@ use super::{
 
 const AUDIT: &str = "audit";
 
-/// Inserts entries. Returns the number of new ones.
+/// Inserts entries. Skips entries that are already stored, and returns the number of new entries.
 pub(super) async fn put_entries<'a>(
     database: &Database,
     entries: impl IntoIterator<Item = &'a AuditEntry>,

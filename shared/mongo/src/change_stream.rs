@@ -1,7 +1,7 @@
 //! Wakes tasks of this process when another process writes, by a change stream.
 //!
-//! An event of the stream carries no data. It names what changed, and a hint makes waiting tasks
-//! read the store again. The stream leaves out the writes of this process.
+//! An event of the stream contains no data. It names the changed collection, and a hint makes
+//! waiting tasks read the store again. The stream leaves out the writes of this process.
 //!
 //! When the stream breaks, it is opened again, and every waiting task reads once because events may
 //! be lost. Waiting tasks also poll, so a broken stream delays them but never stops them.
@@ -24,13 +24,16 @@ const MAX_REOPEN_DELAY: Duration = Duration::from_secs(5);
 
 pub(super) type Stream = ChangeStream<ChangeStreamEvent<Document>>;
 
-/// Opens a stream of inserts by other processes, and of changes of the records' revision. `by` is
-/// this process's name from [`new_writer_name`](super::rows::new_writer_name).
-pub(super) async fn open_stream(database: &Database, by: &str) -> Result<Stream, StoreError> {
+/// Opens a stream of inserts by other processes, and of changes of the records' revision.
+/// `writer_name` is this process's name from [`new_writer_name`](super::rows::new_writer_name).
+pub(super) async fn open_stream(
+    database: &Database,
+    writer_name: &str,
+) -> Result<Stream, StoreError> {
     let inserted = doc! {
         "operationType": "insert",
         "ns.coll": { "$in": ["events", "inbox", "executions"] },
-        "fullDocument.by": { "$ne": by },
+        "fullDocument.by": { "$ne": writer_name },
     };
     let revision = doc! { "ns.coll": "meta", "documentKey._id": RECORDS };
     let pipeline = [
@@ -45,13 +48,13 @@ pub(super) async fn follow_stream(
     mut stream: Stream,
     database: Database,
     hints: Arc<Hints>,
-    by: String,
+    writer_name: String,
 ) {
     loop {
         if let Err(err) = send_hints(&mut stream, &hints).await {
             tracing::warn!(%err, "the change stream failed");
         }
-        stream = reopen_stream(&database, &by).await;
+        stream = reopen_stream(&database, &writer_name).await;
         // Wakes all tasks, because the new stream does not report writes that happened before it
         // was open.
         hints.wake_all();
@@ -78,11 +81,11 @@ async fn send_hints(stream: &mut Stream, hints: &Hints) -> mongodb::error::Resul
     Ok(())
 }
 
-async fn reopen_stream(database: &Database, by: &str) -> Stream {
+async fn reopen_stream(database: &Database, writer_name: &str) -> Stream {
     let mut delay = REOPEN_DELAY;
     loop {
         tokio::time::sleep(delay).await;
-        match open_stream(database, by).await {
+        match open_stream(database, writer_name).await {
             Ok(stream) => return stream,
             Err(err) => tracing::debug!(%err, "the change stream cannot be opened"),
         }

@@ -9,7 +9,7 @@ use mongodb::{
 };
 use shared::{limits, store::StoreError};
 
-use super::connection::{DUPLICATE_KEY, MAJORITY_TIMEOUT, TOO_LARGE, to_store_error};
+use super::connection::{DUPLICATE_KEY_CODE, MAJORITY_TIMEOUT, TOO_LARGE_CODE, to_store_error};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Safety {
@@ -55,7 +55,8 @@ pub(super) fn insert_command(collection: &str, documents: RawArrayBuf) -> RawDoc
     })
 }
 
-/// Builds replacements that insert the document if the query finds no document.
+/// Builds a command of replacements. A replacement inserts its document if its query finds no
+/// document.
 pub(super) fn upsert_command(
     collection: &str,
     replacements: impl IntoIterator<Item = Replacement>,
@@ -67,7 +68,7 @@ pub(super) fn upsert_command(
     raw_update_command(collection, replacements.into_iter().map(update), safety)
 }
 
-/// Builds replacements that do nothing if the query finds no document.
+/// Builds a command of replacements. A replacement does nothing if its query finds no document.
 pub(super) fn replace_command(
     collection: &str,
     replacements: impl IntoIterator<Item = Replacement>,
@@ -190,8 +191,8 @@ fn read_duplicates(reply: &Document) -> Result<Vec<usize>, StoreError> {
     for error in errors.iter().filter_map(|error| error.as_document()) {
         let index = error.get_i32("index").ok().and_then(|index| usize::try_from(index).ok());
         match (error.get_i32("code"), index) {
-            (Ok(DUPLICATE_KEY), Some(index)) => duplicates.push(index),
-            (Ok(TOO_LARGE), _) => {
+            (Ok(DUPLICATE_KEY_CODE), Some(index)) => duplicates.push(index),
+            (Ok(TOO_LARGE_CODE), _) => {
                 return Err(StoreError::TooLarge { bytes: limits::DOCUMENT_BYTES });
             }
             _ => return Err(unavailable(error.get_str("errmsg").unwrap_or("it gives no reason"))),

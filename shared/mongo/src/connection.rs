@@ -21,9 +21,9 @@ const DEFAULT_SELECTION_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) const MAJORITY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The server's error code for an insert whose key exists.
-pub(super) const DUPLICATE_KEY: i32 = 11_000;
+pub(super) const DUPLICATE_KEY_CODE: i32 = 11_000;
 /// The server's error code for a document above 16 MB.
-pub(super) const TOO_LARGE: i32 = 10_334;
+pub(super) const TOO_LARGE_CODE: i32 = 10_334;
 
 /// Connects to the primary of a replica set.
 pub(super) async fn connect(url: &str) -> Result<Database, StoreError> {
@@ -63,8 +63,8 @@ pub(super) fn local_collection(database: &Database, name: &str) -> Collection<Do
     database.collection_with_options(name, options)
 }
 
-/// Returns a collection whose writes wait for the primary only. Use it for data whose loss is
-/// harmless.
+/// Returns a collection whose writes wait for the primary only. The data is lost if the primary
+/// fails immediately afterwards.
 pub(super) fn unconfirmed_collection(database: &Database, name: &str) -> Collection<Document> {
     let options = CollectionOptions::builder().read_concern(ReadConcern::local());
     let options = options.write_concern(WriteConcern::nodes(1)).build();
@@ -114,12 +114,12 @@ fn describe_kind(kind: &ErrorKind) -> String {
     use mongodb::error::WriteFailure;
     tracing::debug!(?kind, "MongoDB rejected an operation");
     match kind {
-        ErrorKind::Command(err) => join_code_name(&err.code_name, &err.message),
+        ErrorKind::Command(err) => add_code_name(&err.code_name, &err.message),
         ErrorKind::Write(WriteFailure::WriteError(err)) => {
-            join_code_name(err.code_name.as_deref().unwrap_or_default(), &err.message)
+            add_code_name(err.code_name.as_deref().unwrap_or_default(), &err.message)
         }
         ErrorKind::Write(WriteFailure::WriteConcernError(err)) => {
-            join_code_name(&err.code_name, &err.message)
+            add_code_name(&err.code_name, &err.message)
         }
         ErrorKind::Io(err) => format!("the connection failed ({err})"),
         ErrorKind::ConnectionPoolCleared { .. } => "the connection was lost".to_owned(),
@@ -128,7 +128,7 @@ fn describe_kind(kind: &ErrorKind) -> String {
     }
 }
 
-fn join_code_name(name: &str, message: &str) -> String {
+fn add_code_name(name: &str, message: &str) -> String {
     if name.is_empty() { message.to_owned() } else { format!("{message} ({name})") }
 }
 
@@ -136,8 +136,8 @@ fn join_code_name(name: &str, message: &str) -> String {
 fn is_too_large(err: &Error) -> bool {
     use mongodb::error::WriteFailure;
     match &*err.kind {
-        ErrorKind::Write(WriteFailure::WriteError(err)) => err.code == TOO_LARGE,
-        ErrorKind::Command(err) => err.code == TOO_LARGE,
+        ErrorKind::Write(WriteFailure::WriteError(err)) => err.code == TOO_LARGE_CODE,
+        ErrorKind::Command(err) => err.code == TOO_LARGE_CODE,
         ErrorKind::InvalidArgument { message, .. } => message.contains("maximum document size"),
         _ => false,
     }
@@ -146,10 +146,10 @@ fn is_too_large(err: &Error) -> bool {
 pub(super) fn is_duplicate_key(err: &Error) -> bool {
     use mongodb::error::WriteFailure;
     match &*err.kind {
-        ErrorKind::Write(WriteFailure::WriteError(err)) => err.code == DUPLICATE_KEY,
-        ErrorKind::Command(err) => err.code == DUPLICATE_KEY,
+        ErrorKind::Write(WriteFailure::WriteError(err)) => err.code == DUPLICATE_KEY_CODE,
+        ErrorKind::Command(err) => err.code == DUPLICATE_KEY_CODE,
         ErrorKind::InsertMany(err) => {
-            err.write_errors.iter().flatten().any(|error| error.code == DUPLICATE_KEY)
+            err.write_errors.iter().flatten().any(|error| error.code == DUPLICATE_KEY_CODE)
         }
         _ => false,
     }

@@ -1,5 +1,5 @@
-//! Counts executions by group. The server groups them by their keys and the bucket of their duration,
-//! and this process merges the buckets.
+//! Counts executions by group. The server counts the executions of each group and of each bucket of
+//! durations. This process then merges the buckets.
 
 use mongodb::{
     Collection,
@@ -17,7 +17,6 @@ use super::{
     rows::FINISHED_STATES,
 };
 
-/// Counts the documents of a list.
 pub(super) async fn count_rows(
     collection: &Collection<Row>,
     query: ListQuery,
@@ -109,7 +108,7 @@ fn duration_bucket() -> Row {
     doc! { "$cond": [is_finished, { "$toInt": { "$min": [bucket, 320] } }, Bson::Null] }
 }
 
-/// Adds a group. Leaves out a damaged group.
+/// Adds a group to the table, unless the group is damaged.
 fn add_row(table: &mut CountTable<'_>, row: &Row, groups: &[CountGroup]) {
     let Ok(id) = row.get_document("_id") else { return };
     let mut fields =

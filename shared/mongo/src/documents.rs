@@ -177,7 +177,7 @@ impl Mongo {
     async fn select_requests(&self, filter: &RequestFilter) -> Result<ListQuery, StoreError> {
         let mut query = lists::request_selection(filter);
         if let Some(wanted) = filter.needs_person {
-            match self.requests_needing_person().await? {
+            match self.find_requests_needing_person().await? {
                 Some(ids) => lists::match_ids(&mut query.matching, wanted, ids),
                 None => query.stages.extend(lists::join_needing_person(wanted)),
             }
@@ -191,8 +191,11 @@ impl Mongo {
     ) -> Result<ListQuery, StoreError> {
         let mut query = lists::head_selection(filter);
         if let Some(wanted) = filter.needs_person {
-            let above =
-                if filter.is_root { self.ancestors_needing_person().await? } else { Vec::new() };
+            let above = if filter.is_root {
+                self.find_ancestors_needing_person().await?
+            } else {
+                Vec::new()
+            };
             lists::match_needing_person(&mut query.matching, wanted, above);
         }
         Ok(query)

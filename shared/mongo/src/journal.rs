@@ -39,7 +39,7 @@ const QUEUE_LEN: usize = 8_192;
 /// the other batch is sent to it.
 const MAX_BATCHES: usize = 2;
 /// A batch of this size is sent, even if more appends wait.
-const FULL_BATCH_BYTES: usize = 4 << 20;
+const TARGET_BATCH_BYTES: usize = 4 << 20;
 /// Maximum bytes of a batch, unless it has only one append. The command stays below 16 MiB, the
 /// limit of a document.
 const MAX_BATCH_BYTES: usize = limits::DOCUMENT_BYTES;
@@ -49,7 +49,7 @@ type AppendResult = Result<(), AppendError>;
 #[derive(Debug)]
 pub(super) struct Journal {
     queue: mpsc::Sender<Entry>,
-    by: String,
+    writer_name: String,
 }
 
 #[derive(Debug)]
@@ -72,22 +72,25 @@ impl Journal {
         tasks: &mut JoinSet<()>,
         database: Database,
         hints: Arc<Hints>,
-        by: &str,
+        writer_name: &str,
     ) -> Self {
         let (queue, entries) = mpsc::channel(QUEUE_LEN);
-        let writer = BatchWriter { database, hints, by: by.to_owned() };
+        let writer = BatchWriter { database, hints, writer_name: writer_name.to_owned() };
         tasks.spawn(run_journal(entries, Arc::new(writer)));
-        Self { queue, by: by.to_owned() }
+        Self { queue, writer_name: writer_name.to_owned() }
     }
 
-    /// Returns when the events, the head and the inbox are stored by a majority.
+    /// Returns when a majority has stored the events, and the head and the inbox are written.
     pub(super) async fn append(&self, append: Append) -> AppendResult {
         let (reply, result) = oneshot::channel();
         let closed = || StoreError::Unavailable("the store is closed".to_owned());
         // Converts the events here, so that callers do it in parallel and the journal only sends
         // them.
         let id = append.execution.to_string();
-        let rows = append.documents.iter().map(|document| rows::event_row(&id, document, &self.by));
+        let rows = append
+            .documents
+            .iter()
+            .map(|document| rows::event_row(&id, document, &self.writer_name));
         let rows = rows.collect::<Result<Vec<_>, _>>()?;
         self.queue.send(Entry { append, rows, reply }).await.map_err(|_| closed())?;
         result.await.map_err(|_| closed())?
@@ -163,7 +166,7 @@ fn take_batch(waiting: &mut VecDeque<Entry>, busy_logs: &mut BTreeSet<ExecutionI
         }
         bytes += len;
         batch.push(entry);
-        if batch.len() >= COMMIT_OPERATIONS || bytes >= FULL_BATCH_BYTES {
+        if batch.len() >= COMMIT_OPERATIONS || bytes >= TARGET_BATCH_BYTES {
             break;
         }
     }
@@ -176,7 +179,7 @@ fn take_batch(waiting: &mut VecDeque<Entry>, busy_logs: &mut BTreeSet<ExecutionI
 struct BatchWriter {
     database: Database,
     hints: Arc<Hints>,
-    by: String,
+    writer_name: String,
 }
 
 impl BatchWriter {
@@ -268,7 +271,7 @@ impl BatchWriter {
         Ok(())
     }
 
-    /// Inserts the heads of new logs. Returns the executions that have a head already.
+    /// Inserts the heads of new logs. Returns the executions whose head was already stored.
     async fn put_first_heads(
         &self,
         appends: &[&Append],
@@ -277,7 +280,7 @@ impl BatchWriter {
         let mut new = Vec::new();
         for append in appends.iter().filter(|append| is_first(append)) {
             if let Some(head) = &append.head {
-                rows.push(rows::head_row(head, &self.by));
+                rows.push(rows::head_row(head, &self.writer_name));
                 new.push(append.execution);
             }
         }
@@ -311,7 +314,7 @@ impl BatchWriter {
         let later_heads = later_appends.filter_map(|append| append.head.as_ref()).collect();
         let (existing, put) = tokio::join!(
             self.put_first_heads(appends),
-            put_heads(&self.database, later_heads, &self.by)
+            put_heads(&self.database, later_heads, &self.writer_name)
         );
         let existing = existing?;
         // These heads exist, because another process read the new log and wrote its head first.
@@ -319,7 +322,7 @@ impl BatchWriter {
             .iter()
             .filter(|append| is_first(append) && existing.contains(&append.execution))
             .filter_map(|append| append.head.as_ref());
-        put.and(put_heads(&self.database, to_replace.collect(), &self.by).await)
+        put.and(put_heads(&self.database, to_replace.collect(), &self.writer_name).await)
     }
 }
 
@@ -331,14 +334,14 @@ fn is_first(append: &Append) -> bool {
 pub(super) async fn put_heads(
     database: &Database,
     heads: Vec<&ExecutionHead>,
-    by: &str,
+    writer_name: &str,
 ) -> Result<(), StoreError> {
     if heads.is_empty() {
         return Ok(());
     }
     let safety = required_safety(&heads);
-    let replacements = heads.into_iter().map(|head| to_replacement(head, by));
-    for part in commands::split_replacements(replacements, FULL_BATCH_BYTES) {
+    let replacements = heads.into_iter().map(|head| to_replacement(head, writer_name));
+    for part in commands::split_replacements(replacements, TARGET_BATCH_BYTES) {
         let command = commands::upsert_command("executions", part, safety);
         commands::run_write(database, command).await?;
     }
@@ -365,8 +368,8 @@ fn required_safety(heads: &[&ExecutionHead]) -> Safety {
 
 /// Makes a replacement whose query finds no newer head. An upsert then tries to insert and fails,
 /// because the id exists.
-fn to_replacement(head: &ExecutionHead, by: &str) -> Replacement {
+fn to_replacement(head: &ExecutionHead, writer_name: &str) -> Replacement {
     let (id, seq) = (head.execution.to_string(), head.seq.0.cast_signed());
     let query = rawdoc! { "_id": id, "seq": { "$lte": seq } };
-    Replacement { query, document: rows::head_row(head, by) }
+    Replacement { query, document: rows::head_row(head, writer_name) }
 }

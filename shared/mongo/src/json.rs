@@ -22,7 +22,8 @@ pub(super) use self::decode::append_text;
 const MAX_DEPTH: usize = 96;
 /// Maximum bytes of a document with converted values. `MongoDB` refuses documents above 16 MiB.
 const MAX_BYTES: usize = 15 << 20 | 512 << 10;
-/// If a document is too large, its values whose text has more bytes than this stay text.
+/// Maximum bytes of a value's JSON text, if the whole document is too large. A longer value stays
+/// text.
 const MAX_TEXT: usize = 1 << 10;
 /// The end of the name of a field with an exact time.
 const MICROS: &str = "Micros";
@@ -103,7 +104,7 @@ impl Value {
     }
 
     pub(super) fn append_to(&self, row: &mut RawDocumentBuf, field: &CStr) {
-        // The document has one field by construction.
+        // The document always has exactly one field.
         if let Some(Ok((_, value))) = self.0.iter().next() {
             row.append(field, value);
         }

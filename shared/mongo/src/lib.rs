@@ -66,12 +66,13 @@ pub struct Mongo {
     plans: PlanCache,
     cleanup_counters: CleanupCounters,
     hints: Arc<Hints>,
-    /// The layout that this node writes.
+    /// Version of the store layout that this node writes.
     layout: u32,
     _tasks: JoinSet<()>,
 }
 
-/// Counters of frequent operations. The store cleans up once after a fixed number of them.
+/// Counters of frequent operations. The store removes old data once after a fixed number of
+/// operations.
 #[derive(Debug, Default)]
 struct CleanupCounters {
     heartbeats: AtomicU64,

@@ -22,7 +22,8 @@ use super::{connection::to_store_error, rows};
 /// The field by which lists are sorted.
 pub(super) const CREATED: &str = "createdAtMicros";
 
-/// Leaves out damaged items, so that one bad document does not hide the other documents.
+/// Leaves out damaged items, so that a list with a damaged document still shows all other
+/// documents.
 pub(super) fn skip_damaged_items<T>(
     items: impl Iterator<Item = Result<T, StoreError>>,
 ) -> Result<Vec<T>, StoreError> {
@@ -227,7 +228,7 @@ pub(super) async fn read_page<T>(
     Ok(Listing { items, has_more })
 }
 
-/// Selects documents whose query contains every word of the search.
+/// Selects documents whose user query contains every word of the search.
 fn words_filter(search: Option<&str>) -> Row {
     words_condition("$folded", search).map_or(Row::new(), |words| doc! { "$expr": words })
 }

@@ -1,8 +1,8 @@
 //! Event logs, leases, permits and inboxes in MongoDB.
 //!
-//! Appends go through the [`journal`], which writes the events first and the head after them. A
-//! process that dies in between leaves a log without its newest head, or without a head. `put_head`
-//! then inserts the head, unless the log is being removed.
+//! Appends go through the [`journal`], which writes the events first and the head after them. If
+//! the process dies between these two writes, the log has an old head or no head. `put_head` then
+//! inserts the head, unless the log is being removed.
 //!
 //! Claims search the heads by the field `wakeMicros`. Only heads that a worker can claim have this
 //! field, so the index contains no other executions.
@@ -169,9 +169,28 @@ impl Store for Mongo {
         time.ok_or_else(|| StoreError::Unavailable("the reply of MongoDB has no time".to_owned()))
     }
 
+    async fn stored_bytes(&self) -> Result<Option<u64>, StoreError> {
+        let sizes = self.database.run_command(doc! { "dbStats": 1 }).await;
+        let sizes = sizes.map_err(|err| to_store_error(&err))?;
+        Ok(add_sizes(&sizes))
+    }
+
     fn hints(&self) -> &Hints {
         &self.hints
     }
+}
+
+/// Returns the bytes of data and indexes in a reply to `dbStats`.
+fn add_sizes(reply: &Row) -> Option<u64> {
+    let sizes = ["storageSize", "indexSize"].map(|name| match reply.get(name)? {
+        Bson::Int32(bytes) => u64::try_from(*bytes).ok(),
+        Bson::Int64(bytes) => u64::try_from(*bytes).ok(),
+        // The server writes these numbers as doubles. They are whole numbers.
+        Bson::Double(bytes) => format!("{bytes:.0}").parse().ok(),
+        _ => None,
+    });
+    let [data, indexes] = sizes;
+    data?.checked_add(indexes?)
 }
 
 #[async_trait]
@@ -264,7 +283,7 @@ impl Mongo {
         Ok(self.log_reader().find_end_before(id, Seq::START.advance_by(2)).await?.is_some())
     }
 
-    /// Fails if the inbox is full, unless the command is in it already.
+    /// Fails if the inbox is full, unless the inbox already has this command.
     async fn check_inbox_room(&self, envelope: &SentCommand) -> Result<(), StoreError> {
         let inbox = self.collection("inbox");
         let of = doc! { "executionId": envelope.execution.to_string() };
@@ -323,4 +342,19 @@ fn read_command(row: &Row) -> Result<SentCommand, StoreError> {
     let id = row.get_str("_id").unwrap_or("a command");
     let json = rows::read_text(row, "json", id)?;
     serde_json::from_str(json).map_err(|err| StoreError::corrupt(id, err))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_of_any_number_type_are_added() {
+        let reply = |data: Bson, indexes: Bson| doc! { "storageSize": data, "indexSize": indexes };
+        assert_eq!(add_sizes(&reply(Bson::Double(4096.0), Bson::Int32(1))), Some(4097));
+        assert_eq!(add_sizes(&reply(Bson::Int64(1 << 40), Bson::Double(0.0))), Some(1 << 40));
+        assert_eq!(add_sizes(&reply(Bson::Double(-1.0), Bson::Double(1.0))), None);
+        assert_eq!(add_sizes(&reply(Bson::Null, Bson::Double(1.0))), None);
+        assert_eq!(add_sizes(&doc! {}), None);
+    }
 }

@@ -40,7 +40,7 @@ impl LogReader {
         after: Seq,
     ) -> Result<Vec<RecordedEvent>, StoreError> {
         let mut tasks = JoinSet::new();
-        tasks.spawn(async move { self.read_or_explain(id, after).await });
+        tasks.spawn(async move { self.read_unless_removed(id, after).await });
         match tasks.join_next().await {
             Some(Ok(read)) => read,
             Some(Err(err)) if err.is_panic() => resume_unwind(err.into_panic()),
@@ -49,7 +49,7 @@ impl LogReader {
     }
 
     /// Returns no events if the log looks damaged only because another process is removing it.
-    async fn read_or_explain(
+    async fn read_unless_removed(
         &self,
         id: ExecutionId,
         after: Seq,
@@ -76,7 +76,8 @@ impl LogReader {
         let mut next = next_document(&mut found, id).await?;
         let starts_there = matches!(&next, Some(Ok(document)) if document.first == after.next());
         if !starts_there && !self.known_ends.contains(id, after) {
-            // Reads the document before, too, because `after` may lie inside it.
+            // Also reads the previous document, because `after` may be a position inside that
+            // document.
             if let Some(before) = self.find_document_before(id, after.next()).await? {
                 assembly.push(before);
             }

@@ -41,8 +41,8 @@ const OLD_INDEXES: [(&str, &str); 10] = [
     ("keys", "execution_1"),
 ];
 
-/// A collection that is converted document by document. Collections are converted in this order,
-/// because a head is made from its plan and its events.
+/// A collection whose documents are converted. Collections are converted in this order, because a
+/// head is made from its plan and its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Plans,
@@ -67,7 +67,7 @@ impl Part {
     }
 
     /// Selects the documents that still have the old form.
-    fn old_form(self) -> Row {
+    fn old_form_filter(self) -> Row {
         match self {
             Self::Events => doc! { "events": { "$type": "string" } },
             Self::Transcripts | Self::Records => doc! { "json": { "$exists": true } },
@@ -76,8 +76,8 @@ impl Part {
     }
 }
 
-/// Creates the version of a new database, or starts a migration. Returns `true` if documents may
-/// have an old form.
+/// Stores the layout version in a new database. In a database of an earlier layout, starts a
+/// migration, or only raises the version. Returns `true` if documents may have an old form.
 pub(super) async fn prepare_database(database: &Database, layout: u32) -> Result<bool, StoreError> {
     let meta = database.collection::<Row>("meta");
     let found = find_schema(database).await?;
@@ -86,7 +86,7 @@ pub(super) async fn prepare_database(database: &Database, layout: u32) -> Result
         let schema = doc! { "_id": "schema", "version": version, "oldest": oldest };
         return match meta.insert_one(schema).await {
             Ok(_) => Ok(false),
-            // Starts again, because another process stored its version at the same time.
+            // Another process has just stored its version, so this function must read that version.
             Err(err) if is_duplicate_key(&err) => {
                 Box::pin(prepare_database(database, layout)).await
             }
@@ -106,7 +106,8 @@ pub(super) async fn prepare_database(database: &Database, layout: u32) -> Result
         return Ok(true);
     }
     if version < layout {
-        // Nodes of the earlier layout go on, because later layouts only add fields.
+        // Needs no migration, because the later layout only adds fields. Nodes of the earlier
+        // layout can continue.
         let raised = doc! { "$max": { "version": layout.cast_signed() } };
         let update = meta.update_one(doc! { "_id": "schema" }, raised).await;
         update.map_err(|err| to_store_error(&err))?;
@@ -208,7 +209,7 @@ impl Mongo {
                 return Ok(());
             };
             let replacements = self.convert_batch(part, &batch).await?;
-            // Divides the batch again, because values can be larger in BSON than as text.
+            // Splits the batch again, because a value can need more bytes in BSON than as text.
             for few in commands::split_replacements(replacements, BATCH_BYTES) {
                 let command = commands::replace_command(part.collection(), few, Safety::Durable);
                 commands::run_write(&self.database, command).await?;
@@ -226,7 +227,7 @@ impl Mongo {
     }
 
     async fn read_old_batch(&self, part: Part, after: &Bson) -> Result<Vec<Row>, StoreError> {
-        let mut old = part.old_form();
+        let mut old = part.old_form_filter();
         old.insert("_id", doc! { "$gt": after });
         let collection = self.collection(part.collection());
         let found = collection.find(old).sort(doc! { "_id": 1 });
@@ -264,7 +265,7 @@ impl Mongo {
             };
             match document {
                 Ok(document) => {
-                    let mut query = part.old_form();
+                    let mut query = part.old_form_filter();
                     query.insert("_id", row.get("_id"));
                     let query = mongodb::bson::RawDocumentBuf::try_from(&query)
                         .map_err(|err| StoreError::Unavailable(err.to_string()))?;

@@ -14,7 +14,9 @@ pub(super) const MAX_IDS: usize = 20_000;
 impl Mongo {
     /// Returns the requests with an execution that needs a person, or `None` if there are more than
     /// [`MAX_IDS`].
-    pub(super) async fn requests_needing_person(&self) -> Result<Option<Vec<Bson>>, StoreError> {
+    pub(super) async fn find_requests_needing_person(
+        &self,
+    ) -> Result<Option<Vec<Bson>>, StoreError> {
         let pipeline = [
             doc! { "$match": { "needsPerson": true } },
             doc! { "$group": { "_id": "$requestId" } },
@@ -26,9 +28,9 @@ impl Mongo {
     }
 
     /// Returns the executions that have a descendant that needs a person.
-    pub(super) async fn ancestors_needing_person(&self) -> Result<Vec<Bson>, StoreError> {
+    pub(super) async fn find_ancestors_needing_person(&self) -> Result<Vec<Bson>, StoreError> {
         let children = doc! { "needsPerson": true, "parentExecutionId": { "$exists": true } };
-        let mut level = self.parents_of(children).await?;
+        let mut level = self.find_parents(children).await?;
         let mut found = BTreeSet::new();
         while !level.is_empty() {
             level.retain(|id| found.insert(id.clone()));
@@ -36,14 +38,14 @@ impl Mongo {
             for ids in level.chunks(MAX_IDS) {
                 let above =
                     doc! { "_id": { "$in": ids }, "parentExecutionId": { "$exists": true } };
-                next.append(&mut self.parents_of(above).await?);
+                next.append(&mut self.find_parents(above).await?);
             }
             level = next;
         }
         Ok(found.into_iter().map(Bson::from).collect())
     }
 
-    async fn parents_of(&self, children: Row) -> Result<Vec<String>, StoreError> {
+    async fn find_parents(&self, children: Row) -> Result<Vec<String>, StoreError> {
         let group = doc! { "$group": { "_id": "$parentExecutionId" } };
         let pipeline = [doc! { "$match": children }, group];
         let rows = lists::read_all(self.heads.aggregate(pipeline).await).await?;

@@ -28,12 +28,12 @@ use super::{
 };
 
 const PERMITS: &str = "permits";
-/// Every 16th renewal of a lease removes workers that are gone.
+/// Number of renewals of leases after which one renewal also removes old workers.
 const HEARTBEATS_PER_CLEANUP: u64 = 16;
 /// Time for which the entry of a worker outlives its lease, because the clocks of nodes differ.
-const KEEP_WORKER_MICROS: i64 = 60_000_000;
+const WORKER_RETENTION_MICROS: i64 = 60_000_000;
 /// Time after which the document of an unused limit is removed.
-const KEEP_UNUSED_LIMIT_MS: i64 = 60_000;
+const UNUSED_LIMIT_RETENTION_MS: i64 = 60_000;
 
 impl Mongo {
     /// Takes a permit of each limit of a call, or none.
@@ -62,9 +62,9 @@ impl Mongo {
         Ok(Permission::Granted)
     }
 
-    /// Answers without a write if the call holds all permits already, or if a limit is full. This
-    /// avoids taking permits of the first limits that must be undone because the last limit is
-    /// full.
+    /// Answers without a write if the call already has all its permits, or if a limit is full.
+    /// Without this check, a call could acquire permits of the first limits and lose them again
+    /// because the last limit is full.
     async fn check_holders(
         &self,
         ask: &PermitAsk,
@@ -134,7 +134,7 @@ impl Mongo {
         })
     }
 
-    /// Removes holders whose workers have no lease, and returns the limit's new state.
+    /// Removes holders whose workers have no valid lease. Returns the new state of the limit.
     async fn remove_dead_holders(
         &self,
         key: &str,
@@ -163,7 +163,8 @@ impl Mongo {
         Ok(updated.map_err(|err| to_store_error(&err))?.unwrap_or_default())
     }
 
-    /// Undoes [`take_permit`](Self::take_permit) for some limits, also in their rates.
+    /// Undoes [`take_permit`](Self::take_permit) for some limits. Restores the time of the next
+    /// call, too, because no call was made.
     async fn undo_takes(&self, limits: &[&CallLimit], permit: &Permit) -> Result<(), StoreError> {
         let holder = to_literal(&permit.holder);
         let updates: Vec<Row> = limits
@@ -214,7 +215,8 @@ impl Mongo {
         if !heartbeat.is_multiple_of(HEARTBEATS_PER_CLEANUP) {
             return Ok(());
         }
-        let is_old = doc! { "$lt": until.timestamp_micros().saturating_sub(KEEP_WORKER_MICROS) };
+        let is_old =
+            doc! { "$lt": until.timestamp_micros().saturating_sub(WORKER_RETENTION_MICROS) };
         let workers = self.collection("workers");
         let old = workers.distinct("_id", doc! { "until": is_old.clone() }).await;
         let old = old.map_err(|err| to_store_error(&err))?;
@@ -305,7 +307,7 @@ fn take_stages(limit: &CallLimit, permit: &Permit) -> Vec<Row> {
     stages
 }
 
-/// Returns the stages of an update that keeps the holders for which `condition` holds. The
+/// Returns the stages of an update that removes all holders for which `condition` is false. The
 /// condition refers to a holder by `$$holder`.
 fn keep_holders_stages(condition: Row) -> Vec<Row> {
     let kept = doc! { "$filter": { "input": "$holders", "as": "holder", "cond": condition } };
@@ -332,7 +334,7 @@ fn defaults_stage() -> Row {
 fn expiry_time() -> Row {
     let micros = doc! { "$max": ["$next", server_micros()] };
     let millis = doc! { "$toLong": { "$divide": [micros, 1_000_i64] } };
-    doc! { "$toDate": { "$add": [millis, KEEP_UNUSED_LIMIT_MS] } }
+    doc! { "$toDate": { "$add": [millis, UNUSED_LIMIT_RETENTION_MS] } }
 }
 
 fn server_micros() -> Row {

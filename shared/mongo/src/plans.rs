@@ -24,7 +24,8 @@ const FIELDS: [&str; 3] = ["steps", "written", "diagnostics"];
 
 pub(super) struct StoredPlan {
     pub(super) row: RawDocumentBuf,
-    /// The text of a large plan, which the row does not have.
+    /// The parts of the JSON text of a large plan. The row of such a plan does not contain the
+    /// text.
     pub(super) parts: Vec<String>,
     /// The length of the JSON text of the whole plan.
     pub(super) bytes: usize,
@@ -78,7 +79,7 @@ fn to_array<'a>(texts: impl IntoIterator<Item = &'a str>) -> RawArrayBuf {
     array
 }
 
-/// Returns the JSON of a plan whose row has all of it.
+/// Returns the JSON of a plan that is not stored in parts.
 pub(super) fn plan_text(row: &RawDocument, id: PlanId) -> Result<String, StoreError> {
     let damaged = |err: mongodb::bson::error::Error| StoreError::corrupt(id, err);
     let read_text = |field| row.get_str(field).map(str::to_owned).map_err(damaged);

@@ -227,7 +227,7 @@ impl Mongo {
         }
         let records = self.records_of(kind);
         let count = if Table::of_kind(kind).is_shared() {
-            // `_id.k` alone has no index.
+            // Selects a range of the whole `_id`, because there is no index of `_id.k`.
             let all = name_range(kind, (Bound::Unbounded, Bound::Unbounded));
             records.count_documents(all).await
         } else {
@@ -342,7 +342,7 @@ fn name_range(kind: RecordKind, (from, to): Span) -> Row {
     doc! { "_id": { from_operator: record_id(kind, from), to_operator: record_id(kind, to) } }
 }
 
-/// Returns the operator of a bound, and its operand.
+/// Returns MongoDB's comparison operator for a bound, and the value to compare with.
 fn to_operand(
     inclusive: &'static str,
     exclusive: &'static str,

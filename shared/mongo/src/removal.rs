@@ -38,13 +38,13 @@ const ABANDONED_AFTER_MS: i64 = 60_000;
 const MAX_ABANDONED: i64 = 1_024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum UnusedKind {
     Executions,
     Plans,
     Requests,
 }
 
-impl Kind {
+impl UnusedKind {
     const ALL: [Self; 3] = [Self::Executions, Self::Plans, Self::Requests];
 
     fn collection(self) -> &'static str {
@@ -87,7 +87,7 @@ impl Mongo {
         if most == 0 {
             return Ok(pruned);
         }
-        for kind in Kind::ALL {
+        for kind in UnusedKind::ALL {
             let mut old = self.find_old(kind, before, most.saturating_add(1)).await?;
             let more = old.len() > most;
             old.truncate(most);
@@ -97,9 +97,9 @@ impl Mongo {
                 self.remove_documents(kind, ids).await?;
             }
             match kind {
-                Kind::Executions => pruned.executions = ids.len(),
-                Kind::Plans => pruned.plans = ids.len(),
-                Kind::Requests => pruned.requests = ids.len(),
+                UnusedKind::Executions => pruned.executions = ids.len(),
+                UnusedKind::Plans => pruned.plans = ids.len(),
+                UnusedKind::Requests => pruned.requests = ids.len(),
             }
             pruned.more |= more || has_sub_plans;
             if more {
@@ -109,21 +109,24 @@ impl Mongo {
         Ok(pruned)
     }
 
-    /// Removes given objects that nothing needs. Returns the number of removed objects.
+    /// Removes these objects, except objects that are still in use. Returns the number of removed
+    /// objects.
     pub(super) async fn remove_objects(&self, objects: &Removable) -> Result<usize, StoreError> {
         let (kind, ids): (_, Vec<String>) = match objects {
             Removable::Executions(ids) => {
-                (Kind::Executions, ids.iter().map(ToString::to_string).collect())
+                (UnusedKind::Executions, ids.iter().map(ToString::to_string).collect())
             }
-            Removable::Plans(ids) => (Kind::Plans, ids.iter().map(ToString::to_string).collect()),
+            Removable::Plans(ids) => {
+                (UnusedKind::Plans, ids.iter().map(ToString::to_string).collect())
+            }
             Removable::Requests(ids) => {
-                (Kind::Requests, ids.iter().map(ToString::to_string).collect())
+                (UnusedKind::Requests, ids.iter().map(ToString::to_string).collect())
             }
         };
         let mut removed = 0;
         for ids in ids.chunks(BATCH_LEN) {
             let mut filter = doc! { "_id": { "$in": ids } };
-            let rows = if kind == Kind::Executions {
+            let rows = if kind == UnusedKind::Executions {
                 filter.insert("owner", doc! { "$exists": false });
                 filter.insert("state", doc! { "$in": FINISHED_STATES.to_vec() });
                 lists::read_all(self.heads.find(filter).await).await?
@@ -132,7 +135,7 @@ impl Mongo {
                 lists::read_all(all.find(filter).projection(doc! { "_id": 1 }).await).await?
             };
             let needed = self.find_needed(kind, &rows).await?;
-            let unused = rows.iter().filter(|row| !needed.contains(&reason_id(kind, row)));
+            let unused = rows.iter().filter(|row| !needed.contains(&deciding_id(kind, row)));
             let unused: Vec<String> = unused.map(row_id).collect();
             if !unused.is_empty() {
                 self.remove_documents(kind, &unused).await?;
@@ -142,17 +145,17 @@ impl Mongo {
         Ok(removed)
     }
 
-    /// Finds the oldest documents that nothing needs any more.
+    /// Finds the oldest documents before a time that are no longer in use.
     async fn find_old(
         &self,
-        kind: Kind,
+        kind: UnusedKind,
         before: Timestamp,
         most: usize,
     ) -> Result<Vec<Row>, StoreError> {
         let before = doc! { "$lt": before.timestamp_micros() };
         let fields = doc! { "_id": 1, "parentExecutionId": 1, "subPlans": 1 };
         let found = match kind {
-            Kind::Executions => {
+            UnusedKind::Executions => {
                 let finished = doc! {
                     "finishedAtMicros": before,
                     "owner": { "$exists": false },
@@ -161,7 +164,7 @@ impl Mongo {
                 let old = self.heads.find(finished).sort(doc! { "finishedAtMicros": 1, "_id": 1 });
                 old.projection(fields).await
             }
-            Kind::Plans | Kind::Requests => {
+            UnusedKind::Plans | UnusedKind::Requests => {
                 let all = self.collection(kind.collection());
                 let old = all.find(doc! { CREATED: before }).sort(doc! { CREATED: 1, "_id": 1 });
                 old.projection(fields).await
@@ -173,7 +176,7 @@ impl Mongo {
             let batch = next_batch(&mut found).await?;
             let is_last = batch.len() < BATCH_LEN;
             let needed = self.find_needed(kind, &batch).await?;
-            old.extend(batch.into_iter().filter(|row| !needed.contains(&reason_id(kind, row))));
+            old.extend(batch.into_iter().filter(|row| !needed.contains(&deciding_id(kind, row))));
             if is_last || old.len() >= most {
                 old.truncate(most);
                 return Ok(old);
@@ -181,22 +184,26 @@ impl Mongo {
         }
     }
 
-    /// Returns the ids for which documents of the batch must be kept: unfinished parents, and plans
-    /// and requests in use. See [`reason_id`].
-    async fn find_needed(&self, kind: Kind, batch: &[Row]) -> Result<BTreeSet<String>, StoreError> {
-        let ids: Vec<String> = batch.iter().map(|row| reason_id(kind, row)).collect();
+    /// Returns the ids for which documents of the batch must stay stored: ids of unfinished
+    /// parents, and of plans and requests in use. [`deciding_id`] gives the id of each document.
+    async fn find_needed(
+        &self,
+        kind: UnusedKind,
+        batch: &[Row],
+    ) -> Result<BTreeSet<String>, StoreError> {
+        let ids: Vec<String> = batch.iter().map(|row| deciding_id(kind, row)).collect();
         let in_batch = doc! { "$in": ids };
         let unfinished = doc! { "$nin": FINISHED_STATES.to_vec() };
         let lookups = match kind {
-            Kind::Executions => {
+            UnusedKind::Executions => {
                 vec![("executions", "_id", doc! { "_id": in_batch, "state": unfinished })]
             }
-            Kind::Plans => vec![
+            UnusedKind::Plans => vec![
                 ("executions", "planId", doc! { "planId": &in_batch }),
                 ("saved", "planId", doc! { "planId": &in_batch }),
                 ("plans", "subPlans", doc! { "subPlans": in_batch }),
             ],
-            Kind::Requests => vec![
+            UnusedKind::Requests => vec![
                 ("executions", "requestId", doc! { "requestId": &in_batch }),
                 ("plans", "requestId", doc! { "requestId": in_batch }),
             ],
@@ -212,7 +219,7 @@ impl Mongo {
         Ok(needed)
     }
 
-    async fn remove_documents(&self, kind: Kind, ids: &[String]) -> Result<(), StoreError> {
+    async fn remove_documents(&self, kind: UnusedKind, ids: &[String]) -> Result<(), StoreError> {
         let updates: Vec<Row> = ids
             .iter()
             .map(|id| {
@@ -221,7 +228,7 @@ impl Mongo {
             })
             .collect();
         self.run(commands::update_command("going", &updates, Safety::Durable)).await?;
-        if kind == Kind::Executions {
+        if kind == UnusedKind::Executions {
             // The idempotency keys are removed before the head, because an idempotency key must not
             // name an execution that is gone.
             self.remove_where("keys", vec![doc! { "executionId": { "$in": ids } }]).await?;
@@ -230,21 +237,22 @@ impl Mongo {
         self.finish_removal(kind, ids).await
     }
 
-    /// Removes the other documents of the objects, which are gone from lists already.
-    async fn finish_removal(&self, kind: Kind, ids: &[String]) -> Result<(), StoreError> {
+    /// Removes the remaining documents of objects whose first document is already removed, so that
+    /// no list shows these objects.
+    async fn finish_removal(&self, kind: UnusedKind, ids: &[String]) -> Result<(), StoreError> {
         match kind {
-            Kind::Executions => {
+            UnusedKind::Executions => {
                 self.remove_where("inbox", vec![doc! { "executionId": { "$in": ids } }]).await?;
                 let logs = ids.iter().map(|id| rows::log_range(id, Bson::MinKey, Bson::MaxKey));
                 self.remove_where("events", logs.collect()).await?;
                 let settlements = ids.iter().map(|id| records::settlement_range(id));
                 self.remove_where("records", settlements.collect()).await?;
             }
-            Kind::Plans => {
+            UnusedKind::Plans => {
                 let parts = ids.iter().map(|id| plan_parts_range(id));
                 self.remove_where("parts", parts.collect()).await?;
             }
-            Kind::Requests => {
+            UnusedKind::Requests => {
                 let entries = ids.iter().map(|id| transcript_range(id));
                 self.remove_where("transcripts", entries.collect()).await?;
             }
@@ -262,7 +270,7 @@ impl Mongo {
         let abandoned = doc! { "$expr": { "$lt": ["$at", latest] } };
         let abandoned = self.collection("going").find(abandoned).limit(MAX_ABANDONED).await;
         let abandoned: Vec<String> = lists::read_all(abandoned).await?.iter().map(row_id).collect();
-        for kind in Kind::ALL {
+        for kind in UnusedKind::ALL {
             let of_kind = abandoned.iter().filter(|id| id.starts_with(kind.id_prefix()));
             let ids: Vec<String> = of_kind.cloned().collect();
             if ids.is_empty() {
@@ -297,8 +305,8 @@ impl Mongo {
 
 /// Returns the id that decides whether the document is kept: the parent of an execution, otherwise
 /// the document's own id.
-fn reason_id(kind: Kind, row: &Row) -> String {
-    let field = if kind == Kind::Executions { "parentExecutionId" } else { "_id" };
+fn deciding_id(kind: UnusedKind, row: &Row) -> String {
+    let field = if kind == UnusedKind::Executions { "parentExecutionId" } else { "_id" };
     row.get_str(field).unwrap_or_default().to_owned()
 }
 

@@ -28,7 +28,7 @@ pub(super) fn new_writer_name() -> String {
 pub(super) fn event_row(
     id: &str,
     document: &EventDocument,
-    by: &str,
+    writer_name: &str,
 ) -> Result<RawDocumentBuf, StoreError> {
     let events = Value::from_json(&document.json, Times::Events)?;
     let mut row = RawDocumentBuf::new();
@@ -37,7 +37,7 @@ pub(super) fn event_row(
     if let Some(at) = read_first_time(&document.json) {
         row.append(cstr!("at"), at);
     }
-    row.append(cstr!("by"), by);
+    row.append(cstr!("by"), writer_name);
     events.append_to(&mut row, cstr!("events"));
     Ok(row)
 }
@@ -89,7 +89,7 @@ fn append_time(row: &mut RawDocumentBuf, date: &CStr, micros: &CStr, time: Optio
     }
 }
 
-pub(super) fn head_row(head: &ExecutionHead, by: &str) -> RawDocumentBuf {
+pub(super) fn head_row(head: &ExecutionHead, writer_name: &str) -> RawDocumentBuf {
     let mut row = rawdoc! {
         "_id": head.execution.to_string(),
         "requestId": head.request.to_string(),
@@ -102,7 +102,7 @@ pub(super) fn head_row(head: &ExecutionHead, by: &str) -> RawDocumentBuf {
         "epoch": head.epoch.0.cast_signed(),
         "priority": head.priority,
         "needsPerson": head.needs_person,
-        "by": by,
+        "by": writer_name,
     };
     append_time(&mut row, cstr!("createdAt"), cstr!("createdAtMicros"), Some(head.created_at));
     append_time(&mut row, cstr!("startedAt"), cstr!("startedAtMicros"), head.started_at);
@@ -133,8 +133,8 @@ pub(super) fn head_row(head: &ExecutionHead, by: &str) -> RawDocumentBuf {
     row
 }
 
-/// Appends the labels as a document for people, and as a list for the index, which has each key and
-/// each pair.
+/// Appends the labels as a document for people, and as a list of terms for the index. The terms are
+/// each key, and each key with its value.
 fn append_labels(row: &mut RawDocumentBuf, labels: &Labels) {
     if labels.is_empty() {
         return;
@@ -152,7 +152,7 @@ fn append_labels(row: &mut RawDocumentBuf, labels: &Labels) {
     row.append(cstr!("labelTerms"), terms);
 }
 
-/// Returns the index term of a pair. Keys of labels have no `=`.
+/// Returns the index term of a label. A key never contains `=`, so the first `=` ends the key.
 pub(super) fn label_term(key: &str, value: &str) -> String {
     format!("{key}={value}")
 }

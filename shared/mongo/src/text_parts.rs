@@ -1,6 +1,6 @@
 //! Splits texts that are too long for one document.
 
-/// Bytes of one part of a long text, because MongoDB rejects documents above 16 MB.
+/// Maximum bytes of one part of a long text. MongoDB rejects documents above 16 MB.
 pub(super) const MAX_PART_BYTES: usize = 8 << 20;
 
 /// Splits a text between characters. An empty text has one empty part.

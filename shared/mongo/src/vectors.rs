@@ -1,4 +1,4 @@
-//! Vectors in MongoDB. Each is a document whose `_id` is the model and the hash of the text.
+//! Vectors in MongoDB. Each vector is a document whose `_id` is the model and the hash of the text.
 
 use async_trait::async_trait;
 use futures::TryStreamExt;

@@ -12,10 +12,11 @@ use shared::{
 
 use super::{Answer, Change, Sqlite, connection::to_store_error, lists, removal::Removal};
 
-/// Entries that one transaction removes. Other operations get their turn after it.
+/// Maximum number of entries that one transaction removes. The writer commits other operations
+/// between two such transactions.
 const BATCH_LEN: usize = 256;
 
-/// Files that Faber wrote before it had this table get it when they are opened.
+/// A file that an earlier version wrote has no such table, and gets it when it is opened.
 const CREATE_TABLE: &str = "
 CREATE TABLE IF NOT EXISTS audit (
     createdAt INTEGER NOT NULL, auditId TEXT NOT NULL, action TEXT NOT NULL,
@@ -30,7 +31,6 @@ CREATE INDEX IF NOT EXISTS audit_execution ON audit (executionId, createdAt, aud
 CREATE INDEX IF NOT EXISTS audit_faber ON audit (createdAt, auditId) WHERE actorKind = 'faber';
 ";
 
-/// Creates the table if the file does not have it.
 pub(super) fn prepare_audit(connection: &Connection) -> Result<(), StoreError> {
     let prepare = || {
         let sql = "SELECT 1 FROM sqlite_master WHERE name = 'audit_faber'";
@@ -46,7 +46,7 @@ pub(super) fn prepare_audit(connection: &Connection) -> Result<(), StoreError> {
     prepare().map_err(|err| to_store_error(&err))
 }
 
-/// Returns `false` if the entry exists.
+/// Returns `false`, and writes nothing, if the entry is already stored.
 pub(super) fn put_entry(connection: &Connection, entry: &AuditEntry) -> rusqlite::Result<bool> {
     let sql = "INSERT OR IGNORE INTO audit
         (createdAt, auditId, action, actorKind, actorName, executionId, json)
@@ -113,13 +113,14 @@ impl AuditLog for Sqlite {
         most: usize,
     ) -> Result<usize, StoreError> {
         let mut removed = 0;
-        // Other operations get their turn between two transactions.
+        // Removes the entries in several transactions, so that the writer can commit other
+        // operations between them.
         while removed < most {
             let most = BATCH_LEN.min(most - removed);
             let change = Change::Prune(Removal::Audit { before, most });
-            let Answer::Removed(some) = self.write(change).await? else { break };
-            removed += some;
-            if some < most {
+            let Answer::Removed(removed_now) = self.write(change).await? else { break };
+            removed += removed_now;
+            if removed_now < most {
                 break;
             }
         }

@@ -15,7 +15,7 @@ use shared::{
 
 use super::{
     audit,
-    counts::{self, CountChanges, StoredCount},
+    counts::{self, CountChanges, StoredExecution},
     permits,
     records::{self, RecordRow, WriteCounts},
     removal::Removal,
@@ -26,7 +26,7 @@ use super::{
 /// Maximum number of cached logs. It exceeds the number of logs that grow at the same time.
 const MAX_CACHED_LOGS: usize = 65_536;
 /// Time for which expired leases and cached outputs are kept.
-const KEEP_EXPIRED_MICROS: i64 = 60_000_000;
+const EXPIRED_ROW_RETENTION_MICROS: i64 = 60_000_000;
 
 #[derive(Debug)]
 pub(super) enum Change {
@@ -121,7 +121,8 @@ impl Change {
         }
     }
 
-    /// Wakes the tasks that wait for such a change. Call it after the commit.
+    /// Wakes the tasks that wait for this kind of change. Call it after the commit, because the
+    /// tasks then read the store.
     pub(super) fn send_hints(&self, hints: &Hints) {
         match self {
             Self::Append(append) => {
@@ -196,7 +197,7 @@ fn put_lease(connection: &Connection, lease: &Lease, layout: u32) -> rusqlite::R
     let until = lease.until.timestamp_micros();
     let row = params![lease.worker.to_string(), lease.node, until, layout];
     connection.prepare_cached(sql)?.execute(row)?;
-    let long_ago = until.saturating_sub(KEEP_EXPIRED_MICROS);
+    let long_ago = until.saturating_sub(EXPIRED_ROW_RETENTION_MICROS);
     let sql = "DELETE FROM workers WHERE until < ?1
         AND NOT EXISTS (SELECT 1 FROM executions WHERE owner = worker)";
     if connection.prepare_cached(sql)?.execute([long_ago])? > 0 {
@@ -281,8 +282,8 @@ fn put_plan(connection: &Connection, plan: &PlanRow) -> rusqlite::Result<Answer>
     Ok(Answer::Done)
 }
 
-/// Remembers the ends of logs between commits, until another process writes. Only logs of unfinished
-/// executions are remembered, so no cell counts them.
+/// Remembers the ends of logs between commits, until another process writes. Remembers only logs of
+/// unfinished executions, so an append to a remembered log finds no count to replace.
 #[derive(Debug, Default)]
 pub(super) struct LogCache {
     logs: BTreeMap<ExecutionId, LogEnd>,
@@ -329,9 +330,14 @@ impl LogCache {
         self.counts.write(connection)
     }
 
-    /// Removes an execution from the counts. Call it before its head is removed.
-    pub(super) fn uncount(&mut self, connection: &Connection, log: i64) -> rusqlite::Result<()> {
-        self.counts.remove(counts::find_counted(connection, log)?);
+    /// Removes an execution from the counts. Call it before its head is removed, because the head
+    /// says which cells count the execution.
+    pub(super) fn uncount_execution(
+        &mut self,
+        connection: &Connection,
+        log: i64,
+    ) -> rusqlite::Result<()> {
+        self.counts.remove_execution(counts::find_counted(connection, log)?);
         Ok(())
     }
 
@@ -340,10 +346,10 @@ impl LogCache {
         connection: &Connection,
         log: i64,
         head: &ExecutionHead,
-        before: Option<StoredCount>,
+        before: Option<StoredExecution>,
     ) -> rusqlite::Result<()> {
         if rows::put_head(connection, log, head)? {
-            self.counts.replace(before, head);
+            self.counts.replace_execution(before, head);
         }
         Ok(())
     }

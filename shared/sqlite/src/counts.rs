@@ -24,19 +24,20 @@ pub(super) use self::{
     query::{count_executions, count_heads},
 };
 
-/// Lengths of the periods of cells, in microseconds: days, hours and minutes.
-const LEVELS: [i64; 3] = [86_400_000_000, 3_600_000_000, 60_000_000];
-/// The only level of cells with a label, because there can be many labels.
+/// Lengths of the periods of cells, in microseconds: one day, one hour and one minute.
+const LEVEL_MICROS: [i64; 3] = [86_400_000_000, 3_600_000_000, 60_000_000];
+/// The index in [`LEVEL_MICROS`] of the only period that has cells for labels. Hours and minutes
+/// have no such cells, because there can be many labels.
 const LABEL_LEVEL: usize = 0;
 
-/// The kind of an execution. Only roots that are no dry runs are counted by group.
-const COUNTED: i64 = 0;
-const DRY_RUN: i64 = 1;
-const CHILD: i64 = 2;
+/// Values of the column `kind`. Counts by group select only roots that are no dry runs.
+const ROOT_KIND: i64 = 0;
+const DRY_RUN_KIND: i64 = 1;
+const CHILD_KIND: i64 = 2;
 
-/// A finished execution, as it is counted.
+/// The columns of a finished execution that decide which cells count it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Counted {
+struct CountedExecution {
     id: String,
     plan: String,
     kind: i64,
@@ -51,13 +52,13 @@ struct Counted {
     finished_at: Option<i64>,
 }
 
-/// The columns that [`Counted::read`] expects.
+/// The columns that [`CountedExecution::from_row`] expects.
 const COUNTED_COLUMNS: &str = "executionId, planId, parentExecutionId IS NOT NULL, dryRun, state,
     errorCode, failedTool, labels, createdAt, startedAt, finishedAt";
 const IS_FINISHED: &str = "state IN ('COMPLETED', 'FAILED', 'CANCELLED')";
 
-impl Counted {
-    fn of_head(head: &ExecutionHead) -> Self {
+impl CountedExecution {
+    fn from_head(head: &ExecutionHead) -> Self {
         let error = head.error.as_ref();
         let tool = error.and_then(|error| error.tool.as_ref());
         Self {
@@ -74,7 +75,7 @@ impl Counted {
         }
     }
 
-    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+    fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
         let labels: Option<String> = row.get(7)?;
         let labels: BTreeMap<String, String> =
             labels.and_then(|labels| serde_json::from_str(&labels).ok()).unwrap_or_default();
@@ -92,18 +93,17 @@ impl Counted {
         })
     }
 
-    fn tally(&self) -> Tally {
+    fn to_tally(&self) -> Tally {
         Tally::of_one(&self.id, self.created_at, self.started_at, self.finished_at)
     }
 
-    /// Returns the keys of all cells that count the execution.
-    fn cells(&self) -> impl Iterator<Item = CellKey> {
-        let plain = (0..LEVELS.len()).map(|level| (level, String::new()));
+    fn cell_keys(&self) -> impl Iterator<Item = CellKey> {
+        let plain = (0..LEVEL_MICROS.len()).map(|level| (level, String::new()));
         let labels = self.labels.iter().map(|label| (LABEL_LEVEL, label.clone()));
         plain.chain(labels).map(|(level, label)| CellKey {
             level,
             label,
-            slot: self.created_at.div_euclid(LEVELS[level]) * LEVELS[level],
+            slot: self.created_at.div_euclid(LEVEL_MICROS[level]) * LEVEL_MICROS[level],
             kind: self.kind,
             state: self.state.clone(),
             error: self.error.clone(),
@@ -111,9 +111,8 @@ impl Counted {
         })
     }
 
-    /// Returns the keys of the two tallies that count the execution for its plan: the tally of its
-    /// state, and the tally of all states.
-    fn plans(&self) -> [PlanKey; 2] {
+    /// A plan has one tally for each state, and one tally for all states.
+    fn plan_keys(&self) -> [PlanKey; 2] {
         let key = |state: &str| PlanKey {
             plan: self.plan.clone(),
             kind: self.kind,
@@ -125,13 +124,14 @@ impl Counted {
 
 fn kind_of(is_child: bool, is_dry_run: bool) -> i64 {
     match (is_child, is_dry_run) {
-        (true, _) => CHILD,
-        (false, true) => DRY_RUN,
-        (false, false) => COUNTED,
+        (true, _) => CHILD_KIND,
+        (false, true) => DRY_RUN_KIND,
+        (false, false) => ROOT_KIND,
     }
 }
 
-/// Returns a label as cells keep it. Keys of labels have no `=`.
+/// Returns the value of the column `label`. A key of a label never contains `=`, so the first `=`
+/// ends the key.
 fn label_term(key: &str, value: &str) -> String {
     format!("{key}={value}")
 }
@@ -154,7 +154,8 @@ struct PlanKey {
     state: String,
 }
 
-/// The executions that were added to a cell and removed from it.
+/// Tallies of the executions that a transaction adds to a cell, and of the executions that it
+/// removes from the cell.
 #[derive(Clone, Debug, Default)]
 struct CellChange {
     added: Option<Tally>,
@@ -178,55 +179,61 @@ struct WrittenTallies {
 }
 
 impl WrittenTallies {
-    /// Maximum number of cells, and of plans. It exceeds the number of cells that finished
-    /// executions of the same time usually need.
-    const MAX_LEN: usize = 64;
+    /// Maximum number of tallies in each map. Executions that finish at about the same time usually
+    /// change fewer tallies.
+    const MAX_TALLIES: usize = 64;
 
     fn clear_if_large(&mut self) {
-        if self.cells.len() > Self::MAX_LEN {
+        if self.cells.len() > Self::MAX_TALLIES {
             self.cells.clear();
         }
-        if self.plans.len() > Self::MAX_LEN {
+        if self.plans.len() > Self::MAX_TALLIES {
             self.plans.clear();
         }
     }
 }
 
 impl CountChanges {
-    /// Forgets the changes of a transaction that was rolled back, and all tallies. Call it when
-    /// another process has written, too.
+    /// Drops all changes and tallies. Call it after a rollback, and after another process has
+    /// written, because the tallies then differ from the file.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 
     /// Counts the change of a head. `before` is the stored head from [`find_counted`].
-    pub(super) fn replace(&mut self, before: Option<StoredCount>, head: &ExecutionHead) {
-        let after = head.state.is_finished().then(|| Counted::of_head(head));
-        let before = before.map(|StoredCount(counted)| counted);
+    pub(super) fn replace_execution(
+        &mut self,
+        before: Option<StoredExecution>,
+        head: &ExecutionHead,
+    ) {
+        let after = head.state.is_finished().then(|| CountedExecution::from_head(head));
+        let before = before.map(|StoredExecution(counted)| counted);
         if before == after {
             return;
         }
-        self.change(before, |change| &mut change.removed);
-        self.change(after, |change| &mut change.added);
+        self.add_change(before, |change| &mut change.removed);
+        self.add_change(after, |change| &mut change.added);
     }
 
-    pub(super) fn remove(&mut self, before: Option<StoredCount>) {
-        self.change(before.map(|StoredCount(counted)| counted), |change| &mut change.removed);
+    pub(super) fn remove_execution(&mut self, before: Option<StoredExecution>) {
+        self.add_change(before.map(|StoredExecution(counted)| counted), |change| {
+            &mut change.removed
+        });
     }
 
-    fn change(
+    fn add_change(
         &mut self,
-        counted: Option<Counted>,
+        counted: Option<CountedExecution>,
         part: impl Fn(&mut CellChange) -> &mut Option<Tally>,
     ) {
         let Some(counted) = counted else { return };
-        let tally = counted.tally();
+        let tally = counted.to_tally();
         let merge = |change: &mut CellChange| match part(change) {
             Some(there) => there.merge(&tally),
             empty => *empty = Some(tally.clone()),
         };
-        counted.cells().for_each(|key| merge(self.cells.entry(key).or_default()));
-        counted.plans().into_iter().for_each(|key| merge(self.plans.entry(key).or_default()));
+        counted.cell_keys().for_each(|key| merge(self.cells.entry(key).or_default()));
+        counted.plan_keys().into_iter().for_each(|key| merge(self.plans.entry(key).or_default()));
     }
 
     /// Writes all changes. Call it at the end of the transaction.
@@ -249,19 +256,21 @@ impl CountChanges {
     }
 }
 
-/// A stored execution that cells count.
+/// A finished execution as it is stored, so that cells count it.
 #[derive(Debug)]
-pub(super) struct StoredCount(Counted);
+pub(super) struct StoredExecution(CountedExecution);
 
 /// Returns the stored head of a log if the execution is finished, which means that cells count it.
 pub(super) fn find_counted(
     connection: &Connection,
     log: i64,
-) -> rusqlite::Result<Option<StoredCount>> {
+) -> rusqlite::Result<Option<StoredExecution>> {
     let sql =
         format!("SELECT {COUNTED_COLUMNS} FROM executions WHERE number = ?1 AND {IS_FINISHED}");
     let mut statement = connection.prepare_cached(&sql)?;
-    statement.query_row([log], |row| Counted::read(row).map(StoredCount)).optional()
+    statement
+        .query_row([log], |row| CountedExecution::from_row(row).map(StoredExecution))
+        .optional()
 }
 
 /// Reads the columns `count`, `firstAt`, `lastAt`, `sample` and `durations`, which begin at index

@@ -182,7 +182,8 @@ fn read_transcript(
     id: &str,
     known: i64,
 ) -> Result<Vec<TranscriptEntry>, StoreError> {
-    // The inner query skips known entries in the index, without reading them.
+    // The inner query skips the entries that the caller already has. It reads only the index, not
+    // the JSON of these entries.
     let sql = "SELECT json FROM transcripts WHERE n IN (SELECT n FROM transcripts \
                WHERE requestId = ?1 ORDER BY n LIMIT -1 OFFSET ?2) ORDER BY n";
     let mut statement = connection.prepare_cached(sql).map_err(|err| to_store_error(&err))?;

@@ -16,7 +16,8 @@ use super::add_suffix;
 /// Shortest time between two checks, because a busy writer commits thousands of times a second.
 const MIN_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The database file and its WAL, as they were when they were opened.
+/// The paths of the database file and its WAL, and the device and inode that each path had when the
+/// store was opened.
 #[derive(Clone, Debug)]
 pub(super) struct FileIdentity {
     files: Vec<(PathBuf, FileId)>,

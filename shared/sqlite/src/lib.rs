@@ -3,8 +3,8 @@
 //! *Durability.* The file is in WAL mode with `synchronous=FULL`, so a write that returned is on
 //! the disk. All writes of a process use [one connection](writer). A thread commits all waiting
 //! writes in one transaction, so many appends share one `fdatasync`, and a single append waits for
-//! no other append. If no other write waits, the caller can commit its write itself. Checkpoints run in [another thread](watcher), so that they do not slow commits
-//! down.
+//! no other append. If no other write waits, the caller can commit its write itself. Checkpoints
+//! run in [another thread](watcher), so that they do not slow commits down.
 //!
 //! *Fence.* The index `events_fence` is unique over log and first position, and every transaction
 //! begins with `BEGIN IMMEDIATE`. So no process can write between the check that a log ends at
@@ -75,7 +75,7 @@ pub struct Sqlite {
     time: SteadyClock,
     plans: PlanCache,
     hints: Arc<Hints>,
-    /// The layout that this node writes.
+    /// Version of the store layout that this node writes.
     layout: u32,
 }
 
@@ -103,10 +103,10 @@ impl Sqlite {
         let mut identity = FileIdentity::of(path);
         let connection = connection::open_writer(path)?;
         let locks = Arc::new(WorkerLocks::new(add_suffix(path, "-workers")));
-        schema::prepare_schema(&connection, path, layout, || locks.has_any_alive())?;
+        schema::prepare_schema(&connection, path, layout, || locks.has_live_worker())?;
         counts::prepare_counts(&connection)?;
         audit::prepare_audit(&connection)?;
-        let time = time::open_clock(&connection, || locks.has_any_alive());
+        let time = time::open_clock(&connection, || locks.has_live_worker());
         let hints = Arc::new(Hints::default());
         identity.add_wal();
         let writer = Writer::start(connection, identity.clone(), Arc::clone(&hints))?;

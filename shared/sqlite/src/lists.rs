@@ -30,7 +30,7 @@ impl Query {
         Self { sql: format!("{select} WHERE TRUE"), values: Vec::new(), created_at: "createdAt" }
     }
 
-    /// Adds a condition with one `?`. Does nothing if there is no value for it.
+    /// Adds a condition with one `?`. Does nothing if `value` is `None`.
     fn add_condition(&mut self, condition: &str, value: Option<impl Into<Value>>) {
         let Some(value) = value else { return };
         self.sql.push_str(" AND ");
@@ -46,8 +46,9 @@ impl Query {
         self.add_condition(&format!("{created_at} < ?"), to);
     }
 
-    /// Selects rows that were created in a range of time, in microseconds.
-    pub(super) fn add_range(&mut self, range: Option<(i64, i64)>) {
+    /// Selects rows that were created in a range of time. The range has microseconds since 1970 and
+    /// excludes its end.
+    pub(super) fn add_micros_range(&mut self, range: Option<(i64, i64)>) {
         let created_at = self.created_at;
         self.add_condition(&format!("{created_at} >= ?"), range.map(|(from, _)| from));
         self.add_condition(&format!("{created_at} < ?"), range.map(|(_, to)| to));
@@ -181,7 +182,8 @@ pub(super) fn list_heads(
     page: &Page,
 ) -> Result<Listing<ExecutionHead>, StoreError> {
     let query = head_query(connection, rows::HEAD_COLUMNS, filter)?;
-    // Uses the columns of the index of labels, which has the order of the list, too.
+    // If the query reads the index of labels, the page is sorted by columns of that index, so that
+    // SQLite need not sort the rows.
     let is_by_label = query.created_at == heads::LABEL_CREATED;
     let id = if is_by_label { "label.executionId" } else { "executions.executionId" };
     query.read_page(connection, id, page, |row| {

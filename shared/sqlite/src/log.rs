@@ -25,7 +25,7 @@ use super::{
     Answer, Change, Sqlite,
     connection::to_store_error,
     permits,
-    removal::{self, BATCH_LEN, Kind, Removal},
+    removal::{self, BATCH_LEN, Removal, UnusedKind},
     rows,
     worker_locks::WorkerLocks,
 };
@@ -125,25 +125,25 @@ impl Store for Sqlite {
         if most == 0 {
             return Ok(Pruned::default());
         }
-        let (executions, more) = self.remove_unused(Kind::Executions, before, most).await?;
+        let (executions, more) = self.remove_unused(UnusedKind::Executions, before, most).await?;
         let mut pruned = Pruned { executions, more, ..Pruned::default() };
         if more {
             return Ok(pruned);
         }
-        let have_sub_plans = self
+        let has_sub_plans = self
             .readers
             .read(move |connection| {
-                let plans = Kind::Plans.find_unused(connection, before, most)?;
-                removal::have_sub_plans(connection, &plans)
+                let plans = UnusedKind::Plans.find_unused(connection, before, most)?;
+                removal::has_sub_plans(connection, &plans)
             })
             .await?;
-        let (plans, more) = self.remove_unused(Kind::Plans, before, most).await?;
-        (pruned.plans, pruned.more) = (plans, more || have_sub_plans);
+        let (plans, more) = self.remove_unused(UnusedKind::Plans, before, most).await?;
+        (pruned.plans, pruned.more) = (plans, more || has_sub_plans);
         if more {
             return Ok(pruned);
         }
-        let (requests, more) = self.remove_unused(Kind::Requests, before, most).await?;
-        (pruned.requests, pruned.more) = (requests, more || have_sub_plans);
+        let (requests, more) = self.remove_unused(UnusedKind::Requests, before, most).await?;
+        (pruned.requests, pruned.more) = (requests, more || has_sub_plans);
         Ok(pruned)
     }
 
@@ -208,7 +208,7 @@ impl Sqlite {
     /// items, and `true` if more are left.
     async fn remove_unused(
         &self,
-        kind: Kind,
+        kind: UnusedKind,
         before: Timestamp,
         most: usize,
     ) -> Result<(usize, bool), StoreError> {
@@ -262,7 +262,8 @@ fn read_document(row: &rusqlite::Row<'_>, id: ExecutionId) -> Result<EventDocume
     })
 }
 
-/// Answers every query but [`HeadQuery::Orphans`], which needs the locks. See [`find_orphans`].
+/// Answers every query but [`HeadQuery::Orphans`]. [`find_orphans`] answers that query, because it
+/// needs the lock files.
 fn find_heads(
     connection: &Connection,
     query: HeadQuery,
@@ -345,7 +346,8 @@ fn find_next_priority(connection: &Connection, last: i64) -> rusqlite::Result<Op
     connection.prepare_cached(&sql)?.query_row([last], |row| row.get(0)).optional()
 }
 
-/// Returns dead workers that still have a lease, and the heads of all orphans.
+/// Returns the dead workers that still have a lease, and the heads of at most `most` orphans. An
+/// orphan is an execution whose owner is dead or has no valid lease.
 fn find_orphans(
     connection: &Connection,
     now: Timestamp,

@@ -17,17 +17,18 @@ use shared::{
 
 use super::{connection::to_store_error, documents, log, rows};
 
-/// The row of `meta` with the progress. The row exists until all rows are converted.
-pub(super) const PROGRESS: &str = "migration";
+/// Name of the row of `meta` with the progress. The row exists until all rows of all tables are
+/// converted.
+pub(super) const PROGRESS_KEY: &str = "migration";
 /// The progress of a migration that has not converted a row.
-pub(super) const START: &str = r#"{"part":"plans","after":0}"#;
+pub(super) const START_PROGRESS: &str = r#"{"part":"plans","after":0}"#;
 
 /// Rows that one transaction converts.
 const BATCH_LEN: i64 = 256;
 /// Bytes of text after which a transaction reads no more rows.
 const BATCH_BYTES: usize = 16 << 20;
-/// Plans that one transaction keeps in memory.
-const MAX_PLANS: usize = 64;
+/// Maximum number of plans that one transaction caches, because many executions have the same plan.
+const MAX_CACHED_PLANS: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Progress {
@@ -36,8 +37,8 @@ struct Progress {
     after: i64,
 }
 
-/// A table. Tables are converted in this order, because a head is made from its plan and its
-/// events.
+/// A table to convert. The tables are converted in this order, because a head is made from its plan
+/// and its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Part {
@@ -70,7 +71,7 @@ impl Part {
 /// Converts all rows that have an old form.
 pub(super) fn migrate(connection: &Connection) -> Result<(), StoreError> {
     let mut report: Option<(Part, MigrationReport)> = None;
-    while let Some(batch) = run_batch(connection)? {
+    while let Some(batch) = convert_batch(connection)? {
         if report.as_ref().is_none_or(|(part, _)| *part != batch.part) {
             let rows = format!("SELECT count(*) FROM {}", batch.part.name());
             let total = connection.query_row(&rows, [], |row| row.get::<_, i64>(0));
@@ -90,7 +91,7 @@ struct Batch {
 }
 
 /// Converts the next rows in one transaction. Returns `None` if no rows are left.
-fn run_batch(connection: &Connection) -> Result<Option<Batch>, StoreError> {
+fn convert_batch(connection: &Connection) -> Result<Option<Batch>, StoreError> {
     let run = |sql: &str| connection.execute_batch(sql).map_err(|err| to_store_error(&err));
     if find_progress(connection)?.is_none() {
         return Ok(None);
@@ -105,7 +106,7 @@ fn run_batch(connection: &Connection) -> Result<Option<Batch>, StoreError> {
 
 fn find_progress(connection: &Connection) -> Result<Option<Progress>, StoreError> {
     let sql = "SELECT value FROM meta WHERE name = ?1";
-    let found = connection.query_row(sql, [PROGRESS], |row| row.get::<_, String>(0)).optional();
+    let found = connection.query_row(sql, [PROGRESS_KEY], |row| row.get::<_, String>(0)).optional();
     let found = found.map_err(|err| to_store_error(&err))?;
     let parse = |text: String| serde_json::from_str(&text);
     found.map(parse).transpose().map_err(|err| StoreError::corrupt("the migration", err))
@@ -129,9 +130,9 @@ fn convert_next(connection: &Connection) -> Result<Option<Batch>, StoreError> {
     let saved = match next {
         Some(progress) => {
             let text = serde_json::to_string(&progress).expect("progress is JSON");
-            connection.execute("UPDATE meta SET value = ?2 WHERE name = ?1", [PROGRESS, &text])
+            connection.execute("UPDATE meta SET value = ?2 WHERE name = ?1", [PROGRESS_KEY, &text])
         }
-        None => connection.execute("DELETE FROM meta WHERE name = ?1", [PROGRESS]),
+        None => connection.execute("DELETE FROM meta WHERE name = ?1", [PROGRESS_KEY]),
     };
     saved.map_err(|err| to_store_error(&err))?;
     Ok(Some(Batch { part, len: numbers.len() }))
@@ -217,7 +218,7 @@ fn convert_heads(connection: &Connection, after: i64) -> Result<Vec<i64>, StoreE
     let mut numbers = Vec::new();
     for TextRow { number, text } in read_rows(connection, sql, after)? {
         numbers.push(number);
-        match add_derived(connection, &mut plans, number) {
+        match add_derived_fields(connection, &mut plans, number) {
             Ok(()) => (),
             Err(err) if err.is_permanent() => {
                 tracing::warn!(execution = text, %err, "a head is incomplete");
@@ -228,7 +229,7 @@ fn convert_heads(connection: &Connection, after: i64) -> Result<Vec<i64>, StoreE
     Ok(numbers)
 }
 
-fn add_derived(
+fn add_derived_fields(
     connection: &Connection,
     plans: &mut PlanCopies,
     number: i64,
@@ -241,11 +242,11 @@ fn add_derived(
         return Ok(());
     };
     head.add_derived(&execution);
-    update_derived(connection, number, &head).map_err(|err| to_store_error(&err))
+    update_derived_columns(connection, number, &head).map_err(|err| to_store_error(&err))
 }
 
 /// Updates a head, with columns that a usual update leaves out because they never change.
-fn update_derived(
+fn update_derived_columns(
     connection: &Connection,
     number: i64,
     head: &ExecutionHead,
@@ -271,7 +272,7 @@ impl PlanCopies {
         let Some((plan, _)) = documents::find_plan(connection, &id.to_string())? else {
             return Ok(None);
         };
-        if self.0.len() >= MAX_PLANS {
+        if self.0.len() >= MAX_CACHED_PLANS {
             self.0.clear();
         }
         self.0.insert(id, Arc::clone(&plan));

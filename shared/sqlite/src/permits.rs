@@ -15,9 +15,10 @@ use shared::{
 
 use super::{change::Answer, connection::to_store_error, rows};
 
-/// Number of unused rates that each call removes. Most calls add fewer rates, so the number of
-/// unused rates stays small.
-const REMOVED_RATES: i64 = 8;
+/// Number of rows of unused rates that a call removes if it asks for few limits. A call with many
+/// limits removes two rows for each of them. So a call removes more rows than it adds, and the
+/// table stays small.
+const MIN_REMOVED_RATES: i64 = 8;
 
 pub(super) fn acquire_permits(
     connection: &Connection,
@@ -35,7 +36,7 @@ pub(super) fn acquire_permits(
     }
     let sql = "DELETE FROM rates WHERE key IN
         (SELECT key FROM rates WHERE next <= ?1 ORDER BY next LIMIT ?2)";
-    let limit = REMOVED_RATES.max(2 * i64::try_from(keys.len()).unwrap_or(i64::MAX / 2));
+    let limit = MIN_REMOVED_RATES.max(2 * i64::try_from(keys.len()).unwrap_or(i64::MAX / 2));
     connection.prepare_cached(sql)?.execute(params![now.timestamp_micros(), limit])?;
     Ok(Answer::Permission(permission))
 }

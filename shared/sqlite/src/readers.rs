@@ -37,27 +37,27 @@ type Read = Box<dyn FnOnce(Result<&Connection, StoreError>) + Send>;
 
 #[derive(Default)]
 struct Pool {
-    idle: Vec<Connection>,
-    running: usize,
-    waiting: VecDeque<Read>,
+    idle_connections: Vec<Connection>,
+    running_count: usize,
+    waiting_reads: VecDeque<Read>,
 }
 
 impl Pool {
     /// Drops the connection if the pool is full. That happens when reads open connections while
     /// [`Readers::free_caches`] holds the other connections.
     fn put_back(&mut self, connection: Connection) {
-        if self.idle.len() < MAX_READERS {
-            self.idle.push(connection);
+        if self.idle_connections.len() < MAX_READERS {
+            self.idle_connections.push(connection);
         }
     }
 }
 
 impl std::fmt::Debug for Pool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let waiting = self.waiting.len();
+        let waiting = self.waiting_reads.len();
         f.debug_struct("Pool")
-            .field("idle", &self.idle)
-            .field("running", &self.running)
+            .field("idle", &self.idle_connections)
+            .field("running", &self.running_count)
             .field("waiting", &waiting)
             .finish()
     }
@@ -69,7 +69,7 @@ impl Readers {
     }
 
     /// Runs a query on a blocking thread. If the caller is cancelled, a query that waits is
-    /// skipped, and a query that runs keeps its place in the pool until it ends.
+    /// skipped, and a query that runs counts as running until it ends.
     pub(super) async fn read<T: Send + 'static>(
         self: &Arc<Self>,
         read: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
@@ -88,11 +88,11 @@ impl Readers {
 
     fn start_or_queue(self: &Arc<Self>, read: Read) {
         let mut pool = self.lock_pool();
-        if pool.running == MAX_READERS {
-            pool.waiting.push_back(read);
+        if pool.running_count == MAX_READERS {
+            pool.waiting_reads.push_back(read);
             return;
         }
-        pool.running += 1;
+        pool.running_count += 1;
         drop(pool);
         let readers = Arc::clone(self);
         spawn_blocking(move || readers.run_reads(read));
@@ -113,9 +113,9 @@ impl Readers {
             if let Some(connection) = connection.ok().filter(|_| is_usable) {
                 pool.put_back(connection);
             }
-            next = pool.waiting.pop_front();
+            next = pool.waiting_reads.pop_front();
             if next.is_none() {
-                pool.running -= 1;
+                pool.running_count -= 1;
             }
         }
     }
@@ -123,7 +123,7 @@ impl Readers {
     /// Frees the page caches of idle connections. A cache can hold 16 MiB after a large read, and
     /// the next commit makes its content outdated.
     pub(super) fn free_caches(self: &Arc<Self>) {
-        let idle = std::mem::take(&mut self.lock_pool().idle);
+        let idle = std::mem::take(&mut self.lock_pool().idle_connections);
         if idle.is_empty() {
             return;
         }
@@ -137,13 +137,13 @@ impl Readers {
     }
 
     fn take_connection(&self) -> Result<Connection, StoreError> {
-        let idle = self.lock_pool().idle.pop();
+        let idle = self.lock_pool().idle_connections.pop();
         if let Some(idle) = idle {
             return Ok(idle);
         }
         let opened = open_reader(&self.path);
-        // This check comes after the file was opened, because the path may lead to another file by
-        // now.
+        // Checks the path after the file was opened, because another file may have replaced the
+        // file just before.
         self.identity.check_now()?;
         opened
     }
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cancelled_read_keeps_its_place_until_it_ends() {
+    async fn a_cancelled_read_counts_as_running_until_it_ends() {
         let folder = tempfile::tempdir().unwrap();
         let readers = open_readers(&folder);
         let (started, mut starts) = tokio::sync::mpsc::unbounded_channel();
@@ -187,14 +187,14 @@ mod tests {
                 _ = starts.recv() => (),
             }
         }
-        assert_eq!(readers.lock_pool().running, MAX_READERS, "they still read");
+        assert_eq!(readers.lock_pool().running_count, MAX_READERS, "they still read");
         let cancelled = readers.read(|_| -> Result<(), _> { unreachable!("it was cancelled") });
         assert!(cancelled.now_or_never().is_none(), "it waits");
         drop(ends);
-        while readers.lock_pool().running > 0 {
+        while readers.lock_pool().running_count > 0 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(readers.lock_pool().idle.len(), MAX_READERS);
+        assert_eq!(readers.lock_pool().idle_connections.len(), MAX_READERS);
     }
 
     #[tokio::test]
@@ -205,7 +205,9 @@ mod tests {
         assert_eq!(count().await, Ok(true));
         readers.free_caches();
         assert_eq!(count().await, Ok(true));
-        while readers.lock_pool().running > 0 || readers.lock_pool().idle.is_empty() {
+        while readers.lock_pool().running_count > 0
+            || readers.lock_pool().idle_connections.is_empty()
+        {
             tokio::task::yield_now().await;
         }
         readers.free_caches();

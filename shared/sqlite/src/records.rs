@@ -14,11 +14,11 @@ use shared::{
 
 use super::{Answer, Change, Sqlite, connection::to_store_error, removal::Removal, rows};
 
-/// Number of writes after which a kind with a limit is counted. A count costs as much as a hundred
-/// writes.
+/// Number of writes of a kind after which its rows are counted, if the kind has a limit. A count
+/// costs as much as a hundred writes.
 const WRITES_PER_COUNT: usize = 256;
-/// Number of records that one transaction removes. Other operations get their turn after that
-/// transaction.
+/// Maximum number of records that one transaction removes. The writer commits other operations
+/// between two such transactions.
 const BATCH_LEN: usize = 256;
 
 /// SQL for the table of a kind. Kinds of the first schema version have their own tables.
@@ -187,7 +187,7 @@ fn remove_oldest(
     connection.prepare_cached(&sql)?.execute([before, most])
 }
 
-/// Removes one batch of calls before a time.
+/// Removes at most [`BATCH_LEN`] records of calls that were made before a time.
 pub(super) fn remove_old_calls(
     connection: &Connection,
     before: Timestamp,

@@ -8,7 +8,8 @@ use shared::{clock::Timestamp, store::StoreError};
 
 use super::{audit, change::LogCache, connection::to_store_error, permits, records};
 
-/// Number of removals in one transaction. Other operations get their turn after that transaction.
+/// Maximum number of objects that one transaction removes. The writer commits other operations
+/// between two such transactions.
 pub(super) const BATCH_LEN: usize = 32;
 
 /// Selects finished executions without an owner and without an unfinished parent.
@@ -29,7 +30,7 @@ const OLD_REQUESTS: &str = "SELECT requestId FROM requests WHERE createdAt < ?1
     AND NOT EXISTS (SELECT 1 FROM executions WHERE requestId = requests.requestId)";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum UnusedKind {
     Executions,
     Plans,
     Requests,
@@ -38,7 +39,7 @@ pub(super) enum Kind {
 #[derive(Debug)]
 pub(super) enum Removal {
     /// Removes the objects among `ids` that are still unused.
-    Unused { kind: Kind, before: Timestamp, ids: Vec<String> },
+    Unused { kind: UnusedKind, before: Timestamp, ids: Vec<String> },
     /// Removes unused rates, permits of unknown workers, and expired outputs.
     Expired { before: Timestamp },
     /// Removes one batch of calls that were made outside plans.
@@ -47,7 +48,7 @@ pub(super) enum Removal {
     Audit { before: Timestamp, most: usize },
 }
 
-impl Kind {
+impl UnusedKind {
     fn to_sql(self, condition: &str) -> String {
         let (select, order) = match self {
             Self::Executions => (OLD_EXECUTIONS, "finishedAt, executionId"),
@@ -108,8 +109,8 @@ impl Removal {
                 continue;
             }
             match kind {
-                Kind::Executions => remove_execution(connection, logs, id)?,
-                Kind::Plans => run_deletes(
+                UnusedKind::Executions => remove_execution(connection, logs, id)?,
+                UnusedKind::Plans => run_deletes(
                     connection,
                     id,
                     &[
@@ -118,7 +119,7 @@ impl Removal {
                         "DELETE FROM plan_parts WHERE planId = ?1",
                     ],
                 )?,
-                Kind::Requests => run_deletes(
+                UnusedKind::Requests => run_deletes(
                     connection,
                     id,
                     &[
@@ -142,7 +143,7 @@ fn remove_execution(
     let number: Option<i64> =
         connection.prepare_cached(sql)?.query_row([id], |row| row.get(0)).optional()?;
     if let Some(number) = number {
-        logs.uncount(connection, number)?;
+        logs.uncount_execution(connection, number)?;
     }
     for sql in [
         "DELETE FROM events WHERE log = ?1",
@@ -181,8 +182,9 @@ fn remove_expired(connection: &Connection, before: Timestamp) -> rusqlite::Resul
     connection.prepare_cached("DELETE FROM outputs WHERE until <= ?1")?.execute([before])
 }
 
-/// Returns `true` if one of the plans has sub-plans, which are unused after the plan is removed.
-pub(super) fn have_sub_plans(connection: &Connection, ids: &[String]) -> Result<bool, StoreError> {
+/// Returns `true` if one of the plans has sub-plans. After the removal of the plan, its sub-plans
+/// can be unused, too.
+pub(super) fn has_sub_plans(connection: &Connection, ids: &[String]) -> Result<bool, StoreError> {
     let find = || -> rusqlite::Result<bool> {
         let sql = "SELECT 1 FROM plan_parts WHERE planId = ?1";
         let mut statement = connection.prepare_cached(sql)?;

@@ -140,7 +140,7 @@ pub(super) fn read_head(row: &Row<'_>) -> Result<ExecutionHead, StoreError> {
     })
 }
 
-/// Returns labels as a column keeps them: JSON, or nothing if there are none.
+/// Returns the value of the column `labels`, which is `NULL` if there are no labels.
 pub(super) fn encode_labels(labels: &Labels) -> Option<String> {
     (!labels.is_empty()).then(|| serde_json::to_string(labels).expect("labels are JSON"))
 }

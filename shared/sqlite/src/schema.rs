@@ -222,7 +222,8 @@ ALTER TABLE keys RENAME COLUMN execution TO executionId;
 ALTER TABLE saved RENAME COLUMN plan TO planId;
 ";
 
-/// Processes of layout 6 may have the file open. Their statements name the columns that they write.
+/// Processes of layout 6 may have the file open. They can continue to write, because their
+/// statements name the columns and leave the new column empty.
 const UPGRADE_TO_7: &str = "
 -- JSON, or nothing if there are no labels.
 ALTER TABLE requests ADD COLUMN labels TEXT;
@@ -240,8 +241,8 @@ const UPGRADES: [&str; LAYOUT as usize] = [
 
 /// Creates or upgrades the tables, and refuses a file that only a newer version can use.
 ///
-/// `has_live_worker` returns `true` if a worker's process runs. An upgrade is refused if a worker of the
-/// earlier layout runs that cannot use the upgraded file.
+/// `has_live_worker` returns `true` if a worker's process runs. An upgrade is refused if a worker
+/// of the earlier layout runs that cannot use the upgraded file.
 pub(super) fn prepare_schema(
     connection: &Connection,
     path: &Path,
@@ -252,8 +253,8 @@ pub(super) fn prepare_schema(
     let is_empty = found.is_none();
     let version = found.unwrap_or_default();
     if version < layout {
-        // Reads the version again, because the process of this worker may have upgraded the file a
-        // moment ago.
+        // Reads the version again, because the process of the live worker may have upgraded the
+        // file since the first read.
         let must_be_alone = !is_empty && version < OLDEST_LAYOUT;
         let is_in_use = must_be_alone && has_live_worker();
         if is_in_use && find_version(connection, path)?.unwrap_or_default() < OLDEST_LAYOUT {
@@ -305,7 +306,7 @@ fn upgrade(connection: &Connection, path: &Path, layout: u32) -> Result<(), Stor
         set("schema_version", &layout.to_string())?;
         set("oldest_version", &OLDEST_LAYOUT.to_string())?;
         let has_old_rows = found.is_some_and(|found| found < CONVERTED_LAYOUT);
-        if has_old_rows { set(migration::PROGRESS, migration::START) } else { Ok(()) }
+        if has_old_rows { set(migration::PROGRESS_KEY, migration::START_PROGRESS) } else { Ok(()) }
     });
     let ended = run(if upgraded.is_ok() { "COMMIT" } else { "ROLLBACK" });
     upgraded.and(ended)

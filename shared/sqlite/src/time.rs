@@ -10,17 +10,21 @@ use std::fs;
 use rusqlite::{Connection, OptionalExtension, params};
 use shared::clock::{Clock, SteadyClock, WallClock};
 
-/// If the stored offset differs by less than this from the machine's clock, it stays, which saves a
-/// write at each start.
+/// A stored offset that differs from the machine's clock by at most this time stays in use, which
+/// saves a write at each start.
 const TOLERANCE_MICROS: i64 = 1_000_000;
 
-/// Returns the clock of a file. `others_live` returns `true` if a worker of another process lives.
-pub(super) fn open_clock(connection: &Connection, others_live: impl Fn() -> bool) -> SteadyClock {
-    let own = SteadyClock::starting_at(WallClock.now());
-    choose_offset(connection, others_live, own.offset()).map_or_else(
+/// Returns the clock of a file. `has_live_worker` returns `true` if a worker of another process is
+/// alive.
+pub(super) fn open_clock(
+    connection: &Connection,
+    has_live_worker: impl Fn() -> bool,
+) -> SteadyClock {
+    let machine_clock = SteadyClock::starting_at(WallClock.now());
+    choose_offset(connection, has_live_worker, machine_clock.offset()).map_or_else(
         |err| {
             tracing::warn!(%err, "cannot read the time of the file: using the machine's clock");
-            own
+            machine_clock
         },
         SteadyClock::with_offset,
     )
@@ -28,28 +32,31 @@ pub(super) fn open_clock(connection: &Connection, others_live: impl Fn() -> bool
 
 fn choose_offset(
     connection: &Connection,
-    others_live: impl Fn() -> bool,
-    own: i64,
+    has_live_worker: impl Fn() -> bool,
+    machine_offset: i64,
 ) -> rusqlite::Result<i64> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let boot = boot.trim();
     let stored = find_offset(connection, boot)?;
-    let is_same = |offset: i64| offset.abs_diff(own) <= TOLERANCE_MICROS.unsigned_abs();
-    if let Some(offset) = stored.filter(|offset| is_same(*offset) || others_live()) {
+    let is_same = |offset: i64| offset.abs_diff(machine_offset) <= TOLERANCE_MICROS.unsigned_abs();
+    if let Some(offset) = stored.filter(|offset| is_same(*offset) || has_live_worker()) {
         return Ok(offset);
     }
-    if stored.is_none_or(|offset| offset > own) {
-        shorten_future_waits(connection, SteadyClock::with_offset(own).now().timestamp_micros())?;
+    if stored.is_none_or(|offset| offset > machine_offset) {
+        shorten_future_waits(
+            connection,
+            SteadyClock::with_offset(machine_offset).now().timestamp_micros(),
+        )?;
     }
     let sql = "INSERT INTO meta VALUES ('clock', ?1)
         ON CONFLICT (name) DO UPDATE SET value = excluded.value";
-    connection.execute(sql, params![format!("{boot} {own}")])?;
-    Ok(own)
+    connection.execute(sql, params![format!("{boot} {machine_offset}")])?;
+    Ok(machine_offset)
 }
 
-/// Makes executions due whose waits began after `now`, because the clock was ahead then. If the
-/// clock was ahead by a year, they would otherwise wait for a year. The worker that claims such an
-/// execution shortens its waits.
+/// Makes executions due whose last event has a time after `now`, because the clock was ahead when
+/// they began to wait. If the clock was ahead by a year, they would otherwise wait for a year. The
+/// worker that claims such an execution shortens its waits.
 ///
 /// No worker lives, so no other process changes these heads.
 fn shorten_future_waits(connection: &Connection, now: i64) -> rusqlite::Result<()> {
@@ -95,7 +102,9 @@ mod tests {
     fn a_new_process_uses_the_stored_offset_while_another_worker_lives() {
         let connection = open_in_memory();
         let year = 365 * 24 * 3_600 * 1_000_000_i64;
-        let choose = |others_live, own| choose_offset(&connection, || others_live, own).unwrap();
+        let choose = |has_live_worker, machine_offset| {
+            choose_offset(&connection, || has_live_worker, machine_offset).unwrap()
+        };
         assert_eq!(choose(false, 5 * year), 5 * year);
         assert_eq!(choose(true, 6 * year), 5 * year, "its clock is a year ahead of the others");
         assert_eq!(choose(true, 4 * year), 5 * year);

@@ -9,8 +9,8 @@ use shared::store::{
 
 use super::{Change, Sqlite, connection::to_store_error};
 
-/// Maximum bytes of vectors in one transaction. Other operations get their turn after that
-/// transaction.
+/// Maximum bytes of vectors that one transaction writes. The writer commits other operations
+/// between two such transactions.
 const BATCH_BYTES: usize = 1 << 20;
 
 /// Encoded vectors of one model.

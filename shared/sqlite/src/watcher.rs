@@ -67,9 +67,9 @@ impl Poller {
     fn run(mut self, stopped: &mpsc::Receiver<()>) {
         let mut polls = 0;
         while stopped.recv_timeout(POLL_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
-            // If the queue is full, the writer checks for other processes with its next batch
-            // anyway.
-            let _ = self.queue.try_send(Message::CheckOthers);
+            // A full queue needs no message, because the writer checks for writes of other
+            // processes with each batch.
+            let _ = self.queue.try_send(Message::CheckOtherProcesses);
             polls += 1;
             if polls == POLLS_PER_CHECKPOINT {
                 polls = 0;

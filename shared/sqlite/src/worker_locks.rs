@@ -19,18 +19,18 @@ use super::connection::private_folder;
 #[derive(Debug)]
 pub(super) struct WorkerLocks {
     folder: PathBuf,
-    held: Mutex<BTreeMap<WorkerId, File>>,
+    locked_files: Mutex<BTreeMap<WorkerId, File>>,
 }
 
 impl WorkerLocks {
     pub(super) fn new(folder: PathBuf) -> Self {
-        Self { folder, held: Mutex::default() }
+        Self { folder, locked_files: Mutex::default() }
     }
 
     /// Locks the file of a worker of this process. If that fails, only the worker's lease protects
     /// its executions.
     pub(super) fn acquire(&self, worker: WorkerId) {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.locked_files.lock().unwrap_or_else(PoisonError::into_inner);
         if held.contains_key(&worker) {
             return;
         }
@@ -45,27 +45,29 @@ impl WorkerLocks {
     }
 
     pub(super) fn release(&self, worker: WorkerId) {
-        let file = self.held.lock().unwrap_or_else(PoisonError::into_inner).remove(&worker);
+        let file = self.locked_files.lock().unwrap_or_else(PoisonError::into_inner).remove(&worker);
         if file.is_some() {
-            self.remove_file(worker);
+            self.remove_lock_file(worker);
         }
     }
 
     /// Returns `true`, and removes the lock file, if the file exists and no process holds its lock.
     /// A worker without a file may be alive.
     pub(super) fn remove_if_dead(&self, worker: WorkerId) -> bool {
-        if self.held.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&worker) {
+        if self.locked_files.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&worker) {
             return false;
         }
-        let Ok(file) = OpenOptions::new().write(true).open(self.path(worker)) else { return false };
+        let Ok(file) = OpenOptions::new().write(true).open(self.lock_path(worker)) else {
+            return false;
+        };
         let is_dead = file.try_lock().is_ok();
         if is_dead {
-            self.remove_file(worker);
+            self.remove_lock_file(worker);
         }
         is_dead
     }
 
-    pub(super) fn has_any_alive(&self) -> bool {
+    pub(super) fn has_live_worker(&self) -> bool {
         let Ok(files) = fs::read_dir(&self.folder) else { return false };
         files.flatten().any(|file| {
             let is_lock = file.path().extension().is_some_and(|extension| extension == "lock");
@@ -81,19 +83,19 @@ impl WorkerLocks {
         let new = self.folder.join(format!("{worker}.new"));
         let file = OpenOptions::new().write(true).create(true).truncate(true).open(&new)?;
         file.try_lock().map_err(io::Error::from)?;
-        fs::rename(&new, self.path(worker))?;
+        fs::rename(&new, self.lock_path(worker))?;
         Ok(file)
     }
 
-    fn remove_file(&self, worker: WorkerId) {
-        if let Err(err) = fs::remove_file(self.path(worker))
+    fn remove_lock_file(&self, worker: WorkerId) {
+        if let Err(err) = fs::remove_file(self.lock_path(worker))
             && err.kind() != io::ErrorKind::NotFound
         {
             tracing::debug!(%err, %worker, "a lock file was not removed");
         }
     }
 
-    fn path(&self, worker: WorkerId) -> PathBuf {
+    fn lock_path(&self, worker: WorkerId) -> PathBuf {
         self.folder.join(format!("{worker}.lock"))
     }
 }
@@ -112,9 +114,9 @@ mod tests {
         own.acquire(worker);
         assert!(!own.remove_if_dead(worker));
         assert!(!other.remove_if_dead(worker));
-        assert!(other.has_any_alive());
+        assert!(other.has_live_worker());
         drop(own);
-        assert!(!other.has_any_alive());
+        assert!(!other.has_live_worker());
         assert!(other.remove_if_dead(worker));
         assert!(!folder.path().join("x-workers/work_1_aaaaaaaaa.lock").exists());
     }

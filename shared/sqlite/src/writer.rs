@@ -34,7 +34,8 @@ use super::{
 /// Maximum number of operations in the queue. Further callers wait until there is room.
 const QUEUE_LEN: usize = 8_192;
 /// Number of commits with a single operation, one after another, after which the next operation is
-/// committed in place. With more callers, a commit in place would divide their group.
+/// committed in place. If several callers write at the same time, a commit in place would split
+/// their operations into several commits.
 const MIN_SINGLE_COMMITS: u32 = 16;
 /// Longest commit after which the next operation may be committed in place. A commit in place stops
 /// the other tasks of its thread, so a slow disk gets a thread of its own.
@@ -57,14 +58,14 @@ struct SingleCommits(AtomicU32);
 impl SingleCommits {
     fn record(&self, operations: usize, time: Duration) {
         if operations == 1 && time <= MAX_TIME_IN_PLACE {
-            // Far fewer than 2³² commits happen until the count is large enough.
-            self.0.fetch_add(u32::from(!self.are_enough()), Ordering::Relaxed);
+            // The number cannot overflow, because it stops growing when it is large enough.
+            self.0.fetch_add(u32::from(!self.has_enough()), Ordering::Relaxed);
         } else {
             self.0.store(0, Ordering::Relaxed);
         }
     }
 
-    fn are_enough(&self) -> bool {
+    fn has_enough(&self) -> bool {
         self.0.load(Ordering::Relaxed) >= MIN_SINGLE_COMMITS
     }
 }
@@ -73,8 +74,7 @@ impl SingleCommits {
 #[expect(clippy::large_enum_variant, reason = "nearly every message is a write")]
 pub(super) enum Message {
     Write(Operation),
-    /// Asks the writer to check if another process wrote.
-    CheckOthers,
+    CheckOtherProcesses,
 }
 
 #[derive(Debug)]
@@ -112,7 +112,8 @@ impl Writer {
     /// Returns when the change is on the disk.
     pub(super) async fn write(&self, change: Change) -> Result<Answer, StoreError> {
         if let Some(written) = self.commit_in_place(&change) {
-            // A caller that never waits must let other tasks run.
+            // A commit in place does not wait, so a caller in a loop would otherwise let no other
+            // task run.
             coop::consume_budget().await;
             return written;
         }
@@ -128,7 +129,7 @@ impl Writer {
     /// writes, or the runtime has no second thread for the other tasks.
     fn commit_in_place(&self, change: &Change) -> Option<Result<Answer, StoreError>> {
         let has_waiting = self.queue().is_none_or(|queue| queue.capacity() < queue.max_capacity());
-        let may_commit = self.single_commits.are_enough()
+        let may_commit = self.single_commits.has_enough()
             && !has_waiting
             && change.bytes() <= MAX_BYTES_IN_PLACE
             && !matches!(change, Change::Prune(_))
@@ -136,7 +137,7 @@ impl Writer {
         if !may_commit {
             return None;
         }
-        // The thread holds the lock, or has panicked.
+        // If the writer's thread holds the lock or has panicked, the change goes through the queue.
         let Ok(mut committer) = self.committer.try_lock() else { return None };
         let started_at = Instant::now();
         let written = committer.commit_now(change);
@@ -198,9 +199,10 @@ impl CacheUsage {
     /// Bytes written since the last release above which the page cache can be large.
     const LARGE_BYTES: usize = 8 << 20;
 
-    /// Counts a batch. Returns `true` at a heartbeat if little was written since the last heartbeat
-    /// and much was written since the cache was freed.
-    fn should_free(&mut self, bytes: usize, has_heartbeat: bool) -> bool {
+    /// Counts the bytes of a batch. Returns `true` at a heartbeat if the page cache should be
+    /// freed, because much was written since it was last freed, but little since the last
+    /// heartbeat.
+    fn record_batch(&mut self, bytes: usize, has_heartbeat: bool) -> bool {
         self.since_heartbeat = self.since_heartbeat.saturating_add(bytes);
         self.since_freed = self.since_freed.saturating_add(bytes);
         if !has_heartbeat {
@@ -219,7 +221,8 @@ impl WriterThread {
     fn run(&self, mut messages: mpsc::Receiver<Message>) {
         let mut batch = Vec::new();
         while let Some(message) = messages.blocking_recv() {
-            // After a panic, callers read that the store is closed.
+            // If a thread has panicked with the lock, this thread ends, and callers get the error
+            // that the store is closed.
             let Ok(mut committer) = self.committer.lock() else { return };
             let mut size = CommitSize::default();
             let mut next = Some(message);
@@ -229,7 +232,7 @@ impl WriterThread {
                         size.add(operation.change.bytes());
                         batch.push(operation);
                     }
-                    Message::CheckOthers => committer.check_others(),
+                    Message::CheckOtherProcesses => committer.check_other_processes(),
                 }
                 next = if size.is_full() { None } else { messages.try_recv().ok() };
             }
@@ -258,11 +261,11 @@ impl Committer {
             bytes += change.bytes();
             has_heartbeat |= matches!(change, Change::PutLease(..));
         }
-        self.usage.should_free(bytes, has_heartbeat)
+        self.usage.record_batch(bytes, has_heartbeat)
     }
 
-    /// Commits one change. Returns `None` if the transaction cannot begin immediately, because
-    /// another process writes or the file has a fault. The thread then waits or reports the fault.
+    /// Commits one change. Returns `None` if another process writes or the file has a fault. The
+    /// change must then go through the queue, and the writer's thread waits or reports the fault.
     fn commit_now(&mut self, change: &Change) -> Option<Result<Answer, StoreError>> {
         if self.identity.check().is_err() || !self.begin_without_waiting() {
             return None;
@@ -294,8 +297,8 @@ impl Committer {
                 self.hints.count_commit();
                 for (operation, answer) in batch.drain(..).zip(answers) {
                     let is_done = answer.as_ref().is_ok_and(Answer::is_done);
-                    // Ignores a caller that was cancelled, because it reads the store before its
-                    // next write.
+                    // Ignores a failed send, because a caller that was cancelled reads the store
+                    // before its next write.
                     let _ = operation.reply.send(answer);
                     if is_done {
                         operation.change.send_hints(&self.hints);
@@ -366,7 +369,7 @@ impl Committer {
         Ok(answers)
     }
 
-    fn check_others(&mut self) {
+    fn check_other_processes(&mut self) {
         match self.logs.clear_if_stale(&self.connection) {
             Ok(true) => self.hints.wake_all(),
             Ok(false) => (),
@@ -435,7 +438,7 @@ mod tests {
         let (_folder, writer) = start_writer(|_| ());
         assert!(writer.commit_in_place(&small_change(0)).is_none(), "nothing was committed yet");
         allow_commits_in_place(&writer);
-        assert!(writer.single_commits.are_enough());
+        assert!(writer.single_commits.has_enough());
         let commits = writer.committer.lock().unwrap().hints.commits();
         let written = writer.commit_in_place(&small_change(0)).expect("it is committed in place");
         assert!(written.unwrap().is_done());
@@ -476,15 +479,15 @@ mod tests {
     #[test]
     fn the_page_cache_is_freed_at_the_first_quiet_heartbeat_after_large_writes() {
         let mut usage = CacheUsage::default();
-        let mut beat = |bytes| usage.should_free(bytes, true);
+        let mut beat = |bytes| usage.record_batch(bytes, true);
         assert!(!beat(100), "little was written");
         assert!(!beat(20 << 20), "it is busy");
         assert!(!beat(2 << 20), "it is busy");
         assert!(beat(100));
         assert!(!beat(100), "it was freed");
-        assert!(!usage.should_free(20 << 20, false));
-        assert!(!usage.should_free(0, true), "it was busy since the last heartbeat");
-        assert!(usage.should_free(0, true));
+        assert!(!usage.record_batch(20 << 20, false));
+        assert!(!usage.record_batch(0, true), "it was busy since the last heartbeat");
+        assert!(usage.record_batch(0, true));
     }
 
     #[tokio::test]

@@ -58,7 +58,7 @@ impl<'a> Compiler<'a> {
                 if let Some(scope) = self.find_scope(&select.operand) {
                     return self.compile_target(scope, &select.field, false);
                 }
-                let key = Key { name: select.field.clone(), quoted: false };
+                let key = Key { name: select.field.clone(), is_quoted: false };
                 let operand = self
                     .compile_boxed(&select.operand)
                     .map_err(|error| self.explain_dots(tree, error))?;
@@ -136,14 +136,14 @@ impl<'a> Compiler<'a> {
         (!is_local).then_some(scope)
     }
 
-    fn compile_target(&mut self, scope: Scope, name: &str, quoted: bool) -> CompileResult {
+    fn compile_target(&mut self, scope: Scope, name: &str, is_quoted: bool) -> CompileResult {
         let target = match scope {
             Scope::Steps => self
                 .find_step(name)
                 .ok_or_else(|| ConditionError::Unknown { name: name.to_owned() })?,
             Scope::Variables => Target::Variable(name.into()),
         };
-        let key = Key { name: name.to_owned(), quoted };
+        let key = Key { name: name.to_owned(), is_quoted };
         Ok(self.add_target(target, format!("{}{key}", scope.name()).into()))
     }
 
@@ -200,7 +200,7 @@ impl<'a> Compiler<'a> {
             (Some(scope), Some(name)) => self.compile_target(scope, name, true),
             (Some(scope), None) => Err(ConditionError::Computed { name: scope.name() }),
             (None, Some(name)) => {
-                let key = Key { name: name.to_owned(), quoted: true };
+                let key = Key { name: name.to_owned(), is_quoted: true };
                 Ok(Expr::Field(self.compile_boxed(operand)?, key))
             }
             (None, None) => {
@@ -211,7 +211,7 @@ impl<'a> Compiler<'a> {
 
     fn compile_has(&mut self, select: &SelectExpr) -> CompileResult {
         let Some(scope) = self.find_scope(&select.operand) else {
-            let key = Key { name: select.field.clone(), quoted: false };
+            let key = Key { name: select.field.clone(), is_quoted: false };
             return Ok(Expr::Has(self.compile_boxed(&select.operand)?, key));
         };
         match self.compile_target(scope, &select.field, false)? {

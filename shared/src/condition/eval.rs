@@ -53,7 +53,7 @@ impl<'a> Evaluation<'a> {
     }
 
     pub(super) fn eval_expr(&mut self, expr: &'a Expr) -> EvalResult<'a> {
-        self.spend(1)?;
+        self.spend_operations(1)?;
         match expr {
             Expr::Null => Ok(Val::Null),
             Expr::Bool(value) => Ok(Val::Bool(*value)),
@@ -88,14 +88,14 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    pub(super) fn spend(&mut self, operations: usize) -> Result<(), Fault<'a>> {
+    pub(super) fn spend_operations(&mut self, operations: usize) -> Result<(), Fault<'a>> {
         let left = self.operations_left.checked_sub(operations);
         self.operations_left = left.unwrap_or(0);
         left.map(drop).ok_or(Fault::Exhausted)
     }
 
     pub(super) fn spend_on_text(&mut self, bytes: usize) -> Result<(), Fault<'a>> {
-        self.spend(bytes / BYTES_PER_OPERATION)
+        self.spend_operations(bytes / BYTES_PER_OPERATION)
     }
 
     fn eval_bool(&mut self, operand: &'a Expr) -> Result<bool, Fault<'a>> {
@@ -130,7 +130,7 @@ impl<'a> Evaluation<'a> {
         match self.eval_expr(operand)? {
             Val::Map(entries) => self
                 .look_up(&entries, &Val::Text(Text::Borrowed(&key.name)))?
-                .ok_or_else(|| Fault::Missing { operand, key: name(), dotted: !key.quoted }),
+                .ok_or_else(|| Fault::Missing { operand, key: name(), is_dotted: !key.is_quoted }),
             other => Err(Fault::NoFields { operand, found_kind: other.kind(), key: name() }),
         }
     }
@@ -146,7 +146,7 @@ impl<'a> Evaluation<'a> {
         entries: &Entries<'a>,
         key: &Val<'a>,
     ) -> Result<Option<Val<'a>>, Fault<'a>> {
-        self.spend(entries.lookup_cost())?;
+        self.spend_operations(entries.lookup_cost())?;
         self.spend_on_text(key.text_bytes().saturating_mul(1 + entries.lookup_cost()))?;
         Ok(entries.get(key))
     }
@@ -171,7 +171,7 @@ impl<'a> Evaluation<'a> {
             }),
             (Val::Map(entries), _) => self
                 .look_up(&entries, &index)?
-                .ok_or_else(|| Fault::Missing { operand, key: show_key(&index), dotted: false }),
+                .ok_or_else(|| Fault::Missing { operand, key: show_key(&index), is_dotted: false }),
             (other, _) => {
                 Err(Fault::NoFields { operand, found_kind: other.kind(), key: show_key(&index) })
             }
@@ -192,8 +192,8 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Evaluates `&&` (false decides) or `||` (true decides). One side that decides is enough, even
-    /// if the other side has no value.
+    /// Evaluates `&&` or `||`. For `&&`, a side that is false decides the result, and for `||` a
+    /// side that is true, even if the other side fails.
     fn eval_logical(
         &mut self,
         left: &'a Expr,
@@ -253,11 +253,11 @@ impl<'a> Evaluation<'a> {
         }
         let result = match (operator, left, right) {
             (Operator::Add, Val::Text(left), Val::Text(right)) => {
-                self.spend((left.len() + right.len()) / 8)?;
+                self.spend_operations((left.len() + right.len()) / 8)?;
                 return Ok(Some(Val::from_text([&*left, &*right].concat())));
             }
             (Operator::Add, Val::List(left), Val::List(right)) => {
-                self.spend(left.len() + right.len())?;
+                self.spend_operations(left.len() + right.len())?;
                 return Ok(Some(Val::from_items(left.iter().chain(right.iter()).collect())));
             }
             (Operator::Add, Val::Time(time), Val::Span(span))
@@ -283,7 +283,7 @@ impl<'a> Evaluation<'a> {
     }
 
     pub(super) fn are_equal(&mut self, left: &Val<'a>, right: &Val<'a>) -> Result<bool, Fault<'a>> {
-        self.spend(1)?;
+        self.spend_operations(1)?;
         match (left, right) {
             (Val::Null, Val::Null) => Ok(true),
             (Val::Type(left), Val::Type(right)) => Ok(left == right),
@@ -317,7 +317,7 @@ impl<'a> Evaluation<'a> {
         if left.len() != right.len() {
             return Ok(false);
         }
-        self.spend(left.len())?;
+        self.spend_operations(left.len())?;
         for key in left.keys() {
             let found = (self.look_up(left, &key)?, self.look_up(right, &key)?);
             let (Some(left), Some(right)) = found else { return Ok(false) };
@@ -328,7 +328,7 @@ impl<'a> Evaluation<'a> {
         Ok(true)
     }
 
-    /// Looks for `item` in `container`. Returns `None` if `container` is not a container.
+    /// Looks for `item` in `container`. Returns `None` if `container` is neither a list nor a map.
     fn contains(&mut self, item: &Val<'a>, container: &Val<'a>) -> Result<Option<bool>, Fault<'a>> {
         match container {
             Val::List(list) => {
@@ -367,10 +367,10 @@ impl<'a> Evaluation<'a> {
         };
         let pattern = self.patterns.get(index).map(|(pattern, _)| pattern);
         let cost = pattern.map_or(0, |pattern| pattern.match_cost(text.len()));
-        self.spend(cost)?;
+        self.spend_operations(cost)?;
         if let Some((pattern, None)) = self.patterns.get(index) {
             let pattern = *pattern;
-            self.spend(pattern.compile_cost())?;
+            self.spend_operations(pattern.compile_cost())?;
             self.patterns[index].1 = pattern.compile();
         }
         let compiled = self.patterns.get(index).and_then(|(_, compiled)| compiled.as_ref());
@@ -385,12 +385,12 @@ impl<'a> Evaluation<'a> {
                 key.kind(),
                 ValueKind::Bool | ValueKind::Integer | ValueKind::Unsigned | ValueKind::Text
             ) {
-                return Err(Fault::Key { found_kind: key.kind(), twice: false });
+                return Err(Fault::Key { found_kind: key.kind(), is_duplicate: false });
             }
-            self.spend(made.len())?;
+            self.spend_operations(made.len())?;
             self.spend_on_text(key.text_bytes().saturating_mul(made.len()))?;
             if made.iter().any(|(other, _)| other.order_with(&key) == Some(Ordering::Equal)) {
-                return Err(Fault::Key { found_kind: key.kind(), twice: true });
+                return Err(Fault::Key { found_kind: key.kind(), is_duplicate: true });
             }
             made.push((key, self.eval_expr(value)?));
         }
@@ -401,7 +401,7 @@ impl<'a> Evaluation<'a> {
         let items = match self.eval_expr(&expr.range)? {
             Val::List(list) => list,
             Val::Map(entries) => {
-                self.spend(entries.len())?;
+                self.spend_operations(entries.len())?;
                 List::Owned(entries.keys().into())
             }
             other => {
@@ -424,7 +424,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Evaluates `all` (false decides) or `exists` (true decides), in the same way as
+    /// Evaluates `all` as a series of `&&`, or `exists` as a series of `||`. See
     /// [`Self::eval_logical`].
     fn eval_quantifier(
         &mut self,

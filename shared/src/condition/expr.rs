@@ -41,11 +41,11 @@ pub(super) enum Expr {
     Loop(Box<Loop>),
 }
 
-/// A field's name. `quoted` is `true` for `of["key"]`, and `false` for `of.key`.
+/// A field's name. `is_quoted` is `true` for `of["key"]`, and `false` for `of.key`.
 #[derive(Clone, Debug)]
 pub(super) struct Key {
     pub(super) name: String,
-    pub(super) quoted: bool,
+    pub(super) is_quoted: bool,
 }
 
 /// An operator that always evaluates both operands.
@@ -143,7 +143,7 @@ impl Expr {
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.quoted { write!(f, "[{:?}]", self.name) } else { write!(f, ".{}", self.name) }
+        if self.is_quoted { write!(f, "[{:?}]", self.name) } else { write!(f, ".{}", self.name) }
     }
 }
 

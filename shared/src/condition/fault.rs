@@ -19,7 +19,7 @@ pub(super) enum Fault<'a> {
     Missing {
         operand: &'a Expr,
         key: Cow<'a, str>,
-        dotted: bool,
+        is_dotted: bool,
     },
     /// The value is not an object, so it has no fields.
     NoFields {
@@ -56,7 +56,7 @@ pub(super) enum Fault<'a> {
     /// The map has a duplicate key, or a key of a wrong kind.
     Key {
         found_kind: ValueKind,
-        twice: bool,
+        is_duplicate: bool,
     },
 }
 
@@ -72,10 +72,10 @@ impl fmt::Display for Fault<'_> {
             Self::NotFilled(name) => {
                 write!(f, "`{name}` has no value; check `has({name})` first")
             }
-            Self::Missing { operand, key, dotted: true } => {
+            Self::Missing { operand, key, is_dotted: true } => {
                 write!(f, "`{operand}` has no `{key}`; check `has({operand}.{key})` first")
             }
-            Self::Missing { operand, key, dotted: false } => {
+            Self::Missing { operand, key, is_dotted: false } => {
                 write!(f, "`{operand}` has no `{key}`; check `{key:?} in {operand}` first")
             }
             Self::NoFields { operand, found_kind: ValueKind::Null, key } => {
@@ -109,8 +109,10 @@ impl fmt::Display for Fault<'_> {
                 write!(f, "`{name}` of `{operand}`: {reason}")
             }
             Self::Call { name, operand: None, reason } => write!(f, "`{name}`: {reason}"),
-            Self::Key { found_kind: _, twice: true } => f.write_str("a map has one key twice"),
-            Self::Key { found_kind, twice: false } => {
+            Self::Key { found_kind: _, is_duplicate: true } => {
+                f.write_str("a map has one key twice")
+            }
+            Self::Key { found_kind, is_duplicate: false } => {
                 write!(f, "{found_kind} cannot be the key of a map")
             }
         }

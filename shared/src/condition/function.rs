@@ -46,7 +46,8 @@ const PLAIN_STYLE: &[Style] = &[Style::Plain];
 const METHOD_STYLE: &[Style] = &[Style::Method];
 const BOTH_STYLES: &[Style] = &[Style::Plain, Style::Method];
 
-/// Maximum number of arguments of `min` and `max`. No expression has room for more.
+/// Maximum number of arguments of `min` and `max`. An expression has fewer bytes than this, so this
+/// limit is never reached.
 const MAX_ARGUMENTS: usize = limits::CONDITION_BYTES;
 
 /// All functions, each with its name, its syntax, and its smallest and largest number of arguments.

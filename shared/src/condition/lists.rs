@@ -19,8 +19,7 @@ use super::{
     value::{Entries, List, Text, Val},
 };
 
-/// A failure of a list function: a failure of the whole evaluation, or a reason that the function
-/// states itself.
+/// A failure of a list function: a fault of the evaluation, or a message of the function itself.
 enum Failure<'a> {
     Fault(Fault<'a>),
     Reason(String),
@@ -78,10 +77,11 @@ impl<'a> Evaluation<'a> {
         })
     }
 
-    /// Adds integers exactly. From the first double on, adds doubles from left to right.
+    /// Adds integers exactly. As soon as a number is a double, converts the sum to a double and
+    /// continues with doubles, from left to right.
     fn sum_items(&mut self, operand: &Val<'a>) -> ListResult<'a, Val<'a>> {
         let list = as_list(operand)?;
-        self.spend(list.len())?;
+        self.spend_operations(list.len())?;
         let mut sum = Number::Integer(0);
         for (index, item) in list.iter().enumerate() {
             let number = as_number(&item);
@@ -124,14 +124,14 @@ impl<'a> Evaluation<'a> {
         let mut items: Vec<Val<'a>> = list.iter().collect();
         let bytes: usize = items.iter().map(Val::text_bytes).sum();
         let rounds = items.len().checked_ilog2().unwrap_or(0) as usize + 1;
-        self.spend(items.len().saturating_mul(rounds))?;
+        self.spend_operations(items.len().saturating_mul(rounds))?;
         self.spend_on_text(bytes.saturating_mul(rounds))?;
         items.sort_by(|left, right| left.order_with(right).unwrap_or(Ordering::Equal));
         Ok(Val::from_items(items))
     }
 
     fn check_order(&mut self, list: &List<'a>) -> ListResult<'a, ()> {
-        self.spend(list.len())?;
+        self.spend_operations(list.len())?;
         let Some(first) = list.get(0) else { return Ok(()) };
         for (index, item) in list.iter().enumerate() {
             self.spend_on_text(item.text_bytes())?;
@@ -156,7 +156,7 @@ impl<'a> Evaluation<'a> {
                 return Err(describe_item(index, &item, needs).into());
             };
             let separator = if index == 0 { "" } else { separator };
-            self.spend(1 + (separator.len() + text.len()) / BYTES_PER_OPERATION)?;
+            self.spend_operations(1 + (separator.len() + text.len()) / BYTES_PER_OPERATION)?;
             joined.push_str(separator);
             joined.push_str(&text);
         }
@@ -181,7 +181,7 @@ impl<'a> Evaluation<'a> {
         let mut parts = Vec::new();
         let mut rest = Some(text).filter(|text| !(text.is_empty() && separator.is_empty()));
         while let Some(text) = rest {
-            self.spend(1)?;
+            self.spend_operations(1)?;
             let (part, after) = split_first(text, separator);
             parts.push(Val::Text(make(part)));
             rest = after;
@@ -212,7 +212,7 @@ impl<'a> Evaluation<'a> {
 
     /// Hashes a value. Values that are equal have equal hashes.
     fn hash_value(&mut self, value: &Val<'a>) -> Result<u64, Fault<'a>> {
-        self.spend(1)?;
+        self.spend_operations(1)?;
         let mut hasher = DefaultHasher::new();
         match value {
             Val::Null => 0_u8.hash(&mut hasher),
@@ -242,7 +242,7 @@ impl<'a> Evaluation<'a> {
 
     /// Hashes an object. The hash does not depend on the order of the fields.
     fn hash_entries(&mut self, entries: &Entries<'a>) -> Result<u64, Fault<'a>> {
-        self.spend(entries.len())?;
+        self.spend_operations(entries.len())?;
         let mut sum = 0_u64;
         for (key, value) in entries.pairs() {
             let pair = (self.hash_value(&key)?, self.hash_value(&value)?);
@@ -260,11 +260,11 @@ impl<'a> Evaluation<'a> {
         for item in list.iter() {
             match item {
                 Val::List(inner) => {
-                    self.spend(1 + inner.len())?;
+                    self.spend_operations(1 + inner.len())?;
                     items.extend(inner.iter());
                 }
                 other => {
-                    self.spend(1)?;
+                    self.spend_operations(1)?;
                     items.push(other);
                 }
             }
@@ -273,8 +273,8 @@ impl<'a> Evaluation<'a> {
     }
 }
 
-/// Returns the text before the first separator, and the text after it. If the separator is empty,
-/// each character is a part.
+/// Returns the text before the first separator, and the text after the separator. If the separator
+/// is empty, returns the first character, and the text after this character.
 fn split_first<'t>(text: &'t str, separator: &str) -> (&'t str, Option<&'t str>) {
     if separator.is_empty() {
         let (part, rest) = text.split_at(text.chars().next().map_or(0, char::len_utf8));

@@ -6,8 +6,8 @@ use serde_json::{Map, Number, Value};
 use super::{function::format_time, value::Val};
 use crate::{json, limits};
 
-/// Converts a result to JSON. Returns a message if JSON has no such value, or if the JSON is too
-/// large.
+/// Converts a result to JSON. Returns a message if JSON cannot express the result, or if the JSON
+/// is too large.
 ///
 /// A result of a few bytes in memory can be huge as JSON, because lists share their items. So this
 /// function counts the bytes that it makes.
@@ -21,8 +21,8 @@ pub(super) fn to_json(result: &Val<'_>) -> Result<Value, String> {
 }
 
 struct JsonConverter {
-    /// Bytes of JSON that the converter can still make. The converter counts at least one byte for
-    /// each value.
+    /// Bytes of JSON that the converter can still make before it fails. The converter counts at
+    /// least one byte for each value.
     bytes_left: usize,
 }
 

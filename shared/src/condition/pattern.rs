@@ -1,4 +1,5 @@
-//! Regular expressions, checked early and compiled late.
+//! Regular expressions. A plan's patterns are checked when the plan is parsed, and compiled again
+//! for each evaluation.
 //!
 //! A pattern of a few bytes can compile to many thousand times its size, and every step of a plan
 //! may have a condition. So a plan keeps only the text. Each evaluation compiles the pattern and
@@ -12,8 +13,8 @@ use crate::limits;
 #[derive(Clone, Debug)]
 pub(super) struct Pattern {
     text: String,
-    /// Cost of compiling the pattern, in operations. A match costs a thousandth of it for each byte
-    /// of the text.
+    /// Cost of compiling the pattern, in operations. A match costs a thousandth of this number for
+    /// each byte of the text.
     cost: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The values that a condition reads, for messages.
+//! Finds the values that a condition reads, so that messages can explain its result.
 
 use serde_json::Value;
 
@@ -73,9 +73,12 @@ impl<'a> Reader<'_, 'a> {
             Expr::Input => Some(("input".to_owned(), Some(self.input))),
             Expr::Field(of, key) | Expr::Has(of, key) => {
                 let (text, value) = self.find_place(of)?;
-                let Key { name, quoted } = key;
-                let text =
-                    if *quoted { format!("{text}[\"{name}\"]") } else { format!("{text}.{name}") };
+                let Key { name, is_quoted } = key;
+                let text = if *is_quoted {
+                    format!("{text}[\"{name}\"]")
+                } else {
+                    format!("{text}.{name}")
+                };
                 Some((text, value.and_then(|value| value.get(name.as_str()))))
             }
             Expr::Index(of, index) => {

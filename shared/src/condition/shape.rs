@@ -8,7 +8,7 @@
 use super::ConditionError;
 use crate::limits;
 
-/// Checks that the parser can read `source` with little stack.
+/// Checks that `source` is short and flat enough for a parser that recurses.
 pub(super) fn check_source(source: &str) -> Result<(), ConditionError> {
     if source.len() > limits::CONDITION_BYTES {
         return Err(ConditionError::TooLong { bytes: source.len() });
@@ -20,8 +20,8 @@ pub(super) fn check_source(source: &str) -> Result<(), ConditionError> {
     Ok(())
 }
 
-/// Returns the line and the column of a word in a text that [`check_source`] accepts. Without
-/// `is_method`, a word after a dot is the name of a field and does not count.
+/// Returns the line and the column of a word in a text that [`check_source`] accepts. If
+/// `is_method` is `false`, skips a word after a dot, because the word is then the name of a field.
 pub(super) fn find_word(source: &str, word: &str, is_method: bool) -> Option<(usize, usize)> {
     let mut scan = TokenScanner { source, rest: source, depth: 0, operator_count: 0 };
     let mut is_behind_dot = false;
@@ -127,7 +127,7 @@ impl TokenScanner<'_> {
         }
     }
 
-    fn read_text(&mut self, quote: char, raw: bool) -> Result<(), ConditionError> {
+    fn read_text(&mut self, quote: char, is_raw: bool) -> Result<(), ConditionError> {
         let triple: String = std::iter::repeat_n(quote, 3).collect();
         let long = self.rest.starts_with(&triple);
         let close = if long { &triple[..] } else { &triple[..1] };
@@ -138,7 +138,7 @@ impl TokenScanner<'_> {
                 Some('\n' | '\r') if !long => {
                     return Err(self.syntax_error("a string is not closed"));
                 }
-                Some('\\') if !raw => {
+                Some('\\') if !is_raw => {
                     let length = escape_length(&self.rest[1..]);
                     let length =
                         length.ok_or_else(|| self.syntax_error("`\\` begins no known escape"))?;

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::*;
 use crate::id::StepNumber;
 
-/// Steps with outputs, found by their index, and two variables.
+/// The ids and outputs of steps, and two variables. The index of an item is the number of the step.
 struct TestValues(Vec<(&'static str, Option<Value>)>);
 
 impl ResolveNames for TestValues {
@@ -116,7 +116,7 @@ fn integers_and_doubles_compare_by_value() {
 }
 
 #[test]
-fn standard_functions_work() {
+fn standard_functions_return_the_values_of_cel() {
     assert_all_hold(&[
         "size(author.tags) == 2 && author.tags.size() == 2 && size('añb') == 3",
         "size(author.address) == 1 && size(author.empty) == 0",

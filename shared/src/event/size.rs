@@ -15,7 +15,7 @@ impl RecordedEvent {
                 let settled = created.settled.iter();
                 let settled =
                     settled.filter_map(|call| call.output.as_deref()).map(json::json_size);
-                // Counts, for each call, a key and the hash of the parameters.
+                // Adds the size of the idempotency key and of the hash of parameters of each call.
                 let keys = BASE_EVENT_BYTES * (created.call_keys.len() + created.settled.len());
                 json::json_size(&created.options.input)
                     + reused.chain(settled).sum::<usize>()

@@ -1,4 +1,4 @@
-//! Calls whose outcome is unknown, as a later execution takes them over.
+//! Calls of an execution whose outcome is unknown, and how a retry of the execution continues them.
 //!
 //! A call of a tool with the effect `once` may end without an answer. A retry sends its idempotency
 //! key again, so that a service that remembers keys does not act twice. If a person found out that

@@ -32,10 +32,9 @@ pub struct Agenda {
     /// Waiting tasks that wait for a signal, by the signal's name.
     awaiting_signal: BTreeMap<String, BTreeSet<Task>>,
     expiring: BTreeSet<(Timestamp, Task)>,
-    /// Steps whose items are running.
-    gathering: BTreeSet<StepNumber>,
+    steps_with_running_items: BTreeSet<StepNumber>,
     items_finished: BTreeSet<StepNumber>,
-    /// The next task to undo, if it has not started.
+    /// The next compensation, if it has not started.
     undoing: Option<Task>,
     open_task_count: usize,
 }
@@ -68,7 +67,7 @@ impl Agenda {
             }
             StepState::Gathering { .. } => {
                 self.items_finished.remove(&task.step);
-                self.gathering.remove(&task.step)
+                self.steps_with_running_items.remove(&task.step)
             }
             StepState::Retrying { until, .. } => {
                 self.retrying.remove(&(*until, task)) || self.without_permit.remove(&task)
@@ -94,7 +93,7 @@ impl Agenda {
                 }
                 self.running.insert(task);
             }
-            StepState::Gathering { .. } => drop(self.gathering.insert(task.step)),
+            StepState::Gathering { .. } => drop(self.steps_with_running_items.insert(task.step)),
             StepState::Retrying { until, .. } => drop(self.retrying.insert((*until, task))),
             StepState::Waiting(reason) => {
                 if let WaitReason::Signal { name, until } = reason {
@@ -120,7 +119,8 @@ impl Agenda {
         }
     }
 
-    /// Counts a finished task. Compensations are not counted here, because `undoable` holds them.
+    /// Reduces the number of open tasks. A compensation is not in this number, because `undoable`
+    /// lists the tasks that are still to be undone.
     fn close_task(&mut self, task: Task) {
         self.open_task_count -= usize::from(!task.part.undo);
     }
@@ -133,8 +133,8 @@ impl Agenda {
         self.items_finished.insert(step);
     }
 
-    pub(super) fn unblock_task(&mut self, task: Task, must_wait: bool) {
-        if must_wait {
+    pub(super) fn unblock_task(&mut self, task: Task, needs_wait: bool) {
+        if needs_wait {
             self.to_wait.insert(task)
         } else {
             self.ready.insert(task)
@@ -235,7 +235,7 @@ impl Agenda {
         &self.items_finished
     }
 
-    /// Returns the next task to undo, if it has not started and does not wait for a permit.
+    /// Returns the next compensation, if it has not started and does not wait for a permit.
     pub fn undoing(&self) -> Option<Task> {
         self.undoing
     }
@@ -261,7 +261,7 @@ impl Agenda {
 
     /// Returns `true` if an unfinished task neither runs nor is a step whose items run.
     pub fn has_waiting_tasks(&self) -> bool {
-        self.open_task_count > self.running.len() + self.gathering.len()
+        self.open_task_count > self.running.len() + self.steps_with_running_items.len()
     }
 
     /// Returns `true` if a running task does more than wait for a time or a child execution.

@@ -1,7 +1,7 @@
 //! The attempts of an execution, as its log describes them.
 //!
-//! Log lines, metrics and traces read attempts from the same durable events, so they agree with each
-//! other and with the log, also after another worker has taken over.
+//! Log lines, metrics and traces read attempts from the same durable events. So they agree with
+//! each other and with the log, even after another worker has taken over the execution.
 
 use std::collections::BTreeMap;
 
@@ -34,6 +34,17 @@ pub enum AttemptOutcome {
 }
 
 impl AttemptOutcome {
+    /// All outcomes, in the sequence of their declaration.
+    pub const ALL: [Self; 7] = [
+        Self::Succeeded,
+        Self::Cached,
+        Self::Retried,
+        Self::Failed,
+        Self::Interrupted,
+        Self::Undecided,
+        Self::Cancelled,
+    ];
+
     /// Returns the name in logs, metrics and traces.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -73,7 +84,7 @@ struct RunningAttempt {
 /// Follows the events of one execution, and finds the attempts that end.
 #[derive(Clone, Debug, Default)]
 pub struct AttemptTracker {
-    running: BTreeMap<Task, RunningAttempt>,
+    running_attempts: BTreeMap<Task, RunningAttempt>,
 }
 
 impl AttemptTracker {
@@ -98,7 +109,7 @@ impl AttemptTracker {
         };
         if let (Some(attempt), Some(changed)) = (attempt, step.changed) {
             let started_at = changed.at;
-            self.running.insert(task, RunningAttempt { attempt, started_at, child });
+            self.running_attempts.insert(task, RunningAttempt { attempt, started_at, child });
         }
         if let Some(undo) = &step.undo {
             self.add_running(task.compensation(), undo);
@@ -123,7 +134,7 @@ impl AttemptTracker {
             }
             event => {
                 let (outcome, error) = read_outcome(event)?;
-                let running = self.running.remove(&task);
+                let running = self.running_attempts.remove(&task);
                 if running.is_none() && outcome != AttemptOutcome::Failed {
                     return None;
                 }
@@ -148,7 +159,7 @@ impl AttemptTracker {
         started_at: Timestamp,
         child: Option<ExecutionId>,
     ) {
-        self.running.insert(task, RunningAttempt { attempt, started_at, child });
+        self.running_attempts.insert(task, RunningAttempt { attempt, started_at, child });
     }
 }
 

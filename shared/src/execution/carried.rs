@@ -1,5 +1,6 @@
-//! Calls of earlier executions with an unknown outcome, and the way in which this execution takes
-//! them over. This module also finds the open calls that this execution leaves to its retry.
+//! Calls of earlier executions with an unknown outcome, and how this execution repeats them or
+//! reuses a person's answer. This module also finds the calls of this execution with an unknown
+//! outcome, for a retry of this execution.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,7 +25,8 @@ pub(super) struct CarriedCalls {
     /// Keys of earlier calls, by the task of this execution that repeats the call. A task has
     /// several keys if its parameters changed between executions.
     keys: BTreeMap<Task, Vec<CallKey>>,
-    /// Settled calls for items of lists. The output of a settled step is among the reused outputs.
+    /// Settled calls of items of lists. Settled calls of whole steps are not here, because their
+    /// outputs are among the reused outputs.
     items: BTreeMap<Task, SettledCall>,
     child_keys: BTreeMap<Task, Vec<CallKey>>,
     child_settled: BTreeMap<Task, Vec<SettledCall>>,
@@ -41,7 +43,7 @@ pub enum CarriedKey {
     OtherParameters,
 }
 
-/// The calls that a child execution takes over.
+/// The calls of earlier executions that a child execution repeats or whose outputs it reuses.
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChildCalls {
@@ -141,7 +143,7 @@ impl Execution {
         (call.parameters == hash_parameters(parameters)).then_some(call)
     }
 
-    /// Returns the calls that the child execution of a task takes over.
+    /// Returns the calls of earlier executions for the child execution of a task.
     pub fn calls_for_child(&self, task: Task) -> ChildCalls {
         let call_keys = self.carried_calls.child_keys.get(&task).cloned().unwrap_or_default();
         let settled = self.carried_calls.child_settled.get(&task).cloned().unwrap_or_default();
@@ -174,8 +176,8 @@ impl Execution {
         is_failed && step.key.as_ref().is_some_and(|sent| carried.any(|call| call.key == *sent))
     }
 
-    /// Returns the key of a call of an earlier execution at the place of a task, if its outcome is
-    /// still unknown.
+    /// Returns the key of the call of an earlier execution that this task repeats, if the outcome
+    /// of that call is still unknown.
     pub fn open_earlier_key(&self, task: Task) -> Option<&CallKey> {
         let step = self.task(task).filter(|step| step.is_outcome_known());
         let id = &self.plan.step(task.step).id;
@@ -230,7 +232,8 @@ impl Execution {
         let carried = carried.filter(|key| known_key.as_deref() != Some(&*key.key));
         let before = open.len();
         open.extend(carried.map(|key| CallKey { place: place(), ..key.clone() }));
-        // Ignores the loop itself: it fails with the error of an item, but the item made the call.
+        // Ignores the step that repeats for a list. It fails with the error of an item, but the
+        // item made the call.
         let is_loop = planned.for_each.is_some() && task.part.item.is_none();
         let is_call = !is_loop && !matches!(planned.kind, StepKind::Plan(_));
         let is_open = |step: &&Step| {

@@ -1,4 +1,4 @@
-//! Facts of a log that explain an execution, but that no decision needs.
+//! Facts of a log that explain an execution to people. No decision of the machine needs them.
 
 use crate::{
     clock::Timestamp,

@@ -18,13 +18,13 @@ pub struct Items {
     /// Index of the first item that never had a turn.
     next_index: u32,
     /// Items that waited for a person or a signal and can continue.
-    returned: BTreeSet<u32>,
+    returned_items: BTreeSet<u32>,
     /// The number of items that have a turn.
     held_turn_count: u32,
     open_count: u32,
     waiting_count: u32,
     sleeping_count: u32,
-    pub(super) failed: Option<u32>,
+    pub(super) first_failed_index: Option<u32>,
 }
 
 #[expect(missing_docs, reason = "the other names need no comment")]
@@ -34,12 +34,12 @@ impl Items {
         Self {
             tasks,
             next_index: 0,
-            returned: BTreeSet::new(),
+            returned_items: BTreeSet::new(),
             held_turn_count: 0,
             open_count: n,
             waiting_count: 0,
             sleeping_count: 0,
-            failed: None,
+            first_failed_index: None,
         }
     }
 
@@ -51,9 +51,9 @@ impl Items {
         self.tasks.get(index as usize)
     }
 
-    /// Returns the item that failed first in time.
+    /// Returns the index of the item that failed first.
     pub fn first_failed(&self) -> Option<u32> {
-        self.failed
+        self.first_failed_index
     }
 
     pub fn finished_count(&self) -> usize {
@@ -99,7 +99,7 @@ impl Items {
     }
 
     pub(super) fn requeue_item(&mut self, index: u32) {
-        self.returned.insert(index);
+        self.returned_items.insert(index);
     }
 
     /// Gives the next item a turn and returns its index, if fewer than `width` items have a turn.
@@ -113,7 +113,7 @@ impl Items {
     }
 
     fn next_returned(&mut self) -> Option<u32> {
-        while let Some(index) = self.returned.pop_first() {
+        while let Some(index) = self.returned_items.pop_first() {
             if self.get(index).is_some_and(|item| item.state == StepState::Pending) {
                 return Some(index);
             }

@@ -41,7 +41,7 @@ pub struct ExecutionOptions {
     /// `true` undoes successful steps if the execution does not succeed.
     #[serde(alias = "compensate_on_failure", skip_serializing_if = "is_default")]
     pub compensate_on_failure: bool,
-    /// `true` checks everything and calls no tool.
+    /// `true` checks conditions, templates and parameters, and calls no tool.
     #[serde(alias = "dry_run", skip_serializing_if = "is_default")]
     pub dry_run: bool,
     #[serde(skip_serializing_if = "is_default")]

@@ -1,10 +1,11 @@
-//! Phases of an execution for the machine, and states for people.
+//! Phases of an execution, on which the machine decides, and states, which people see.
 
 use serde::{Deserialize, Serialize};
 
 use crate::event::Outcome;
 
-/// The phase of an execution. An execution only moves down this list.
+/// The phase of an execution. Later phases come later in this list, and an execution never returns
+/// to an earlier phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Steps start as they become ready.

@@ -85,7 +85,7 @@ impl ReplanOptions {
         Self { sets: Vec::new(), within: None, ..self.clone() }
     }
 
-    /// Returns `true` if the options allow replans, or allowed one before.
+    /// Returns `true` if replans are left, or if a replan made this execution.
     fn is_wanted(&self) -> bool {
         self.left > 0 || self.before > 0
     }

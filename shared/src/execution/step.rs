@@ -332,8 +332,8 @@ impl StepState {
         matches!(self, Self::Running { how: AttemptKind::Sleeping { .. }, .. })
     }
 
-    /// Returns the same wait with another end time. A state that does not wait for a time does not
-    /// change.
+    /// Returns this state with another end of its wait. A state that does not wait for a time stays
+    /// the same.
     pub(super) fn with_end(&self, end: Timestamp) -> Self {
         let mut state = self.clone();
         match &mut state {
@@ -381,7 +381,7 @@ impl StepState {
                 Self::Running { attempt: *attempt, how: *how }
             }
             (Self::Pending | Self::Retrying { .. }, Event::StepStarted(started)) => {
-                if !self.may_start_attempt(started.attempt) {
+                if !self.can_start_attempt(started.attempt) {
                     return None;
                 }
                 Self::Running { attempt: started.attempt, how: AttemptKind::from_started(started) }
@@ -419,7 +419,7 @@ impl StepState {
         })
     }
 
-    fn may_start_attempt(&self, attempt: Attempt) -> bool {
+    fn can_start_attempt(&self, attempt: Attempt) -> bool {
         match self {
             Self::Retrying { attempt: last, .. } => attempt == last.next(),
             _ => true,
@@ -447,8 +447,8 @@ impl StepState {
         event: &Event,
         collect_outputs: impl FnOnce() -> Option<Arc<Value>>,
     ) -> Option<Self> {
-        // Rejects the end while items are unfinished, because a step finishes after the last of its
-        // items.
+        // Rejects the event while items are unfinished, because a step finishes after its last
+        // item.
         let outputs = collect_outputs()?;
         Some(match event {
             Event::StepSucceeded { attempt: of, output: None, .. } if *of == attempt => {

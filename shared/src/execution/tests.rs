@@ -296,8 +296,8 @@ fn events_without_a_step_change_no_step() {
     }
 }
 
-/// Returns the seconds that a task worked and waited. Each pair is a second and the state that
-/// starts at that second.
+/// Returns the seconds that a task worked, and the seconds that it waited. Each item of `states` is
+/// a second and the state that begins at that second.
 fn time_spent(states: &[(i64, StepState)]) -> (i64, i64) {
     let mut spent = TimeSpent::default();
     for (second, state) in states {

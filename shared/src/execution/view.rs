@@ -104,11 +104,11 @@ impl Execution {
         starts.chain(deadline).max()
     }
 
-    /// Returns `true` if the execution failed because its deadline passed, and for no earlier
-    /// reason.
+    /// Returns `true` if the execution failed because its deadline passed. Returns `false` if it
+    /// had already failed for another reason.
     pub fn missed_deadline(&self) -> bool {
         let failed = [Phase::Finished(Outcome::Failed), Phase::Compensating(Outcome::Failed)];
-        self.overran && failed.contains(&self.phase)
+        self.has_missed_deadline && failed.contains(&self.phase)
     }
 
     pub fn state(&self) -> ExecutionState {
@@ -225,14 +225,13 @@ impl Execution {
             && self.limited_tools.contains(self.plan.step(task.step).call_of_part(task.part).tool)
     }
 
-    /// Sets a task aside until it gets a permit.
+    /// Moves a task to the tasks that need a permit before they can start.
     ///
     /// This is not an event, because limits are configuration of this machine.
     pub fn set_task_aside(&mut self, task: Task) {
         match self.task(task).map(|step| step.state.clone()) {
             Some(state) => self.agenda.hold_for_permit(task, &state),
-            // Sets aside a compensation that has no state yet, because its state is created when it
-            // starts.
+            // A compensation that has not started has no state, so it counts as pending.
             None if task.part.undo => self.agenda.hold_for_permit(task, &StepState::Pending),
             None => (),
         }
@@ -243,8 +242,8 @@ impl Execution {
     /// This is not an event: it follows from the outputs, so every replay comes to the same result.
     pub fn record_condition_true(&mut self, number: StepNumber) {
         if self.agenda.remove_condition(number) {
-            let must_wait = self.must_wait(number.into());
-            self.agenda.unblock_task(number.into(), must_wait);
+            let needs_wait = self.needs_wait(number.into());
+            self.agenda.unblock_task(number.into(), needs_wait);
         }
     }
 

@@ -1,5 +1,5 @@
-//! Figures of the operating system about this process, under the names that Prometheus uses for all
-//! programs.
+//! Metrics of the operating system about this process. They have the names that Prometheus uses for
+//! all programs.
 
 use std::{fmt, fs};
 
@@ -10,7 +10,7 @@ use prometheus_client::{
     metrics::{counter::ConstCounter, gauge::ConstGauge, info::Info},
 };
 
-/// Reads `/proc` at each scrape. Figures that cannot be read are left out.
+/// Reads `/proc` each time Prometheus reads the metrics. Leaves out metrics that cannot be read.
 #[derive(Debug)]
 pub(super) struct ProcessCollector;
 

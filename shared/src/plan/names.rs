@@ -20,7 +20,7 @@ pub struct StepNames {
 }
 
 impl StepNames {
-    /// Numbers the steps in the given order.
+    /// Numbers the steps in the order of `steps`.
     pub fn new<'a>(
         steps: impl IntoIterator<Item = (&'a StepId, &'a ToolName)>,
     ) -> Result<Self, PlanError> {
@@ -35,14 +35,15 @@ impl StepNames {
                 .entry(tool.clone())
                 .and_modify(|entry| *entry = None)
                 .or_insert(Some(number));
-            if let Some(plain) = plain_name(tool) {
+            if let Some(plain) = name_without_set(tool) {
                 names.tools.entry(plain).and_modify(|entry| *entry = None).or_insert(Some(number));
             }
         }
         Ok(names)
     }
 
-    /// Renumbers the steps. `places` maps each old number to the new one.
+    /// Renumbers the steps. `places` has the new number of each step, at the index of its old
+    /// number.
     #[must_use]
     pub fn renumbered(mut self, places: &[StepNumber]) -> Self {
         let renumber = |number: &mut StepNumber| *number = places[number.get()];
@@ -65,7 +66,7 @@ impl StepNames {
     }
 }
 
-fn plain_name(tool: &ToolName) -> Option<ToolName> {
+fn name_without_set(tool: &ToolName) -> Option<ToolName> {
     tool.as_str().split_once('.').and_then(|(_, plain)| plain.parse().ok())
 }
 

@@ -15,10 +15,10 @@ use crate::{
     limits::{SCHEMA_BYTES, SCHEMA_CHAIN, SCHEMA_DEPTH, SCHEMA_EXPANSION, SCHEMA_PATTERN_BYTES},
 };
 
-/// Limit on the evaluations of all parts of a schema together, because compiling visits each of
-/// them.
+/// Maximum number of evaluations of all parts of a schema together, because compiling the schema
+/// visits each part.
 const MAX_TOTAL_EVALUATIONS: u64 = 100 * SCHEMA_EXPANSION;
-/// Limit on the bytes that one pattern can compile to.
+/// Maximum bytes that one pattern can compile to.
 const MAX_PATTERN_BYTES: usize = 4 << 20;
 /// Maximum number of patterns of a schema, because each compiled pattern takes memory.
 const MAX_PATTERNS: usize = 2_000;

@@ -1,4 +1,4 @@
-//! Counts the evaluations of a check, and stops a check that takes too many.
+//! Counts the evaluations of a check, and stops a check that needs too many evaluations.
 //!
 //! The validator evaluates a schema by plain recursion and cannot be stopped. So each of its
 //! schemas gets a custom keyword that is evaluated first. This keyword charges the schema's cost to
@@ -48,7 +48,7 @@ struct RemainingBudget {
     deadline: Instant,
     /// The address of the top of the stack when the check began. The distance from this address
     /// tells how much stack the check uses.
-    bottom: usize,
+    start_address: usize,
     stack: usize,
     charges_until_clock: u32,
 }
@@ -68,7 +68,7 @@ pub(super) fn run_within<T>(
     let left = RemainingBudget {
         evaluations: allowance.evaluations,
         deadline: Instant::now() + allowance.time,
-        bottom: std::ptr::from_ref(&marker).addr(),
+        start_address: std::ptr::from_ref(&marker).addr(),
         stack: allowance.stack,
         charges_until_clock: CLOCK_INTERVAL,
     };
@@ -97,7 +97,7 @@ fn charge_evaluations(evaluations: u64) {
     if left.charges_until_clock == 0 {
         left.charges_until_clock = CLOCK_INTERVAL;
     }
-    let is_deep = left.bottom.abs_diff(here) > left.stack;
+    let is_deep = left.start_address.abs_diff(here) > left.stack;
     let is_over = evaluations > left.evaluations || is_late || is_deep;
     left.evaluations = left.evaluations.saturating_sub(evaluations);
     REMAINING.set(Some(left));
@@ -120,7 +120,7 @@ pub(super) fn count_evaluations(value: &Value) -> u64 {
     }
 }
 
-/// The cost of one schema, from its `faber:meter` keyword.
+/// The number of evaluations of one schema, as its keyword `faber:meter` states it.
 struct Meter {
     /// Evaluations for any value.
     fixed: u64,
@@ -202,7 +202,7 @@ impl MeterBuilder<'_> {
             }
             let reference = content.as_str().filter(|_| REFERENCE_KEYWORDS.contains(&name));
             let made = if let Some(reference) = reference {
-                let moved = self.move_reference(reference)?;
+                let moved = self.retarget_reference(reference)?;
                 is_foreign |= moved.is_none();
                 Value::from(moved.unwrap_or_else(|| reference.to_owned()))
             } else {
@@ -233,7 +233,7 @@ impl MeterBuilder<'_> {
 
     /// Changes a reference so that it is valid in the schema with meters. Returns `None` if its
     /// target is outside the document, or does not exist.
-    fn move_reference(&self, reference: &str) -> Result<Option<String>, String> {
+    fn retarget_reference(&self, reference: &str) -> Result<Option<String>, String> {
         let pointer = match reference.strip_prefix('#') {
             Some(pointer) if pointer.is_empty() || pointer.starts_with('/') => {
                 decode_fragment(pointer)
@@ -289,8 +289,7 @@ fn encode_fragment(token: &str) -> String {
     text
 }
 
-/// Returns the arguments of the `faber:meter` keyword: the costs of any value, of text and of
-/// items, and whether a reference leaves the document.
+/// Returns the argument of the keyword `faber:meter`, from which [`make_meter`] reads a [`Meter`].
 fn meter_arguments(fields: &Map<String, Value>, is_foreign: bool) -> Value {
     let data = fields.iter().filter(|(keyword, _)| Content::from_keyword(keyword) == Content::Data);
     let bytes: usize = data.map(|(_, content)| json::json_size(content)).sum();

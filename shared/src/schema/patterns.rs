@@ -5,12 +5,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{build, cost::count_repetitions, keywords::Content};
+use super::{build_validator, cost::count_repetitions, keywords::Content};
 
-/// A pattern with fewer repetitions and fewer bytes needs no measuring, because it compiles to few
-/// bytes.
-const SMALL_REPETITIONS: u64 = 64;
-const SMALL_BYTES: usize = 512;
+/// A pattern with fewer repetitions and fewer bytes than these limits is not compiled to measure
+/// it, because it certainly compiles to few bytes.
+const SMALL_PATTERN_REPETITIONS: u64 = 64;
+const SMALL_PATTERN_BYTES: usize = 512;
 
 /// Removes and returns the patterns that do not compile, or compile to more than `bytes`.
 pub(super) fn remove_unusable(schema: &mut Value, bytes: usize) -> Vec<String> {
@@ -46,7 +46,7 @@ pub(super) fn find_unusable(schema: &Value, bytes: usize, left: &mut usize) -> V
         let of_properties = fields.get("patternProperties").and_then(Value::as_object);
         let of_properties = of_properties.into_iter().flat_map(Map::keys).map(String::as_str);
         let patterns = own_pattern.into_iter().chain(of_properties);
-        large.extend(patterns.filter(|pattern| may_be_large(pattern)).map(str::to_owned));
+        large.extend(patterns.filter(|pattern| can_be_large(pattern)).map(str::to_owned));
     });
     large.truncate(*left);
     *left -= large.len();
@@ -54,12 +54,12 @@ pub(super) fn find_unusable(schema: &Value, bytes: usize, left: &mut usize) -> V
     large
 }
 
-fn may_be_large(pattern: &str) -> bool {
-    pattern.len() > SMALL_BYTES || count_repetitions(pattern) > SMALL_REPETITIONS
+fn can_be_large(pattern: &str) -> bool {
+    pattern.len() > SMALL_PATTERN_BYTES || count_repetitions(pattern) > SMALL_PATTERN_REPETITIONS
 }
 
 fn is_usable(pattern: &str, bytes: usize) -> bool {
-    build(&json!({ "pattern": pattern }), bytes).is_ok()
+    build_validator(&json!({ "pattern": pattern }), bytes).is_ok()
 }
 
 fn visit_schemas(schema: &mut Value, visit: &mut dyn FnMut(&mut Map<String, Value>)) {

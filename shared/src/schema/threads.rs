@@ -1,7 +1,7 @@
 //! Threads for checks that take too long for the caller's thread.
 //!
 //! A check never yields, so it would block the other tasks on a thread of the async runtime. These
-//! threads have deep stacks, and at most [`MAX_RUNNING`] of them run at a time.
+//! threads have deep stacks, and at most [`MAX_RUNNING_CHECKS`] of them run at a time.
 
 use std::{
     io,
@@ -16,10 +16,10 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 
 /// Maximum number of checks that run at the same time. There is a limit, so that the other
 /// processors of the machine stay free for other work.
-const MAX_RUNNING: usize = 2;
+const MAX_RUNNING_CHECKS: usize = 2;
 /// Maximum number of checks that wait for a slot. The limit bounds the memory and the waiting time
 /// of these checks.
-pub(super) const MAX_WAITING: usize = 64;
+pub(super) const MAX_WAITING_CHECKS: usize = 64;
 /// Stack size of a thread in bytes. Memory is used only if a value and its schema nest deeply.
 const STACK_BYTES: usize = 64 << 20;
 pub(super) const USABLE_STACK: usize = STACK_BYTES - (1 << 20);
@@ -48,8 +48,8 @@ impl CheckStop {
     /// all these checks count as invalid.
     pub fn stop_checks(&self) {
         self.0.store(true, Ordering::Relaxed);
-        // Takes the lock before the notification. Otherwise a check that has read the state, but
-        // does not wait yet, would miss the notification.
+        // Locks the slots before the notification. Otherwise a check that has just read the state,
+        // but does not wait yet, would miss the notification.
         drop(lock_slots());
         SLOT_FREED.notify_all();
     }
@@ -65,44 +65,44 @@ impl CheckStop {
 
 #[derive(Debug)]
 struct Slots {
-    running: usize,
-    waiting: usize,
+    running_count: usize,
+    waiting_count: usize,
 }
 
-static SLOTS: Mutex<Slots> = Mutex::new(Slots { running: 0, waiting: 0 });
+static SLOTS: Mutex<Slots> = Mutex::new(Slots { running_count: 0, waiting_count: 0 });
 static SLOT_FREED: Condvar = Condvar::new();
 
-/// The right to run a check. Dropping it frees the slot for the next check.
+/// Permission to run a check. Its drop lets the next check run.
 struct Slot;
 
 impl Slot {
-    /// Waits for a free slot. Fails if `most_waiting` checks wait already, or if `stop` ends the
+    /// Waits for a free slot. Fails if `max_waiting` checks wait already, or if `stop` ends the
     /// wait.
-    fn acquire(most_waiting: usize, stop: Option<&CheckStop>) -> Result<Self, &'static str> {
+    fn acquire(max_waiting: usize, stop: Option<&CheckStop>) -> Result<Self, &'static str> {
         let is_stopped = || stop.is_some_and(CheckStop::is_stopped);
         let mut slots = lock_slots();
-        if slots.waiting >= most_waiting {
+        if slots.waiting_count >= max_waiting {
             return Err("too many checks are running: try again later");
         }
-        slots.waiting += 1;
-        while slots.running >= MAX_RUNNING && !is_stopped() {
+        slots.waiting_count += 1;
+        while slots.running_count >= MAX_RUNNING_CHECKS && !is_stopped() {
             slots = SLOT_FREED.wait(slots).unwrap_or_else(PoisonError::into_inner);
         }
-        slots.waiting -= 1;
+        slots.waiting_count -= 1;
         if is_stopped() {
-            // Passes the notification on, because the notification wakes only one check, and this
-            // check does not use the slot.
+            // Notifies another check, because a notification wakes only one check, and this check
+            // does not use the free slot.
             SLOT_FREED.notify_one();
             return Err(STOPPED_MESSAGE);
         }
-        slots.running += 1;
+        slots.running_count += 1;
         Ok(Self)
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        lock_slots().running -= 1;
+        lock_slots().running_count -= 1;
         SLOT_FREED.notify_one();
     }
 }
@@ -114,21 +114,21 @@ fn lock_slots() -> MutexGuard<'static, Slots> {
 /// Returns `true` if a check runs on one of the threads.
 #[cfg(test)]
 pub(super) fn is_check_running() -> bool {
-    lock_slots().running > 0
+    lock_slots().running_count > 0
 }
 
 /// Runs a job on a separate thread. On a multi-threaded runtime, other tasks continue meanwhile.
 ///
 /// # Errors
 ///
-/// If `most_waiting` jobs wait already, if `stop` ends the wait, or if no thread can be started.
+/// If `max_waiting` jobs wait already, if `stop` ends the wait, or if no thread can be started.
 pub(super) fn run_on_own_thread<T: Send>(
-    most_waiting: usize,
+    max_waiting: usize,
     stop: Option<&CheckStop>,
     job: impl FnOnce() -> T + Send,
 ) -> io::Result<T> {
     let run = || {
-        let _slot = Slot::acquire(most_waiting, stop).map_err(io::Error::other)?;
+        let _slot = Slot::acquire(max_waiting, stop).map_err(io::Error::other)?;
         thread::scope(|scope| {
             let thread =
                 thread::Builder::new().name("schema check".to_owned()).stack_size(STACK_BYTES);

@@ -19,7 +19,7 @@ const READ_BYTES: usize = 16 << 20;
 pub struct Assembly {
     id: ExecutionId,
     after: Seq,
-    /// The start of the next document. Unknown before the first document.
+    /// The position at which the next document must start. `None` before the first document.
     next: Option<Seq>,
     events: Vec<RecordedEvent>,
     bytes: usize,

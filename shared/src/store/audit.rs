@@ -1,8 +1,8 @@
-//! Audit entries: who did what, and when.
+//! Audit entries. An entry names the actor, the action and the time.
 //!
 //! Every action that somebody gives has one entry, so that one index answers who did what. The
-//! stores write the entry about a start together with the first event, and the entry about a command
-//! together with the command. The engine writes the entries about actions that belong to no
+//! stores write the entry about a start together with the first event, and the entry about a
+//! command together with the command. The engine writes the entries about actions that belong to no
 //! execution. Steps and other consequences have no entries, because the log of their execution has
 //! them.
 
@@ -54,6 +54,7 @@ audit_actions! {
     BULK_CONTROL = "bulk_control";
     PRUNE = "prune";
     SET_CONTEXT = "set_context";
+    CALL_TOOL = "call_tool";
     REGISTER_TOOL = "register_tool";
     REMOVE_TOOL = "remove_tool";
     ADD_TOOL_SET = "add_tool_set";
@@ -125,15 +126,15 @@ pub struct AuditEntry {
     pub action: AuditAction,
     #[serde(flatten)]
     pub target: AuditTarget,
-    /// Facts about the action, at most [`limits::AUDIT_DETAIL_BYTES`] of JSON. Comments, reasons and
-    /// payloads are not among them.
+    /// Facts about the action, at most [`limits::AUDIT_DETAIL_BYTES`] of JSON. Comments, reasons
+    /// and payloads are not among them.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub detail: Map<String, Value>,
 }
 
 impl AuditEntry {
-    /// Makes an entry with a new id. Leaves out a detail that is too large or no object, and its
-    /// null fields.
+    /// Makes an entry with a new id. Leaves out null fields of the detail. Leaves out the whole
+    /// detail if it is too large or no object.
     pub fn new(
         at: Timestamp,
         actor: Arc<Actor>,
@@ -144,8 +145,8 @@ impl AuditEntry {
         Self { id: AuditId::draw(at), at, actor, action, target, detail: bound_detail(detail) }
     }
 
-    /// Returns the entry about the start of an execution, or `None` if the event is not the first one
-    /// or has no actor.
+    /// Returns the entry about the start of an execution, or `None` if the event is not the first
+    /// one or has no actor.
     ///
     /// Executions that the engine starts for a step have no actor.
     pub fn of_start(execution: ExecutionId, first: &RecordedEvent) -> Option<Box<Self>> {
@@ -215,7 +216,7 @@ fn bound_detail(detail: Value) -> Map<String, Value> {
     detail
 }
 
-/// Selects audit entries. A field that is `None` selects all entries.
+/// Selects the audit entries that meet all conditions. A field that is `None` is no condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditFilter {
     pub actor_kind: Option<ActorKind>,
@@ -223,7 +224,7 @@ pub struct AuditFilter {
     pub actor_name: Option<String>,
     pub action: Option<AuditAction>,
     pub execution: Option<ExecutionId>,
-    /// At or after this time.
+    /// Selects entries at or after this time.
     pub from: Option<Timestamp>,
     pub to: Option<Timestamp>,
 }
@@ -239,14 +240,14 @@ impl AuditFilter {
     }
 }
 
-/// Keeps who did what. Entries never change, and retention removes the oldest ones.
+/// Keeps audit entries. Entries never change, and retention removes the oldest entries.
 ///
-/// Stores write the entries that [starts](super::Append::audit) and [commands](AuditEntry::of_command) have
-/// by themselves.
+/// Stores write the entries that [starts](super::Append::audit) and
+/// [commands](AuditEntry::of_command) have by themselves.
 #[async_trait]
 pub trait AuditLog: fmt::Debug + Send + Sync {
-    /// Stores entries, and returns the number of new ones. Skips entries that exist, so a caller can
-    /// repeat a failed call.
+    /// Stores entries, and returns the number of new entries. Skips entries that are already
+    /// stored, so a caller can repeat a failed call.
     async fn put_audit_entries(&self, entries: &[AuditEntry]) -> Result<usize, StoreError>;
 
     /// Lists entries, newest first.
@@ -256,10 +257,11 @@ pub trait AuditLog: fmt::Debug + Send + Sync {
         page: &Page,
     ) -> Result<Listing<AuditEntry>, StoreError>;
 
-    /// Returns the length of the list of entries with this filter.
+    /// Returns the number of entries that match the filter.
     async fn count_audit_entries(&self, filter: &AuditFilter) -> Result<u64, StoreError>;
 
-    /// Removes the oldest entries before a time, at most `most`. Returns the number of removed ones.
+    /// Removes the oldest entries before a time, at most `most`. Returns the number of removed
+    /// entries.
     async fn remove_audit_entries(
         &self,
         before: Timestamp,

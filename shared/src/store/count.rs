@@ -47,8 +47,8 @@ pub struct ExecutionCount {
     pub last_at: Timestamp,
     /// The execution of the group that was created last.
     pub sample: ExecutionId,
-    /// The time from start to end that half of the finished executions did not exceed, exact to a
-    /// tenth. `None` if no execution is finished.
+    /// The median of the time from start to end of the finished executions, with an error of at
+    /// most a tenth. `None` if no execution is finished.
     pub p50: Option<Duration>,
     pub p95: Option<Duration>,
 }
@@ -136,8 +136,8 @@ impl Durations {
         usage::quantile(&self.0, share)
     }
 
-    /// Encodes the histogram: the number of each bucket, followed by the number of its durations,
-    /// with seven bits of a number in each byte.
+    /// Encodes the histogram: the index of each bucket, followed by its number of durations. Each
+    /// byte has seven bits of a number.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(3 * self.0.len());
         for (bucket, n) in &self.0 {
@@ -193,7 +193,8 @@ impl<'a> CountTable<'a> {
         Self { groups: &query.groups, tallies: BTreeMap::new() }
     }
 
-    /// Adds executions with the same fields. Leaves out executions that lack a key of the query.
+    /// Adds a tally of executions that have these fields. Does nothing if they lack a key of the
+    /// query.
     pub fn add(&mut self, fields: &CountFields<'_>, tally: &Tally) {
         let keys = self.groups.iter().map(|group| fields.key(group));
         let Some(keys) = keys.collect::<Option<Vec<_>>>() else { return };

@@ -24,7 +24,7 @@ pub enum StoreError {
         limits::DOCUMENT_BYTES
     )]
     TooLarge { bytes: usize },
-    /// The data does not meet the rules of stores.
+    /// The data breaks a rule of all stores, so no store can keep it.
     #[error("{what} cannot be kept: {why}")]
     Unfit { what: String, why: String },
     #[error("`{what}` is damaged in the store: {why}")]

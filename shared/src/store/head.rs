@@ -144,8 +144,8 @@ impl HeadError {
     }
 }
 
-/// An encrypted text cannot be clipped, so it is left out. A backup of an encrypted store is restored
-/// without the key, and then its heads are made of encrypted logs.
+/// Returns an empty text instead of an encrypted text, because an encrypted text that is clipped
+/// cannot be decrypted. Encrypted texts occur when an encrypted backup is restored without the key.
 fn clip_text(text: &str, max_bytes: usize) -> &str {
     if sealed::is_sealed(text) {
         return "";

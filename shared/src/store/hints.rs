@@ -1,5 +1,5 @@
-//! Wake-up hints. A hint carries no data: a woken reader reads the store. So a lost hint costs
-//! time, but never correctness.
+//! Wake-up hints. A hint contains no data, because a reader that it wakes reads the store. So a
+//! lost hint delays a reader, but the reader misses nothing.
 
 use std::{
     collections::BTreeMap,
@@ -14,9 +14,9 @@ use tokio::sync::watch;
 use super::recent::RecentEvents;
 use crate::id::ExecutionId;
 
-/// Logs without followers are dropped when the number of watched logs reaches this value, and each
-/// time it has doubled after that.
-const SWEEP_LEN: usize = 1_024;
+/// Number of watched logs at which logs without followers are dropped for the first time, and then
+/// each time the number has doubled.
+const FIRST_CLEANUP_LOGS: usize = 1_024;
 
 /// Wakes readers in this process.
 #[derive(Debug)]
@@ -100,7 +100,7 @@ impl Hints {
 
     fn with_log<T>(&self, id: ExecutionId, give: impl FnOnce(&WatchedLog) -> T) -> T {
         let mut logs = self.lock_logs();
-        if logs.len() >= SWEEP_LEN && logs.len().is_power_of_two() {
+        if logs.len() >= FIRST_CLEANUP_LOGS && logs.len().is_power_of_two() {
             logs.retain(|_, log| log.hint.receiver_count() > 0);
         }
         give(logs.entry(id).or_default())
@@ -142,7 +142,8 @@ impl Hints {
     }
 
     fn lock_logs(&self) -> std::sync::MutexGuard<'_, BTreeMap<ExecutionId, WatchedLog>> {
-        // A poisoned lock is harmless: no operation leaves the map half changed.
+        // Ignores a panic of another thread that had the lock, because no operation leaves the map
+        // half changed.
         self.logs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

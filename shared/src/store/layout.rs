@@ -1,7 +1,8 @@
 //! Versions of the layout of stores, and the report of a migration.
 //!
-//! `docs/design/store-layout.md` has the rules for a change of the layout. Stores can be opened as a
-//! node of [`LAYOUT`] − 1 opens them, so that tests let nodes of neighbouring layouts share a store.
+//! `docs/design/store-layout.md` has the rules for a change of the layout. Stores can be opened as
+//! a node of [`LAYOUT`] − 1 opens them, so that tests let nodes of neighbouring layouts share a
+//! store.
 
 use std::time::{Duration, Instant};
 
@@ -12,8 +13,8 @@ pub const LAYOUT: u32 = 7;
 /// The oldest layout whose programs can use a store together with programs of [`LAYOUT`].
 pub const OLDEST_LAYOUT: u32 = 6;
 
-/// The first layout whose rows and documents have their present form. Those of earlier layouts are
-/// converted.
+/// The first layout whose rows and documents have their present form. Rows and documents of earlier
+/// layouts are converted.
 pub const CONVERTED_LAYOUT: u32 = 6;
 
 /// The first layout whose requests have labels.
@@ -33,7 +34,7 @@ pub fn check_layout(version: u32, oldest: Option<u32>) -> Result<(), StoreError>
     Ok(())
 }
 
-/// The error of a migration while a worker of an earlier version runs.
+/// Returns the error of a migration while a worker of an earlier version runs.
 pub fn store_in_use_error(worker: &str) -> StoreError {
     StoreError::Unavailable(format!(
         "the store has an earlier layout and must be converted, but {worker} uses it: stop all \

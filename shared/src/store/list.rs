@@ -96,7 +96,7 @@ impl ExecutionFilter {
     }
 }
 
-/// Selects the heads that a worker has to look at, and their order.
+/// Selects heads that a worker must check, and says how they are sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadQuery {
     /// Unfinished executions without an owner that are due.
@@ -118,7 +118,7 @@ pub enum HeadQuery {
         now: Timestamp,
         after: Option<QueuePosition>,
     },
-    /// Executions whose worker is gone, finished ones included.
+    /// Executions whose worker is gone, including finished executions.
     ///
     /// A finished execution may still have work to do, such as a message to its parent. A worker is
     /// gone if its lease expired or if the store knows that its process ended.

@@ -1,8 +1,8 @@
 //! A store in memory, for tests, simulation and trials.
 //!
-//! It keeps the same JSON documents as the other stores and decodes them on reads. So data that
-//! would not survive a disk does not survive here either. It has no background work and never
-//! waits: the same calls in the same order give the same results.
+//! It keeps the same JSON documents as the other stores and decodes them on reads. So tests notice
+//! data that JSON cannot keep. It has no background work and never waits: the same calls in the
+//! same order give the same results.
 
 mod audit;
 mod documents;
@@ -54,7 +54,8 @@ impl Memory {
     }
 
     fn lock_state(&self) -> MutexGuard<'_, State> {
-        // A poisoned lock is harmless: no change can panic half way.
+        // Ignores a panic of another thread that had the lock, because no change of the state can
+        // panic before it is complete.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

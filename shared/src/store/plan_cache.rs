@@ -1,7 +1,7 @@
 //! Recently used plans.
 //!
-//! A plan never changes, so a copy is never outdated. But a plan may be removed, so a copy is
-//! trusted for a limited time only.
+//! A plan never changes, so a cached copy is always correct. But the plan can be removed from the
+//! store, so a copy is used for a limited time only.
 
 use std::{
     collections::BTreeMap,
@@ -13,43 +13,43 @@ use tokio::time::{Duration, Instant};
 use crate::{id::PlanId, plan::Plan};
 
 const MAX_PLANS: usize = 256;
-/// Maximum bytes of JSON of all cached plans. In memory they take a few times as much.
-const MAX_BYTES: usize = 64 << 20;
+/// Maximum bytes of JSON of all cached plans. In memory, plans need a few times as many bytes.
+const MAX_CACHED_BYTES: usize = 64 << 20;
 /// Time for which a copy is used without checking that the plan still exists.
 const TRUST_TIME: Duration = Duration::from_mins(1);
 /// Time after which an unused plan leaves the cache.
 const IDLE_TIME: Duration = Duration::from_mins(1);
-/// Minimum bytes of JSON of a large plan. In memory it takes a few times as much.
-const LARGE_BYTES: usize = 2 << 20;
+/// Minimum bytes of JSON of a large plan.
+const LARGE_PLAN_BYTES: usize = 2 << 20;
 /// Time after which an unused large plan leaves the cache. Running executions have a reference to
 /// their plan, so only the next execution has to read the plan again.
-const LARGE_IDLE: Duration = Duration::from_secs(5);
+const LARGE_PLAN_IDLE_TIME: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
 pub struct PlanCache {
-    kept: Mutex<CachedPlans>,
+    cached: Mutex<CachedPlans>,
 }
 
 #[derive(Debug, Default)]
 struct CachedPlans {
     plans: BTreeMap<PlanId, Entry>,
     bytes: usize,
-    asked: u64,
+    use_count: u64,
 }
 
 #[derive(Debug)]
 struct Entry {
     plan: Arc<Plan>,
     bytes: usize,
-    asked: u64,
-    asked_at: Instant,
-    seen: Instant,
+    last_use: u64,
+    last_used_at: Instant,
+    confirmed_at: Instant,
 }
 
 impl Entry {
     fn is_idle(&self) -> bool {
-        let most = if self.bytes < LARGE_BYTES { IDLE_TIME } else { LARGE_IDLE };
-        self.asked_at.elapsed() > most
+        let most = if self.bytes < LARGE_PLAN_BYTES { IDLE_TIME } else { LARGE_PLAN_IDLE_TIME };
+        self.last_used_at.elapsed() > most
     }
 }
 
@@ -63,63 +63,73 @@ pub enum Cached {
 
 impl PlanCache {
     pub fn get(&self, id: PlanId) -> Cached {
-        let mut kept = self.lock_plans();
-        kept.asked += 1;
-        let asked = kept.asked;
-        let Some(entry) = kept.plans.get_mut(&id) else { return Cached::Unknown };
-        entry.asked = asked;
-        entry.asked_at = Instant::now();
+        let mut cached = self.lock_plans();
+        cached.use_count += 1;
+        let uses = cached.use_count;
+        let Some(entry) = cached.plans.get_mut(&id) else { return Cached::Unknown };
+        entry.last_use = uses;
+        entry.last_used_at = Instant::now();
         let plan = Arc::clone(&entry.plan);
-        if entry.seen.elapsed() > TRUST_TIME { Cached::Old(plan) } else { Cached::Fresh(plan) }
+        if entry.confirmed_at.elapsed() > TRUST_TIME {
+            Cached::Old(plan)
+        } else {
+            Cached::Fresh(plan)
+        }
     }
 
     /// Records the result of a check in the store. Returns the copy if the plan still exists.
     pub fn confirm(&self, plan: Arc<Plan>, is_there: bool) -> Option<Arc<Plan>> {
-        let mut kept = self.lock_plans();
+        let mut cached = self.lock_plans();
         if !is_there {
-            kept.remove_plan(plan.id());
+            cached.remove_plan(plan.id());
             return None;
         }
-        if let Some(entry) = kept.plans.get_mut(&plan.id()) {
-            entry.seen = Instant::now();
+        if let Some(entry) = cached.plans.get_mut(&plan.id()) {
+            entry.confirmed_at = Instant::now();
         }
         Some(plan)
     }
 
     /// Drops plans that were not used for a while. Workers call this function with each heartbeat.
     pub fn evict_idle(&self) {
-        let mut kept = self.lock_plans();
-        let idle = kept.plans.iter().filter(|(_, entry)| entry.is_idle());
+        let mut cached = self.lock_plans();
+        let idle = cached.plans.iter().filter(|(_, entry)| entry.is_idle());
         let idle: Vec<PlanId> = idle.map(|(id, _)| *id).collect();
         for id in idle {
-            kept.remove_plan(id);
+            cached.remove_plan(id);
         }
     }
 
     fn lock_plans(&self) -> MutexGuard<'_, CachedPlans> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a plan, and drops the least recently used plans.
     pub fn insert(&self, plan: &Arc<Plan>, bytes: usize) {
-        if bytes > MAX_BYTES {
+        if bytes > MAX_CACHED_BYTES {
             return;
         }
-        let mut kept = self.lock_plans();
-        kept.asked += 1;
-        let (asked, now) = (kept.asked, Instant::now());
-        let entry = Entry { plan: Arc::clone(plan), bytes, asked, asked_at: now, seen: now };
-        kept.remove_plan(plan.id());
-        kept.bytes += bytes;
-        kept.plans.insert(plan.id(), entry);
-        kept.evict_excess();
+        let mut cached = self.lock_plans();
+        cached.use_count += 1;
+        let (uses, now) = (cached.use_count, Instant::now());
+        let entry = Entry {
+            plan: Arc::clone(plan),
+            bytes,
+            last_use: uses,
+            last_used_at: now,
+            confirmed_at: now,
+        };
+        cached.remove_plan(plan.id());
+        cached.bytes += bytes;
+        cached.plans.insert(plan.id(), entry);
+        cached.evict_excess();
     }
 }
 
 impl CachedPlans {
     fn evict_excess(&mut self) {
-        while self.plans.len() > MAX_PLANS || self.bytes > MAX_BYTES {
-            let Some((id, _)) = self.plans.iter().min_by_key(|(_, entry)| entry.asked) else {
+        while self.plans.len() > MAX_PLANS || self.bytes > MAX_CACHED_BYTES {
+            let Some((id, _)) = self.plans.iter().min_by_key(|(_, entry)| entry.last_use) else {
                 return;
             };
             let id = *id;
@@ -174,8 +184,8 @@ mod tests {
     async fn a_large_idle_plan_is_evicted_within_seconds() {
         let cache = PlanCache::default();
         let [large, small] = [1, 2].map(plan);
-        cache.insert(&large, LARGE_BYTES);
-        cache.insert(&small, LARGE_BYTES - 1);
+        cache.insert(&large, LARGE_PLAN_BYTES);
+        cache.insert(&small, LARGE_PLAN_BYTES - 1);
         tokio::time::advance(Duration::from_secs(3)).await;
         cache.evict_idle();
         assert!(has(&cache, &large));
@@ -218,11 +228,11 @@ mod tests {
     fn a_large_plan_evicts_others_until_it_fits() {
         let cache = PlanCache::default();
         let (one, other) = (plan(1), plan(2));
-        cache.insert(&one, MAX_BYTES);
-        cache.insert(&other, MAX_BYTES);
+        cache.insert(&one, MAX_CACHED_BYTES);
+        cache.insert(&other, MAX_CACHED_BYTES);
         assert!(!has(&cache, &one));
         assert!(has(&cache, &other));
-        cache.insert(&one, MAX_BYTES + 1);
+        cache.insert(&one, MAX_CACHED_BYTES + 1);
         assert!(!has(&cache, &one));
     }
 }

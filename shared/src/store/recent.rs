@@ -25,23 +25,23 @@ use crate::{
 };
 
 /// Maximum number of events in the cache. A follower that is further behind reads the store itself.
-const MAX_EVENTS: usize = 512;
+const MAX_CACHED_EVENTS: usize = 512;
 /// Maximum bytes of events in the cache. The newest event always stays.
-const MAX_BYTES: usize = 1 << 20;
+const MAX_CACHED_BYTES: usize = 1 << 20;
 
 /// Time that followers wait while another follower reads.
 ///
-/// A follower whose client reads nothing is not polled, so it does not finish a read that it has
-/// begun. Another follower then reads after this time.
-const TURN_TIME: Duration = Duration::from_millis(20);
+/// A follower whose client reads nothing is not polled, so it cannot finish a read that it has
+/// begun. After this time, another follower reads instead.
+const MAX_TURN_TIME: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Default)]
 pub(super) struct RecentEvents {
-    /// Counts reports that the log has grown.
+    /// Number of reports that the log has grown.
     growth: AtomicU64,
     window: Mutex<Window>,
     /// Signalled when a read at the end of the log has finished.
-    read: Notify,
+    read_finished: Notify,
 }
 
 /// Consecutive events up to the end of the log at the last read.
@@ -52,7 +52,7 @@ struct Window {
     end: Option<Seq>,
     last_read: Option<LastRead>,
     /// The time at which a read at the end of the log began, if one is running.
-    reading: Option<Instant>,
+    reading_since: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -64,8 +64,8 @@ struct LastRead {
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) events: Vec<RecordedEvent>,
-    /// `true` if the log is finished at the position, `false` if it is not, and `None` if that is
-    /// not known.
+    /// `true` if the event at the position is the last event of the log. `None` if this event was
+    /// not read.
     pub(super) is_over: Option<bool>,
 }
 
@@ -86,38 +86,38 @@ impl RecentEvents {
 
     /// Returns the events after a position, from the cache if another follower has just read them.
     ///
-    /// The cache repeats an empty result for the time `fresh` at most, because another process
+    /// The cache repeats an empty result for the time `max_age` at most, because another process
     /// gives no hint of its writes.
     pub(super) async fn read_after(
         &self,
         store: &dyn Store,
         id: ExecutionId,
         after: Seq,
-        fresh: Duration,
+        max_age: Duration,
     ) -> Result<Found, StoreError> {
         loop {
-            let mut over = pin!(self.read.notified());
+            let mut over = pin!(self.read_finished.notified());
             over.as_mut().enable();
-            match self.next_turn(after, fresh) {
+            match self.next_turn(after, max_age) {
                 Turn::Done(found) => return Ok(found),
-                Turn::Wait => drop(timeout(TURN_TIME, over).await),
+                Turn::Wait => drop(timeout(MAX_TURN_TIME, over).await),
                 Turn::ReadHistory => return self.read_history(store, id, after).await,
                 Turn::Read(read) => {
                     let found = read_end(store, id, after).await;
                     let mut window = self.lock_window();
-                    if window.reading == Some(read.at) {
-                        window.reading = None;
+                    if window.reading_since == Some(read.at) {
+                        window.reading_since = None;
                     }
                     let found = found.map(|events| window.add_read(read, after, events));
                     drop(window);
-                    self.read.notify_waiters();
+                    self.read_finished.notify_waiters();
                     return found;
                 }
             }
         }
     }
 
-    fn next_turn(&self, after: Seq, fresh: Duration) -> Turn {
+    fn next_turn(&self, after: Seq, max_age: Duration) -> Turn {
         let mut window = self.lock_window();
         if let Some(events) = window.events_after(after) {
             return Turn::Done(Found { events, is_over: None });
@@ -126,15 +126,15 @@ impl RecentEvents {
             return Turn::ReadHistory;
         }
         let growth = self.growth.load(Ordering::SeqCst);
-        let is_current = |read: LastRead| read.growth == growth && read.at.elapsed() < fresh;
+        let is_current = |read: LastRead| read.growth == growth && read.at.elapsed() < max_age;
         if window.end.is_some() && window.last_read.is_some_and(is_current) {
             return Turn::Done(Found { events: Vec::new(), is_over: window.is_over_at(after) });
         }
-        if window.reading.is_some_and(|since| since.elapsed() < TURN_TIME) {
+        if window.reading_since.is_some_and(|since| since.elapsed() < MAX_TURN_TIME) {
             return Turn::Wait;
         }
         let at = Instant::now();
-        window.reading = Some(at);
+        window.reading_since = Some(at);
         Turn::Read(LastRead { growth, at })
     }
 
@@ -231,7 +231,9 @@ impl Window {
             self.end = Some(last.seq);
         }
         let mut bytes: usize = self.events.iter().map(RecordedEvent::bytes).sum();
-        while self.events.len() > MAX_EVENTS || (bytes > MAX_BYTES && self.events.len() > 1) {
+        while self.events.len() > MAX_CACHED_EVENTS
+            || (bytes > MAX_CACHED_BYTES && self.events.len() > 1)
+        {
             bytes -= self.events.pop_front().map_or(0, |event| event.bytes());
         }
     }
@@ -256,7 +258,7 @@ mod tests {
         store::{Append, Log, memory::Memory},
     };
 
-    const FRESH: Duration = Duration::from_millis(100);
+    const FRESH_TIME: Duration = Duration::from_millis(100);
 
     fn log() -> ExecutionId {
         "exec_1_aaaaaaaaa".parse().unwrap()
@@ -278,7 +280,7 @@ mod tests {
     }
 
     async fn seqs(recent: &RecentEvents, store: &Memory, after: u64) -> Vec<u64> {
-        let found = recent.read_after(store, log(), Seq(after), FRESH).await.unwrap();
+        let found = recent.read_after(store, log(), Seq(after), FRESH_TIME).await.unwrap();
         found.events.iter().map(|event| event.seq.0).collect()
     }
 
@@ -304,7 +306,7 @@ mod tests {
         assert!(seqs(&recent, &store, 3).await.is_empty());
         append(&store, 4, 4).await;
         assert!(seqs(&recent, &store, 3).await.is_empty(), "it was looked at just now");
-        tokio::time::advance(FRESH).await;
+        tokio::time::advance(FRESH_TIME).await;
         assert_eq!(seqs(&recent, &store, 3).await, [4]);
     }
 
@@ -327,13 +329,13 @@ mod tests {
     async fn a_follower_that_is_not_polled_delays_no_other() {
         let (store, recent) = (Memory::new(), RecentEvents::default());
         append(&store, 1, 3).await;
-        let Turn::Read(stalled) = recent.next_turn(Seq(3), FRESH) else {
+        let Turn::Read(stalled) = recent.next_turn(Seq(3), FRESH_TIME) else {
             panic!("nobody reads yet")
         };
-        assert!(matches!(recent.next_turn(Seq(3), FRESH), Turn::Wait));
+        assert!(matches!(recent.next_turn(Seq(3), FRESH_TIME), Turn::Wait));
         let began = Instant::now();
         assert!(seqs(&recent, &store, 3).await.is_empty());
-        assert!(began.elapsed() <= 2 * TURN_TIME, "{:?}", began.elapsed());
+        assert!(began.elapsed() <= 2 * MAX_TURN_TIME, "{:?}", began.elapsed());
         append(&store, 4, 4).await;
         recent.expect_more();
         assert_eq!(seqs(&recent, &store, 3).await, [4]);

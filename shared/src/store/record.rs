@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Maximum number of characters of a name that a message shows.
-const SHOWN_CHARS: usize = 64;
+const MAX_SHOWN_NAME_CHARS: usize = 64;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
@@ -69,7 +69,7 @@ pub enum RecordKind {
     Restore,
     /// A key that encrypts values of the store. The name is the key's id.
     EncryptionKey,
-    /// Random data. Health checks write it to see that the store accepts writes.
+    /// Random data that health checks write, to check that the store accepts writes.
     WriteCheck,
 }
 
@@ -171,9 +171,9 @@ impl RecordKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecretParts {
     None,
-    /// All of it.
+    /// The whole value.
     Whole,
-    /// All of it, if queries are encrypted.
+    /// The whole value, if queries are encrypted.
     Queries,
     Fields(&'static [SecretField]),
 }
@@ -181,7 +181,7 @@ pub enum SecretParts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SecretField {
     pub name: &'static str,
-    /// Readers expect a text.
+    /// `true` if readers expect a text, and not any JSON value.
     pub is_text: bool,
 }
 
@@ -310,7 +310,7 @@ impl Record {
             return Ok(self.value.to_string());
         }
         let unfit = |why: &str| {
-            let shown: String = self.name.chars().take(SHOWN_CHARS).collect();
+            let shown: String = self.name.chars().take(MAX_SHOWN_NAME_CHARS).collect();
             let what = format!("the {} `{}`", self.kind.as_str(), shown.escape_debug());
             Err(StoreError::Unfit { what, why: why.to_owned() })
         };

@@ -1,7 +1,7 @@
 //! Marks a store while a backup is restored into it.
 //!
-//! A restore takes many writes. If its process dies, the mark stays, and every program that opens
-//! the store refuses it instead of working on a part of the data.
+//! A restore makes many writes. If its process dies before the last write, the mark stays. Then
+//! every program refuses the store, because the store lacks a part of the data.
 
 use serde::{Deserialize, Serialize};
 

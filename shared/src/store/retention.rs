@@ -10,7 +10,7 @@ pub struct Pruned {
     pub executions: usize,
     pub plans: usize,
     pub requests: usize,
-    /// `true` if there is more to remove.
+    /// `true` if another call would remove more data.
     pub more: bool,
 }
 

@@ -13,7 +13,7 @@ use crate::{
     id::{ExecutionId, Part, StepId, StepNumber, Task},
 };
 
-/// Maximum number of child executions of one tree that are read.
+/// Maximum number of child executions that are read below one execution.
 const MAX_CHILDREN: usize = 1_000;
 
 pub fn settlement_prefix(execution: ExecutionId) -> String {

@@ -1,4 +1,4 @@
-//! Follows a log: first its existing events, then new ones, without gaps or repeats.
+//! Follows a log: first its existing events, then new events, without gaps or repeats.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -23,27 +23,35 @@ pub fn follow_log(
     poll: Duration,
 ) -> impl Stream<Item = Result<RecordedEvent, StoreError>> + Send + use<> {
     let hint = store.hints().follow_log(id);
-    let reader = Reader { store, id, after, poll, hint, read: VecDeque::new(), is_over: false };
-    stream::try_unfold(reader, |mut reader| async move {
-        let next = reader.next().await?;
-        Ok(next.map(|recorded| (recorded, reader)))
+    let follower = LogFollower {
+        store,
+        id,
+        after,
+        poll,
+        hint,
+        unsent_events: VecDeque::new(),
+        is_over: false,
+    };
+    stream::try_unfold(follower, |mut follower| async move {
+        let next = follower.next().await?;
+        Ok(next.map(|recorded| (recorded, follower)))
     })
 }
 
-struct Reader {
+struct LogFollower {
     store: Arc<dyn Store>,
     id: ExecutionId,
     after: Seq,
     poll: Duration,
     hint: LogHint,
-    read: VecDeque<RecordedEvent>,
+    unsent_events: VecDeque<RecordedEvent>,
     is_over: bool,
 }
 
-impl Reader {
+impl LogFollower {
     async fn next(&mut self) -> Result<Option<RecordedEvent>, StoreError> {
         loop {
-            if let Some(recorded) = self.read.pop_front() {
+            if let Some(recorded) = self.unsent_events.pop_front() {
                 self.after = recorded.seq;
                 self.is_over = recorded.event.is_last();
                 return Ok(Some(recorded));
@@ -52,12 +60,12 @@ impl Reader {
                 return Ok(None);
             }
             self.hint.grown.mark_unchanged();
-            // Trusts an empty result of other followers for half the poll interval, so that every
-            // poll finds events that no hint reported.
-            let (store, fresh) = (&*self.store, self.poll / 2);
-            let found = self.hint.recent.read_after(store, self.id, self.after, fresh).await?;
-            self.read = found.events.into();
-            if self.read.is_empty() {
+            // Uses an empty result of another follower for half the poll interval at most, so that
+            // a poll finds events that no hint reported.
+            let (store, max_age) = (&*self.store, self.poll / 2);
+            let found = self.hint.recent.read_after(store, self.id, self.after, max_age).await?;
+            self.unsent_events = found.events.into();
+            if self.unsent_events.is_empty() {
                 let is_over = match found.is_over {
                     Some(is_over) => is_over,
                     None => self.ended_before().await?,
@@ -76,13 +84,13 @@ impl Reader {
     async fn ended_before(&self) -> Result<bool, StoreError> {
         let Some(last) = self.after.0.checked_sub(1) else { return Ok(false) };
         let head = self.store.head(self.id).await?;
-        // A missing head decides nothing, because either the execution was removed, or its head is
-        // not written yet.
+        // A missing head does not show if the log is finished, because either the execution was
+        // removed, or its head is not written yet.
         if head.is_some_and(|head| !head.state.is_finished()) {
             return Ok(false);
         }
-        // The head may lag behind its log, but is never ahead of it. So the event at the start
-        // position decides. If other events follow it, they are new and still to be read.
+        // Even if the log is finished, later events can follow the start position. So only the
+        // event at the start position decides.
         let events = self.store.read(self.id, Seq(last)).await?;
         Ok(events.first().is_none_or(|recorded| recorded.event.is_last()))
     }

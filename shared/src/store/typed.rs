@@ -23,10 +23,10 @@ use crate::{
 const CONFIRM_INTERVAL: Duration = Duration::from_millis(20);
 /// Maximum number of reads of an unconfirmed record, which take ten seconds in total.
 const MAX_CONFIRMATIONS: usize = 500;
-/// Number of heads that are read to find the next due time. One is not enough, because some heads
-/// may be damaged.
-const NEXT_DUE: usize = 16;
-const MAX_PLANS: usize = 1_000;
+/// Maximum number of heads that are read to find the next due time. One head is not enough, because
+/// a damaged head has no time.
+const MAX_NEXT_DUE_HEADS: usize = 16;
+const PLANS_PER_PAGE: usize = 1_000;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
@@ -194,7 +194,7 @@ impl dyn Store + '_ {
         let filter = PlanFilter { request: Some(id), search: None };
         let (mut plans, mut after) = (Vec::new(), None);
         loop {
-            let listing = self.list_plans(&filter, &Page { first: MAX_PLANS, after }).await?;
+            let listing = self.list_plans(&filter, &Page { first: PLANS_PER_PAGE, after }).await?;
             after = listing.items.last().map(|(cursor, _)| cursor.clone());
             plans.extend(listing.items.into_iter().map(|(_, plan)| plan));
             if !listing.has_more || after.is_none() {
@@ -207,7 +207,7 @@ impl dyn Store + '_ {
 
     pub async fn next_due_at(&self) -> Result<Option<Timestamp>, StoreError> {
         let all = HeadQuery::DueAfter { now: Timestamp::MAX_UTC, after: None };
-        Ok(self.find_heads(all, NEXT_DUE).await?.first().and_then(|head| head.due))
+        Ok(self.find_heads(all, MAX_NEXT_DUE_HEADS).await?.first().and_then(|head| head.due))
     }
 
     /// Checks that the store can be reached and written.

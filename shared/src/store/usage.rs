@@ -8,7 +8,7 @@ use crate::{clock::Timestamp, id::ToolName};
 
 /// Histogram buckets for each doubling of a duration.
 const BUCKETS_PER_DOUBLING: f64 = 8.0;
-/// The last bucket. It holds durations of days.
+/// The last bucket. It counts all durations of about thirteen days and longer.
 const LAST_BUCKET: u16 = 320;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,8 +38,8 @@ impl Usage {
         bucket
     }
 
-    /// Returns the duration that a share of the calls did not exceed, within a tenth. `None`
-    /// without calls.
+    /// Returns the duration that a share of the calls did not exceed, with an error of at most a
+    /// tenth. Returns `None` if there are no calls.
     pub fn quantile(&self, share: f64) -> Option<Duration> {
         quantile(&self.times, share)
     }

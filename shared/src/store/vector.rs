@@ -14,7 +14,8 @@ impl fmt::Debug for TextHash {
     }
 }
 
-/// Refuses vectors that no store can keep.
+/// Fails if no store can keep the vectors, because a vector is too long or the name of the model is
+/// unfit.
 pub fn check_vectors(model: &str, vectors: &[(TextHash, Vec<f32>)]) -> Result<(), StoreError> {
     let unfit = |what: String, why: String| StoreError::Unfit { what, why };
     if model.is_empty() || model.len() > limits::TEXT_BYTES || model.contains('\0') {

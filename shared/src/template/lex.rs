@@ -26,8 +26,8 @@ enum State {
 
 struct Lexer<'a> {
     text: &'a str,
-    /// For each position, the states from which a search ends in an unclosed quote. Searches that
-    /// reach the same position in the same state have the same result.
+    /// For each position, the states of searches that ended in an unclosed quote, as bits. A later
+    /// search in the same state at the same position would end in the same way, so it is stopped.
     unclosed_states: Vec<u8>,
     /// The number of bytes read. A test checks that it grows linearly.
     #[cfg(test)]
@@ -91,8 +91,8 @@ impl<'a> Lexer<'a> {
         tokens
     }
 
-    /// Finds the end of the braces whose content starts at `from`. Braces inside a quoted key do
-    /// not close, unless the quote itself is never closed.
+    /// Finds the end of the braces whose content starts at `from`. Ignores closing braces inside a
+    /// quoted key, unless the quote is never closed.
     fn find_end(&mut self, from: usize) -> Option<usize> {
         let bytes = self.text.as_bytes();
         let (mut position, mut state) = (from, State::Plain);

@@ -159,8 +159,7 @@ fn parse_bracket(text: &str) -> Result<(Segment, &str), PathError> {
     Ok((Segment::Quoted(key), rest))
 }
 
-/// Reads a quoted key up to its closing `quote`. Understands the escapes of JSON, and an escaped
-/// quote.
+/// Reads a quoted key up to its closing `quote`. Decodes the escapes of JSON, and an escaped quote.
 fn parse_quoted(text: &str, quote: char) -> Option<(String, &str)> {
     let mut is_escaped = false;
     let end = text.char_indices().find_map(|(position, c)| match c {

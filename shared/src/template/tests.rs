@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 
-/// Steps with an output each, found by their index.
+/// The ids and outputs of steps. The index of an item is the number of the step.
 struct TestSteps(Vec<(&'static str, Value)>);
 
 impl ResolveNames for TestSteps {

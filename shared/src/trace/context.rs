@@ -17,7 +17,7 @@ pub struct TraceId([u8; 16]);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SpanId([u8; 8]);
 
-/// A span as other processes know it.
+/// The part of a span that other processes get: its ids, and whether the trace is exported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "WrittenContext", into = "WrittenContext")]
 pub struct SpanContext {
@@ -55,7 +55,7 @@ impl TraceId {
 }
 
 impl SpanId {
-    /// Returns the id that follows from a text. The same text gives the same id on every worker.
+    /// Derives the id from a text. The same text gives the same id on every worker.
     pub fn from_seed(seed: &str) -> Self {
         Self(hash_prefix(seed))
     }
@@ -74,8 +74,8 @@ impl SpanId {
 }
 
 impl SpanContext {
-    /// Reads the headers `traceparent` and `tracestate`. An invalid `traceparent` counts as missing,
-    /// as the recommendation says.
+    /// Reads the headers `traceparent` and `tracestate`. An invalid `traceparent` counts as
+    /// missing, as the recommendation says.
     pub fn parse(parent: &str, state: Option<&str>) -> Option<Self> {
         let mut parts = parent.trim().split('-');
         let [version] = parse_hex::<1>(parts.next()?)?;

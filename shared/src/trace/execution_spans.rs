@@ -1,8 +1,8 @@
 //! The spans of an execution, made from its log.
 //!
-//! The names and attributes follow the `OpenTelemetry` conventions for generative AI: an execution is
-//! `invoke_workflow`, and each attempt of a step is `execute_tool`. Contents of calls are left out,
-//! because they may be secret.
+//! The names and attributes follow the `OpenTelemetry` conventions for generative AI: an execution
+//! is `invoke_workflow`, and each attempt of a step is `execute_tool`. Contents of calls are left
+//! out, because they may be secret.
 
 use super::{AttributeValue, FinishedSpan, SpanContext, SpanEvent, SpanId, SpanKind, TraceId};
 use crate::{
@@ -92,8 +92,8 @@ pub fn attempt_span(
     })
 }
 
-/// Makes the span of an execution as a whole. The span of an execution that has not finished ends at
-/// its last event.
+/// Makes the span of an execution as a whole. The span of an execution that has not finished ends
+/// at its last event.
 pub fn root_span(execution: &Execution, is_sampled: bool) -> FinishedSpan {
     let (plan, state) = (execution.plan(), execution.state());
     let last = execution.history().last.map_or(execution.created_at(), |last| last.at);
@@ -132,7 +132,8 @@ pub fn root_span(execution: &Execution, is_sampled: bool) -> FinishedSpan {
     }
 }
 
-/// Returns the context of another execution. Its trace is its own unless its caller sent a trace.
+/// Returns the context of another execution, as if its caller had sent no trace. The log of the
+/// other execution is not read.
 fn link_of_execution(id: ExecutionId) -> SpanContext {
     let span = SpanId::from_seed(&id.to_string());
     SpanContext { trace: TraceId::of_execution(id), span, is_sampled: true, state: None }

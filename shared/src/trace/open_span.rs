@@ -8,8 +8,8 @@ use super::{
 };
 use crate::clock::{Clock, Timestamp, WallClock};
 
-/// A span that has started. It is lost if the process ends before the span, so a span that is made
-/// from a log must not have it as its parent.
+/// A span that has started. It is lost if the process ends before the span, so it must not be the
+/// parent of a span that is made from a log.
 #[derive(Debug)]
 pub struct OpenSpan {
     parent: Option<Scope>,

@@ -8,7 +8,7 @@ use crate::clock::Timestamp;
 /// The number of a failed status in OTLP.
 const STATUS_ERROR: u8 = 2;
 
-/// Writes spans as `TracesData`.
+/// Returns the spans as a message `TracesData` of OTLP.
 pub fn to_otlp_json(spans: &[FinishedSpan]) -> Value {
     let resource = json!({
         "attributes": to_attributes(&[("service.name", "faber".into())]),
@@ -65,7 +65,7 @@ fn to_attributes(attributes: &[(&'static str, AttributeValue)]) -> Value {
     let pairs = attributes.iter().map(|(key, value)| {
         let value = match value {
             AttributeValue::Text(text) => json!({ "stringValue": text }),
-            // JSON of protobuf writes 64-bit numbers as texts.
+            // The JSON format of protobuf has 64-bit numbers as texts.
             AttributeValue::Number(number) => json!({ "intValue": number.to_string() }),
             AttributeValue::Decimal(number) => json!({ "doubleValue": number }),
             AttributeValue::Flag(flag) => json!({ "boolValue": flag }),

@@ -13,8 +13,8 @@ tokio::task_local! {
 
 /// Receives spans that have ended, and sends them to a collector.
 pub trait SpanSink: Debug + Send + Sync {
-    /// Returns whether the spans of a trace are exported. `parent` is the decision of the caller.
-    /// The answer must be the same in every process with the same configuration.
+    /// Returns `true` if the spans of a trace must be exported. `parent` is the decision of the
+    /// caller. The answer must be the same in every process with the same configuration.
     fn is_sampled(&self, trace: TraceId, parent: Option<bool>) -> bool;
 
     /// Accepts a span without waiting. Drops the span if the queue is full.
@@ -28,7 +28,8 @@ pub struct Scope {
     /// The span that executions started in this scope belong to. This span belongs to another
     /// process or is made from a log, so it is exported even if this process crashes now.
     pub origin: Option<SpanContext>,
-    /// `None` if this process exports no spans and only passes the context on.
+    /// The receiver of finished spans. `None` if this process exports no spans and only sends the
+    /// context with its requests.
     pub sink: Option<Arc<dyn SpanSink>>,
     pub notes: SpanNotes,
 }
@@ -66,8 +67,8 @@ impl Scope {
         }
     }
 
-    /// Returns whether a span in this scope reaches a collector. If it does not, the caller need
-    /// not make the span.
+    /// Returns `true` if spans of this scope are exported. Otherwise the caller need not make a
+    /// span.
     pub fn is_recording(&self) -> bool {
         self.sink.is_some() && self.span.is_sampled
     }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Puts the classes of `score.py --json VERDICTS` into NAME.golden.txt: golden.py NAME VERDICTS.jsonl"""
+"""Writes the class of each query, as `score.py --json VERDICTS.jsonl` found it, into NAME.golden.txt: golden.py NAME VERDICTS.jsonl"""
 import json, os, sys
 
 path = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{sys.argv[1]}.golden.txt")

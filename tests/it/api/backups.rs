@@ -28,7 +28,7 @@ use tokio::time;
 use super::test_api::{ProcessRole, TestApi};
 use crate::mongod::Mongod;
 
-fn all() -> Page {
+fn largest_page() -> Page {
     Page { first: 10_000, after: None }
 }
 
@@ -56,19 +56,23 @@ async fn read_log(store: &dyn Store, id: ExecutionId) -> Vec<RecordedEvent> {
 /// Returns everything that a backup must keep, as text.
 async fn read_all(store: &dyn Store) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
-    for (_, request) in store.list_requests(&RequestFilter::default(), &all()).await.unwrap().items
+    for (_, request) in
+        store.list_requests(&RequestFilter::default(), &largest_page()).await.unwrap().items
     {
         let transcript = store.transcript(request.id).await.unwrap();
         found.insert(request.id.to_string(), format!("{request:?} {transcript:?}"));
     }
-    for (_, plan) in store.list_plans(&PlanFilter::default(), &all()).await.unwrap().items {
+    for (_, plan) in store.list_plans(&PlanFilter::default(), &largest_page()).await.unwrap().items
+    {
         let plan = store.plan(plan.id).await.unwrap().unwrap();
         found.insert(plan.id().to_string(), plan.to_json());
     }
-    for (_, head) in store.list_heads(&ExecutionFilter::default(), &all()).await.unwrap().items {
+    for (_, head) in
+        store.list_heads(&ExecutionFilter::default(), &largest_page()).await.unwrap().items
+    {
         let id = head.execution;
         found.insert(id.to_string(), encode_events(&read_log(store, id).await));
-        // Compares only fields that the log determines, because a stored head may lag behind its
+        // Compares only fields that the log determines, because a stored head can lag behind its
         // log, and a restored head does not.
         let head = (head.state, head.owner, head.priority, head.finished_at, head.parent);
         found.insert(format!("head of {id}"), format!("{head:?}"));
@@ -87,14 +91,14 @@ async fn read_all(store: &dyn Store) -> BTreeMap<String, String> {
                 saved.retain(|_, value| !value.is_null());
             }
             // Sorts the fields, because an object that a store builds from the columns of a table
-            // has its fields in another order.
+            // has its fields in another sequence.
             let fields: Option<BTreeMap<_, _>> =
                 value.as_object().map(|fields| fields.iter().collect());
             let value = fields.map_or_else(|| value.to_string(), |fields| format!("{fields:?}"));
             found.insert(format!("{} {name}", kind.as_str()), format!("{at} {value}"));
         }
     }
-    let audit = store.list_audit_entries(&AuditFilter::default(), &all()).await.unwrap();
+    let audit = store.list_audit_entries(&AuditFilter::default(), &largest_page()).await.unwrap();
     found.extend(audit.items.into_iter().map(|(_, entry)| {
         let text = serde_json::to_string(&entry).unwrap();
         (entry.id.to_string(), text)
@@ -103,7 +107,7 @@ async fn read_all(store: &dyn Store) -> BTreeMap<String, String> {
 }
 
 /// Executes plans of many kinds, and stops the worker while some executions still wait or sleep.
-async fn fill(store: &Arc<dyn Store>) {
+async fn execute_many_plans(store: &Arc<dyn Store>) {
     let api = TestApi::over(store, ProcessRole::ApiAndWorker, None);
     let echo = |id: &str| json!({ "name": "flow.echo", "id": id, "parameters": { "x": "ö\n" } });
     let done = api.start(json!([echo("a"), echo("b")]), json!({ "idempotencyKey": "once" })).await;
@@ -133,11 +137,11 @@ async fn fill(store: &Arc<dyn Store>) {
     let sleeps = api.start(sleeps, json!({})).await;
     api.wait_for_step(&sleeps, "s", "RUNNING").await;
     drop(api);
-    add_by_hand(&**store, done.parse().unwrap(), child.parse().unwrap()).await;
+    add_data_without_plans(&**store, done.parse().unwrap(), child.parse().unwrap()).await;
 }
 
 /// Adds data that no plan creates: a command that no worker reads, a long transcript, and records.
-async fn add_by_hand(store: &dyn Store, done: ExecutionId, waiting: ExecutionId) {
+async fn add_data_without_plans(store: &dyn Store, done: ExecutionId, waiting: ExecutionId) {
     let command = Command::Signal { name: "other".to_owned(), payload: Arc::new(json!([1])) };
     let command =
         SentCommand { id: command_id(1), execution: waiting, at: at(0), by: None, command };
@@ -182,7 +186,7 @@ async fn a_backup_moves_unchanged_through_every_kind_of_store() {
     let folder = TempDir::new().unwrap();
     let path = |name: &str| folder.path().join(name);
     let first: Arc<dyn Store> = Arc::new(Memory::new());
-    fill(&first).await;
+    execute_many_plans(&first).await;
     let expected = read_all(&*first).await;
     let sqlite = open_store(&format!("sqlite:{}", path("faber.db").display())).await.unwrap();
     let mongo = open_store(&Mongod::shared().await.new_database_url()).await.unwrap();
@@ -215,14 +219,15 @@ async fn a_restored_execution_continues_where_the_backup_ended() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("backup");
     let first: Arc<dyn Store> = Arc::new(Memory::new());
-    fill(&first).await;
+    execute_many_plans(&first).await;
     write_backup(&*first, &file).await;
     let second: Arc<dyn Store> = Arc::new(Memory::new());
     restore(&*second, &file).await.unwrap();
     let unfinished = ExecutionFilter { is_root: true, ..ExecutionFilter::default() };
-    let heads = second.list_heads(&unfinished, &all()).await.unwrap().items;
+    let heads = second.list_heads(&unfinished, &largest_page()).await.unwrap().items;
     let parent = heads.iter().find(|(_, head)| head.priority == 3).unwrap().1.execution;
-    let child = second.list_heads(&ExecutionFilter::default(), &all()).await.unwrap().items;
+    let child =
+        second.list_heads(&ExecutionFilter::default(), &largest_page()).await.unwrap().items;
     let child = child.iter().find(|(_, head)| head.parent == Some(parent)).unwrap().1.execution;
     time::sleep(Duration::from_millis(300)).await;
     let (before, copy) = (read_log(&*first, child).await, read_log(&*second, child).await);
@@ -277,7 +282,9 @@ async fn a_backup_of_a_busy_store_can_be_restored() {
     for file in files {
         let copy: Arc<dyn Store> = Arc::new(Memory::new());
         restore(&*copy, &file).await.unwrap();
-        for (_, head) in copy.list_heads(&ExecutionFilter::default(), &all()).await.unwrap().items {
+        for (_, head) in
+            copy.list_heads(&ExecutionFilter::default(), &largest_page()).await.unwrap().items
+        {
             let (copied, whole) =
                 (read_log(&*copy, head.execution).await, read_log(&*store, head.execution).await);
             assert!(whole.starts_with(&copied), "{}", head.execution);
@@ -300,7 +307,7 @@ async fn a_damaged_log_is_left_out_and_reported() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("backup");
     let store: Arc<dyn Store> = Arc::new(Memory::new());
-    fill(&store).await;
+    execute_many_plans(&store).await;
     let whole = write_backup(&*store, &file).await;
     let damaged = head(1, 3);
     store.append(some_events(damaged.execution, 0, 3)).await.unwrap();
@@ -318,15 +325,15 @@ async fn an_interrupted_restore_is_completed_by_the_same_file_only() {
     let (file, other) = (folder.path().join("backup"), folder.path().join("other"));
     let first: Arc<dyn Store> = Arc::new(Memory::new());
     write_backup(&*first, &other).await;
-    fill(&first).await;
+    execute_many_plans(&first).await;
     write_backup(&*first, &file).await;
     let expected = read_all(&*first).await;
     let rates = FaultRates {
-        fails_before: 0,
-        fails_after: 0,
-        fails_before_inbox: 0,
+        failures_before: 0,
+        failures_after: 0,
+        failures_before_inbox: 0,
         stalls: 1_000,
-        stall: Duration::from_millis(20),
+        max_stall: Duration::from_millis(20),
     };
     for limit in [0, 200, 600, 1_000, 1_500] {
         let memory: Arc<dyn Store> = Arc::new(Memory::new());
@@ -350,7 +357,7 @@ async fn an_import_adds_what_is_missing_and_refuses_what_differs() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("history.jsonl");
     let first: Arc<dyn Store> = Arc::new(Memory::new());
-    fill(&first).await;
+    execute_many_plans(&first).await;
     let export =
         async |since| backup::export_to_file(&*first, since, &file, &|_| ()).await.unwrap().counts;
     let nothing = export(Timestamp::MAX_UTC).await;
@@ -368,11 +375,12 @@ async fn an_import_adds_what_is_missing_and_refuses_what_differs() {
     let second = Memory::new();
     let import = async |store: &dyn Store| backup::import(store, &file, &|_| ()).await;
     let mut imported = import(&second).await.unwrap();
-    // The command that waits has written its entry before the entry came.
+    // The import adds the waiting command before the audit entries. It then already knows the entry
+    // that this command has written.
     assert_eq!(imported.known.audit_entries, 1);
     imported.new.audit_entries += 1;
     // The file can contain copies of one plan, and the import counts each further copy as a known
-    // plan. So `known` is checked only for executions.
+    // plan. So the test checks `known` only for executions.
     assert_eq!((imported.new, imported.known.executions), (exported, 0));
     let again = import(&second).await.unwrap();
     assert_eq!((again.new, again.known.events), (Counts::default(), exported.events));
@@ -396,7 +404,7 @@ async fn a_wrong_line_of_an_import_is_refused_before_anything_is_written() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("history.jsonl");
     let first: Arc<dyn Store> = Arc::new(Memory::new());
-    fill(&first).await;
+    execute_many_plans(&first).await;
     backup::export_to_file(&*first, Timestamp::MIN_UTC, &file, &|_| ()).await.unwrap();
     let text = std::fs::read_to_string(&file).unwrap();
     let lines: Vec<&str> = text.lines().collect();

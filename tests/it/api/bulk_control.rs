@@ -71,7 +71,8 @@ async fn bulk_control_changes_and_counts_only_matching_executions() {
         assert_eq!(count("CANCEL").await, 0, "all are finished");
         assert_eq!(bulk_control(&api, json!({ "planId": "nonsense" }), "CANCEL").await, 0);
         assert_eq!(api.execution(&others[0], "state").await["state"], "WAITING");
-        // The new executions match the filter, too, but the bulk retry does not retry them.
+        // The executions that the bulk retry starts match the filter, too, but they are not
+        // retried.
         assert_eq!(count("RETRY").await, 3);
         let query = "query ($id: ID!) { plan(planId: $id) { executions { retryOf } } }";
         let found = api.get(query, json!({ "id": plan })).await;

@@ -108,7 +108,7 @@ async fn a_step_that_waits_for_a_limit_names_it_and_blocks_no_other_step() {
     assert!(wait["stepId"] == "a" || wait["stepId"] == "b", "{wait}");
     let cancel = "mutation ($id: ID!) { cancelExecution(executionId: $id) { state } }";
     api.get(cancel, json!({ "id": id })).await;
-    // A step that waits for a permit can be cancelled. The mutation may answer before the worker
+    // A step that waits for a permit can be cancelled. The mutation can answer before the worker
     // cancels the execution, so the test waits.
     api.wait_for_execution(&id, "state", |execution| execution["state"] == "CANCELLED").await;
 }

@@ -119,7 +119,7 @@ async fn a_failed_plan_with_compensations_compensates_unless_the_option_forbids_
         let undone = if child.is_null() { &execution } else { child };
         let states = texts_of_field(undone["steps"].as_array().unwrap(), "state");
         assert_eq!(states.contains(&"COMPENSATED".to_owned()), compensates, "{tools} {options}");
-        // A retry has the same setting as the execution that it retries.
+        // A retry must keep `compensateOnFailure` of the execution that it retries.
         let retry = "mutation ($id: ID!) { retryExecution(executionId: $id) { executionId } }";
         let again = api.get(retry, json!({ "id": id })).await;
         let again =

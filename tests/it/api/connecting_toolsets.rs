@@ -14,14 +14,13 @@ use shared::{
 use tokio::time::Instant;
 use toolbox::{SetStatus, ToolContext, ToolSet, function};
 
-/// A toolset with one tool, which returns the name of its set.
+/// Returns a toolset with one tool. The tool returns the name of its set.
 fn toolset(name: &'static str, tool: &'static str) -> ToolSet {
     let run = move |_: Value, _: ToolContext| async move { Ok::<_, ToolError>(name) };
     let tool = function(name, tool, "Says where it is.", Effect::Read, run);
     ToolSet::ready(name.parse().unwrap(), "local", "d", [tool])
 }
 
-/// A toolset that is still connecting.
 fn connecting_toolset(name: &str) -> ToolSet {
     let set = ToolSet::ready(name.parse().unwrap(), "mcp", "d", []);
     ToolSet { status: SetStatus::Connecting, ..set }

@@ -5,15 +5,15 @@ use serde_json::{Value, json};
 use super::test_api::{TestApi, apis_without_server, only_error, texts_of_field};
 
 /// A query that the planner of these tests reads as a draft.
-const NOOP: &str = r#"{"tools":[{"name":"flow.noop"}]}"#;
+const NOOP_QUERY: &str = r#"{"tools":[{"name":"flow.noop"}]}"#;
 
-const COUNTS: &str =
+const COUNTS_QUERY: &str =
     "query ($filter: ExecutionFilter, $by: [ExecutionGroup!]!, $ms: Int, $label: String) {
     executionCounts(filter: $filter, groupBy: $by, bucketMs: $ms, label: $label) {
         keys count firstAt lastAt sampleExecutionId p50Ms p95Ms } }";
 
 /// Starts an execution that succeeds or fails, and waits for its end.
-async fn finish(api: &TestApi, succeeds: bool, labels: Value) -> String {
+async fn run_to_end(api: &TestApi, succeeds: bool, labels: Value) -> String {
     let step = if succeeds {
         json!([{ "name": "flow.noop" }])
     } else {
@@ -24,8 +24,8 @@ async fn finish(api: &TestApi, succeeds: bool, labels: Value) -> String {
     id
 }
 
-async fn count(api: &TestApi, variables: Value) -> Vec<(Vec<Value>, i64)> {
-    let counts = api.get(COUNTS, variables).await;
+async fn count_executions(api: &TestApi, variables: Value) -> Vec<(Vec<Value>, i64)> {
+    let counts = api.get(COUNTS_QUERY, variables).await;
     let counts = counts.as_array().unwrap().iter();
     let pair = |found: &Value| {
         (found["keys"].as_array().unwrap().clone(), found["count"].as_i64().unwrap())
@@ -39,29 +39,30 @@ async fn executions_are_counted_and_found_by_labels_and_errors() {
         let shop = json!({ "team": "shop", "env": "test" });
         let mut failed = Vec::new();
         for succeeds in [true, false, false] {
-            let id = finish(&api, succeeds, shop.clone()).await;
+            let id = run_to_end(&api, succeeds, shop.clone()).await;
             if !succeeds {
                 failed.push(id);
             }
         }
-        let lone = finish(&api, true, json!({ "team": "mail" })).await;
+        let lone = run_to_end(&api, true, json!({ "team": "mail" })).await;
         let labels = api.execution(&lone, "labels").await["labels"].clone();
         assert_eq!(labels, json!({ "team": "mail" }));
 
-        let by_state = count(&api, json!({ "by": ["STATE"] })).await;
+        let by_state = count_executions(&api, json!({ "by": ["STATE"] })).await;
         assert_eq!(by_state.len(), 2, "{by_state:?}");
         assert!(by_state.contains(&(vec![json!("COMPLETED")], 2)), "{by_state:?}");
         assert!(by_state.contains(&(vec![json!("FAILED")], 2)), "{by_state:?}");
-        let by_team = count(&api, json!({ "by": ["LABEL"], "label": "team" })).await;
+        let by_team = count_executions(&api, json!({ "by": ["LABEL"], "label": "team" })).await;
         assert_eq!(by_team, [(vec![json!("shop")], 3), (vec![json!("mail")], 1)]);
-        let by_tool = count(&api, json!({ "by": ["TOOL", "STATE"] })).await;
+        let by_tool = count_executions(&api, json!({ "by": ["TOOL", "STATE"] })).await;
         assert_eq!(by_tool, [(vec![json!("flow.fail"), json!("FAILED")], 2)]);
         let filter = json!({ "labels": { "env": null }, "state": ["FAILED"] });
-        let filtered = count(&api, json!({ "by": ["STATE"], "filter": filter })).await;
+        let filtered = count_executions(&api, json!({ "by": ["STATE"], "filter": filter })).await;
         assert_eq!(filtered, [(vec![json!("FAILED")], 2)]);
-        let day = count(&api, json!({ "by": ["BUCKET"], "ms": 86_400_000_i64 * 3_650 })).await;
+        let day =
+            count_executions(&api, json!({ "by": ["BUCKET"], "ms": 86_400_000_i64 * 3_650 })).await;
         assert_eq!(day.iter().map(|(_, count)| count).sum::<i64>(), 4);
-        let newest = api.get(COUNTS, json!({ "by": ["ERROR"] })).await;
+        let newest = api.get(COUNTS_QUERY, json!({ "by": ["ERROR"] })).await;
         assert_eq!(newest[0]["sampleExecutionId"], *failed.last().unwrap());
         let code = &newest[0]["keys"][0];
 
@@ -113,7 +114,7 @@ async fn executions_inherit_the_labels_of_their_request() {
             createPlanWithRequestId(query: $query, options: { labels: $labels }) {
                 planId request { requestId labels } } }";
         let labels = json!({ "team": "shop", "env": "test" });
-        let planned = api.get(plan, json!({ "query": NOOP, "labels": labels })).await;
+        let planned = api.get(plan, json!({ "query": NOOP_QUERY, "labels": labels })).await;
         assert_eq!(planned["request"]["labels"], labels);
         let nodes = api.get("{ requests { nodes { labels } } }", json!({})).await;
         assert_eq!(nodes["nodes"], json!([{ "labels": labels }]));
@@ -126,7 +127,8 @@ async fn executions_inherit_the_labels_of_their_request() {
         let own = start(json!({ "env": "live", "zone": "a" }), None).await;
         let expected = json!({ "env": "live", "team": "shop", "zone": "a" });
         assert_eq!(own["data"]["executePlan"]["labels"], expected);
-        // The labels of the request are not given, so they are no part of the fingerprint.
+        // This start names no labels. The labels that it gets from the request are not part of the
+        // fingerprint of its key.
         let first = start(Value::Null, Some("k")).await;
         assert_eq!(first["data"]["executePlan"]["labels"], labels);
         assert_eq!(start(Value::Null, Some("k")).await, first);
@@ -145,7 +147,7 @@ async fn labels_of_planning_are_part_of_the_fingerprint_of_a_run() {
         run(query: $query, planning: { labels: $labels },
             execution: { idempotencyKey: \"k\" }) { executionId labels request { labels } } }";
     let labels = json!({ "team": "shop" });
-    let with = |labels: &Value| json!({ "query": NOOP, "labels": labels });
+    let with = |labels: &Value| json!({ "query": NOOP_QUERY, "labels": labels });
     let first = api.get(run, with(&labels)).await;
     assert_eq!((&first["labels"], &first["request"]["labels"]), (&labels, &labels));
     assert_eq!(api.get(run, with(&labels)).await, first);
@@ -168,7 +170,7 @@ async fn wrong_labels_and_counts_are_refused() {
     }
     let plan = "mutation ($query: String!, $labels: JSON) {
         createPlanWithRequestId(query: $query, options: { labels: $labels }) { planId } }";
-    let wrong = json!({ "query": NOOP, "labels": { "Team": "x" } });
+    let wrong = json!({ "query": NOOP_QUERY, "labels": { "Team": "x" } });
     let error = api.expect_error(plan, wrong).await;
     assert_eq!(error["code"], "INVALID_ARGUMENT", "{error}");
     let replan = "mutation ($labels: JSON) {
@@ -184,7 +186,7 @@ async fn wrong_labels_and_counts_are_refused() {
         json!({ "by": ["LABEL"] }),
         json!({ "by": ["STATE"], "label": "team" }),
     ] {
-        let error = api.expect_error(COUNTS, wrong.clone()).await;
+        let error = api.expect_error(COUNTS_QUERY, wrong.clone()).await;
         assert_eq!(error["code"], "INVALID_ARGUMENT", "{wrong}: {error}");
     }
 }

@@ -47,7 +47,8 @@ async fn findings_at_an_earlier_event_are_those_of_that_time() {
         let remedies = finding["remedies"].as_array().unwrap();
         let retry = remedies.iter().find(|remedy| remedy["mutation"] == "retryExecution");
         assert_eq!(retry.unwrap()["variables"], variables, "{finding:#}");
-        // The mutation of the remedy can be sent unchanged.
+        // Sends the mutation of the remedy with its variables, because a client must be able to
+        // send them unchanged.
         let retry = "mutation ($executionId: ID!, $mode: RetryMode) {
             retryExecution(executionId: $executionId, mode: $mode) { state } }";
         api.get(retry, variables).await;

@@ -1,4 +1,4 @@
-//! The API does not change JSON: keys keep their sequence, and integers and doubles keep every bit.
+//! The API does not change JSON: keys keep their sequence, and numbers keep every bit.
 
 use serde_json::{Value, json};
 

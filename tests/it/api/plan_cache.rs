@@ -14,12 +14,14 @@ const PLAN_MUTATION: &str = "mutation ($query: String!, $options: PlanningOption
 const QUERY: &str =
     r#"{"tools":[{"id":"e","name":"flow.echo","parameters":{"n":12345678901234567890}}]}"#;
 
-/// Returns the request that a cached plan came from.
+/// Returns the request for which a cached plan was made. Returns `None` if the plan is not from the
+/// cache.
 fn cached_request(plan: &Value) -> Option<String> {
     let entries = plan["request"]["transcript"].as_array().unwrap();
     let kinds: Vec<_> = entries.iter().map(|entry| entry["kind"].as_str().unwrap()).collect();
     let cached = entries.iter().find(|entry| entry["kind"] == "cache");
-    // A planner that was asked records `candidates`, and a cached plan has no such entry.
+    // A planner adds an entry `candidates` to the transcript. If the plan comes from the cache,
+    // there is no such entry.
     assert_eq!(cached.is_none(), kinds.contains(&"candidates"), "{kinds:?}");
     assert!(kinds.contains(&"draft") && kinds.contains(&"plan"), "{kinds:?}");
     cached.map(|entry| json_to_text(&entry["content"]["requestId"]))
@@ -36,7 +38,7 @@ async fn a_repeated_query_takes_its_plan_from_the_cache_until_something_changes(
         assert_eq!(cached_request(&first), None);
         let second = make_plan(&api, QUERY, json!({})).await;
         assert_eq!(cached_request(&second), Some(json_to_text(&first["requestId"])));
-        // A cached plan still gets its own request.
+        // A plan from the cache still belongs to a new request.
         assert_ne!(second["requestId"], first["requestId"]);
         assert_ne!(second["planId"], first["planId"]);
         for same in ["tools", "query", "planner", "diagnostics"] {

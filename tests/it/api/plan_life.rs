@@ -176,7 +176,7 @@ async fn revising_a_plan_creates_the_next_version() {
 }
 
 /// A repeated key returns the version that the first request executed, even if a newer version
-/// exists or the input has another order of fields.
+/// exists or the fields of the input are in another sequence.
 #[tokio::test]
 async fn a_repeated_key_returns_the_version_that_was_executed_first() {
     let api = api().await;
@@ -215,7 +215,7 @@ async fn a_repeated_key_returns_the_same_execution() {
     assert_eq!(api.expect_error(query, other).await["code"], "CONFLICT");
 }
 
-/// Regression: each of the requests made a plan, and all plans except one were useless.
+/// Regression: each request called the planner, and all plans except one were useless.
 #[tokio::test(flavor = "multi_thread")]
 async fn simultaneous_requests_with_one_key_plan_once() {
     let api = api().await;

@@ -83,7 +83,7 @@ async fn retention_keeps_each_state_for_its_age() {
         };
         let counted = async {
             // Plans are removed after their executions, and sub-plans after the plans that contain
-            // them.
+            // them. So the loop waits for both.
             let part: PlanId = echo.parse().unwrap();
             while !is_counted()
                 || store.plan(plan).await.unwrap().is_some()
@@ -104,8 +104,8 @@ async fn retention_keeps_each_state_for_its_age() {
     }
 }
 
-/// Uses real time, because data loaders answer from another thread, and paused time would reach the
-/// time limits before the answer.
+/// Uses real time, because data loaders answer from another thread, and with paused time the time
+/// limits expire before the answer.
 #[tokio::test]
 async fn an_execution_removed_during_a_read_is_complete_or_missing() {
     let (mut gone, mut whole) = (0, 0);
@@ -116,11 +116,11 @@ async fn an_execution_removed_during_a_read_is_complete_or_missing() {
         api.events(&id).await;
         drop(api);
         let rates = FaultRates {
-            fails_before: 0,
-            fails_after: 0,
-            fails_before_inbox: 0,
+            failures_before: 0,
+            failures_after: 0,
+            failures_before_inbox: 0,
             stalls: 1_000,
-            stall: Duration::from_millis(4),
+            max_stall: Duration::from_millis(4),
         };
         let slow = FaultyStore::new(Arc::clone(&memory), Dice::new(seed), rates);
         let mut operations = slow.operations();

@@ -8,7 +8,7 @@ const RETRY_MUTATION: &str = "mutation ($id: ID!, $from: String) {
     retryExecution(executionId: $id, fromStep: $from) {
         executionId requestId planId retryOf priority startAt } }";
 
-/// Step `a` returns its input, `b` fails, and `c` comes last.
+/// Step `a` returns its input, `b` fails, and `c` depends on `b`.
 fn failing_steps() -> Value {
     json!([
         { "name": "flow.echo", "id": "a", "parameters": { "n": "{{input.n}}" } },

@@ -157,7 +157,8 @@ async fn an_exported_plan_runs_in_another_store() {
           "dependsOn": "by_name" },
     ]);
     let plan = one.plan(tools).await;
-    // The name `greet` gets another plan after the plan that uses it was created.
+    // The name `greet` now means another plan. The plan that uses this name was created before the
+    // change.
     let changed = one.plan(json!([{ "name": "flow.noop" }])).await;
     save_plan(&one, "greet", &changed, Value::Null).await;
     let export = "query ($id: ID!) { exportPlan(planId: $id) }";

@@ -1,4 +1,4 @@
-//! Tool selection through the API, with known vectors.
+//! Tool selection through the API, with vectors that the tests define.
 
 use std::sync::{
     Arc,
@@ -29,8 +29,8 @@ const TEXT_VECTORS: [(&str, [f32; 3]); 11] = [
     ("place: Finds you.", [0.0, 0.0, 1.0]),
 ];
 
-/// An embedder that knows a few texts. All drafts get the same vector, because the planner of these
-/// tests expects a draft as the query.
+/// An embedder that returns the vectors of `TEXT_VECTORS`. All drafts get the same vector, because
+/// the planner of these tests expects a draft as the query.
 #[derive(Debug)]
 struct KnownVectors;
 
@@ -94,7 +94,7 @@ fn assert_near(value: &Value, expected: f64) {
 #[tokio::test]
 async fn a_query_within_the_examples_of_a_tool_is_a_hit() {
     let api = api_with_tools().await;
-    // `CENTROID` is the default.
+    // The query names no criterion, so `CENTROID` is used.
     let found = select_tools(&api, json!({ "query": "time please" })).await;
     assert_eq!(matched_names(&found), ["hour", "place"], "a tool without examples is not ranked");
     assert_eq!(matched_hits(&found), [true, false], "tools that are not hits are also returned");
@@ -104,7 +104,7 @@ async fn a_query_within_the_examples_of_a_tool_is_a_hit() {
     let every = json!({ "query": "time please", "active": false });
     assert_eq!(matched_names(&select_tools(&api, every).await), ["hour", "night", "place"]);
     // With the default margin, a query that is as far from the centroid as the farthest example is
-    // no hit.
+    // not a hit.
     let edge = select_tools(&api, json!({ "query": "tell me the time", "limit": 1 })).await;
     assert_eq!((matched_names(&edge), matched_hits(&edge)), (vec!["hour".to_owned()], vec![false]));
     let wider = api.with(|api| api.with_margin(-0.01));
@@ -226,7 +226,7 @@ async fn a_tool_that_succeeded_for_similar_queries_gets_a_higher_score() {
         let id = api.get(run, json!({ "query": query })).await["executionId"].clone();
         api.events(id.as_str().unwrap()).await;
     }
-    // The learning ignores executions without a query.
+    // This execution has no query, so the learning must ignore it.
     let id = api.start(json!([{ "name": "flow.echo" }]), json!({})).await;
     api.events(&id).await;
     let until = api.engine.clock().now() + TimeDelta::minutes(1);
@@ -297,7 +297,7 @@ async fn learning_waits_for_an_embedder_that_does_not_answer() {
             .find(|tool| tool["tool"]["name"] == "flow.noop")
             .and_then(|tool| tool["learned"].as_f64())
     };
-    // The execution has finished before the model becomes unavailable.
+    // The execution finishes while the model is available, so only its learning meets the error.
     assert_eq!(learned().await, None);
     flaky.is_unavailable.store(true, Ordering::SeqCst);
     let until = api.engine.clock().now() + TimeDelta::seconds(1);

@@ -75,7 +75,7 @@ async fn a_sub_plan_runs_as_a_child_execution_in_the_same_request() {
     }
 }
 
-/// Regression: only `runSavedPlan` checked the inputs.
+/// Regression: only the mutation `runSavedPlan` checked the inputs of a saved plan.
 #[tokio::test]
 async fn a_step_that_executes_a_saved_plan_checks_its_inputs() {
     let api = api().await;

@@ -37,7 +37,8 @@ async fn a_subscriber_that_reconnects_gets_every_event_once() {
         executionEvents(executionId: $id, afterSeq: $after) { seq type } }";
     let (mut seen, mut is_over) = (Vec::new(), false);
     while !is_over {
-        // The client disconnects after each event.
+        // The client disconnects after each event, and subscribes again after the last event that
+        // it got.
         let after = seen.len();
         let mut events = asking.subscribe(query, json!({ "id": id, "after": after }));
         let event = next_item(&mut events).await;
@@ -66,7 +67,7 @@ async fn execution_status_is_sent_at_every_change() {
         assert!(seqs.is_sorted_by(|a, b| a < b), "{received:#?}");
         let last = received.last().unwrap();
         assert_eq!((&last["state"], &last["successful"]), (&json!("COMPLETED"), &json!(1)));
-        // A finished execution sends its status once.
+        // A subscription to a finished execution sends the status once and ends.
         let again = collect_all(api.subscribe(query, json!({ "id": id }))).await;
         assert_eq!(again, received[received.len() - 1..]);
     }

@@ -44,7 +44,7 @@ const MAX_WAIT: Duration = Duration::from_mins(1);
 pub(super) struct TestApi {
     pub(super) schema: Schema,
     pub(super) engine: Engine,
-    /// The worker. It ends when this value is dropped.
+    /// The task of the worker. It ends when this value is dropped.
     _tasks: JoinSet<()>,
     folder: Option<Arc<TempDir>>,
 }
@@ -141,7 +141,7 @@ impl TestApi {
         Self { schema, engine, _tasks: tasks, folder }
     }
 
-    /// Changes the engine.
+    /// Replaces the engine by a changed one, and the schema by one for this engine.
     pub(super) fn with(mut self, change: impl FnOnce(Engine) -> Engine) -> Self {
         self.engine = change(self.engine);
         self.schema = schema::build(self.engine.clone(), Limits::default());
@@ -153,10 +153,9 @@ impl TestApi {
     }
 
     /// Executes an operation. Returns `{"data": …}`, with `errors` if there are any.
-    ///
     /// A test with paused time must not ask for fields that a `DataLoader` finds, such as an
-    /// execution's `plan` or `request`, because a loader answers from another thread, and paused
-    /// time would reach the time limits before the answer.
+    /// execution's `plan` or `request`, because a loader answers from another thread, and with
+    /// paused time the time limits expire before the answer.
     pub(super) async fn ask(&self, query: &str, variables: Value) -> Value {
         let request = self.schema.execute(make_request(query, variables));
         response_body(&time::timeout(MAX_WAIT, request).await.expect("an answer in time"))

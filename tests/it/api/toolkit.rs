@@ -1,5 +1,5 @@
-//! The toolkit through the API. Each process sees the changes of other processes, and of
-//! simultaneous changes none is lost.
+//! The toolkit through the API. Each process sees the changes of other processes, and no
+//! simultaneous change is lost.
 
 use chrono::TimeDelta;
 use futures::future::join_all;
@@ -270,7 +270,7 @@ async fn missing_names_are_warnings_and_conflicting_names_are_refused() {
     assert_eq!(still["name"], "t1", "removing a tool from the graph keeps it registered");
 }
 
-/// Regression: only the name that was used first found the tool.
+/// Regression: the toolkit found the tool only by the name that was used first.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_toolkit_finds_a_tool_by_each_of_its_names() {
     let api = api().await;
@@ -295,7 +295,7 @@ async fn the_toolkit_finds_a_tool_by_each_of_its_names() {
         }
         assert_eq!(api.get(set, json!({ "to": second })).await, true);
         assert_eq!(read_score(&api, "rest", first).await, 0.4);
-        // A toolkit file may name the tool by both of its names, too.
+        // A toolkit file can contain both names of the tool, too.
         let update = "mutation ($yaml: String!) { updateToolkit(yaml: $yaml) { warnings } }";
         let yaml = "tools: [&a { name: brew }, &b { name: kitchen.brew }]\nactions: \
             [&r { name: rest, tools: [*a] }, &s { name: sip, tools: [*b] }]\ntoolkit: [[*r, *s]]";
@@ -318,8 +318,8 @@ async fn the_toolkit_finds_a_tool_by_each_of_its_names() {
     }
 }
 
-/// Regression: if more than two thousand executions were new, only the newest of them counted, at
-/// the first and at later runs of the learning.
+/// Regression: if more than two thousand executions had finished since the last run of the
+/// learning, the learning counted only the newest of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn learning_counts_every_execution_of_a_large_backlog() {
     let api = api().await;

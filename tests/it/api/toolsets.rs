@@ -85,8 +85,8 @@ async fn calls_stay_in_the_history_after_their_tool_is_removed() {
         page["run"] = get;
         assert_eq!(register_tool(&api, page).await["effect"], "READ");
         register_tool(&api, echo_tool("again")).await;
-        // The value is as deep as an output may be, and the response adds more levels around the
-        // value.
+        // The value has the maximum depth of an output, and the response adds more levels around
+        // the value.
         let deep = (1..95).fold(json!("x"), |inner, _| json!([inner]));
         let mut free = echo_tool("free");
         free["parameters"] = json!({ "type": "object" });
@@ -303,7 +303,7 @@ async fn a_renamed_built_in_toolset_shows_one_name_for_each_tool() {
         let query = "query ($name: String!) { tool(name: $name) { name usage { toolName } } }";
         let tool = api.get(query, json!({ "name": name })).await;
         assert_eq!(tool, json!({ "name": glob, "usage": { "toolName": glob } }), "{name}");
-        // Stored plans use the qualified name.
+        // The new plan stores the qualified name, although it was created with another name.
         let id =
             api.start(json!([{ "id": "g", "name": name, "parameters": find }]), json!({})).await;
         api.wait_for_step(&id, "g", "SUCCEEDED").await;
@@ -337,7 +337,8 @@ async fn a_renamed_built_in_toolset_shows_one_name_for_each_tool() {
                          "tools": [{ "name": glob }, { "name": "files.tree" }] });
     let learn = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";
     api.get(learn, json!({ "input": action })).await;
-    // The toolkit shows a tool under the name that the author of the toolkit wrote.
+    // The toolkit must show the tool under the name that its author wrote, and not under the
+    // qualified name.
     let recommend = "{ recommendToolsActions(actions: [\"look\"]) {
         tools { name usage { toolName calls } } } }";
     let recommended = api.get(recommend, json!({})).await;

@@ -64,7 +64,7 @@ impl Server {
         Self { workspace, process, address }
     }
 
-    /// Runs an operation. Returns the status and the answer.
+    /// Runs an operation. Returns the HTTP status and the answer.
     pub(super) async fn graphql(&self, token: &str, query: &str, variables: Value) -> (u16, Value) {
         let body = json!({ "query": query, "variables": variables }).to_string();
         let answer = self.post(&format!("Authorization: Bearer {token}\r\n"), &body).await;
@@ -86,7 +86,7 @@ impl Server {
         send_request(&self.address, &head).await
     }
 
-    /// Runs an operation that must be refused. Returns code and message.
+    /// Runs an operation that must be refused. Returns the code and the message of the error.
     pub(super) async fn expect_refusal(&self, token: &str, query: &str) -> (String, String) {
         let (_, answer) = self.graphql(token, query, json!({})).await;
         let error = &answer["errors"][0];
@@ -235,7 +235,8 @@ async fn an_operation_beyond_the_role_of_a_token_is_forbidden() {
         server.expect_data(token, reply, json!({})).await;
     }
     server.expect_data(ADMIN, context, json!({})).await;
-    // The tool `ToolSet.activate_toolset` needs the same role as the mutation.
+    // The tool `ToolSet.activate_toolset` must need the same role as the mutation, because it has
+    // the same effect.
     let switch = r#"mutation { callTool(name: "ToolSet.activate_toolset", parameters: { name: "file_tools" }) { status } }"#;
     assert_eq!(server.expect_refusal(OPERATOR, switch).await.0, "FORBIDDEN");
     server.wait_for_exit().await;
@@ -307,11 +308,11 @@ async fn a_token_sees_and_calls_only_its_tools_within_its_limits() {
 }
 
 /// A minimal WebSocket client.
-struct Socket(TcpStream);
+pub(super) struct Socket(TcpStream);
 
 impl Socket {
     /// Opens a WebSocket. The error is the HTTP status.
-    async fn open(address: &str, protocol: &str, headers: &str) -> Result<Self, u16> {
+    pub(super) async fn open(address: &str, protocol: &str, headers: &str) -> Result<Self, u16> {
         let mut stream = TcpStream::connect(address).await.unwrap();
         let head = format!(
             "GET /graphql HTTP/1.1\r\nHost: {address}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
@@ -330,7 +331,7 @@ impl Socket {
         }
     }
 
-    async fn send(&mut self, message: &Value) {
+    pub(super) async fn send(&mut self, message: &Value) {
         let text = message.to_string();
         // Builds a masked text frame whose length field has 16 bits. The mask is zero, so the text
         // does not change.
@@ -342,7 +343,7 @@ impl Socket {
     }
 
     /// Returns the next message. The error is the close code of the server.
-    async fn receive(&mut self) -> Result<Value, u16> {
+    pub(super) async fn receive(&mut self) -> Result<Value, u16> {
         let reading = async {
             let (kind, length) =
                 (self.0.read_u8().await.unwrap() & 0xf, self.0.read_u8().await.unwrap());
@@ -432,7 +433,7 @@ async fn commands_send_the_token_of_their_environment() {
     // `run` also subscribes to events, and the server accepts the same token for the subscription.
     let (status, answer) = run(Some(OPERATOR), &["run", "--plan", &plan]).await;
     assert_eq!((status, &answer["state"]), (Some(0), &json!("COMPLETED")));
-    // Commands on the same machine open the store themselves and need no token.
+    // Without `--server`, a command opens the store itself, so it needs no token.
     assert_eq!(server.workspace.run(&["list", "executions"]).await.status, 0);
     server.wait_for_exit().await;
 }
@@ -453,7 +454,7 @@ async fn an_unset_token_variable_is_an_error_and_config_hides_tokens() {
     assert_eq!((&narrow["role"], &narrow["tools"]), (&json!("operator"), &json!(["local.h*"])));
 }
 
-/// Returns an address that other machines could use. Sends nothing.
+/// Returns an address of this machine that is not the loopback address. Sends no packet.
 fn own_address() -> Option<std::net::IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;
@@ -473,7 +474,7 @@ async fn a_server_without_tokens_refuses_other_machines() {
     let near = format!("127.0.0.1:{port}");
     let query = "/graphql?query=%7B__typename%7D";
     assert_eq!(get(&near, query).await.status, 200);
-    // A machine without a network has no such address.
+    // A machine without a network has only the loopback address.
     if let Some(far) = own_address() {
         let far = format!("{far}:{port}");
         for path in [query, "/graphiql", "/metrics", "/"] {

@@ -10,11 +10,11 @@ use super::{
 
 const PLAN: &str = r#"{"tools":[{"id":"a","name":"flow.echo","requiresApproval":true,"parameters":{"x":1}},
     {"id":"w","name":"flow.wait","parameters":{"name":"go"},"dependsOn":["a"]}]}"#;
-const EVENTS: &str = "query($id: ID!) { execution(executionId: $id) { createdBy { kind name client } \
+const EVENTS_QUERY: &str = "query($id: ID!) { execution(executionId: $id) { createdBy { kind name client } \
     events { type actor { kind name client } } request { timeline { kind message } } } }";
 
 /// Returns the type and the actor of each event that has an actor.
-fn actors(execution: &Value) -> Vec<(String, Value)> {
+fn list_actors(execution: &Value) -> Vec<(String, Value)> {
     let events = execution["events"].as_array().unwrap().iter();
     let named = events.filter(|event| !event["actor"].is_null());
     named
@@ -35,7 +35,7 @@ async fn events_name_the_tokens_that_caused_them() {
     let id = &started["executePlan"]["executionId"];
     let approve = "mutation($id: ID!) { approveStep(executionId: $id, stepId: \"a\", approved: true) { state } }";
     let mut approved = server.graphql(ADMIN, approve, json!({ "id": id })).await.1;
-    // Repeats the approval, because the step may not have started to wait for it yet.
+    // Repeats the approval, because perhaps the step does not wait for it yet.
     while approved["errors"][0]["extensions"]["code"] == "CONFLICT" {
         approved = server.graphql(ADMIN, approve, json!({ "id": id })).await.1;
     }
@@ -43,7 +43,7 @@ async fn events_name_the_tokens_that_caused_them() {
     let cancel = "mutation($id: ID!) { cancelExecution(executionId: $id) { state } }";
     server.expect_data(OPERATOR, cancel, json!({ "id": id })).await;
 
-    let execution = server.expect_data(ADMIN, EVENTS, json!({ "id": id })).await;
+    let execution = server.expect_data(ADMIN, EVENTS_QUERY, json!({ "id": id })).await;
     let execution = &execution["execution"];
     let token = |name: &str| json!({ "kind": "TOKEN", "name": name, "client": null });
     assert_eq!(execution["createdBy"], token("hands"));
@@ -52,7 +52,7 @@ async fn events_name_the_tokens_that_caused_them() {
         ("step_approved".to_owned(), token("owner")),
         ("cancel_requested".to_owned(), token("hands")),
     ];
-    assert_eq!(actors(execution), expected, "{execution:#}");
+    assert_eq!(list_actors(execution), expected, "{execution:#}");
     let timeline = execution["request"]["timeline"].as_array().unwrap();
     let messages: Vec<&str> =
         timeline.iter().filter_map(|entry| entry["message"].as_str()).collect();

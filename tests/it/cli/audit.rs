@@ -9,27 +9,57 @@ use super::{
     workspace::Workspace,
 };
 
-const AUDIT: &str = "query($filter: AuditFilter, $first: Int, $after: String) { \
+const AUDIT_QUERY: &str = "query($filter: AuditFilter, $first: Int, $after: String) { \
     audit(filter: $filter, first: $first, after: $after) { totalCount \
     nodes { id at actor { kind name client } action requestId planId executionId stepId name detail } \
     pageInfo { hasNextPage endCursor } } }";
 
-async fn audit(server: &Server, filter: Value) -> Vec<Value> {
+async fn list_audit_entries(server: &Server, filter: Value) -> Vec<Value> {
     let variables = json!({ "filter": filter, "first": 200 });
-    let page = server.expect_data(ADMIN, AUDIT, variables).await["audit"].take();
+    let page = server.expect_data(ADMIN, AUDIT_QUERY, variables).await["audit"].take();
     let nodes = page["nodes"].as_array().unwrap().clone();
     assert_eq!(page["totalCount"], nodes.len());
     nodes
 }
 
-/// Returns what the entries say, the oldest first: the action, the token and the object.
-fn lines(entries: &[Value]) -> Vec<String> {
+/// Returns a line for each entry, the oldest first: the action, the token and the object.
+fn describe_entries(entries: &[Value]) -> Vec<String> {
     let describe = |entry: &Value| {
         let texts = [&entry["action"], &entry["actor"]["name"], &entry["stepId"], &entry["name"]];
         let texts: Vec<&str> = texts.into_iter().filter_map(Value::as_str).collect();
         texts.join(" ")
     };
     entries.iter().rev().map(describe).collect()
+}
+
+#[tokio::test]
+async fn calls_outside_plans_are_listed_with_their_outcomes() {
+    let server = Server::new().await;
+    let call = "mutation($name: String!, $parameters: JSON) { \
+                callTool(name: $name, parameters: $parameters) { callId status } }";
+    let call = async |token: &str, name: &str, parameters: Value| {
+        let variables = json!({ "name": name, "parameters": parameters });
+        server.expect_data(token, call, variables).await["callTool"].take()
+    };
+    let done = call(OPERATOR, "flow.echo", json!({ "text": "secret" })).await;
+    let failed = call(ADMIN, "flow.fail", json!({ "message": "secret" })).await;
+    assert_eq!((&done["status"], &failed["status"]), (&json!("success"), &json!("error")));
+    // No tool was called.
+    assert_eq!(call(OPERATOR, "flow.nothing", json!({})).await["status"], "error");
+
+    let entries = list_audit_entries(&server, json!({ "action": "call_tool" })).await;
+    assert_eq!(
+        describe_entries(&entries),
+        ["call_tool hands flow.echo", "call_tool owner flow.fail"]
+    );
+    for (entry, called, outcome) in
+        [(&entries[1], &done, "SUCCEEDED"), (&entries[0], &failed, "FAILED")]
+    {
+        let detail = json!({ "callId": called["callId"], "outcome": outcome });
+        assert_eq!(entry["detail"], detail);
+    }
+    assert!(!json!(entries).to_string().contains("secret"), "{entries:#?}");
+    server.wait_for_exit().await;
 }
 
 /// Plans, executes and controls one execution.
@@ -61,7 +91,7 @@ async fn control_an_execution(server: &Server) -> (String, String) {
     ] {
         let mutation = format!("mutation($id: ID!) {{ {call} {{ state }} }}");
         let mut answer = server.graphql(token, &mutation, json!({ "id": id })).await.1;
-        // The step may not wait yet.
+        // Repeats the mutation, because perhaps the step does not wait yet.
         while answer["errors"][0]["extensions"]["code"] == "CONFLICT" {
             answer = server.graphql(token, &mutation, json!({ "id": id })).await.1;
         }
@@ -91,9 +121,9 @@ async fn commands_to_executions_are_listed_with_their_actors() {
     let retried = server.expect_data(OPERATOR, retry, json!({ "id": id })).await;
     let retried = &retried["retryExecution"]["executionId"];
 
-    let entries = audit(&server, Value::Null).await;
+    let entries = list_audit_entries(&server, Value::Null).await;
     assert_eq!(
-        lines(&entries),
+        describe_entries(&entries),
         [
             "plan hands",
             "execute hands",
@@ -122,14 +152,14 @@ async fn commands_to_executions_are_listed_with_their_actors() {
         (json!({ "actorKind": "USER" }), 0),
         (json!({ "from": entries[2]["at"], "to": entries[0]["at"] }), 2),
     ] {
-        assert_eq!(audit(&server, filter.clone()).await.len(), count, "{filter}");
+        assert_eq!(list_audit_entries(&server, filter.clone()).await.len(), count, "{filter}");
     }
     let first = json!({ "filter": { "actorName": "hands" }, "first": 4 });
-    let page = server.expect_data(ADMIN, AUDIT, first).await["audit"].take();
+    let page = server.expect_data(ADMIN, AUDIT_QUERY, first).await["audit"].take();
     assert_eq!((&page["totalCount"], &page["pageInfo"]["hasNextPage"]), (&json!(6), &json!(true)));
     let after = &page["pageInfo"]["endCursor"];
     let next = json!({ "filter": { "actorName": "hands" }, "first": 4, "after": after });
-    let page = server.expect_data(ADMIN, AUDIT, next).await["audit"].take();
+    let page = server.expect_data(ADMIN, AUDIT_QUERY, next).await["audit"].take();
     assert_eq!(page["nodes"].as_array().unwrap().len(), 2);
     server.wait_for_exit().await;
 }
@@ -160,7 +190,7 @@ async fn changes_of_plans_tools_and_data_are_listed_with_their_actors() {
         "updateToolkit(yaml: \"actions: []\") { warnings }",
         "bulkControl(filter: {}, action: CANCEL)",
         "prune(olderThan: \"30d\") { executions }",
-        // These change nothing.
+        // Repeated removals change nothing, so they must add no entry.
         "removeSavedPlan(name: \"daily\")",
         "removeTool(name: \"now\")",
         "removeToolSet(name: \"extra\")",
@@ -171,9 +201,9 @@ async fn changes_of_plans_tools_and_data_are_listed_with_their_actors() {
         let text = format!("mutation{used} {{ {mutation} }}");
         server.expect_data(ADMIN, &text, json!({ "plan": plan })).await;
     }
-    let entries = audit(&server, Value::Null).await;
+    let entries = list_audit_entries(&server, Value::Null).await;
     assert_eq!(
-        lines(&entries),
+        describe_entries(&entries),
         [
             "plan owner",
             "plan owner",
@@ -237,7 +267,7 @@ async fn the_audit_log_names_users_mcp_clients_and_restores() {
         listed.as_array().unwrap().clone()
     };
     let entries = audit(&["--actor", "ada", "--since", "1d"]).await;
-    assert_eq!(lines(&entries), ["plan ada", "execute ada"]);
+    assert_eq!(describe_entries(&entries), ["plan ada", "execute ada"]);
     assert_eq!(entries[0]["actor"]["kind"], "USER");
     assert_eq!(audit(&["--execution", id, "--actor", "user:ada"]).await, entries[..1]);
     assert_eq!(audit(&["--action", "plan", "--first", "1"]).await, entries[1..]);

@@ -141,7 +141,7 @@ async fn a_killed_restore_is_named_and_can_be_completed() {
     let again = workspace.json(&again, 0).await;
     let mut expected = written["counts"].clone();
     assert_eq!(expected["auditEntries"], 0, "benchmarks have no actor");
-    // The restore itself is recorded.
+    // The restore adds an audit entry of its own.
     expected["auditEntries"] = json!(1);
     assert_eq!(again["counts"], expected);
 }

@@ -1,5 +1,5 @@
-//! Commands print and check something before they repeat calls, continue an execution, or create a
-//! store.
+//! Before commands repeat calls, continue an execution, or create a store, they print this action,
+//! and ask or refuse if it can do harm.
 
 use serde_json::{Value, json};
 
@@ -34,7 +34,8 @@ async fn a_retry_lists_the_calls_that_it_repeats() {
     let workspace = Workspace::new();
     let id = failed_execution(&workspace).await;
     let before = count_executions(&workspace).await;
-    // Without a terminal, a call with an unknown outcome is not repeated.
+    // Without a terminal, the command cannot ask, so it must not repeat a call with an unknown
+    // outcome.
     let failed = workspace.run(&["retry", &id]).await;
     assert_eq!(failed.status, 2, "{failed:?}");
     assert!(failed.err.contains("slow  own.slow  1 call, with an unknown outcome"), "{failed:?}");
@@ -82,7 +83,8 @@ async fn a_plan_that_is_executed_again_lists_its_calls_and_asks() {
     let plan = workspace.file("plan.json", r#"{"tools":[{"id":"paid","name":"flow.effect"}]}"#);
     let done = workspace.json(&["run", "--plan", &plan], 0).await;
     let (id, request) = (text(&done["planId"]), text(&done["requestId"]));
-    // A call with a known outcome is listed, and the command continues.
+    // The outcome of this call is known, so the command lists the call and continues without a
+    // question.
     let again = workspace.run(&["execute", request]).await;
     assert_eq!(again.status, 0, "{again:?}");
     assert!(again.err.contains("paid  flow.effect  1 call\n"), "{again:?}");
@@ -139,7 +141,7 @@ async fn a_missing_tool_is_named_and_nothing_is_created() {
         let message = text(&error["error"]["message"]);
         assert!(message.contains("/no/such/program") && message.contains(&gone), "{message}");
     }
-    // With `--wait` the command prints which tools it waits for.
+    // With `--wait`, the command prints the missing tools for which the execution waits.
     let mut waiting = workspace.spawn(&["retry", &id, "--yes", "--wait", "--config", &config]);
     waiting.wait_for_line("executing exec_").await;
     waiting.signal("-INT");

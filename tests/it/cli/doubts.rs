@@ -1,5 +1,5 @@
-//! Plans in doubt: commands show the plan. On a terminal they ask the user, and elsewhere they
-//! fail.
+//! Plans in doubt: commands show the plan. On a terminal they ask the user, and without a terminal
+//! they fail.
 
 use serde_json::{Value, json};
 

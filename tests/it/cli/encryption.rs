@@ -1,5 +1,5 @@
-//! Encryption of a store by the real binary: what the raw store has, and what a process without the
-//! key can do.
+//! Encryption of a store by the real binary: the values in the raw store, and the commands that
+//! work without the key.
 
 use std::{fmt::Write as _, fs};
 
@@ -12,36 +12,35 @@ use shared::{event::Event, id::Seq};
 use super::workspace::Workspace;
 use crate::mongod::Mongod;
 
-/// Begins every value that must not be found.
+/// Start of every value that must not be in the raw store.
 const SECRET: &str = "xyzzy";
 const KEYS: [(&str, &str); 2] = [
     ("k1", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="),
     ("k2", "/////////////////////////////////////////wA="),
 ];
-/// The configurations with the first key, with both, with a wrong one, with the second, and with
-/// none.
-const FIRST: &str = "first.json";
-const BOTH: &str = "both.json";
-const WRONG: &str = "wrong.json";
-const OTHER: &str = "other.json";
-const KEYLESS: &str = "keyless.json";
+/// Files of configurations. In the wrong one, another key has the id of the first key.
+const FIRST_KEY_CONFIG: &str = "first.json";
+const BOTH_KEYS_CONFIG: &str = "both.json";
+const WRONG_KEY_CONFIG: &str = "wrong.json";
+const SECOND_KEY_CONFIG: &str = "other.json";
+const KEYLESS_CONFIG: &str = "keyless.json";
 
-struct Case {
+struct EncryptionCase {
     workspace: Workspace,
     store: String,
     copy: String,
 }
 
-impl Case {
+impl EncryptionCase {
     fn new(store: String, copy: String) -> Self {
         let case = Self { workspace: Workspace::new(), store, copy };
         let [first, second] = KEYS.map(|(id, key)| json!({ "id": id, "command": ["printf", key] }));
         let wrong = json!({ "id": "k1", "command": ["printf", KEYS[1].1] });
-        case.configure(FIRST, &json!({ "keys": [first] }));
-        case.configure(BOTH, &json!({ "keys": [first, second], "active": "k2" }));
-        case.configure(OTHER, &json!({ "keys": [second] }));
-        case.configure(WRONG, &json!({ "keys": [wrong] }));
-        case.configure(KEYLESS, &Value::Null);
+        case.configure(FIRST_KEY_CONFIG, &json!({ "keys": [first] }));
+        case.configure(BOTH_KEYS_CONFIG, &json!({ "keys": [first, second], "active": "k2" }));
+        case.configure(SECOND_KEY_CONFIG, &json!({ "keys": [second] }));
+        case.configure(WRONG_KEY_CONFIG, &json!({ "keys": [wrong] }));
+        case.configure(KEYLESS_CONFIG, &Value::Null);
         case.workspace.file("plan.json", &plan().to_string());
         case
     }
@@ -149,27 +148,26 @@ async fn dump_mongodb(url: &str) -> String {
     text
 }
 
-fn sqlite_case() -> Case {
-    Case::new("sqlite:faber.db".to_owned(), "sqlite:copy.db".to_owned())
+fn sqlite_case() -> EncryptionCase {
+    EncryptionCase::new("sqlite:faber.db".to_owned(), "sqlite:copy.db".to_owned())
 }
 
-async fn mongodb_case() -> Case {
+async fn mongodb_case() -> EncryptionCase {
     let mongod = Mongod::shared().await;
-    Case::new(mongod.new_database_url(), mongod.new_database_url())
+    EncryptionCase::new(mongod.new_database_url(), mongod.new_database_url())
 }
 
-async fn check_that_no_value_is_stored_in_clear(case: Case) {
-    let done = case.execute_with_secrets(FIRST).await;
+async fn check_that_no_value_is_stored_in_clear(case: EncryptionCase) {
+    let done = case.execute_with_secrets(FIRST_KEY_CONFIG).await;
     let call = ["tools", "call", "flow.echo", r#"{"text":"xyzzy-call"}"#];
-    case.json(FIRST, &call, 0).await;
+    case.json(FIRST_KEY_CONFIG, &call, 0).await;
     case.assert_hidden(&case.store, "k1").await;
-    let shown = case.debug(FIRST, &done).await;
+    let shown = case.debug(FIRST_KEY_CONFIG, &done).await;
     for part in ["plan", "input", "condition", "comment", "memory", "signal", "stderr"] {
         assert!(shown.contains(&format!("{SECRET}-{part}")), "{part}: {shown}");
     }
 
-    // Without the key, and with another key of the same id.
-    for config in [KEYLESS, WRONG] {
+    for config in [KEYLESS_CONFIG, WRONG_KEY_CONFIG] {
         let list = ["list", "executions", "--label", "team=blue", "--state", "COMPLETED"];
         let listed = case.json(config, &list, 0).await;
         assert_eq!(listed[0]["executionId"], done["executionId"], "{listed:#}");
@@ -187,59 +185,59 @@ async fn check_that_no_value_is_stored_in_clear(case: Case) {
         }
     }
     let by_text = ["list", "executions", "--error-text", "stderr"];
-    let refused = case.json(FIRST, &by_text, 2).await;
+    let refused = case.json(FIRST_KEY_CONFIG, &by_text, 2).await;
     let message = refused["error"]["message"].as_str().unwrap();
     assert!(message.contains("because the store is encrypted"), "{message}");
 
-    // After a rotation, old and new values are read.
-    let second = case.execute_with_secrets(BOTH).await;
+    // After a second key became active, a process with both keys reads old and new values.
+    let second = case.execute_with_secrets(BOTH_KEYS_CONFIG).await;
     case.assert_hidden(&case.store, "k2").await;
     for execution in [&done, &second] {
-        assert!(case.debug(BOTH, execution).await.contains("xyzzy-input"));
+        assert!(case.debug(BOTH_KEYS_CONFIG, execution).await.contains("xyzzy-input"));
     }
-    let old = case.debug(FIRST, &second).await;
+    let old = case.debug(FIRST_KEY_CONFIG, &second).await;
     assert!(old.contains(r#"{"$encrypted":"k2"}"#), "{old}");
 
     // A backup and a restore need no key.
-    case.json(KEYLESS, &["backup", "b.fbk"], 0).await;
+    case.json(KEYLESS_CONFIG, &["backup", "b.fbk"], 0).await;
     let restore = ["restore", "b.fbk", "--store", &case.copy];
-    case.json(KEYLESS, &restore, 0).await;
+    case.json(KEYLESS_CONFIG, &restore, 0).await;
     case.assert_hidden(&case.copy, "k1").await;
     let request = done["requestId"].as_str().unwrap();
     let debug = ["debug", request, "--store", &case.copy];
-    assert!(case.json(BOTH, &debug, 0).await.to_string().contains("xyzzy-signal"));
-    let export = case.workspace.run(&["export", "--since", "1h", "--config", KEYLESS]).await;
+    assert!(case.json(BOTH_KEYS_CONFIG, &debug, 0).await.to_string().contains("xyzzy-signal"));
+    let export = case.workspace.run(&["export", "--since", "1h", "--config", KEYLESS_CONFIG]).await;
     assert_eq!(export.status, 0, "{export:?}");
     assert!(!export.out.contains(SECRET) && export.out.contains("$encrypted:k1:"));
 }
 
-/// A worker without the key leaves an execution alone, also when a command arrives.
-async fn check_that_only_a_worker_with_the_key_claims(case: Case) {
+/// A worker without the key does not claim an execution, even if a command for it arrives.
+async fn check_that_only_a_worker_with_the_key_claims(case: EncryptionCase) {
     let plan = case.workspace.file(
         "wait.json",
         r#"{"tools":[{"name":"flow.wait","parameters":{"name":"go"}},{"name":"flow.echo","dependsOn":["flow.wait"],"parameters":{"a":"xyzzy"}}]}"#,
     );
-    let mut run = case.workspace.spawn(&["run", "--plan", &plan, "--config", FIRST]);
+    let mut run = case.workspace.spawn(&["run", "--plan", &plan, "--config", FIRST_KEY_CONFIG]);
     run.wait_for_line("waits for signal go").await;
     run.signal("-INT");
     assert_eq!(run.wait_for_exit().await.status, 130);
-    let all = case.json(FIRST, &["list", "executions"], 0).await;
+    let all = case.json(FIRST_KEY_CONFIG, &["list", "executions"], 0).await;
     let id = all[0]["executionId"].as_str().unwrap();
     let mut workers = Vec::new();
-    for config in [KEYLESS, WRONG, OTHER] {
+    for config in [KEYLESS_CONFIG, WRONG_KEY_CONFIG, SECOND_KEY_CONFIG] {
         let mut worker = case.workspace.spawn(&["worker", "--config", config]);
         worker.wait_for_line("working on").await;
         workers.push(worker);
     }
     let mut server =
-        case.workspace.spawn(&["serve", "--listen", "127.0.0.1:0", "--config", KEYLESS]);
+        case.workspace.spawn(&["serve", "--listen", "127.0.0.1:0", "--config", KEYLESS_CONFIG]);
     server.wait_for_line("listening on http://").await;
     workers.push(server);
-    case.json(FIRST, &["signal", id, "go", r#""xyzzy""#, "--no-run"], 0).await;
-    let mut worker = case.workspace.spawn(&["worker", "--config", FIRST]);
+    case.json(FIRST_KEY_CONFIG, &["signal", id, "go", r#""xyzzy""#, "--no-run"], 0).await;
+    let mut worker = case.workspace.spawn(&["worker", "--config", FIRST_KEY_CONFIG]);
     worker.wait_for_line("working on").await;
     workers.push(worker);
-    let watched = case.json(FIRST, &["watch", id], 0).await;
+    let watched = case.json(FIRST_KEY_CONFIG, &["watch", id], 0).await;
     assert_eq!(watched["state"], "COMPLETED");
     let store = open_store_for_copies(&case.url(), None).await.unwrap();
     let events = store.read(id.parse().unwrap(), Seq::START).await.unwrap();

@@ -15,8 +15,8 @@ async fn newest_execution(workspace: &Workspace) -> String {
     all[0]["executionId"].as_str().unwrap().to_owned()
 }
 
-/// Pauses an execution that no process runs. On a busy machine the answer may come before the pause
-/// is recorded, so the command is repeated.
+/// Pauses an execution that no process runs. On a busy machine the command can end before the pause
+/// is recorded, so it is repeated.
 async fn pause_execution(workspace: &Workspace, id: &str) {
     let asking = async { while workspace.json(&["pause", id], 0).await["state"] != "PAUSED" {} };
     tokio::time::timeout(MAX_WAIT, asking).await.expect("the execution pauses");

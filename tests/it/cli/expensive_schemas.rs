@@ -1,4 +1,4 @@
-//! Schemas that are built to keep a server busy, sent by a viewer to the real binary.
+//! A viewer sends schemas to the real binary that need very long checks.
 
 use std::{
     fmt::Write as _,
@@ -11,8 +11,8 @@ use tests::installed;
 
 use super::access::{ADMIN, Server, VIEWER};
 
-/// Maximum time for the server to stop. It is shorter than the time that the running checks still
-/// need.
+/// Maximum time for the server to stop. It is shorter than the rest of the running checks, so a
+/// server that waits for them fails the test.
 const MAX_STOP: Duration = Duration::from_secs(5);
 
 const VALIDATE_QUERY: &str =

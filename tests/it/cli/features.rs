@@ -92,7 +92,8 @@ async fn a_saved_plan_runs_by_its_name() {
 #[tokio::test]
 async fn run_names_the_child_that_waits_for_an_approval() {
     let workspace = Workspace::new();
-    // A waiting execution is released at once, even with a long drain limit, because no call runs.
+    // The command releases a waiting execution without a delay, even if the drain limit is long,
+    // because no call runs.
     workspace.file("faber.yaml", "limits: { drain_ms: 86400000 }\n");
     let plan = workspace.file(
         "plan.json",

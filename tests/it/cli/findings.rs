@@ -55,8 +55,8 @@ async fn an_execution_of_a_killed_process_is_reported_without_a_worker() {
     assert!(list.contains("no worker runs it"), "{list}");
 }
 
-/// If a template has no value, a `READ` tool gets the text of the template itself. So only a
-/// warning shows the mistake.
+/// If a template has no value, a `READ` tool gets the text of the template itself. The call
+/// succeeds, so only a warning shows the mistake.
 #[tokio::test]
 async fn an_unresolved_template_is_a_warning() {
     let workspace = Workspace::new();
@@ -78,7 +78,7 @@ async fn an_unresolved_template_is_a_warning() {
     let expected = "warning[warning.template]: `say`: `{{p.foo}}` has no value";
     assert!(output.contains(expected), "{output}");
 
-    // Braces in the output of a tool are data, so they cause no warning.
+    // Braces in the output of a tool are data and not a template, so they cause no warning.
     let plan = workspace.file(
         "literal.json",
         r#"{"tools":[{"id":"p","name":"flow.echo","parameters":{"text":"{{{{p.foo}}"}},

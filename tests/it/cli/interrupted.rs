@@ -27,7 +27,8 @@ async fn wait_for_file(path: &Path) {
     tokio::time::timeout(MAX_WAIT, written).await.expect("the tool is called");
 }
 
-/// Tool `reserve` succeeds and `hang` never returns. `release` compensates `reserve`.
+/// Returns a plan with two calls: `reserve` succeeds, and `hang` never returns. `release`
+/// compensates `reserve`.
 fn shop_plan(workspace: &Workspace) -> String {
     let tool = |name: &str, effect: &str, script: &str| json!({ "name": name, "effect": effect, "run": { "command": ["sh", "-c", script] } });
     let tools = [
@@ -92,7 +93,7 @@ async fn cancel_without_the_compensating_tools_is_recorded_and_names_them() {
     let workspace = Workspace::new();
     let id = kill_after_reserve(&workspace).await;
     let config = workspace.file("other.yaml", "store: sqlite:./faber.db\ntoolsets: []\n");
-    // The second time, the execution already compensates.
+    // At the second cancellation, the compensations have already started.
     for _ in 0..2 {
         let output = workspace.run(&["cancel", &id, "--config", &config]).await;
         assert_eq!(output.status, 3, "{output:?}");
@@ -143,7 +144,8 @@ async fn a_termination_signal_lets_running_calls_finish() {
     }
 }
 
-/// The call that runs when the signal arrives is the last one of the execution.
+/// The signal arrives during the last call of the execution, so the execution ends before the
+/// command stops.
 #[tokio::test]
 async fn a_signal_during_the_last_call_reports_that_the_execution_ended() {
     let workspace = Workspace::new();

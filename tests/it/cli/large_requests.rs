@@ -13,8 +13,8 @@ fn as_list(value: &Value) -> &[Value] {
     value.as_array().unwrap_or_else(|| panic!("{value} is not a list"))
 }
 
-/// A plan that runs a sub-plan for each item of its input. With `needs_approval`, each child needs
-/// an approval.
+/// Returns a plan that runs a sub-plan for each item of its input. With `needs_approval`, each
+/// child waits for an approval.
 fn plan_with_children(workspace: &Workspace, needs_approval: bool) -> String {
     let part = json!({ "tools": [{ "id": "in", "name": "flow.noop", "requiresApproval": needs_approval }] });
     let step = json!({ "id": "each", "plan": part, "forEach": "{{input}}" });

@@ -41,11 +41,11 @@ impl OAuthServer {
     }
 }
 
-/// A workspace whose configuration has the server as the toolset `s`.
+/// A workspace in which the toolset `s` connects to the server.
 struct LoginTest {
     workspace: Workspace,
     server: OAuthServer,
-    /// All output of all commands, because no secret may appear in it.
+    /// The output of all commands. The tests check that it contains no secret.
     printed: String,
 }
 
@@ -58,7 +58,7 @@ impl LoginTest {
         Self { workspace, server, printed: String::new() }
     }
 
-    /// Runs a command with a browser and with the most detailed log.
+    /// Runs a command with a simulated browser and with the most detailed log.
     async fn run(&mut self, arguments: &[&str]) -> CommandOutput {
         let mut command = self.workspace.command(arguments);
         command.env("BROWSER", concat!(env!("CARGO_MANIFEST_DIR"), "/conformance/browser"));
@@ -113,7 +113,7 @@ async fn a_login_is_used_and_refreshed_until_the_server_forgets_it() {
     assert_eq!((&logged_in["scopes"], &logged_in["isRenewed"]), (&json!(["read"]), &json!(true)));
     let [file] = test.login_files().try_into().unwrap();
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    // The token may appear only masked, even if the server repeats it.
+    // Faber masks the token in the output, even if the server repeats it.
     let called = test.call("s.whoami").await.unwrap();
     assert!(called.contains("whoami with ***ACCESS_TOKEN***"), "{called}");
     let reply = test.server.send("tell").await;

@@ -27,7 +27,7 @@ fn start(workspace: &Workspace, arguments: &[&str]) -> RunningCommand {
     RunningCommand::new(command.spawn().unwrap())
 }
 
-fn parse(line: &str) -> Value {
+fn parse_log_line(line: &str) -> Value {
     serde_json::from_str(line).unwrap_or_else(|err| panic!("{err}: {line}"))
 }
 
@@ -41,7 +41,7 @@ async fn a_json_log_tells_start_end_and_take_over_of_an_execution() {
     let url = line.rsplit(' ').next().unwrap().to_owned();
     let run = start(&workspace, &["run", "--plan", "slow.json", "--server", &url]);
 
-    let started = parse(&server.wait_for_line("execution started").await);
+    let started = parse_log_line(&server.wait_for_line("execution started").await);
     assert_eq!(started["level"], "INFO");
     let id = started["execution"].as_str().unwrap().to_owned();
     assert!(id.starts_with("exec_") && started["request"].as_str().unwrap().starts_with("req_"));
@@ -52,10 +52,10 @@ async fn a_json_log_tells_start_end_and_take_over_of_an_execution() {
     run.signal("-KILL");
     fs::write(workspace.path("go"), "").unwrap();
     let mut worker = start(&workspace, &["worker", "--log-format", "json"]);
-    let taken = parse(&worker.wait_for_line("execution taken over").await);
+    let taken = parse_log_line(&worker.wait_for_line("execution taken over").await);
     assert_eq!((&taken["execution"], &taken["interrupted"]), (&json!(id), &json!(1)));
     assert!(taken["lost_worker"].as_str().unwrap().starts_with("work_"), "{taken}");
-    let ended = parse(&worker.wait_for_line("execution ended").await);
+    let ended = parse_log_line(&worker.wait_for_line("execution ended").await);
     assert_eq!((&ended["execution"], &ended["state"]), (&json!(id), &json!("COMPLETED")));
     assert_eq!((&ended["steps"], &ended["successful"]), (&json!(1), &json!(1)));
     assert_eq!(ended["trace_id"], started["trace_id"]);
@@ -83,7 +83,7 @@ async fn a_failed_execution_is_one_line_with_its_step_and_code() {
     }
     let json = run("json").await;
     let ended = json.lines().find(|line| line.contains("execution ended"));
-    let ended = parse(ended.unwrap_or_else(|| panic!("{json}")));
+    let ended = parse_log_line(ended.unwrap_or_else(|| panic!("{json}")));
     assert_eq!((&ended["step"], &ended["error"]), (&json!("last"), &json!("tool.failed")));
 }
 
@@ -101,7 +101,7 @@ async fn a_refused_request_is_logged() {
     let url = line.rsplit(' ').next().unwrap();
     let list = ["list", "executions", "--server", url];
     assert_ne!(workspace.run(&list).await.status, 0);
-    let refused = parse(&server.wait_for_line("request refused").await);
+    let refused = parse_log_line(&server.wait_for_line("request refused").await);
     assert_eq!(
         (&refused["code"], &refused["status"], &refused["path"]),
         (&json!("UNAUTHENTICATED"), &json!(401), &json!("/graphql"))
@@ -110,7 +110,7 @@ async fn a_refused_request_is_logged() {
     let mut run = workspace.command(&["run", "anything", "--server", url]);
     let forbidden = run.env("FABER_TOKEN", "a-token-of-enough-letters").output().await.unwrap();
     assert_eq!(forbidden.status.code(), Some(2), "{forbidden:?}");
-    let refused = parse(&server.wait_for_line("operation refused").await);
+    let refused = parse_log_line(&server.wait_for_line("operation refused").await);
     assert_eq!(refused["code"], "FORBIDDEN");
     assert!(refused["message"].as_str().unwrap().contains("the token `ci` has `viewer`"));
     server.signal("-TERM");

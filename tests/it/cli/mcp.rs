@@ -16,7 +16,8 @@ use tokio::{
 
 use super::workspace::Workspace;
 
-/// Limit of the wait for one answer. The client gives up a little earlier.
+/// Limit of the wait for one answer. The script `client.mjs` gives up a little earlier, and prints
+/// the reason.
 const MAX_WAIT: Duration = Duration::from_mins(5);
 
 /// A plan that waits for a signal.
@@ -31,7 +32,7 @@ pub(super) struct Client {
     _process: Child,
     requests: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,
-    /// The server's description of itself, or the reason why the connection failed.
+    /// The server's answer to `initialize`, or the reason why the connection failed.
     server_info: Value,
 }
 
@@ -67,7 +68,7 @@ impl Client {
         serde_json::from_str(&answer.expect("the client is alive")).unwrap()
     }
 
-    /// Calls a tool. Returns everything about the call.
+    /// Calls a tool. Returns the result and the progress reports.
     async fn call(&mut self, name: &str, arguments: Value) -> Value {
         self.ask(&json!({ "do": "call", "name": name, "arguments": arguments })).await
     }
@@ -98,7 +99,8 @@ fn text(answer: &Value) -> String {
     answer["result"]["content"][0]["text"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Progress must grow, because clients drop other reports.
+/// Returns the progress of each report. The values must increase, because clients drop other
+/// reports.
 fn progress_values(answer: &Value) -> Vec<f64> {
     let reports = answer["reports"].as_array().unwrap();
     let far: Vec<f64> = reports.iter().map(|report| report["progress"].as_f64().unwrap()).collect();

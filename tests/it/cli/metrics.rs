@@ -4,13 +4,15 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use serde_json::json;
 
+use crate::mongod::Mongod;
+
 use super::{
     plain_http::{get_answer, get_text},
     workspace::{DEMO_QUERY, Workspace},
 };
 
 /// Returns the value of the metric with exactly this name and these labels.
-fn value(metrics: &str, series: &str) -> Option<f64> {
+fn metric_value(metrics: &str, series: &str) -> Option<f64> {
     let line = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     line.map(|value| value.parse().unwrap())
 }
@@ -23,7 +25,7 @@ async fn a_worker_serves_its_metrics_and_health_on_request() {
     let address = line.rsplit('/').next().unwrap();
     worker.wait_for_line("working on sqlite:").await;
     let metrics = get_text(address, "/metrics").await;
-    assert_eq!(value(&metrics, "faber_executions_active"), Some(0.0), "{metrics}");
+    assert_eq!(metric_value(&metrics, "faber_executions_active"), Some(0.0), "{metrics}");
     check_format(&metrics);
     assert_eq!(get_text(address, "/health/ready").await, r#"{"status":"ready"}"#);
     for path in ["/graphql", "/", "/mcp"] {
@@ -55,8 +57,9 @@ async fn a_server_counts_its_executions() {
     workspace.run(&["run", "--plan", &plan, "--server", url]).await;
 
     let metrics = get_text(address, "/metrics").await;
-    let at =
-        |series: &str| value(&metrics, series).unwrap_or_else(|| panic!("{series}: {metrics}"));
+    let at = |series: &str| {
+        metric_value(&metrics, series).unwrap_or_else(|| panic!("{series}: {metrics}"))
+    };
     for (series, expected) in [
         ("faber_executions_started_total", 3.0),
         ("faber_executions_finished_total{state=\"COMPLETED\"}", 1.0),
@@ -78,7 +81,7 @@ async fn a_server_counts_its_executions() {
         ("faber_executions_due", 0.0),
         ("faber_executions_oldest_due_seconds", 0.0),
         ("faber_store_append_errors_total", 0.0),
-        // These two metrics are older than the metrics above, and keep their names.
+        // Earlier versions had these two metrics, too. Dashboards rely on their names.
         ("faber_calls_waiting", 0.0),
         ("faber_pruned_total{kind=\"execution\"}", 0.0),
     ] {
@@ -102,9 +105,26 @@ async fn a_server_counts_its_executions() {
     assert_eq!(server.wait_for_exit().await.status, 0);
 }
 
+#[tokio::test]
+async fn a_worker_over_mongodb_knows_the_size_of_the_database() {
+    let workspace = Workspace::new();
+    let url = Mongod::shared().await.new_database_url();
+    let mut worker = workspace.spawn(&["worker", "--metrics", "127.0.0.1:0", "--store", &url]);
+    let line = worker.wait_for_line("metrics on http://").await;
+    let address = line.rsplit('/').next().unwrap();
+    worker.wait_for_line("working on mongodb:").await;
+    let metrics = get_text(address, "/metrics").await;
+    // The collections and their indexes exist from the start.
+    let bytes = metric_value(&metrics, "faber_store_size_bytes");
+    assert!(bytes.is_some_and(|bytes| bytes > 0.0), "{metrics}");
+    check_format(&metrics);
+    worker.signal("-TERM");
+    assert_eq!(worker.wait_for_exit().await.status, 0);
+}
+
 /// Checks that each metric has one description before its first value, and that each series has one
-/// value, because Prometheus rejects any other answer. Also checks that the reference lists each
-/// metric.
+/// value, because Prometheus rejects all metrics of an answer that breaks these rules. Also checks
+/// that the reference lists each metric.
 fn check_format(metrics: &str) {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/api.md");
     let page = fs::read_to_string(page).unwrap();

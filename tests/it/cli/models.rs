@@ -43,7 +43,7 @@ impl MockModel {
         Self { port: port.parse().unwrap(), _child: child }
     }
 
-    /// Returns planner settings that reach this model in the format of a provider.
+    /// Returns planner settings with the address of this model and the format of a provider.
     fn planner_settings(&self, provider: &str) -> String {
         format!(
             "provider: {provider}, model: m, base_url: 'http://127.0.0.1:{}/v1', \
@@ -308,8 +308,8 @@ async fn api_keys_are_sent_only_to_their_provider_and_never_printed_or_stored() 
     }
     let requests = model.requests().await;
     let key = |request: &Value| request["headers"].to_string();
-    // The journal of the mock model may mask the value of the header. Its name shows that Faber
-    // sent the header.
+    // The journal of the mock model masks the value of the header. So the test checks only the name
+    // of the header.
     assert!(requests.iter().all(|request| key(request).contains("authorization")), "{requests:?}");
     // Some providers repeat a rejected key in their error.
     let error =
@@ -330,7 +330,7 @@ async fn api_keys_are_sent_only_to_their_provider_and_never_printed_or_stored() 
 #[tokio::test]
 async fn a_query_cannot_make_a_model_call_an_inactive_tool() {
     let workspace = Workspace::new();
-    // A model that obeys the injected instruction.
+    // The model obeys the injected instruction. Faber must reject its plan.
     let obeying = r#"{"tools": [{"name": "system_tools.bash", "parameters": {"command": "id"}}]}"#;
     let model = MockModel::with_answers(&workspace, "model", json!([{ "content": obeying }])).await;
     configure(&workspace, &format!("{}, max_repairs: 0", model.planner_settings("openai")));

@@ -114,7 +114,7 @@ async fn plans_can_be_saved_listed_and_unsaved_by_name() {
     assert_eq!(done["outputs"]["flow.echo"]["to"], "Ada", "{done:#}");
     let exported = workspace.json(&["export", "greet", "--format", "json"], 0).await;
     assert_eq!(exported["tools"][0]["parameters"], json!({ "to": "{{input.who}}" }));
-    // A name may look like an id.
+    // The name of a saved plan can look like an id.
     for name in ["plan", "plan_weekly", "req", "req_x"] {
         workspace.json(&["save", name, id], 0).await;
         assert_eq!(

@@ -118,8 +118,7 @@ async fn all_diagnostics_of_a_plan_are_printed_at_once() {
     assert_eq!(error["error"]["code"], "INVALID_PLAN");
     assert_eq!(error["error"]["diagnostics"].as_array().unwrap().len(), 2);
 
-    // The file has unknown fields, and its plan has other mistakes. All of them are reported
-    // together.
+    // The file has unknown fields, and its plan has other mistakes. One answer reports all of them.
     let text = r#"{"colour": 1, "tools":[{"name":"createAuthor","paramters":{"name":"Al"}},
         {"id":"a","name":"flow.noop","dependsOn":["b"],"why":"so"},
         {"id":"b","name":"flow.noop","dependsOn":["a"]},{"name":"flow.ech"}]}"#;
@@ -236,8 +235,8 @@ toolkit: [[*a, { name: think, score: 0.4 }, { name: nobody }]]
     workspace.file("more.yml", "actions: [&c { name: rest }]\ntoolkit: [[*c]]\n");
     let loaded = workspace.run(&["toolkit", "load", "more.yml"]).await;
     assert!(loaded.out.contains("3 actions, 1 tool, 2 edges"), "{loaded:?}");
-    // From now on, the stored toolkit counts, even if the toolkit file of the configuration
-    // changes.
+    // After the first change, Faber reads the stored toolkit, and ignores the toolkit file of the
+    // configuration.
     workspace.file("kit.yml", "actions: [&a { name: look }]\ntoolkit: [[*a]]\n");
     let part = workspace.json(&["toolkit", "show", "look", "rest", "think"], 0).await;
     assert_eq!(part["actions"].as_array().map(Vec::len), Some(2), "{part}");
@@ -246,7 +245,7 @@ toolkit: [[*a, { name: think, score: 0.4 }, { name: nobody }]]
     assert!(ended.status == 2 && ended.err.contains("kit.yml`: line 1: `tools[0]`"), "{ended:?}");
 }
 
-/// Unknown names are errors, with a suggestion where one is close.
+/// Checks that unknown names are errors, with a suggestion if a similar name exists.
 async fn assert_unknown_names_are_reported(workspace: &Workspace) {
     for (arguments, part) in [
         (

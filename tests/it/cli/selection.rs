@@ -34,8 +34,8 @@ async fn workspace_with_tools() -> Workspace {
     workspace
 }
 
-/// A server in a workspace with the tools of `TOOLS_FILE`. Many commands use the server, so that
-/// they share one encoder.
+/// A server in a workspace with the tools of `TOOLS_FILE`. All commands of a test use the server,
+/// because it loads the encoder only once.
 struct ServedWorkspace {
     workspace: Workspace,
     url: String,

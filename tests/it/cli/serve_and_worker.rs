@@ -102,7 +102,8 @@ async fn serve_and_worker_continue_after_sighup() {
     }
 }
 
-/// `doctor --server` reports a failed toolset, but `--ready` asks only whether the server works.
+/// `doctor --server` reports a failed toolset as an error. With `--ready`, it checks only whether
+/// the server can work.
 #[tokio::test]
 async fn doctor_reports_a_ready_server_although_a_toolset_failed() {
     let workspace = Workspace::new();
@@ -173,7 +174,7 @@ async fn a_server_whose_store_file_was_moved_refuses_writes() {
     assert!(message.contains("faber.db` was removed or replaced"), "{message}");
     assert!(message.contains("move the file back, or restart Faber"), "{message}");
     let ready = async |status| {
-        // The server caches its readiness for a second.
+        // The server caches its readiness for a second, so the first answers can be old.
         while workspace.run(&doctor).await.status != status {
             tokio::task::yield_now().await;
         }

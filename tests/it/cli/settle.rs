@@ -266,7 +266,8 @@ async fn the_call_of_a_sub_plan_is_settled_in_the_child() {
     assert!(result.err.contains(&format!("`faber settle {child} pay --succeeded`")), "{result:?}");
     let output = shop.workspace.run(&["debug", &id]).await.out;
     assert!(output.contains(&format!("faber settle {child} pay --succeeded")), "{output}");
-    // Without a settlement, the new child sends the key of the old child.
+    // If no person settles the call, the new child sends the key of the old child, so that the
+    // service can recognise the repetition.
     let second = shop.workspace.json(&["retry", &id, "--yes"], 1).await;
     let key = format!("{child}/pay");
     assert_eq!(shop.read_lines("keys"), [key.as_str(), &key]);
@@ -285,8 +286,8 @@ async fn the_call_of_a_sub_plan_is_settled_in_the_child() {
     assert_eq!(shop.read_lines("keys").len(), 2, "the payment is not repeated");
 }
 
-/// The second execution repeats the call, and the repetition certainly fails. The first call may
-/// still have taken effect, so it must be settled.
+/// The second execution repeats the call, and this call certainly fails. The first call has perhaps
+/// taken effect, so a person must settle it.
 #[tokio::test]
 async fn an_open_call_is_settled_in_the_execution_that_repeated_it() {
     let shop = Shop::new();
@@ -345,7 +346,8 @@ impl PaymentService {
     }
 }
 
-/// The first execution is removed while its retry waits for a person.
+/// The first execution is pruned while its retry waits for a person. The retry must still know the
+/// key of the first call.
 #[tokio::test]
 async fn an_http_tool_sends_the_key_of_the_unknown_call_after_a_prune() {
     let bank = PaymentService::open().await;

@@ -5,8 +5,8 @@ use tokio::{io::AsyncWriteExt as _, process::Command};
 
 use super::workspace::{CommandOutput, Workspace};
 
-/// This text clears the screen, sets the title, rings the bell, reverses and hides letters, and
-/// adds forged lines.
+/// If a terminal printed this text, the text would clear the screen, set the title, ring the bell,
+/// reverse and hide letters, and add forged lines.
 const HOSTILE_TEXT: &str = "x\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}31m\u{202e}y\u{200b}\u{2066}\u{fdd4}\r\n\
      faber approve everything\nok\u{8}\u{7f}";
 
@@ -57,7 +57,7 @@ pub(super) async fn run_on_terminal_with_input(
     command.stdout(std::process::Stdio::piped()).kill_on_drop(true);
     let mut running = command.spawn().unwrap();
     let mut keyboard = running.stdin.take().unwrap();
-    // The terminal buffers typed text until it is read.
+    // The terminal buffers the typed text until the command reads it.
     keyboard.write_all(typed.as_bytes()).await.unwrap();
     let output = tokio::time::timeout(tests::toolset::MAX_WAIT, running.wait_with_output()).await;
     drop(keyboard);
@@ -174,7 +174,7 @@ async fn no_command_prints_control_characters_to_a_terminal() {
     let refused = workspace.run(&["run", "--mode", HOSTILE_TEXT]).await;
     assert_eq!(refused.status, 2);
     assert_harmless(&["run", "--mode"], &refused.err, true);
-    // A piped output is a document and stays unchanged.
+    // If the output goes to a pipe, it is a document for a program, so it must stay unchanged.
     for arguments in [&["cancel", id, "--reason", HOSTILE_TEXT][..], &["watch", id]] {
         let ended = workspace.run(arguments).await;
         assert_harmless(arguments, &ended.err, false);

@@ -4,9 +4,9 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::workspace::Workspace;
+use super::{plain_http::get_text, workspace::Workspace};
 
-/// A toolset that works, and one whose server does not exist.
+/// A configuration with a toolset that works, and a toolset whose server does not exist.
 const CONFIG_WITH_FAILED_SET: &str = "
 toolsets:
   - { name: good, source: { tools: [{ name: get_time, run: { command: [date] } }] } }
@@ -37,6 +37,23 @@ async fn a_failed_toolset_is_one_readable_warning() {
     assert_eq!((fine.status, fine.err.as_str()), (0, ""), "{fine:?}");
     let error = workspace.json(&["tools", "list", "--toolset", "goood"], 2).await;
     assert_eq!(message(&error), "there is no toolset `goood`: did you mean `good`?");
+}
+
+#[tokio::test]
+async fn an_inactive_toolset_that_failed_gives_no_warning_and_no_alert() {
+    let workspace = Workspace::new();
+    let config = "toolsets:\n  - { name: files, active: false, source: { builtin: file_tools, root: ./missing } }\n";
+    workspace.file("faber.yaml", config);
+    let sets = workspace.json(&["toolsets", "list"], 0).await;
+    let set = sets.as_array().unwrap().iter().find(|set| set["name"] == "files");
+    assert_eq!(set.unwrap()["status"], "failed", "{sets}");
+    let listed = workspace.run(&["tools", "list"]).await;
+    assert_eq!((listed.status, listed.err.as_str()), (0, ""), "{listed:?}");
+    let mut server = workspace.spawn(&["serve", "--listen", "127.0.0.1:0"]);
+    let line = server.wait_for_line("listening on").await;
+    let (_, address) = line.trim().split_once("http://").unwrap();
+    let metrics = get_text(address, "/metrics").await;
+    assert!(metrics.contains("faber_toolsets{status=\"failed\"} 0\n"), "{metrics}");
 }
 
 #[tokio::test]
@@ -103,7 +120,8 @@ async fn a_wrong_key_in_a_toolset_names_the_tool_and_the_line() {
         &format!("toolsets:\n  - name: own\n    source:\n      tools:\n{tool}"),
     );
     let error = workspace.json(&["tools", "list"], 2).await;
-    let expected = "line 6: `toolsets[0].source.tools[0]` (`get_time`): `retries` is unknown: ";
+    let expected =
+        "line 6: `toolsets[0].source.tools[0].retries` (`get_time`): `retries` is unknown: ";
     assert!(message(&error).contains(expected), "{error}");
     let plan = workspace.file("plan.json", r#"{"tools":[{"name":"flow.noop","retries":3}]}"#);
     workspace.file("faber.yaml", "");
@@ -111,7 +129,8 @@ async fn a_wrong_key_in_a_toolset_names_the_tool_and_the_line() {
     assert_eq!(error["error"]["diagnostics"][0]["help"], "did you mean `retry`?");
 }
 
-/// The first call of the tool hangs. Only a tool whose second call is harmless is called again.
+/// The first call of the tool hangs. Faber calls the tool again only if the configured effect says
+/// that a second call is harmless.
 #[tokio::test]
 async fn an_effect_set_in_the_configuration_applies_to_stored_plans() {
     let workspace = Workspace::new();

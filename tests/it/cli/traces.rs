@@ -1,4 +1,4 @@
-//! Traces of the real binary, received and decoded by the official definitions of OTLP.
+//! Traces of the real binary. A collector decodes them with the official definitions of OTLP.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,16 +18,16 @@ use tokio::{
     time::{Duration, interval, timeout},
 };
 
-use super::{running_command::RunningCommand, workspace::Workspace};
+use super::{access::Socket, running_command::RunningCommand, workspace::Workspace};
 
-const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
-const CALLER: &str = "00f067aa0ba902b7";
+const TRACE_ID: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const CALLER_SPAN_ID: &str = "00f067aa0ba902b7";
 
 fn traceparent() -> String {
-    format!("00-{TRACE}-{CALLER}-01")
+    format!("00-{TRACE_ID}-{CALLER_SPAN_ID}-01")
 }
 
-/// A collector that writes spans to a file. It is killed when it is dropped.
+/// A collector that writes spans to a file. Its process is killed when this value is dropped.
 struct Collector {
     _process: Child,
     endpoint: String,
@@ -95,16 +95,16 @@ fn text_of<'a>(span: &'a Value, key: &str) -> &'a str {
 /// received.
 fn check_one_trace(spans: &BTreeMap<String, Value>) {
     for span in spans.values() {
-        assert_eq!(text_of(span, "trace"), TRACE, "{span}");
+        assert_eq!(text_of(span, "trace"), TRACE_ID, "{span}");
         let parent = text_of(span, "parent");
-        assert!(parent == CALLER || spans.contains_key(parent), "an orphan: {span}");
+        assert!(parent == CALLER_SPAN_ID || spans.contains_key(parent), "an orphan: {span}");
         assert!(span["start"].as_u64() <= span["end"].as_u64(), "{span}");
         assert_eq!(span["resource"]["service.name"], "faber");
     }
 }
 
 /// Returns the attempts of a tool, by number, with their outcomes.
-fn outcomes<'a>(spans: &'a BTreeMap<String, Value>, tool: &str) -> Vec<(i64, &'a str)> {
+fn list_outcomes<'a>(spans: &'a BTreeMap<String, Value>, tool: &str) -> Vec<(i64, &'a str)> {
     let name = format!("execute_tool {tool}");
     let own = spans.values().filter(|span| text_of(span, "name") == name);
     let attempts = own.map(|span| {
@@ -135,7 +135,8 @@ fn write_tools(workspace: &Workspace) {
     workspace.file("plan.json", &plan.to_string());
 }
 
-/// The spans of the log, as `faber trace export` prints them: id, parent, name, start and end.
+/// Returns the spans that `faber trace export` prints: id, parent, name, start and end of each
+/// span.
 fn exported_spans(document: &Value) -> BTreeSet<String> {
     let spans = document["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap();
     let describe = |span: &Value| {
@@ -174,13 +175,14 @@ async fn a_trace_stays_whole_when_its_worker_is_killed() {
     collector.wait_for_span("execute_tool flow.noop").await;
     server.signal("-KILL");
     run.signal("-KILL");
-    // Removes the spans that the lost worker sent, because a killed worker may send none.
+    // Removes the spans that the lost worker sent, because a worker can be killed before it sends
+    // any.
     fs::remove_file(&collector.file).unwrap();
     fs::write(workspace.path("go"), "").unwrap();
 
     let mut worker = collector.spawn(&workspace, &["worker"]);
     let ended = worker.wait_for_line("execution ended").await;
-    assert!(ended.contains("COMPLETED") && ended.contains(TRACE), "{ended}");
+    assert!(ended.contains("COMPLETED") && ended.contains(TRACE_ID), "{ended}");
     worker.signal("-TERM");
     assert_eq!(worker.wait_for_exit().await.status, 0);
 
@@ -191,13 +193,13 @@ async fn a_trace_stays_whole_when_its_worker_is_killed() {
         .filter(|span| text_of(span, "name").starts_with("invoke_workflow "))
         .collect();
     let [root] = roots[..] else { panic!("{roots:?}") };
-    assert_eq!(text_of(root, "parent"), CALLER);
+    assert_eq!(text_of(root, "parent"), CALLER_SPAN_ID);
     assert_eq!(root["attributes"]["faber.execution.state"], "COMPLETED");
     assert_eq!(root["events"][0]["name"], "taken_over");
-    assert_eq!(outcomes(&spans, "local.slow"), [(1, "interrupted"), (2, "succeeded")]);
-    assert_eq!(outcomes(&spans, "local.quick"), [(1, "succeeded"), (1, "succeeded")]);
+    assert_eq!(list_outcomes(&spans, "local.slow"), [(1, "interrupted"), (2, "succeeded")]);
+    assert_eq!(list_outcomes(&spans, "local.quick"), [(1, "succeeded"), (1, "succeeded")]);
     // The loop has a span, and each of its two items has one.
-    assert_eq!(outcomes(&spans, "flow.noop").len(), 3);
+    assert_eq!(list_outcomes(&spans, "flow.noop").len(), 3);
 
     let id = text_of(&root["attributes"], "faber.execution.id");
     let document = workspace.json(&["trace", "export", id], 0).await;
@@ -209,7 +211,7 @@ async fn a_trace_stays_whole_when_its_worker_is_killed() {
         let [_, trace, span, flags] = output.split('-').collect::<Vec<_>>()[..] else {
             panic!("`{output}` is no traceparent")
         };
-        assert_eq!((trace, flags), (TRACE, "01"));
+        assert_eq!((trace, flags), (TRACE_ID, "01"));
         assert_eq!(spans[span]["attributes"]["faber.step.id"], step);
     }
 }
@@ -235,7 +237,7 @@ for line in sys.stdin:
     print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
 "#;
 
-/// Returns the answer to the call, which is message 2.
+/// Returns the answer to message 2, which is the call of the tool.
 async fn read_answer(lines: &mut Lines<BufReader<ChildStdout>>) -> Value {
     loop {
         let line = lines.next_line().await.unwrap().expect("the server answers");
@@ -304,18 +306,84 @@ async fn the_context_of_an_mcp_call_reaches_http_tools_and_mcp_servers() {
         found.unwrap_or_else(|| panic!("`{name}` is missing: {spans:#?}"))
     };
     let call_span = find("tools/call execute");
-    assert_eq!((text_of(call_span, "parent"), call_span["kind"].as_u64()), (CALLER, Some(2)));
+    assert_eq!(
+        (text_of(call_span, "parent"), call_span["kind"].as_u64()),
+        (CALLER_SPAN_ID, Some(2))
+    );
     let look = find("execute_tool peer.look");
     assert_eq!(look["attributes"]["mcp.method.name"], "tools/call");
     assert_eq!(look["attributes"]["network.transport"], "pipe");
     let meta: Value =
         serde_json::from_str(&fs::read_to_string(workspace.path("meta.json")).unwrap()).unwrap();
-    assert_eq!(meta["traceparent"], format!("00-{TRACE}-{}-01", text_of(look, "span")));
+    assert_eq!(meta["traceparent"], format!("00-{TRACE_ID}-{}-01", text_of(look, "span")));
     assert_eq!(meta["tracestate"], "vendor=1");
     let request = find("GET");
     assert_eq!(text_of(request, "parent"), text_of(find("execute_tool web.fetch"), "span"));
     assert_eq!(request["attributes"]["http.response.status_code"], "501");
     assert_eq!(request["kind"].as_u64(), Some(3));
+}
+
+/// Runs one operation over a WebSocket until it is complete. Returns its last answer.
+async fn run_over_websocket(socket: &mut Socket, id: &str, payload: Value) -> Value {
+    socket.send(&json!({ "type": "subscribe", "id": id, "payload": payload })).await;
+    let mut last = Value::Null;
+    loop {
+        let message = socket.receive().await.unwrap();
+        match message["type"].as_str() {
+            Some("next") => last = message["payload"]["data"].clone(),
+            Some("complete") => return last,
+            _ => panic!("{message}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_operation_of_a_websocket_is_a_span_of_its_caller() {
+    let workspace = Workspace::new();
+    let collector = Collector::start(&workspace).await;
+    let mut server = collector.spawn(&workspace, &["serve", "--listen", "127.0.0.1:0"]);
+    let line = server.wait_for_line("listening on http://").await;
+    let address = line.rsplit('/').next().unwrap().to_owned();
+    let headers = format!("traceparent: {}\r\n", traceparent());
+    let mut socket = Socket::open(&address, "graphql-transport-ws", &headers).await.unwrap();
+    socket.send(&json!({ "type": "connection_init" })).await;
+    assert_eq!(socket.receive().await.unwrap()["type"], "connection_ack");
+    let create = "mutation { createPlan(input: { tools: [{ id: \"a\", name: \"flow.noop\" }] }) { \
+                  plan { planId } } }";
+    let planned = run_over_websocket(&mut socket, "1", json!({ "query": create })).await;
+    let execute = "mutation($id: ID!) { executePlan(planId: $id) { executionId } }";
+    let variables = json!({ "id": planned["createPlan"]["plan"]["planId"] });
+    // This operation names another span of the same trace as its caller.
+    let other = format!("00-{TRACE_ID}-00f067aa0ba902b8-01");
+    let payload = json!({ "query": execute, "variables": variables,
+        "extensions": { "traceparent": other } });
+    let started = run_over_websocket(&mut socket, "2", payload).await;
+    let follow = "subscription($id: ID!) { executionEvents(executionId: $id) { type } }";
+    let variables = json!({ "id": started["executePlan"]["executionId"] });
+    let payload = json!({ "query": follow, "variables": variables });
+    let last = run_over_websocket(&mut socket, "3", payload).await;
+    assert_eq!(last["executionEvents"]["type"], "finished");
+    drop(socket);
+    server.signal("-TERM");
+    assert_eq!(server.wait_for_exit().await.status, 0);
+
+    let spans = collector.spans();
+    let describe = |span: &&Value| {
+        let name = text_of(span, "name").split(' ').next().unwrap();
+        (name.to_owned(), text_of(span, "parent").to_owned())
+    };
+    let in_trace = spans.values().filter(|span| text_of(span, "trace") == TRACE_ID);
+    let is_root = |span: &&Value| !spans.contains_key(text_of(span, "parent"));
+    let mut roots: Vec<_> = in_trace.filter(is_root).map(|span| describe(&span)).collect();
+    roots.sort();
+    let root = |name: &str, parent: &str| (name.to_owned(), parent.to_owned());
+    let expected = [
+        root("invoke_workflow", "00f067aa0ba902b8"),
+        root("mutation", CALLER_SPAN_ID),
+        root("mutation", "00f067aa0ba902b8"),
+        root("subscription", CALLER_SPAN_ID),
+    ];
+    assert_eq!(roots, expected, "{spans:#?}");
 }
 
 #[tokio::test]

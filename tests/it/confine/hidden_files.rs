@@ -39,7 +39,8 @@ async fn a_confined_command_can_neither_read_nor_change_hidden_files() {
         "mv deep/er elsewhere",
         "umount faber.yaml",
     ] {
-        // These commands print nothing to standard output and name the reason of their failure.
+        // These commands must print nothing to standard output, and must name the reason of their
+        // failure.
         let err = sandbox.call_bash_hiding(&hidden, command).await.unwrap_err();
         let message = err.message.to_lowercase();
         let reasons =
@@ -66,7 +67,7 @@ fn assert_refusal_to_hide(err: &ToolError) {
 }
 
 /// Regression: a command still saw the hidden files through its working folder, because its process
-/// entered the folder before the hiding mount.
+/// entered the folder before Faber mounted over the files.
 #[tokio::test]
 async fn the_working_folder_of_a_command_does_not_show_hidden_files() {
     let sandbox = Sandbox::new();
@@ -160,8 +161,8 @@ async fn a_command_cannot_create_hidden_files() {
     assert!(!root.join("bin/run.sh").exists() && root.join("bin/new").exists());
 }
 
-/// If a file is replaced, the mount that hides it disappears. A background command runs long enough
-/// to wait for that.
+/// If a file is replaced, the mount that hides it disappears. A background command can run until
+/// this happens, so it is refused.
 #[tokio::test]
 async fn background_commands_are_refused_beside_hidden_files() {
     let sandbox = Sandbox::new();

@@ -12,7 +12,7 @@ async fn a_confined_command_sees_no_other_environment_variables() {
     let sandbox = Sandbox::new();
     let text = sandbox.call_bash("env | sort | cut -d= -f1 | tr '\\n' ' '").await.unwrap();
     let names = text.lines().nth(1).unwrap().split_whitespace();
-    // `PWD`, `OLDPWD`, `SHLVL` and `_` come from the shell.
+    // The shell itself sets `PWD`, `OLDPWD`, `SHLVL` and `_`, so they are allowed.
     let known = ["HOME", "LANG", "PATH", "TMPDIR", "PWD", "OLDPWD", "SHLVL", "_"];
     let others: Vec<_> = names.filter(|name| !known.contains(name)).collect();
     assert_eq!(others, Vec::<&str>::new());
@@ -25,7 +25,8 @@ async fn a_confined_command_sees_no_other_environment_variables() {
 #[tokio::test]
 async fn a_confined_command_cannot_read_the_environment_of_other_processes() {
     let sandbox = Sandbox::new();
-    // The test process, which starts the command in place of Faber, has this variable.
+    // The test process has this variable, so a command that can read the environment of its parent
+    // finds it.
     let found = sandbox
         .call_bash(
             "grep -ls CARGO_MANIFEST_DIR= /proc/*/environ; grep ^Cap /proc/self/status; true",
@@ -35,7 +36,8 @@ async fn a_confined_command_cannot_read_the_environment_of_other_processes() {
     assert!(!found.contains("environ"), "{found}");
     let sets: Vec<_> = found.lines().filter(|line| line.starts_with("Cap")).collect();
     let is_nothing = |line: &&&str| line.ends_with("\t0000000000000000");
-    // The bounding set may remain, because only a privileged process can drop it.
+    // One of the five sets, the bounding set, can remain, because only a privileged process can
+    // drop it.
     assert!(sets.len() == 5 && sets.iter().filter(is_nothing).count() >= 4, "{sets:?}");
 }
 
@@ -214,7 +216,8 @@ async fn a_confined_command_shares_no_memory_and_no_keys() {
         let output = run_socket_script(&sandbox, Confinement::default(), &call(refused)).await;
         assert_eq!(output, "errno 13", "{refused}");
     }
-    // Every process can lower its priority, even if the tests already run at the lowest one.
+    // A process is always allowed to lower its own priority, even if it already has the lowest
+    // priority.
     let own =
         run_socket_script(&sandbox, Confinement::default(), &call("setpriority(0, 0, 19)")).await;
     assert_eq!(own, "done");

@@ -32,7 +32,7 @@ async fn the_exit_code_or_signal_of_a_confined_command_is_reported() {
         assert!(text.ends_with(&format!("Return code: {code}")), "{command}: {text}");
     }
     let sandbox = Sandbox::new();
-    // Signals do not reach processes outside the sandbox.
+    // The test process is outside the sandbox, so the command must not be allowed to signal it.
     let own = std::process::id();
     expect_refusal_if(sandbox.call_bash(&format!("kill -0 {own}")).await, kernel_support().signals);
 }
@@ -88,7 +88,7 @@ async fn a_timeout_ends_grandchildren_too() {
     }
 }
 
-/// A process starts a confined command as the engine does, and is then killed.
+/// The process that started a confined command is killed.
 #[tokio::test]
 async fn a_confined_command_ends_when_its_engine_is_killed() {
     let sandbox = Sandbox::new();
@@ -128,11 +128,12 @@ async fn a_confined_command_ends_when_its_engine_is_killed() {
     }
 }
 
-/// The kernel does not limit the processes of root, so Faber must.
+/// The kernel does not limit the number of processes of root, so Faber must enforce the limit
+/// itself.
 #[tokio::test]
 async fn a_command_over_its_process_limit_is_ended_with_all_processes() {
     let sandbox = Sandbox::new();
-    // The sleep has an end, so that no process stays if the test fails.
+    // The `sleep` ends by itself, so that no process remains if the test fails.
     let command = "setsid sh -c 'echo $$ > away; exec sleep 1000' & \
                    for i in $(seq 300); do sleep 1000 & done; echo $! > last; wait";
     let confine = Confinement { processes: 64, ..Confinement::default() };
@@ -142,7 +143,7 @@ async fn a_command_over_its_process_limit_is_ended_with_all_processes() {
     for pid in ["away", "last"].into_iter().filter_map(|name| sandbox.pid(name)) {
         wait_until("the process ends", || !is_running(&pid)).await;
     }
-    // A command with fewer processes than the limit is not ended.
+    // A command with fewer processes than the limit must not be ended.
     let confine = Confinement { processes: 64, ..Confinement::default() };
     let command = "for i in $(seq 20); do sleep 0.3 & done; wait; echo fine";
     let text = sandbox.call_bash_with(confine, command).await.unwrap();
@@ -172,7 +173,7 @@ async fn a_background_command_continues_confined() {
     // The command has its own session, so no terminal ends it.
     let listed = call("process_list", json!({ "filter_pattern": "sleep 1000" })).await.unwrap();
     assert!(listed.as_str().unwrap().contains(&format!("*{child:>7}")), "{listed}");
-    // A later Faber process lists and ends the same processes.
+    // A Faber process that starts later must list and end the same processes.
     let later = async |name: &str, parameters: Value| {
         sandbox.call(SystemConfig::default(), name, parameters).await.unwrap()
     };
@@ -196,7 +197,8 @@ async fn processes_of_a_background_command_are_listed_and_can_be_ended() {
     for number in 0..64 {
         let started = call("bash_background", start(number)).await.unwrap();
         let started = started.as_str().unwrap();
-        // On a busy machine the command may not have ended yet.
+        // On a busy machine the command perhaps still runs. Then its answer does not list
+        // processes.
         let lists_processes = started.contains("Processes that it started still run");
         assert!(lists_processes || !started.contains("which has ended"), "{started}");
         let id = started.split("(PID: ").nth(1).unwrap().split(')').next().unwrap();

@@ -15,12 +15,12 @@ async fn a_refusal_to_confine_is_unavailable_and_not_failed() {
     fs::write(sandbox.root().join("faber.yaml"), "own").unwrap();
     let err = sandbox.expect_background_refusal(&["faber.yaml"]).await;
     assert_eq!((err.code.clone(), err.retryable), (ErrorCode::UNAVAILABLE, false), "{err}");
-    // With so few open files, no command can be confined.
+    // With a limit of three open files, Faber cannot confine a command.
     let tool = confined_tool(&json!({ "open_files": 3 }), &["true"], &sandbox.root());
     let err = tool.call("t", json!({})).await.unwrap_err();
     assert_eq!((err.code.clone(), err.retryable), (ErrorCode::UNAVAILABLE, false), "{err}");
-    // The launcher reports a refusal with status 125. A command that exits with 125 itself has
-    // failed.
+    // The launcher reports a refusal with status 125. If the command itself exits with 125, the
+    // call has failed and was not refused.
     let err = sandbox.call_bash("echo no such image >&2; exit 125").await.unwrap_err();
     assert!(err.code == ErrorCode::FAILED || !kernel_support().files, "{err}");
 }

@@ -1,4 +1,4 @@
-//! The rules that must hold after the run, for the logs, for clients, and for the ledger.
+//! The rules that the logs, the events of clients and the ledger must obey after the run.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,10 +25,10 @@ pub(super) struct LogCounts {
     pub(super) steps: usize,
     pub(super) calls: usize,
     /// Claims of an execution that another process owned before.
-    pub(super) taken_over: usize,
-    pub(super) interrupted: usize,
+    pub(super) takeovers: usize,
+    pub(super) interruptions: usize,
     /// Steps that failed because their outcome is unknown.
-    pub(super) unknown: usize,
+    pub(super) unknown_outcomes: usize,
     pub(super) violations: Vec<String>,
 }
 
@@ -49,7 +49,7 @@ struct StepHistory {
     interruptions: u32,
 }
 
-/// Checks the store and the ledger against each other.
+/// Checks that the logs in the store and the ledger agree.
 pub(super) fn check_run(
     stored_executions: &[StoredExecution],
     ledger: &[LedgerEntry],
@@ -87,17 +87,17 @@ impl LogCounts {
             .iter()
             .filter(|recorded| matches!(&recorded.event, Event::Claimed(claim) if !claim.renewed))
             .count();
-        self.taken_over += claims.saturating_sub(1);
+        self.takeovers += claims.saturating_sub(1);
         let mut must_fail = false;
         let has_failed = end.phase() == Phase::Finished(Outcome::Failed);
         for (step, state) in plan.steps().iter().zip(end.steps()) {
             let lines = calls.remove(format!("{id}/{}", step.id).as_str()).unwrap_or_default();
             let history = StepHistory::from_log(step, log);
-            self.interrupted += history.interruptions as usize;
+            self.interruptions += history.interruptions as usize;
             self.steps += usize::from(history.starts > 0);
             if let StepState::Failed(error) = &state.state {
                 must_fail |= step.policy.on_error == OnError::Fail;
-                self.unknown += usize::from(error.code == ErrorCode::OUTCOME_UNKNOWN);
+                self.unknown_outcomes += usize::from(error.code == ErrorCode::OUTCOME_UNKNOWN);
             }
             if step.kind == StepKind::Call
                 && let Err(error) = check_step(step, &state.state, &history, &lines, has_failed)
@@ -117,8 +117,8 @@ impl StepHistory {
         let mut history = Self::default();
         for RecordedEvent { event, .. } in log {
             if let Event::Claimed(claimed) = event {
-                // A renewed claim means that the lease expired but the worker still runs. The calls
-                // of this worker continue.
+                // A renewed claim means that the lease expired but the worker still runs. So its
+                // calls continue, and are not lost.
                 history.was_lost |= history.is_running && !claimed.renewed;
             }
             if event.step() != Some(&step.id) {
@@ -193,7 +193,7 @@ fn check_step(
     Ok(())
 }
 
-/// Proves that the checks work, because they must find violations in forged results of a real run.
+/// Forges the results of a real run, and fails if the checks find no violation in a forged result.
 pub(super) fn assert_forgeries_are_found(
     stored_executions: &[StoredExecution],
     ledger: &[LedgerEntry],

@@ -38,7 +38,8 @@ fn draw_fan(dice: &Dice) -> Value {
     json!(tools)
 }
 
-/// Draws a step that must return `expected`, one more than `before` returns.
+/// Draws a step that must return `expected`, which is one more than the output of the step
+/// `before`.
 fn draw_step(
     dice: &Dice,
     index: u64,

@@ -1,5 +1,5 @@
-//! Clients that start an execution, follow it until it finishes, and start the next one, whatever
-//! happens to the server.
+//! Clients that start an execution, follow it until it finishes, and start the next one. If the
+//! server is killed, they continue with the next server.
 
 use std::{
     collections::BTreeSet,
@@ -19,7 +19,7 @@ use crate::harness::api_client::{EventSubscription, RequestFailure, ask};
 
 /// Time for clients to finish after the last crash.
 const MAX_FINISH_TIME: Duration = Duration::from_mins(3);
-/// Delay before the same server is asked again.
+/// Delay before a client asks the same server again.
 const RETRY_DELAY: Duration = Duration::from_millis(200);
 
 const PLAN_MUTATION: &str = "mutation ($input: PlanInput!) { createPlan(input: $input) {
@@ -33,8 +33,8 @@ const EVENTS_SUBSCRIPTION: &str = "subscription ($id: ID!, $after: Int) {
 #[derive(Debug)]
 pub(super) struct SharedRun {
     address: watch::Sender<String>,
-    /// Number of starts and events that clients received.
-    received: watch::Sender<u64>,
+    /// Number of acknowledged starts and of events that clients received.
+    received_count: watch::Sender<u64>,
     is_closing: AtomicBool,
     open_executions: Mutex<BTreeSet<String>>,
 }
@@ -52,7 +52,7 @@ impl SharedRun {
     pub(super) fn new(address: String) -> Arc<Self> {
         Arc::new(Self {
             address: watch::Sender::new(address),
-            received: watch::Sender::new(0),
+            received_count: watch::Sender::new(0),
             is_closing: AtomicBool::new(false),
             open_executions: Mutex::default(),
         })
@@ -72,9 +72,9 @@ impl SharedRun {
 
     /// Waits until clients received `more` events, or for `longest`.
     pub(super) async fn wait_for_events(&self, more: u64, longest: Duration) {
-        let mut received = self.received.subscribe();
+        let mut received = self.received_count.subscribe();
         let target = *received.borrow() + more;
-        // A timeout is fine, because a crash may happen at any time.
+        // A timeout is fine, because a crash is allowed to happen before the events.
         let _ = timeout(longest, received.wait_for(|count| *count >= target)).await;
     }
 
@@ -124,7 +124,7 @@ impl SharedRun {
             .await;
         let execution = started["executionId"].as_str().unwrap().to_owned();
         self.open_executions.lock().unwrap().insert(execution.clone());
-        self.received.send_modify(|count| *count += 1);
+        self.received_count.send_modify(|count| *count += 1);
         ClientRecord { execution, plan, options, events: Vec::new() }
     }
 
@@ -155,7 +155,7 @@ impl SharedRun {
             match usable_answer(events.next().await) {
                 Some(Some(event)) => {
                     record.events.push(event);
-                    self.received.send_modify(|count| *count += 1);
+                    self.received_count.send_modify(|count| *count += 1);
                 }
                 Some(None) => return true,
                 None => return false,
@@ -200,7 +200,8 @@ async fn wait_for_server(address: &mut watch::Receiver<String>) {
     }
 }
 
-/// Returns `None` if the server went away, or cannot reach its store at the moment.
+/// Returns `None` if the client must ask again, because the server went away or cannot reach its
+/// store.
 ///
 /// # Panics
 ///

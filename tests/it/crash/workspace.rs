@@ -57,7 +57,8 @@ impl harness::Workspace<LedgerEntry> {
             workspace.describe_tool(effect, effect, &parameters, &arguments)
         });
         let set = json!({ "name": "ledger", "source": { "tools": tools } });
-        // Other workers take over soon, and executions that sleep long are parked.
+        // With these limits, other workers take over soon, and an execution that sleeps longer than
+        // 100 ms is parked.
         let limits = json!({ "lease_ms": 1_000, "poll_ms": 50, "park_after_ms": 100 });
         workspace.configure("faber.yaml", &[set], limits, &json!({}));
         workspace

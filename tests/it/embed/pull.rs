@@ -32,7 +32,7 @@ struct Hub {
     files: PathBuf,
     /// The checksum that the hub states for the weights.
     sha256: &'static str,
-    /// Closes the connection once, after this many bytes.
+    /// If set, the hub closes one connection after this number of bytes.
     break_after_bytes: Mutex<Option<usize>>,
     requests: Mutex<Vec<String>>,
 }
@@ -155,7 +155,8 @@ async fn an_interrupted_download_of_a_model_is_resumed() {
     assert!(matches!(broken, PullError::Unreachable { .. }), "{broken}");
     assert!(list_models(&models).is_empty());
     hub_state.requests.lock().unwrap().clear();
-    // The received part has a random length, so the test fixes it.
+    // The length of the received part depends on timing, so the test replaces the part by one of a
+    // fixed length.
     let weights = fs::read(model_folder().join("model.safetensors")).unwrap();
     let part = models.join("all-MiniLM-L6-v2.part/model.safetensors.part");
     fs::write(part, &weights[..3_000_000]).unwrap();
@@ -167,7 +168,7 @@ async fn an_interrupted_download_of_a_model_is_resumed() {
     assert_eq!(list_models(&models), [name]);
     let opened = Local::open(&pulled.path).await.unwrap();
     assert_eq!(opened.model(), pulled.model);
-    // The second time the model is complete, so no file is requested.
+    // At the second call the model is already complete, so Faber requests no file.
     hub_state.requests.lock().unwrap().clear();
     assert_eq!(fetch(name, &locations).await.unwrap().from, None);
     assert!(hub_state.requests.lock().unwrap().is_empty());
@@ -192,7 +193,7 @@ async fn weights_with_a_wrong_checksum_are_discarded() {
     assert!(!part.join("model.safetensors.part").exists());
     assert!(!part.join("model.safetensors").exists());
 
-    // A checksum of the caller replaces the pinned one.
+    // A checksum of the caller replaces the pinned checksum, so a wrong one must fail.
     let own = Request { name, sha256: Some(COMMIT) };
     assert!(matches!(fetch_request(own, &locations).await, Err(PullError::Checksum(_))));
     let zeros = "0".repeat(64);

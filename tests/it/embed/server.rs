@@ -23,8 +23,8 @@ pub(crate) struct ServerState {
     pub(crate) first_answers: Vec<(StatusCode, &'static str)>,
 }
 
-/// Returns the vector of each text: its length, and 1. Lists the last text first, because clients
-/// must obey the indexes.
+/// Returns a vector for each text: the length of the text, and 1. Lists the last text first, so
+/// that a client that ignores the indexes fails.
 fn embed_lengths(texts: &[Value]) -> Value {
     let data = texts.iter().enumerate().rev().map(|(index, text)| {
         let len = text.as_str().unwrap().len();

@@ -1,7 +1,7 @@
-//! An API client for systems under faults: every answer may be late, broken off, or an error.
-//!
-//! It uses HTTP/1.0, where the end of the connection ends the answer, and rejects half an answer
-//! because it is not valid JSON.
+//! An API client for servers with injected faults: every answer can be late, incomplete, or an
+//! error.
+//! It uses HTTP/1.0, so the end of the connection ends the answer. It rejects an incomplete answer,
+//! because such an answer is not valid JSON.
 
 use std::{io, time::Duration};
 
@@ -18,7 +18,7 @@ const MAX_WAIT: Duration = Duration::from_secs(8);
 /// The reason why a request got no usable answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RequestFailure {
-    /// The server went away or is silent.
+    /// The connection broke, or the server did not answer in time.
     ServerGone,
     Refused {
         code: String,
@@ -62,7 +62,7 @@ pub(crate) async fn ask_and_hang_up(address: &str, query: &str, variables: &Valu
         let mut stream = TcpStream::connect(address).await?;
         stream.write_all(&encode_request(address, query, variables, "application/json")).await
     };
-    // The server may or may not have received the request.
+    // The test continues whether or not the server has received the request.
     let _ = timeout(MAX_WAIT, sending).await;
 }
 

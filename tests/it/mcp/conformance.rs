@@ -40,8 +40,8 @@ const SUPPORTED_SCENARIOS: [&str; 26] = [
     "auth/cross-app-access-complete-flow",
 ];
 
-/// On a busy machine the client may resume a stream late, which is a warning. A client that resumes
-/// too early or very late fails.
+/// On a busy machine the client can resume a stream late, and the suite then warns. If the client
+/// resumes too early or very late, the scenario fails.
 const MAY_WARN_SCENARIOS: [&str; 1] = ["client-sse-retry-timing"];
 
 fn node_modules() -> PathBuf {
@@ -83,7 +83,7 @@ async fn run_scenario(scenario: &str) -> (Vec<Value>, String) {
     let mut command = suite_command();
     command.args(["client", "--command", client, "--scenario", scenario, "--output-dir"]);
     let ended = command.arg(results.path()).env("FABER", faber()).output().await.unwrap();
-    // The results of `auth/…` are in a folder of that name.
+    // The suite writes the results of a scenario `auth/…` into the folder `auth`.
     let below = |folder: &Path| -> Vec<PathBuf> {
         let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
         entries.filter(|path| path.is_dir()).collect()

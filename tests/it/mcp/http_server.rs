@@ -1,4 +1,4 @@
-//! A server over streamable HTTP whose calls choose how it misbehaves.
+//! A server over streamable HTTP. A parameter of each call chooses how the server misbehaves.
 
 use std::{
     collections::BTreeSet,
@@ -37,14 +37,14 @@ pub(super) struct HttpServer {
 
 pub(super) struct ServerState {
     sessions: Mutex<BTreeSet<String>>,
-    pub(super) initializations: AtomicUsize,
-    pub(super) calls: AtomicUsize,
+    pub(super) initialization_count: AtomicUsize,
+    pub(super) call_count: AtomicUsize,
     /// Methods of the notifications that arrived.
     pub(super) notifications: Mutex<Vec<String>>,
-    added_tools: AtomicUsize,
+    added_tool_count: AtomicUsize,
     unrequested_messages: broadcast::Sender<String>,
     /// Number of times that a client opened the event stream.
-    listeners: AtomicUsize,
+    listener_count: AtomicUsize,
     /// Status of all answers. `None` if each call chooses its answer.
     forced_status: Mutex<Option<u16>>,
 }
@@ -57,17 +57,17 @@ impl HttpServer {
     pub(super) async fn start_at(address: SocketAddr) -> Self {
         let state = Arc::new(ServerState {
             sessions: Mutex::default(),
-            initializations: AtomicUsize::default(),
-            calls: AtomicUsize::default(),
+            initialization_count: AtomicUsize::default(),
+            call_count: AtomicUsize::default(),
             notifications: Mutex::default(),
-            added_tools: AtomicUsize::default(),
+            added_tool_count: AtomicUsize::default(),
             unrequested_messages: broadcast::channel(10).0,
-            listeners: AtomicUsize::default(),
+            listener_count: AtomicUsize::default(),
             forced_status: Mutex::default(),
         });
         let binding = async {
             loop {
-                // Another process may use the port for a short time.
+                // Tries again, because another process can use the port for a short time.
                 if let Ok(listener) = TcpListener::bind(address).await {
                     return listener;
                 }
@@ -91,11 +91,11 @@ impl HttpServer {
     }
 
     pub(super) fn calls(&self) -> usize {
-        self.state.calls.load(Ordering::SeqCst)
+        self.state.call_count.load(Ordering::SeqCst)
     }
 
     pub(super) fn initializations(&self) -> usize {
-        self.state.initializations.load(Ordering::SeqCst)
+        self.state.initialization_count.load(Ordering::SeqCst)
     }
 
     pub(super) fn has_received(&self, method: &str) -> bool {
@@ -103,7 +103,7 @@ impl HttpServer {
     }
 
     pub(super) fn listeners(&self) -> usize {
-        self.state.listeners.load(Ordering::SeqCst)
+        self.state.listener_count.load(Ordering::SeqCst)
     }
 
     pub(super) fn has_listener(&self) -> bool {
@@ -175,7 +175,7 @@ fn answer_message(
 }
 
 fn answer_initialize(state: &ServerState, message: &Value) -> Response {
-    let number = state.initializations.fetch_add(1, Ordering::SeqCst);
+    let number = state.initialization_count.fetch_add(1, Ordering::SeqCst);
     let session = format!("session-{number}");
     state.sessions.lock().unwrap().insert(session.clone());
     let result = json!({
@@ -196,7 +196,7 @@ fn answer_tool_list(state: &ServerState, message: &Value) -> Response {
     };
     let page = if message["params"]["cursor"].is_null() {
         json!({ "tools": [tool("look", true)], "nextCursor": "2" })
-    } else if state.added_tools.load(Ordering::SeqCst) > 0 {
+    } else if state.added_tool_count.load(Ordering::SeqCst) > 0 {
         json!({ "tools": [tool("act", false), tool("grown", true)] })
     } else {
         json!({ "tools": [tool("act", false)] })
@@ -205,7 +205,7 @@ fn answer_tool_list(state: &ServerState, message: &Value) -> Response {
 }
 
 fn answer_call(state: &Arc<ServerState>, message: &Value) -> Response {
-    let count = state.calls.fetch_add(1, Ordering::SeqCst) + 1;
+    let count = state.call_count.fetch_add(1, Ordering::SeqCst) + 1;
     let done = text_result(message, &format!("done {count}"));
     let token = &message["params"]["_meta"]["progressToken"];
     let progress = |n: u32| {
@@ -248,7 +248,7 @@ fn answer_call(state: &Arc<ServerState>, message: &Value) -> Response {
             json_response(&done)
         }
         "grow" => {
-            state.added_tools.store(1, Ordering::SeqCst);
+            state.added_tool_count.store(1, Ordering::SeqCst);
             let method = "notifications/tools/list_changed";
             let _ = state
                 .unrequested_messages
@@ -276,7 +276,7 @@ fn huge_body(kind: &str, start: &'static str) -> Response {
     stream_response(kind, body.map(Ok).boxed())
 }
 
-/// Resumes a broken stream: returns the events that the stream has not sent.
+/// Answers a client that resumes a broken stream: returns the events that the stream has not sent.
 fn resume_stream(id: &str) -> Response {
     let id: u64 = id.parse().unwrap();
     event_stream_response(vec![Ok(
@@ -285,7 +285,7 @@ fn resume_stream(id: &str) -> Response {
 }
 
 fn open_event_stream(state: &ServerState) -> Response {
-    state.listeners.fetch_add(1, Ordering::SeqCst);
+    state.listener_count.fetch_add(1, Ordering::SeqCst);
     let unrequested_messages =
         stream::unfold(state.unrequested_messages.subscribe(), async |mut receiver| {
             let message = receiver.recv().await.ok()?;

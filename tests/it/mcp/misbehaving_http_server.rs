@@ -94,8 +94,8 @@ async fn a_call_that_a_server_refuses_fails_for_certain() {
     }
     assert_eq!(test.server.calls(), 6);
     assert_eq!(test.server.initializations(), 1);
-    // A server that copies Faber's own error code cannot make Faber believe that it never read the
-    // call.
+    // The answer has the error code that Faber itself uses for a call that no server has read.
+    // Faber must not accept it from a server.
     let err = test.call("act", "forged").await.unwrap_err();
     assert_eq!((err.code, test.server.calls()), (ErrorCode::FAILED, 7));
 }
@@ -208,7 +208,7 @@ async fn secrets_in_headers_are_masked_in_errors() {
     let server = HttpServer::start().await;
     server.set_status(403);
     let mut source = server.source();
-    // This variable exists in every environment.
+    // The test uses this variable as a secret, because it is always set in tests.
     source["mcp"]["headers"] =
         json!({ "authorization": { "secret": "CARGO_MANIFEST_DIR", "prefix": "Bearer " } });
     let error = connection_error(&source).await;
@@ -240,7 +240,7 @@ async fn an_http_server_without_mcp_fails_with_the_reason() {
 
 #[tokio::test(start_paused = true)]
 async fn an_http_server_that_does_not_answer_fails_after_30_seconds() {
-    // The system accepts connections on this port, although no program does.
+    // The system accepts connections to this port, although no program reads from them.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let source = json!({ "mcp": { "url": format!("http://{address}/mcp") } });
@@ -256,7 +256,7 @@ async fn garbage_in_the_event_stream_does_not_break_calls() {
     let test = ServerTest::new().await;
     wait_until("the client listens", || test.server.has_listener()).await;
     assert_eq!(test.call("look", "rubbish unasked").await, Ok(json!("done 1")));
-    // After an event of 50 MB the stream is closed and opened again.
+    // The client closes the stream after an event of 50 MB, and opens it again.
     wait_until("the client listens again", || test.server.listeners() == 2).await;
     assert_eq!(test.call("act", "").await, Ok(json!("done 2")));
     assert_eq!(test.server.initializations(), 1);

@@ -142,8 +142,9 @@ async fn a_server_that_died_while_idle_is_restarted() {
 #[tokio::test]
 async fn a_server_that_dies_repeatedly_is_restarted_with_delays() {
     let test = ServerTest::connect().await;
-    // After four short lives, the fifth start is delayed by two seconds, which is longer than the
-    // call waits. A later call lets the server die again, and then the delay is four seconds.
+    // After the server has died four times, Faber delays its fifth start by two seconds, and a call
+    // does not wait so long. A later call makes the server die again, and then the delay is four
+    // seconds.
     let dying = async {
         loop {
             let err = test.call("die", json!({})).await.unwrap_err();
@@ -165,7 +166,7 @@ async fn an_output_over_the_limit_fails_its_call_only() {
     let fits = limits::OUTPUT_BYTES - 2;
     let output = test.call("huge", json!({ "bytes": fits })).await.unwrap();
     assert_eq!(output.as_str().unwrap().len(), fits);
-    // The second output is longer than any line that Faber keeps.
+    // The second output is longer than any line that Faber stores in memory.
     for bytes in [fits + 1, 50 << 20] {
         let err = test.call("huge", json!({ "bytes": bytes })).await.unwrap_err();
         assert_eq!(err.code, ErrorCode::OUTPUT_TOO_LARGE, "{bytes}");

@@ -23,8 +23,8 @@ struct EverythingServer {
 }
 
 impl EverythingServer {
-    /// Starts the server on a free port. It cannot choose one itself, so another process may take
-    /// the port first.
+    /// Starts the server on a free port. The server cannot choose a port itself, so the test
+    /// chooses one, and tries another one if a process has taken it first.
     async fn start() -> Self {
         let starting = async {
             loop {
@@ -39,7 +39,7 @@ impl EverythingServer {
         tokio::time::timeout(MAX_WAIT, starting).await.expect("a port is free")
     }
 
-    /// Starts the server on a port that may still be in use for a short time.
+    /// Starts the server on a port. Tries again while the port is still in use.
     async fn start_at(port: u16) -> Self {
         let starting = async {
             loop {
@@ -51,7 +51,7 @@ impl EverythingServer {
         tokio::time::timeout(MAX_WAIT, starting).await.expect("the port is free again")
     }
 
-    /// Returns `None` if the port is taken.
+    /// Returns `None` if another process uses the port.
     async fn try_start(port: u16) -> Option<Self> {
         let mut command = Command::new(installed::find_program("node"));
         command.arg(server_script("server-everything")).arg("streamableHttp").kill_on_drop(true);

@@ -39,7 +39,7 @@ struct ServerState {
     sessions: Mutex<Vec<Option<Stream>>>,
     /// Streams of forgotten sessions, which stay open.
     forgotten_streams: Mutex<Vec<Stream>>,
-    calls: AtomicUsize,
+    call_count: AtomicUsize,
 }
 
 impl OldServer {
@@ -52,8 +52,8 @@ impl OldServer {
     /// Starts a server with another first event. `SESSION` is replaced by the session's number.
     pub(super) async fn start_with_first_event(first_event: &'static str) -> Self {
         let (sessions, forgotten_streams) = (Mutex::default(), Mutex::default());
-        let calls = AtomicUsize::default();
-        let state = Arc::new(ServerState { first_event, sessions, forgotten_streams, calls });
+        let call_count = AtomicUsize::default();
+        let state = Arc::new(ServerState { first_event, sessions, forgotten_streams, call_count });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let app = Router::new()
@@ -74,7 +74,7 @@ impl OldServer {
     }
 
     pub(super) fn calls(&self) -> usize {
-        self.state.calls.load(Ordering::SeqCst)
+        self.state.call_count.load(Ordering::SeqCst)
     }
 }
 
@@ -115,7 +115,7 @@ async fn receive(
             answer(&json!({ "tools": [look, { "name": "act", "inputSchema": schema }] }));
         }
         Some("tools/call") => {
-            let call = state.calls.fetch_add(1, Ordering::SeqCst) + 1;
+            let call = state.call_count.fetch_add(1, Ordering::SeqCst) + 1;
             let done = || {
                 answer(&json!({ "content": [{ "type": "text", "text": format!("done {call}") }] }));
             };

@@ -95,7 +95,8 @@ async fn calls_of_a_dead_older_server_fail_and_its_successor_is_used() {
         listener.next().await;
         server.child.kill().await.unwrap();
     });
-    // Faber repeats the read once. The server is gone by then, so the repetition fails, too.
+    // Faber repeats the read once. When the call is repeated, the server has stopped, so the
+    // repetition fails, too.
     assert_eq!(long.unwrap_err().code, ErrorCode::UNAVAILABLE);
     let err = set.call("echo", json!({ "message": "b" })).await.unwrap_err();
     assert_eq!((err.code.clone(), err.is_definite), (ErrorCode::UNAVAILABLE, true), "{err}");
@@ -176,7 +177,7 @@ async fn an_unusable_older_server_fails_with_the_reason() {
         let status = Connected::start_connecting(&source).status().await;
         assert_eq!(status, SetStatus::Failed { error: format!("`{}` {reason}", server.address) });
         // If the source does not name the transport, Faber tries the current transport first, and
-        // reports the answer to that attempt.
+        // the error contains the answer to this first attempt.
         let SetStatus::Failed { error } =
             Connected::start_connecting(&server.source()).status().await
         else {

@@ -18,8 +18,8 @@ async fn a_file_server_uses_the_roots_of_the_configuration() {
     });
     let files = Connected::connect(&json!({ "mcp": mcp })).await;
     let path = root.join("a.txt");
-    // The server may ask for the roots after its start. Until then it allows the folder in its
-    // arguments, so the test repeats the call.
+    // The server asks for the roots at some time after its start. Until it has them, it allows the
+    // folder in its arguments, so the test repeats the call.
     let asking = async {
         loop {
             let answer = files.call("list_allowed_directories", json!({})).await.unwrap();

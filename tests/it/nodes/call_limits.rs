@@ -10,14 +10,14 @@ use super::{
     workspace::{DEFAULT_MARGIN, LEASE, LONG_LEASE_MS, LedgerEntry},
 };
 
-/// Number of calls of the tool with a concurrency of two.
-const PAIRED_CALLS: usize = 40;
+/// Number of calls of the tool whose concurrency is limited to two.
+const PAIRED_CALL_COUNT: usize = 40;
 /// Number of calls of the tool with a limited rate.
-const RATED_CALLS: usize = 60;
-/// Number of allowed calls per second.
-const RATE: usize = 20;
-/// Maximum number of seconds that a busy machine may need to record a permitted call.
-const MAX_LATENESS: f64 = 1.0;
+const RATED_CALL_COUNT: usize = 60;
+/// Limit of the rate, in calls per second.
+const CALLS_PER_SECOND: usize = 20;
+/// Maximum number of seconds that a busy machine needs to record a permitted call.
+const MAX_LATENESS_SECONDS: f64 = 1.0;
 
 fn call_step(tool: &str, seconds: f64) -> Value {
     json!({ "name": tool, "parameters": { "n": 1, "seconds": seconds } })
@@ -27,7 +27,7 @@ fn call_step(tool: &str, seconds: f64) -> Value {
 async fn two_nodes_together_keep_limits_on_concurrency_and_rate() {
     let calls = json!([
         { "tool": "ledger.pair", "concurrency": 2 },
-        { "tool": "flow.noop", "rate": format!("{RATE}/s") },
+        { "tool": "flow.noop", "rate": format!("{CALLS_PER_SECOND}/s") },
     ]);
     let cluster = Cluster::new(&json!({ "calls": calls, "lease_ms": LONG_LEASE_MS })).await;
     let nodes = [cluster.workspace.start_server().await, cluster.workspace.start_server().await];
@@ -37,25 +37,26 @@ async fn two_nodes_together_keep_limits_on_concurrency_and_rate() {
     let rated =
         nodes[0].create_plan(&json!([{ "name": "flow.noop" }, { "name": "flow.noop" }])).await;
     let started_at = Instant::now();
-    for index in 0..RATED_CALLS / 2 {
+    for index in 0..RATED_CALL_COUNT / 2 {
         nodes[index % 2].execute(&rated, &json!({})).await;
-        if index < PAIRED_CALLS / 2 {
+        if index < PAIRED_CALL_COUNT / 2 {
             nodes[index % 2].execute(&paired, &json!({})).await;
         }
     }
-    cluster.wait_for_all_completed(PAIRED_CALLS / 2 + RATED_CALLS / 2).await;
+    cluster.wait_for_all_completed(PAIRED_CALL_COUNT / 2 + RATED_CALL_COUNT / 2).await;
     let took = started_at.elapsed();
 
     let ledger = cluster.workspace.complete_ledger_lines();
-    assert_eq!(ledger.iter().filter(|entry| entry.is_start).count(), PAIRED_CALLS);
+    assert_eq!(ledger.iter().filter(|entry| entry.is_start).count(), PAIRED_CALL_COUNT);
     let maximum = max_simultaneous_calls(&ledger);
     assert_eq!(maximum, 2, "exactly as many as the limit allows: {ledger:#?}");
 
     let starts = start_times(&cluster, "flow.noop").await;
-    assert!(starts.len() >= RATED_CALLS, "{starts:?}");
-    // One burst may come at once, and the other calls follow at the rate.
+    assert!(starts.len() >= RATED_CALL_COUNT, "{starts:?}");
+    // The limit allows one burst of `CALLS_PER_SECOND` calls without a delay. The other calls follow at `CALLS_PER_SECOND`
+    // calls per second.
     #[expect(clippy::cast_precision_loss, reason = "small numbers")]
-    let minimum = (RATED_CALLS - RATE) as f64 / RATE as f64;
+    let minimum = (RATED_CALL_COUNT - CALLS_PER_SECOND) as f64 / CALLS_PER_SECOND as f64;
     assert!(took.as_secs_f64() >= minimum, "{took:?}");
     assert_rate(&starts);
 }
@@ -85,14 +86,13 @@ async fn start_times(cluster: &Cluster, tool: &str) -> Vec<Timestamp> {
     starts
 }
 
-/// Checks that each period has at most the calls of one burst plus the permits that became free in
-/// the period.
+/// Checks that each period has at most one burst of `CALLS_PER_SECOND` calls plus `CALLS_PER_SECOND` calls per second.
 #[expect(clippy::cast_precision_loss, reason = "small numbers")]
 fn assert_rate(starts: &[Timestamp]) {
     for (from, first) in starts.iter().enumerate() {
         for (n, last) in starts[from..].iter().enumerate() {
-            let seconds = (*last - *first).as_seconds_f64() + MAX_LATENESS;
-            let maximum = RATE as f64 * (1.0 + seconds);
+            let seconds = (*last - *first).as_seconds_f64() + MAX_LATENESS_SECONDS;
+            let maximum = CALLS_PER_SECOND as f64 * (1.0 + seconds);
             assert!((n as f64) < maximum, "{} within {seconds} s: {starts:#?}", n + 1);
         }
     }
@@ -184,8 +184,8 @@ async fn assert_cancelled_waits_hold_no_permit(cluster: &Cluster, node: &Node) {
     cluster.wait_for_all_finished(4 * 6 + 1 + 9 + 2).await;
 }
 
-/// Checks that a node whose calls only wait for a permit drains at once, and that other nodes
-/// continue to wait.
+/// Checks that a node whose calls only wait for a permit drains without waiting for them, and that
+/// these calls then wait on another node.
 async fn assert_waiting_calls_move_when_a_node_drains(cluster: &Cluster, node: Node) {
     let other = cluster.workspace.start_server().await;
     let holder = other.start(&json!([call_step("ledger.single", 30.0)])).await;

@@ -1,4 +1,4 @@
-//! The clock of one machine is changed: no lease is lost, and no wait takes a year.
+//! The clock of one machine is set a year ahead: no lease is lost, and no wait takes a year.
 
 use std::{
     fs,
@@ -21,8 +21,8 @@ use crate::mongod::Mongod;
 
 /// Path of the library in Debian's package `libfaketime`.
 const FAKETIME_LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
-/// A year, as libfaketime reads it.
-const YEAR: &str = "+31536000";
+/// A year in seconds, in the format of libfaketime.
+const ONE_YEAR_AHEAD: &str = "+31536000";
 
 /// A wall clock whose offset is read from a file. Monotonic clocks are not changed.
 #[derive(Debug)]
@@ -53,7 +53,8 @@ impl FakeClock {
     }
 }
 
-/// Plans that run longer than a lease: a `once` call, and a step with retries followed by a sleep.
+/// Returns plans that run longer than a lease: a `once` call, and a step with retries followed by a
+/// sleep.
 fn long_plans() -> [Value; 2] {
     let retry = json!({ "maxAttempts": 4, "backoffMs": 1_500, "multiplier": 1.0, "jitter": false });
     [
@@ -82,7 +83,7 @@ async fn assert_no_lease_is_lost(url: String) {
     let right = cluster.workspace.start_server().await;
     let moved = cluster.workspace.start_server_with(&clock.variables()).await;
     let mut start_count = 0;
-    for offset in [YEAR, "+0"] {
+    for offset in [ONE_YEAR_AHEAD, "+0"] {
         // The steps of these plans run while the clock is changed.
         let calls = cluster.workspace.complete_ledger_lines().len();
         for node in [&right, &moved] {
@@ -100,8 +101,8 @@ async fn assert_no_lease_is_lost(url: String) {
         }
         cluster.wait_for_all_completed(start_count).await;
     }
-    // A node whose clock was wrong from its start is killed while another node works.
-    let ahead = FakeClock::new(&cluster.workspace.path("."), "ahead", YEAR);
+    // The clock of the next node is wrong from its start. It is killed while another node works.
+    let ahead = FakeClock::new(&cluster.workspace.path("."), "ahead", ONE_YEAR_AHEAD);
     let wrong = cluster.workspace.start_server_with(&ahead.variables()).await;
     let calls = cluster.workspace.complete_ledger_lines().len();
     right.start(&long_plans()[0]).await;
@@ -124,7 +125,7 @@ async fn waits_that_began_with_a_clock_far_ahead_are_shortened_after_a_restart()
     let folder = TempDir::new().unwrap();
     let url = format!("sqlite:{}", folder.path().join("store.db").display());
     let cluster = Cluster::open(url, &json!({})).await;
-    let ahead = FakeClock::new(&cluster.workspace.path("."), "ahead", YEAR);
+    let ahead = FakeClock::new(&cluster.workspace.path("."), "ahead", ONE_YEAR_AHEAD);
     let wrong = cluster.workspace.start_server_with(&ahead.variables()).await;
     let retry = json!({ "maxAttempts": 2, "backoffMs": 6_000, "multiplier": 1.0, "jitter": false });
     wrong.start(&json!([{ "name": "flow.sleep", "parameters": { "ms": 6_000 } }])).await;

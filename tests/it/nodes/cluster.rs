@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{harness, mongod::Mongod};
 
-/// A workspace with a database of its own, and helpers that read that database.
+/// A workspace whose nodes share a new database, and functions that read this database.
 #[derive(Debug)]
 pub(super) struct Cluster {
     pub(super) workspace: Workspace,

@@ -1,4 +1,4 @@
-//! A node: a process of the real binary that tests query, drain and kill.
+//! A node, which is a process of the real binary. Tests query, drain and kill it.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -8,13 +8,13 @@ use std::{
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
-use super::workspace::{DEFAULT_MARGIN, DRAIN};
+use super::workspace::{DEFAULT_MARGIN, DRAIN_LIMIT};
 use crate::harness::{
     Process,
     api_client::{RequestFailure, ask},
 };
 
-/// Limit of waits that are not measured.
+/// Time limit of a wait whose duration no test measures.
 pub(super) const MAX_WAIT: Duration = Duration::from_mins(3);
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -50,8 +50,8 @@ impl Node {
 
     /// Sends SIGTERM and waits for the end. Returns how long it took.
     pub(super) async fn drain(mut self) -> Duration {
-        // The server drains first, and then the worker.
-        let drained = self.process.drain(2 * DRAIN + DEFAULT_MARGIN).await;
+        // The limit counts twice, because the server drains first, and then the worker.
+        let drained = self.process.drain(2 * DRAIN_LIMIT + DEFAULT_MARGIN).await;
         drained.unwrap_or_else(|error| panic!("the process {error}"))
     }
 
@@ -83,7 +83,8 @@ impl Node {
         self.execute(&self.create_plan(tools).await, &json!({})).await
     }
 
-    /// Runs a mutation such as `cancelExecution` on an execution. `more` may add arguments.
+    /// Runs a mutation such as `cancelExecution` on an execution. `more` is empty, or text with
+    /// more arguments of the mutation.
     pub(super) async fn run_mutation(&self, mutation: &str, id: &str, more: &str) {
         let query = format!(
             "mutation ($id: ID!) {{ {mutation}(executionId: $id{more}) {{ executionId }} }}"
@@ -104,7 +105,7 @@ pub(super) async fn ask_until_answered(address: &str, query: &str, variables: &V
             match ask(address, query, variables).await {
                 Ok(answer) => return answer,
                 Err(RequestFailure::ServerGone) => sleep(POLL_INTERVAL).await,
-                // A busy database may be slow, too.
+                // A busy database can be slow, too, so the client asks again.
                 Err(refusal) if refusal.code() == "STORE_UNAVAILABLE" => sleep(POLL_INTERVAL).await,
                 Err(RequestFailure::Refused { code, message }) => {
                     panic!("{variables} is refused: {code} {message}")

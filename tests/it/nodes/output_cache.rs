@@ -14,7 +14,7 @@ use super::{
 /// Lifetime of a cached output.
 const TTL_MS: u64 = 12_000;
 /// Interval between two executions that test whether the output has expired.
-const INTERVAL: Duration = Duration::from_millis(500);
+const EXECUTION_INTERVAL: Duration = Duration::from_millis(500);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_output_that_one_node_cached_serves_other_nodes_until_it_expires() {
@@ -30,7 +30,7 @@ async fn an_output_that_one_node_cached_serves_other_nodes_until_it_expires() {
     assert!(is_cached(&cluster, &other, &plan).await, "the other node has called the tool");
     assert!(!is_cached(&cluster, &other, &different).await, "no node used these parameters");
     assert_eq!(count_calls(&cluster), 2);
-    let mut look = interval(INTERVAL);
+    let mut look = interval(EXECUTION_INTERVAL);
     let expires = async {
         while is_cached(&cluster, &other, &plan).await {
             look.tick().await;

@@ -16,7 +16,7 @@ use crate::harness::api_client::{EventSubscription, RequestFailure};
 const EVENTS_SUBSCRIPTION: &str = "subscription ($id: ID!, $after: Int) {
     executionEvents(executionId: $id, afterSeq: $after) { seq type stepId attempt data } }";
 /// Number of executions that are followed while their node is killed.
-const FOLLOWED_EXECUTIONS: usize = 6;
+const FOLLOWED_EXECUTION_COUNT: usize = 6;
 const STEPS_PER_EXECUTION: usize = 40;
 
 /// A subscriber at one node, with the events that it received.
@@ -33,7 +33,7 @@ impl Subscriber {
                 match EventSubscription::subscribe(&node.address, EVENTS_SUBSCRIPTION, &variables)
                     .await
                 {
-                    // A busy machine may be late.
+                    // On a busy machine the server can be late, so the client connects again.
                     Err(RequestFailure::ServerGone) => sleep(POLL_INTERVAL).await,
                     events => return events,
                 }
@@ -116,7 +116,8 @@ async fn control_through_other_node(cluster: &Cluster, owner_node: &Node, other_
     subscriber.wait_for("paused", "").await;
     other_node.run_mutation("resumeExecution", &id, "").await;
     subscriber.wait_for("resumed", "").await;
-    // Both calls may have ended before the pause.
+    // Perhaps both calls have ended before the pause, and the subscriber has already received this
+    // event.
     subscriber.wait_for_once("step_waiting", "ask").await;
     other_node.run_mutation("approveStep", &id, ", stepId: \"ask\", approved: true").await;
     subscriber.assert_receives_whole_log(cluster, &id).await;
@@ -166,7 +167,7 @@ async fn watch_takeover(cluster: &Cluster, owner_node: Node, other_node: &Node) 
         .create_plan(&json!((0..STEPS_PER_EXECUTION).map(step).collect::<Vec<_>>()))
         .await;
     let mut subscribers = Vec::new();
-    for _ in 0..FOLLOWED_EXECUTIONS {
+    for _ in 0..FOLLOWED_EXECUTION_COUNT {
         let id = owner_node.execute(&plan, &json!({})).await;
         subscribers.push((Subscriber::subscribe(other_node, &id).await, id));
     }
@@ -176,7 +177,7 @@ async fn watch_takeover(cluster: &Cluster, owner_node: Node, other_node: &Node) 
     let third = cluster.workspace.start_server().await;
     let mut taken_over = 0;
     for (subscriber, execution) in subscribers {
-        // A subscriber that comes later to another node receives the same events.
+        // A subscriber that connects later, and to another node, receives the same events.
         let latecomer = Subscriber::subscribe(&third, &execution).await;
         subscriber.assert_receives_whole_log(cluster, &execution).await;
         latecomer.assert_receives_whole_log(cluster, &execution).await;

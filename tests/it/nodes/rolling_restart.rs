@@ -58,7 +58,7 @@ async fn a_drained_node_hands_all_its_executions_to_its_successor() {
     drop(successor);
 }
 
-/// Plans that run during the restart: short `once` steps, a long `read`, a sleep, a loop, a
+/// Returns plans that run during the restart: short `once` steps, a long `read`, a sleep, a loop, a
 /// sub-plan, and calls that wait for a permit. Most take longer than the successor needs to start.
 fn running_plans() -> Vec<Value> {
     let call = |id: &str, tool: &str, seconds: f64| json!({ "id": id, "name": tool, "parameters": { "n": 1, "seconds": seconds } });
@@ -114,7 +114,7 @@ async fn assert_handed_over(
     for head in cluster.read_heads().await {
         let log = cluster.read_log(head.execution).await;
         let claims = list_claims(&log);
-        // A change of the owner before the drain does not count.
+        // Ignores changes of the owner before the drain, because a busy worker can lose its lease.
         let is_handed_over = |pair: &[(WorkerId, Timestamp)]| {
             pair[0].0 == drained_node && pair[1].0 != drained_node && pair[1].1 > told_at
         };

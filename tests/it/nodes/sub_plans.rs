@@ -1,4 +1,5 @@
-//! Sub-plans across nodes: a parent and its child run on different nodes, and any node may be lost.
+//! Sub-plans across nodes: a parent and its child run on different nodes, and each of these nodes
+//! can be lost.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -21,11 +22,11 @@ use super::{
 use crate::harness::number_from_env;
 
 /// Number of nodes that are killed while sub-plans run.
-const KILLS: u64 = 8;
+const KILL_COUNT: u64 = 8;
 /// Number of parents that start before each kill. A parent and its children are seven executions.
 const PARENTS_PER_KILL: u64 = 4;
 
-/// A plan whose second step is a sub-plan of one call.
+/// Returns a plan whose second step is a sub-plan of one call.
 fn plan_with_child(tool: &str, seconds: f64) -> Value {
     let call = json!({ "id": "call", "name": tool, "parameters": { "n": 5, "seconds": seconds,
         "from": "{{input.from}}" } });
@@ -51,20 +52,20 @@ async fn sub_plans_complete_when_the_node_of_parent_or_child_is_lost() {
     assert_completed(&cluster, 2).await;
     let (parent_workers, child_workers) =
         (list_workers(&cluster, parent).await, list_workers(&cluster, child).await);
-    // On a busy machine a worker may lose its lease, so more than two workers may have claimed the
-    // child.
+    // On a busy machine a worker can lose its lease, so perhaps more than two workers have claimed
+    // the child.
     assert!(
         child_workers.len() >= 2,
         "two nodes claimed the child: {parent_workers:?} {child_workers:?}"
     );
 
-    // The parent's node is lost while the child runs.
+    // Now the node of the parent is lost while the child runs.
     let (_, child) = start_parent(&cluster, &parent_node, &plan).await;
     parent_node.kill().await;
     assert_completed(&cluster, 4).await;
     assert!(!list_workers(&cluster, child).await.is_empty());
 
-    // Both nodes are lost.
+    // Now the nodes of the parent and of the child are lost together.
     let parent_node = cluster.workspace.start_server().await;
     start_parent(&cluster, &parent_node, &plan).await;
     tokio::join!(parent_node.kill(), child_node.kill());
@@ -89,8 +90,8 @@ async fn assert_cancelled_parent_cancels_child(cluster: &Cluster, child_node: &N
     );
     for id in [parent, child] {
         let head = cluster.store.head(id).await.unwrap().unwrap();
-        // A call that was lost on a busy machine has an unknown outcome, so the execution may have
-        // failed.
+        // On a busy machine a worker can lose its lease during the call. The outcome of the call is
+        // then unknown, and the execution fails.
         let is_stopped = matches!(head.state, ExecutionState::Cancelled | ExecutionState::Failed);
         assert!(is_stopped, "{:#?}", cluster.read_log(id).await);
     }
@@ -127,14 +128,14 @@ async fn read_outputs(cluster: &Cluster, head: &ExecutionHead) -> Value {
     cluster.replay(head).await.outputs()
 }
 
-/// All steps are short, so kills hit between any two actions, such as the end of a child and the
-/// message to its parent. `FABER_NODES_SEED=7` chooses other moments, `FABER_NODES_KILLS=200` kills
-/// more nodes.
+/// All steps are short, so a kill can happen between any two actions, such as the end of a child
+/// and the message to its parent. `FABER_NODES_SEED=7` chooses other moments,
+/// `FABER_NODES_KILLS=200` kills more nodes.
 #[tokio::test(flavor = "multi_thread")]
 async fn parents_of_sub_plans_complete_when_nodes_are_killed_at_any_moment() {
     let cluster = Cluster::new(&json!({})).await;
     let dice = Dice::new(number_from_env("FABER_NODES_SEED").unwrap_or(1));
-    let kills = number_from_env("FABER_NODES_KILLS").unwrap_or(KILLS);
+    let kills = number_from_env("FABER_NODES_KILLS").unwrap_or(KILL_COUNT);
     let mut nodes =
         vec![cluster.workspace.start_server().await, cluster.workspace.start_worker().await];
     let plan = nodes[0].create_plan(&plan_with_grandchildren()).await;
@@ -142,7 +143,8 @@ async fn parents_of_sub_plans_complete_when_nodes_are_killed_at_any_moment() {
     for _ in 0..kills {
         let server = nodes.iter().find(|node| node.is_serving()).unwrap();
         for _ in 0..PARENTS_PER_KILL {
-            // A delayed start lets any node claim the execution.
+            // With a delayed start, any node can claim the execution, and not only the node that
+            // got the request.
             let ms = i64::try_from(200 + dice.draw_below(500)).unwrap();
             let at = WallClock.now() + TimeDelta::milliseconds(ms);
             server.execute(&plan, &json!({ "startAt": at.to_rfc3339() })).await;
@@ -168,7 +170,7 @@ async fn parents_of_sub_plans_complete_when_nodes_are_killed_at_any_moment() {
     }
 }
 
-/// A plan that runs a sub-plan three times. The sub-plan runs another sub-plan.
+/// Returns a plan that runs a sub-plan three times. The sub-plan runs another sub-plan.
 fn plan_with_grandchildren() -> Value {
     let echo =
         |id: &str| json!({ "id": id, "name": "flow.echo", "parameters": { "n": "{{input.n}}" } });

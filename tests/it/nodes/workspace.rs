@@ -8,7 +8,7 @@ use super::node::Node;
 use crate::harness::{self, LedgerLine, to_milliseconds};
 
 /// Logs the start of a call, works for `$2` seconds, and logs the end of the call. Every line is
-/// one write to the end of one file, so the order of lines is the order in time on all nodes.
+/// one write to the end of one file, so the lines of all nodes are sorted by time.
 const TOOL_SCRIPT: &str = r#"
 say() { printf '%s %s %s %s %s\n' "$1" "$2" "$FABER_EXECUTION_ID" "$FABER_IDEMPOTENCY_KEY" \
   "$FABER_ATTEMPT" >>"$LEDGER"; }
@@ -20,10 +20,10 @@ echo "{\"n\":$3}"
 
 /// The lease of these tests, unless a test sets another one.
 pub(super) const LEASE: Duration = Duration::from_secs(4);
-/// A lease in milliseconds for tests in which no node may seem lost.
+/// A lease in milliseconds for tests that fail if a slow node seems lost.
 pub(super) const LONG_LEASE_MS: u64 = 30_000;
-pub(super) const DRAIN: Duration = Duration::from_millis(1_500);
-/// Extra time of every wait, because the machine may be busy.
+pub(super) const DRAIN_LIMIT: Duration = Duration::from_millis(1_500);
+/// Extra time of every wait, because the machine can be busy.
 pub(super) const DEFAULT_MARGIN: Duration = Duration::from_secs(20);
 
 /// Names and effects of the tools in the set `ledger`.
@@ -54,7 +54,7 @@ impl harness::Workspace<LedgerEntry> {
         let workspace = Self::create(tempfile::tempdir().unwrap(), store, TOOL_SCRIPT);
         let usual = json!({
             "lease_ms": to_milliseconds(LEASE), "poll_ms": 100, "park_after_ms": 150,
-            "cancel_grace_ms": 500, "drain_ms": to_milliseconds(DRAIN),
+            "cancel_grace_ms": 500, "drain_ms": to_milliseconds(DRAIN_LIMIT),
         });
         let near = workspace.describe_set("ledger", &LEDGER_TOOLS);
         let far = workspace.describe_set("far", &LEDGER_TOOLS[..2]);

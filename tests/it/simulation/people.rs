@@ -69,8 +69,8 @@ impl Simulation {
         }
         let scope = from.map_or(RetryScope::All, RetryScope::FromStep);
         let Ok(created) = create_retry(&ended, scope) else { return };
-        self.retries += 1;
-        let id = format!("exec_{}_simulated", 100 + self.retries).parse().expect("well-formed");
+        self.retry_count += 1;
+        let id = format!("exec_{}_simulated", 100 + self.retry_count).parse().expect("well-formed");
         let now = self.world.clock.now();
         let (execution, created) =
             machine::create_execution_from(id, ended.plan(), created, None, now)
@@ -83,7 +83,7 @@ impl Simulation {
 
     fn draw_settlement(&mut self) -> Settlement {
         if self.world.dice.happens(500) {
-            let output = Some(json!({ "settled": self.acknowledged.len() }).into());
+            let output = Some(json!({ "settled": self.acknowledged_commands.len() }).into());
             return Settlement { outcome: Settled::Succeeded, output, comment: None };
         }
         Settlement { outcome: Settled::Failed, output: None, comment: None }
@@ -91,7 +91,7 @@ impl Simulation {
 
     fn draw_signal(&self) -> Command {
         let name = format!("go{}", self.world.dice.draw_below(2));
-        let payload = json!(self.acknowledged.len()).into();
+        let payload = json!(self.acknowledged_commands.len()).into();
         Command::Signal { name, payload }
     }
 
@@ -111,12 +111,12 @@ impl Simulation {
             Command::Signal { name, payload } => control.signal(id, name, (*payload).clone()).await,
         };
         if answer.is_ok() {
-            self.acknowledged.push(AcknowledgedCommand { execution: id, command });
+            self.acknowledged_commands.push(AcknowledgedCommand { execution: id, command });
         }
     }
 
-    /// Takes the action for an execution that a helpful person would take. Returns whether the
-    /// execution has finished.
+    /// Sends the commands with which a helpful person would continue an execution. Returns `true`
+    /// if the execution has finished.
     pub(super) async fn act_as_helpful_person(&mut self, id: ExecutionId) -> bool {
         let Some(execution) = self.replay_state(id).await else { return false };
         if execution.state().is_finished() {
@@ -134,12 +134,13 @@ impl Simulation {
     /// Checks that every command that was acknowledged before the last fault is in its log, unless
     /// the execution ended first.
     pub(super) async fn check_acknowledged(&mut self, last_fault_at: Timestamp) {
-        let acknowledged = std::mem::take(&mut self.acknowledged);
+        let acknowledged_commands = std::mem::take(&mut self.acknowledged_commands);
         let mut traces: BTreeMap<ExecutionId, usize> = BTreeMap::new();
-        for AcknowledgedCommand { execution: id, command } in acknowledged {
+        for AcknowledgedCommand { execution: id, command } in acknowledged_commands {
             let log = self.world.read_log(id).await;
             let last = log.last().filter(|recorded| recorded.event.is_last());
-            // The worker that wrote the event set this time by its own clock, which may be wrong.
+            // The time comes from the clock of the worker that wrote the event, and this clock can
+            // be wrong.
             let seconds = if self.world.is_skewed() { 60 } else { 5 };
             if last.is_some_and(|recorded| {
                 recorded.at <= last_fault_at + chrono::TimeDelta::seconds(seconds)
@@ -154,7 +155,7 @@ impl Simulation {
                 _ => false,
             });
             // Even a command without effect must leave an event, because a command without an event
-            // is delivered again and might take effect later.
+            // is delivered again, and can take effect later.
             if !matches!(command, Command::Cancel { .. }) {
                 let heard: BTreeSet<_> =
                     log.iter().filter_map(|recorded| recorded.event.command()).collect();
@@ -184,7 +185,7 @@ impl Simulation {
 fn helpful_commands(execution: &Execution) -> Vec<Command> {
     let approve = |task: &Task| {
         let (step, item) = (execution.plan().step(task.step).id.clone(), task.part.item);
-        // Some steps never succeed, so the person stops approving after a number of attempts.
+        // Some steps never succeed, so the person approves only `MAX_ATTEMPTS` attempts.
         let approved = execution.task(*task).is_some_and(|task| task.attempts < MAX_ATTEMPTS);
         Command::Approve { step, item, approved, comment: None }
     };

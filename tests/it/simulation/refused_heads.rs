@@ -24,11 +24,11 @@ use tokio_util::sync::CancellationToken;
 use toolbox::{Toolbox, flow::flow};
 
 const NO_FAULTS: FaultRates = FaultRates {
-    fails_before: 0,
-    fails_after: 0,
-    fails_before_inbox: 0,
+    failures_before: 0,
+    failures_after: 0,
+    failures_before_inbox: 0,
     stalls: 0,
-    stall: Duration::ZERO,
+    max_stall: Duration::ZERO,
 };
 
 /// A worker over a store that refuses heads.
@@ -101,7 +101,8 @@ impl HeadTest {
     }
 }
 
-/// Returns two errors: the store is unavailable, or the head itself cannot be stored.
+/// Returns the two errors of a refused head: the store is unavailable, or this head cannot be
+/// stored.
 fn head_errors() -> [StoreError; 2] {
     let ill = StoreError::Unavailable("the store is unavailable".to_owned());
     [ill, StoreError::corrupt("the head", "it cannot be written")]
@@ -135,7 +136,8 @@ async fn an_execution_that_cannot_be_parked_wakes_in_time() {
     }
 }
 
-/// Regression: the execution stayed with its worker until the worker checked all its executions.
+/// Regression: the execution stayed with its worker until the next time that the worker checked all
+/// its executions.
 #[tokio::test(start_paused = true)]
 async fn an_execution_is_parked_as_soon_as_its_head_can_be_written() {
     for reason in head_errors() {
@@ -148,7 +150,7 @@ async fn an_execution_is_parked_as_soon_as_its_head_can_be_written() {
         test.wait_for_head(id, Duration::from_secs(6), |head| head.owner.is_none()).await;
         let log = test.memory.read(id, Seq::START).await.unwrap();
         assert!(log.len() <= 4, "{reason}: {log:#?}");
-        // Any worker may claim the execution now.
+        // The execution is parked, so any worker can claim it now.
         test.workers.shutdown().await;
         test.add_worker();
         let is_over = |head: &ExecutionHead| head.state == ExecutionState::Completed;

@@ -20,10 +20,11 @@ use tempfile::TempDir;
 use super::{FOLDER, VERSIONS, load_dump};
 use crate::{cli::workspace::Workspace, mongod::Mongod};
 
-/// Number of copies of an execution. With so many, a conversion takes long enough to be killed.
-const COPIES: usize = 1_500;
-/// Number of kills before the conversion may finish.
-const KILLS: u32 = 4;
+/// Number of copies of an execution. The conversion of this number takes so long that a test can
+/// kill it.
+const COPY_COUNT: usize = 1_500;
+/// Number of kills before the test lets the conversion finish.
+const KILL_COUNT: u32 = 4;
 
 async fn heads_of(store: &dyn Store) -> Vec<ExecutionHead> {
     let page = Page { first: 10_000, after: None };
@@ -125,7 +126,7 @@ async fn a_mongodb_database_of_each_earlier_version_is_converted() {
     }
 }
 
-/// Version 1 had no end times, and gave finished executions a due time.
+/// Heads of version 1 have no end time, and heads of finished executions have a due time.
 #[tokio::test]
 async fn a_mongodb_database_of_version_1_is_converted() {
     let url = Mongod::shared().await.new_database_url();
@@ -202,7 +203,7 @@ fn copy_executions(path: &Path) {
     file.execute_batch(&format!(
         "CREATE TEMP TABLE source AS SELECT * FROM heads WHERE state = 'FAILED' LIMIT 1;
          CREATE TEMP TABLE copies AS WITH RECURSIVE n(i) AS
-             (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {COPIES})
+             (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {COPY_COUNT})
              SELECT 1000 + i AS number, printf('exec_1700000000_%09d', i) AS id FROM n;
          INSERT INTO logs SELECT number, id FROM copies;
          INSERT INTO events (log, first, len, json)
@@ -222,7 +223,7 @@ async fn copy_documents(url: &str) {
     let log = events.find(doc! { "_id.x": head.get_str("_id").unwrap() }).await.unwrap();
     let log: Vec<Document> = log.try_collect().await.unwrap();
     let (mut new_heads, mut new_events) = (Vec::new(), Vec::new());
-    for n in 0..COPIES {
+    for n in 0..COPY_COUNT {
         let id = format!("exec_1700000000_{n:09}");
         new_heads.push(with_id(&head, id.as_str().into()));
         for row in &log {
@@ -243,7 +244,7 @@ fn with_id(row: &Document, id: Bson) -> Document {
 /// Kills the binary again and again while it converts a store, each time a little later.
 async fn kill_conversions(workspace: &Workspace) -> u32 {
     let mut killed = 0;
-    for round in 0..KILLS {
+    for round in 0..KILL_COUNT {
         let mut child = workspace.command(&["list", "plans"]).spawn().unwrap();
         let wait = Duration::from_millis(250 + u64::from(round) * 150);
         if let Ok(ended) = tokio::time::timeout(wait, child.wait()).await {
@@ -265,7 +266,7 @@ async fn a_conversion_of_a_sqlite_file_continues_after_kills() {
     workspace.file("faber.yaml", "store: sqlite:old.db");
     assert!(kill_conversions(&workspace).await > 0, "the store is too small");
     let store = open_store(&format!("sqlite:{}", path.display())).await.unwrap();
-    check_converted(&*store, 12 + COPIES).await;
+    check_converted(&*store, 12 + COPY_COUNT).await;
 }
 
 #[tokio::test]
@@ -277,5 +278,5 @@ async fn a_conversion_of_a_mongodb_database_continues_after_kills() {
     workspace.file("faber.yaml", &format!("store: {url}"));
     assert!(kill_conversions(&workspace).await > 0, "the store is too small");
     let store = open_store(&url).await.unwrap();
-    check_converted(&*store, 12 + COPIES).await;
+    check_converted(&*store, 12 + COPY_COUNT).await;
 }

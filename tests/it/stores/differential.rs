@@ -1,4 +1,4 @@
-//! The same operations give the same answers on every store.
+//! Runs the same random operations on every store, and compares the answers.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ use tests::conformance::{
 use crate::mongod::Mongod;
 
 /// A time that is later than the wall clock, in seconds after `at(0)`.
-const LATER: i64 = 1_000_000_000;
+const FAR_FUTURE_SECONDS: i64 = 1_000_000_000;
 
 /// An operation on a store. Its numbers are small, so that several operations concern the same
 /// object.
@@ -176,7 +176,8 @@ fn any_head_fields() -> impl Strategy<Value = HeadFields> {
     })
 }
 
-/// Names of records. Some are prefixes of others, and some sort between those.
+/// Names of records. Some names are prefixes of other names, and some sort between a name and its
+/// prefix.
 const NAMES: [&str; 6] = ["a", "a/", "a/b", "a/ö", "a0", "ö"];
 
 fn any_kind() -> impl Strategy<Value = RecordKind> {
@@ -336,7 +337,7 @@ async fn acquire_permits(store: &dyn Store, ask: &PermitAsk, now: i64) -> String
     }
 }
 
-/// Returns the permits that a holder asks for, always the same.
+/// Returns the permits that a holder asks for. They are the same each time.
 fn permits_of(holder: usize) -> PermitAsk {
     let both = CallLimit { concurrency: Some(2), ..total_limit("both", 4) };
     let limits = match holder % 4 {
@@ -386,12 +387,18 @@ async fn run_on_documents(store: &dyn Store, operation: &Operation) -> String {
         Operation::Cache { key, until } => {
             // The time is in the future, so that no store's own clock has passed it.
             debug_text(
-                store.cache_output(&format!("key {key}"), &json!(until), at(LATER + *until)).await,
+                store
+                    .cache_output(
+                        &format!("key {key}"),
+                        &json!(until),
+                        at(FAR_FUTURE_SECONDS + *until),
+                    )
+                    .await,
             )
         }
-        Operation::Cached { key, now } => {
-            debug_text(store.find_output(&format!("key {key}"), at(LATER + *now)).await)
-        }
+        Operation::Cached { key, now } => debug_text(
+            store.find_output(&format!("key {key}"), at(FAR_FUTURE_SECONDS + *now)).await,
+        ),
         Operation::SavePlan { n } => {
             let name = "name".to_owned();
             let saved = SavedPlan { name, plan: plan_id(*n), inputs: None, at: at(0) };

@@ -23,13 +23,13 @@ async fn a_follower_receives_events_that_are_written_between_two_polls() {
         let (memory, dice) = (Arc::new(Memory::new()), Dice::new(seed));
         let id = execution(1);
         memory.append(some_events(id, 0, 3)).await.unwrap();
-        let stall = Duration::from_millis(20);
+        let max_stall = Duration::from_millis(20);
         let rates = FaultRates {
-            fails_before: 0,
-            fails_after: 0,
-            fails_before_inbox: 0,
+            failures_before: 0,
+            failures_after: 0,
+            failures_before_inbox: 0,
             stalls: 900,
-            stall,
+            max_stall,
         };
         let slow = FaultyStore::new(Arc::clone(&memory) as _, dice.clone(), rates);
         let received = follow_log(Arc::new(slow), id, Seq(3), Duration::from_millis(10));

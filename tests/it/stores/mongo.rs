@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use chrono::TimeDelta;
+use encryption::{Key, Keyring, protect};
 use engine::store::open_store;
 use futures::TryStreamExt;
 use mongo::Mongo;
@@ -34,12 +35,15 @@ use tokio::time::timeout;
 use super::check_neighbours;
 use crate::mongod::Mongod;
 
+/// 32 zero bytes.
+const KEY: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+
 pub(crate) async fn open_once() -> StorePair {
     let url = Mongod::shared().await.new_database_url();
     StorePair::new(open_store(&url).await.unwrap(), ())
 }
 
-/// Two stores on one database, like two nodes.
+/// Opens two stores on one database, like two nodes.
 pub(crate) async fn open_twice() -> StorePair {
     let url = Mongod::shared().await.new_database_url();
     StorePair::shared(open_store(&url).await.unwrap(), open_store(&url).await.unwrap(), ())
@@ -445,7 +449,7 @@ async fn a_dead_worker_is_removed_once_nothing_refers_to_it() {
     let owned = ExecutionHead { owner: Some(worker(1)), ..head(1, 1) };
     let append = Append { head: Some(owned.clone()), ..some_events(execution(1), 0, 1) };
     store.append(append).await.unwrap();
-    // The first heartbeat of a process looks for dead workers.
+    // Only the first heartbeat of a process removes dead workers, so each check opens a new store.
     let remaining = async |seconds| {
         let other = Mongo::open(&url).await.unwrap();
         other.renew_lease(lease(3, seconds)).await.unwrap();
@@ -456,4 +460,17 @@ async fn a_dead_worker_is_removed_once_nothing_refers_to_it() {
     assert_eq!(remaining(71).await, 2, "an execution still belongs to one of the workers");
     store.put_head(ExecutionHead { owner: None, due: Some(at(5)), ..owned }).await.unwrap();
     assert_eq!(remaining(71).await, 1);
+}
+
+#[tokio::test]
+async fn the_size_of_a_database_is_known_with_and_without_encryption() {
+    let url = Mongod::shared().await.new_database_url();
+    let store = open_store(&url).await.unwrap();
+    let empty = store.stored_bytes().await.unwrap().expect("MongoDB knows the size");
+    // The indexes exist from the start.
+    assert!(empty > 0);
+    let keys = vec![("one".to_owned(), Some(Key::parse(KEY).unwrap()))];
+    let keys = Keyring::new(keys, "one", false).unwrap();
+    let encrypted = protect(Arc::clone(&store), Some(keys)).await.unwrap();
+    assert!(encrypted.stored_bytes().await.unwrap() >= Some(empty));
 }

@@ -1,4 +1,5 @@
-//! Checks the design of sharding with one server, by the profile of each operation of a store.
+//! Checks the design of sharding. One server without shards is enough, because it profiles each
+//! operation of a store.
 //!
 //! `mongos` sends an operation to one shard if its filter has the shard key with equality.
 //! Otherwise it sends the operation to all shards. The test reads the shard keys, and the fields of
@@ -17,7 +18,7 @@ use mongodb::{
 
 use crate::mongod::Mongod;
 
-const PAGE: &str = include_str!("../../../docs/design/sharding.md");
+const DESIGN_PAGE: &str = include_str!("../../../docs/design/sharding.md");
 /// Collections that are never sharded and have few documents, so the store reads them without an
 /// index.
 const SMALL_COLLECTIONS: [&str; 3] = ["workers", "going", "meta"];
@@ -29,7 +30,7 @@ const WRITE_KINDS: [&str; 2] = ["update", "remove"];
 
 /// Returns the field of the shard key of each sharded collection.
 fn read_shard_keys() -> BTreeMap<&'static str, &'static str> {
-    let lines = PAGE.lines().filter_map(|line| {
+    let lines = DESIGN_PAGE.lines().filter_map(|line| {
         let command = line.strip_prefix("sh.shardCollection(\"faber.")?;
         let (collection, key) = command.split_once("\", { \"")?;
         Some((collection, key.split_once('"')?.0))
@@ -42,7 +43,7 @@ type Place = (&'static str, &'static str);
 
 /// Returns the fields of the filters that may go to all shards.
 fn read_scattered_fields() -> BTreeMap<Place, BTreeSet<&'static str>> {
-    let (_, section) = PAGE.split_once("## Scattered operations").unwrap();
+    let (_, section) = DESIGN_PAGE.split_once("## Scattered operations").unwrap();
     let section = section.split("\n## ").next().unwrap();
     let rows = section.lines().filter_map(|line| {
         let mut cells = line.strip_prefix('|')?.split('|').map(str::trim);
@@ -87,7 +88,8 @@ impl Operation {
         number.and_then(|n| n.as_i64().or_else(|| n.as_i32().map(i64::from))).unwrap_or_default()
     }
 
-    /// Returns `true` if the operation counts or groups documents, so that it may read all of them.
+    /// Returns `true` if the operation counts or groups documents. Such an operation is allowed to
+    /// read all of them.
     fn is_count(&self) -> bool {
         let last = self.pipeline.last();
         last.is_some_and(|stage| stage.contains_key("$count") || stage.contains_key("$group"))
@@ -225,7 +227,7 @@ async fn profile_operations(
     operations.await;
     database.run_command(doc! { "profile": 0 }).await.unwrap();
     let profile = database.collection::<Document>(name);
-    // Leaves out the operations of this test, because only stores give this name.
+    // Only stores connect with this name, so the query leaves out the operations of this test.
     let found = profile.find(doc! { "appName": "faber" }).await.unwrap();
     let rows: Vec<Document> = found.try_collect().await.unwrap();
     profile.drop().await.unwrap();

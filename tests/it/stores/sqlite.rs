@@ -35,7 +35,7 @@ pub(crate) async fn open_once() -> StorePair {
     StorePair::new(open_store(&url).await.unwrap(), folder)
 }
 
-/// Two encrypted stores on one file.
+/// Opens two encrypted stores on one file.
 pub(crate) async fn open_encrypted() -> StorePair {
     let folder = TempDir::new().unwrap();
     let url = format!("sqlite:{}", folder.path().join("faber.db").display());
@@ -43,7 +43,7 @@ pub(crate) async fn open_encrypted() -> StorePair {
     StorePair::shared(open().await, open().await, folder)
 }
 
-/// Two stores on one file, like two processes.
+/// Opens two stores on one file, like two processes.
 pub(crate) async fn open_twice() -> StorePair {
     let folder = TempDir::new().unwrap();
     let url = format!("sqlite:{}", folder.path().join("faber.db").display());
@@ -235,7 +235,7 @@ fn read_versions(path: &Path) -> [u32; 2] {
     })
 }
 
-/// Files of layout 6 that were written before it had audit entries lack their table.
+/// A file of layout 6 has no table of audit entries if an early version of this layout wrote it.
 #[tokio::test]
 async fn a_file_without_audit_entries_gets_their_table() {
     let folder = TempDir::new().unwrap();
@@ -250,7 +250,8 @@ async fn a_file_without_audit_entries_gets_their_table() {
     assert_eq!(other.count_audit_entries(&AuditFilter::default()).await, Ok(1));
 }
 
-/// The queries of lists use indexes with their order, so that a page reads few rows.
+/// The queries of lists use indexes that have the sequence of the list, so that a page reads few
+/// rows.
 #[tokio::test]
 async fn audit_lists_use_indexes() {
     let folder = TempDir::new().unwrap();
@@ -370,7 +371,7 @@ async fn a_sqlite_file_of_version_1_is_updated() {
         let path = path.clone();
         std::thread::spawn(move || Sqlite::open(&path).unwrap())
     };
-    // Several processes may open an old file at the same time.
+    // Several processes open an old file at the same time, and only one of them converts it.
     let openings = [open(), open(), open()];
     let [store, other, _] = openings.map(|thread| thread.join().unwrap());
     let over =

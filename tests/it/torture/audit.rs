@@ -25,14 +25,14 @@ use super::{
 };
 use crate::harness::{read_heads, read_log};
 
-/// Time for caches and inboxes to catch up with the logs after the last fault.
+/// Time for heads and inboxes to catch up with the logs after the last fault.
 const MAX_CATCH_UP_TIME: Duration = Duration::from_mins(2);
 /// Maximum number of executions that append events after the audit read them. Most executions wait
 /// for a person or a timer.
 const MAX_STILL_RUNNING: u64 = 5;
 
-/// Reasons for which an execution may stay unfinished: an answer, a signal or a time that never
-/// comes.
+/// Reasons for which an execution is allowed to stay unfinished: it waits for an answer, a signal
+/// or a time that never comes.
 const LASTING_REASONS: [&str; 7] =
     ["approval", "decision", "signal", "sleep", "child", "paused", "start"];
 
@@ -47,13 +47,13 @@ pub(super) struct AuditCounts {
     pub(super) states: Counts,
     pub(super) steps: u64,
     pub(super) items: u64,
-    pub(super) compensated: u64,
+    pub(super) compensations: u64,
     pub(super) children: u64,
     pub(super) events: u64,
     pub(super) calls: usize,
     pub(super) claims: u64,
-    pub(super) interrupted: u64,
-    pub(super) unknown: u64,
+    pub(super) interruptions: u64,
+    pub(super) unknown_outcomes: u64,
     pub(super) counts: Counts,
     pub(super) violations: Vec<String>,
 }
@@ -66,12 +66,12 @@ impl fmt::Display for AuditCounts {
         writeln!(
             f,
             "  {} steps, {} items, {} undone, {} of them executions, {} calls, {} events",
-            self.steps, self.items, self.compensated, self.children, self.calls, self.events
+            self.steps, self.items, self.compensations, self.children, self.calls, self.events
         )?;
         writeln!(
             f,
             "  {} claims, {} attempts interrupted, {} outcomes unknown",
-            self.claims, self.interrupted, self.unknown
+            self.claims, self.interruptions, self.unknown_outcomes
         )?;
         writeln!(f, "  clients: {:?}", self.counts)?;
         writeln!(
@@ -88,7 +88,7 @@ pub(super) struct Audit<'a> {
     run: &'a SharedRun,
     /// Every known execution: executions of clients, their children and their retries.
     records: BTreeMap<String, ClientRecord>,
-    api_record: BTreeMap<String, ApiRecord>,
+    api_records: BTreeMap<String, ApiRecord>,
     children: u64,
     violations: Vec<String>,
 }
@@ -101,8 +101,8 @@ impl<'a> Audit<'a> {
     ) -> Self {
         let records =
             records.into_iter().map(|record| (record.execution.clone(), record)).collect();
-        let (api_record, violations) = (BTreeMap::new(), Vec::new());
-        Self { workspace, run, records, api_record, children: 0, violations }
+        let (api_records, violations) = (BTreeMap::new(), Vec::new());
+        Self { workspace, run, records, api_records, children: 0, violations }
     }
 
     /// Fetches every execution from the nodes. For each unfinished execution, `faber debug` must
@@ -120,7 +120,8 @@ impl<'a> Audit<'a> {
                 if let Err(error) = self.wait_for_reason(server, &id).await {
                     self.violations.push(format!("{id} is unfinished without a reason: {error}"));
                 }
-                // An execution that waits for a timer may have continued, so it is fetched again.
+                // A timer has perhaps continued the execution in the meantime, so the audit fetches
+                // the execution again.
                 let Some(later) = fetch_record(self.run, &id).await else { continue };
                 api_record = later;
             }
@@ -129,7 +130,7 @@ impl<'a> Audit<'a> {
                 self.children += children.len() as u64;
                 open.extend(children);
             }
-            self.api_record.insert(id, api_record);
+            self.api_records.insert(id, api_record);
         }
     }
 
@@ -263,11 +264,14 @@ impl<'a> Audit<'a> {
         let mut still_running = 0;
         for record in self.records.values() {
             let lines = calls.remove(record.execution.as_str()).unwrap_or_default();
-            let Some(api_record) = self.api_record.get(record.execution.as_str()) else { continue };
+            let Some(api_record) = self.api_records.get(record.execution.as_str()) else {
+                continue;
+            };
             if !is_finished(&api_record.state)
                 && log_length(&*store, &record.execution).await > api_record.log.len()
             {
-                // The ledger may have calls for events that the API had not returned yet.
+                // The execution continued after the API returned its log, so the ledger can contain
+                // calls that are not in this log.
                 still_running += 1;
                 continue;
             }
@@ -276,17 +280,18 @@ impl<'a> Audit<'a> {
             figures.events += api_record.log.len() as u64;
             figures.steps += outcome.steps;
             figures.items += outcome.items;
-            figures.compensated += outcome.compensated;
+            figures.compensations += outcome.compensations;
             figures.claims += outcome.claims;
-            figures.interrupted += outcome.interrupted;
-            figures.unknown += outcome.unknown;
+            figures.interruptions += outcome.interruptions;
+            figures.unknown_outcomes += outcome.unknown_outcomes;
             *figures.states.entry(api_record.state.clone()).or_default() += 1;
             self.violations.extend(violations);
         }
         if still_running > MAX_STILL_RUNNING {
             self.violations.push(format!("{still_running} executions continued after the audit"));
         }
-        // A tool that only reads may run before the creation of its execution is stored.
+        // A tool that only reads can run before its execution is stored, so such calls are not a
+        // violation.
         for (id, lines) in
             calls.iter().filter(|entry| entry.1.iter().any(|line| line.tool != "read"))
         {
@@ -331,7 +336,7 @@ impl<'a> Audit<'a> {
                 "the head is {head:?}, but the log has {state:?}, {epoch:?}, {seq}"
             ));
         }
-        let api_record = self.api_record.get(&id.to_string());
+        let api_record = self.api_records.get(&id.to_string());
         if let Some(api_record) = api_record
             && (api_record.log.len() > log.len()
                 || is_finished(&api_record.state) && api_record.log.len() < log.len())

@@ -1,4 +1,4 @@
-//! Clients that start executions, follow them, and answer for the people that executions wait for.
+//! Clients that start executions, follow them, and act for the people for whom executions wait.
 //! They disconnect at random, ask again, and continue after every failure of a server.
 
 use std::{
@@ -45,7 +45,7 @@ pub(super) struct ClientRecord {
     pub(super) options: Value,
     pub(super) execution: String,
     pub(super) received: Vec<Value>,
-    /// Events that a second subscriber received, which connected and left at other times.
+    /// Events that a second subscriber received. It connected and disconnected at other times.
     pub(super) received_by_other: Vec<Value>,
     /// Actions that the client sent in place of people.
     pub(super) actions: Vec<Action>,
@@ -57,7 +57,8 @@ enum FollowEnd {
     Finished,
     /// The connection broke, or the server was silent.
     Disconnected,
-    /// The execution waits for an answer or a time that will not come.
+    /// The execution waits for an answer that no person gives, or for a time after the end of the
+    /// test.
     Abandoned,
 }
 
@@ -284,7 +285,8 @@ async fn receive_event(
             if is_over {
                 return Ok(None);
             }
-            // The server also completes a stream after an error.
+            // The server can also complete a stream after an error, so the end of the stream does
+            // not mean that the execution has finished.
             Err(false)
         }
         Ok(Err(trouble)) => {

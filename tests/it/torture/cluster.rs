@@ -27,7 +27,7 @@ use crate::{
 const MEMBER_COUNT: usize = 3;
 /// Time for the set to start or to recover.
 const MAX_START_TIME: Duration = Duration::from_secs(90);
-/// Limit of one command, because frozen members do not answer.
+/// Time limit of one command, because a frozen member does not answer.
 const MAX_ANSWER_TIME: Duration = Duration::from_secs(3);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Time after which members elect another primary, in milliseconds.
@@ -39,7 +39,7 @@ pub(super) struct Cluster {
     // Declared first, so that members end before their folder is removed.
     members: Vec<Member>,
     _folder: Supervised,
-    databases: AtomicU32,
+    database_count: AtomicU32,
 }
 
 #[derive(Debug)]
@@ -51,7 +51,7 @@ struct Member {
 
 impl Cluster {
     /// Returns the replica set that all tests of this binary share. The first caller starts it.
-    /// Only one test may damage it at a time, so others wait.
+    /// Only one test at a time injects faults into it, so other tests wait here.
     pub(super) async fn lock_shared() -> MutexGuard<'static, Self> {
         static SHARED: OnceCell<Mutex<Cluster>> = OnceCell::const_new();
         let shared = SHARED.get_or_init(|| async { Mutex::new(Self::start().await) }).await;
@@ -70,7 +70,7 @@ impl Cluster {
             Member { port: free_port(), folder, process: None }
         });
         let members = members.collect();
-        let mut cluster = Self { members, _folder: keeper, databases: AtomicU32::new(0) };
+        let mut cluster = Self { members, _folder: keeper, database_count: AtomicU32::new(0) };
         for number in 0..MEMBER_COUNT {
             cluster.start_member(number);
         }
@@ -95,8 +95,8 @@ impl Cluster {
         loop {
             look.tick().await;
             let process = self.members[number].process.as_mut().expect("the member was started");
-            // Another process may have taken the port since it was chosen, and would answer in
-            // place of `mongod`.
+            // If `mongod` has ended, another process has taken the port since it was chosen, and
+            // answers instead of `mongod`.
             if process.exit_status().is_some() {
                 self.start_member(number);
             } else if TcpStream::connect(&address).await.is_ok() {
@@ -123,7 +123,7 @@ impl Cluster {
 
     /// Returns a store URL with a new database.
     pub(super) fn new_database_url(&self) -> String {
-        let number = self.databases.fetch_add(1, Ordering::Relaxed);
+        let number = self.database_count.fetch_add(1, Ordering::Relaxed);
         let hosts: Vec<String> = (0..MEMBER_COUNT).map(|number| self.address(number)).collect();
         format!("mongodb://{}/torture_{number}?replicaSet=rs0", hosts.join(","))
     }
@@ -187,14 +187,14 @@ impl Cluster {
         }
     }
 
-    /// Makes the primary step down. Returns whether it agreed.
+    /// Asks the primary to step down. Returns `true` if the primary has accepted the command.
     pub(super) async fn step_down(&self) -> bool {
         let primary = self.wait_for_primary().await;
         let command = doc! { "replSetStepDown": 4, "secondaryCatchUpPeriodSecs": 2 };
         self.run_on(primary, command).await.is_ok()
     }
 
-    /// Restarts and thaws all members, then waits until all work and one is primary.
+    /// Restarts and thaws all members. Then waits until all of them work and one is the primary.
     pub(super) async fn heal(&mut self) {
         for number in 0..MEMBER_COUNT {
             match &self.members[number].process {

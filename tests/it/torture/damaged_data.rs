@@ -1,5 +1,5 @@
-//! Damaged data: the damaged execution gives a clear error, all others continue, and workers log
-//! only a few errors.
+//! Damaged data: a query of the damaged execution returns a clear error, all other executions
+//! continue, and workers log only a few errors.
 
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ async fn leave_two_executions(workspace: &Workspace) -> (String, String) {
     let mut node = Node::start(workspace, Role::Serve).await.unwrap();
     let run = SharedRun::new();
     run.set_address(0, node.address.clone());
-    // A worker does not park an execution while a tool runs.
+    // The call runs long, because a worker does not park an execution while a tool runs.
     let parameters = json!({ "n": 1, "seconds": 30, "fate": "ok", "until": 0 });
     let sleeps =
         start_plan_with(&run, json!({ "name": "ledger.idempotent", "parameters": parameters }));
@@ -96,7 +96,7 @@ async fn start_plan_with(run: &SharedRun, step: Value) -> String {
     started["executionId"].as_str().unwrap().to_owned()
 }
 
-/// Asks until the server answers, because a busy machine may be late.
+/// Asks until the server answers, because on a busy machine an answer can come too late.
 async fn ask_until_answered(
     address: &str,
     query: &str,
@@ -134,7 +134,7 @@ async fn check_others_complete(
     let signal =
         "mutation ($id: ID!) { signalExecution(executionId: $id, name: \"go\") { state } }";
     run.ask_until_answered(signal, &json!({ "id": waiting_execution })).await.unwrap();
-    // This call runs for dozens of polls.
+    // While this step sleeps, the worker polls dozens of times.
     let long =
         start_plan_with(&run, json!({ "name": "flow.sleep", "parameters": { "ms": 3_000 } })).await;
     for id in [waiting_execution, &long] {

@@ -1,4 +1,4 @@
-//! A small disk for tests of full disks: a tmpfs that disappears with its owner.
+//! A small disk for tests of full disks: a tmpfs that is unmounted when its owner ends.
 
 use std::{
     fs::{self, File},
@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Mounts a tmpfs of `$2` bytes at `$1`, and unmounts it when standard input closes. The kernel
-/// closes standard input in whatever way the test ends.
+/// closes standard input even if the test is killed.
 const MOUNT_SCRIPT: &str = r#"
 mount -t tmpfs -o "size=$2,mode=700" faber-torture "$1" || exit 1
 echo mounted
@@ -19,7 +19,7 @@ rmdir "$1"
 "#;
 
 /// Set to 1 on machines that cannot mount a tmpfs.
-const NO_TMPFS: &str = "FABER_TORTURE_NO_TMPFS";
+const NO_TMPFS_VARIABLE: &str = "FABER_TORTURE_NO_TMPFS";
 
 #[derive(Debug)]
 pub(super) struct Disk {
@@ -31,7 +31,7 @@ impl Disk {
     /// Mounts a disk. Returns `None` if the variable allows tests without it. Panics if mounting
     /// fails and the variable is not set, because no test may be skipped in silence.
     pub(super) fn mount(bytes: u64) -> Option<Self> {
-        if std::env::var_os(NO_TMPFS).is_some_and(|value| value == "1") {
+        if std::env::var_os(NO_TMPFS_VARIABLE).is_some_and(|value| value == "1") {
             return None;
         }
         let path = tempfile::tempdir().unwrap().keep();
@@ -56,7 +56,7 @@ impl Disk {
         let _ = fs::remove_dir(&path);
         panic!(
             "no small disk can be mounted here ({}), so a full disk CANNOT BE TESTED: run as \
-             root with CAP_SYS_ADMIN, or set `{NO_TMPFS}=1` to leave it out",
+             root with CAP_SYS_ADMIN, or set `{NO_TMPFS_VARIABLE}=1` to leave it out",
             reason.trim()
         );
     }
@@ -66,7 +66,7 @@ impl Disk {
     }
 
     pub(super) fn fill(&self) {
-        let mut filler = File::create(self.filler()).unwrap();
+        let mut filler = File::create(self.filler_path()).unwrap();
         let block = vec![0_u8; 1 << 20];
         for size in [1 << 20, 1 << 12, 1] {
             while filler.write_all(&block[..size]).is_ok() {}
@@ -74,7 +74,7 @@ impl Disk {
     }
 
     pub(super) fn free(&self) {
-        let _ = fs::remove_file(self.filler());
+        let _ = fs::remove_file(self.filler_path());
     }
 
     pub(super) fn remount_read_only(&self) {
@@ -83,7 +83,7 @@ impl Disk {
         assert!(status.is_ok_and(|status| status.success()), "the disk cannot be protected");
     }
 
-    fn filler(&self) -> PathBuf {
+    fn filler_path(&self) -> PathBuf {
         self.path.join("filler")
     }
 }

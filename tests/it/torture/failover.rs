@@ -1,4 +1,4 @@
-//! Promises of a replica set that loses members.
+//! Promises that the store must keep while a replica set loses members.
 
 use std::time::Duration;
 
@@ -67,7 +67,8 @@ async fn a_key_reserved_twice_without_a_majority_has_one_winner() {
         }
     };
     let kept = timeout(MAX_WAIT, kept).await.expect("the set has a primary");
-    // A deposed primary loses reservations that it never acknowledged.
+    // A primary that is replaced loses reservations that it never acknowledged. Then the third
+    // reservation wins.
     let is_lost = winners == [false, false] && kept == third;
     assert!(is_lost || [&first, &second].contains(&&kept), "{kept:?}");
     assert!(winners != [true, false] || kept == first, "{one:?}, and {kept:?} is kept");

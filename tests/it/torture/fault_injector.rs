@@ -1,4 +1,4 @@
-//! Injects faults: a seed decides what fails, when, which node, and for how long.
+//! Injects faults. A seed decides which fault happens, on which node, when, and for how long.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -15,9 +15,9 @@ use super::{
 const NODE_ROLES: [Role; 3] = [Role::Serve, Role::Serve, Role::Work];
 /// Longest pause between two faults, in milliseconds.
 const MAX_PAUSE_MS: u64 = 900;
-/// Longest time that a node stays away, in milliseconds.
+/// Longest time between the end and the restart of a node, in milliseconds.
 const MAX_AWAY_MS: u64 = 900;
-/// Time that an unreachable store may add to a drain, because the worker removes itself from the
+/// Time that an unreachable store can add to a drain, because the worker removes itself from the
 /// store at the end.
 const MAX_STORE_DELAY: Duration = Duration::from_secs(25);
 
@@ -155,7 +155,7 @@ impl<'a> FaultInjector<'a> {
         }
     }
 
-    /// Restarts nodes that ended without being told, and reports each as a violation.
+    /// Restarts nodes that have ended although no fault stopped them. Reports each as a violation.
     async fn restart_ended(&mut self) {
         for number in 0..self.nodes.len() {
             let Some(status) = self.nodes[number].process.exit_status() else { continue };

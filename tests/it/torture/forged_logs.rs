@@ -28,7 +28,7 @@ fn make_step(kind: StepKind, after: &[&str], n: u64) -> Step {
     }
 }
 
-/// A correct log of two `once` steps, one after the other.
+/// Returns a correct log of two `once` steps, where the second depends on the first.
 fn correct_log() -> (ClientRecord, ApiRecord, Vec<LedgerEntry>) {
     let steps =
         [("a", make_step(StepKind::Once, &[], 1)), ("b", make_step(StepKind::Once, &["a"], 2))];

@@ -42,12 +42,12 @@ async fn requests_on_a_full_disk_are_refused_until_there_is_room() {
         run.ask_until_answered(PLAN_MUTATION, &steps).await.unwrap()["plan"]["planId"].clone();
 
     disk.fill();
-    // The store still accepts what fits into the WAL.
+    // The WAL has free space on the full disk, so the store still accepts some writes.
     let refusal = timeout(MAX_WAIT, fill_store(&address)).await.expect("the disk becomes full");
     let RequestFailure::Refused { code, message } = &refusal else { panic!("{refusal:?}") };
     assert_eq!(code, "STORE_UNAVAILABLE", "{message}");
     assert!(message.contains("the disk is full") && message.contains("make room"), "{message}");
-    // A smaller write may still fit.
+    // A smaller write can still fit, so the test repeats it until the store refuses it.
     let id = json!({ "id": plan });
     let refused = repeat_until_refused(&address, EXECUTE_MUTATION, &id);
     let refusal = timeout(MAX_WAIT, refused).await.expect("the disk becomes full for every write");
@@ -72,7 +72,7 @@ async fn a_server_with_a_full_disk_is_not_ready_until_there_is_room() {
     let address = node.address.clone().unwrap();
     wait_for_ready_status(&address, "200").await;
     disk.fill();
-    // No client writes, so the server must notice by its own writes.
+    // No client writes, so only the writes of the server itself can find the full disk.
     wait_for_ready_status(&address, "503").await;
     disk.free();
     wait_for_ready_status(&address, "200").await;

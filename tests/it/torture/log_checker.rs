@@ -1,7 +1,6 @@
 //! The rules that every log must obey.
-//!
 //! The checks use the plan as the client wrote it, the events that clients received, and the ledger
-//! of the tools. They never ask the engine.
+//! of the tools. They call no code of the engine, so that a bug there cannot hide itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,10 +18,10 @@ use super::{
 pub(super) struct ExecutionCounts {
     pub(super) steps: u64,
     pub(super) items: u64,
-    pub(super) compensated: u64,
+    pub(super) compensations: u64,
     pub(super) claims: u64,
-    pub(super) interrupted: u64,
-    pub(super) unknown: u64,
+    pub(super) interruptions: u64,
+    pub(super) unknown_outcomes: u64,
 }
 
 /// Checks an execution. Returns its counts and all violations.
@@ -65,7 +64,7 @@ struct LogChecker<'a> {
     has_failed: bool,
     is_undoing: bool,
     /// Tasks that succeeded and can be compensated, the newest last.
-    undoable: Vec<Task<'a>>,
+    compensable_tasks: Vec<Task<'a>>,
     state: Option<String>,
     command_marks: BTreeMap<String, u64>,
     violations: Vec<String>,
@@ -87,7 +86,7 @@ impl<'a> LogChecker<'a> {
             is_expired: false,
             has_failed: false,
             is_undoing: false,
-            undoable: Vec::new(),
+            compensable_tasks: Vec::new(),
             state: None,
             command_marks: BTreeMap::new(),
             violations: Vec::new(),
@@ -175,8 +174,8 @@ impl<'a> LogChecker<'a> {
         }
         let worker = event["data"]["worker"].as_str().map(str::to_owned);
         if event["data"]["renewed"] == true {
-            // A renewed claim means that the lease expired but the worker still runs. The calls of
-            // this worker continue.
+            // A renewed claim means that the lease expired but the worker still runs. So its calls
+            // continue, and are not lost.
             if worker.is_none() || self.worker != worker {
                 self.add_violation("renews the claim of another worker", event);
             }
@@ -238,29 +237,29 @@ impl<'a> LogChecker<'a> {
 
     fn count_step_event(&mut self, task: Task<'a>, step: &Step, kind: &str, event: &Value) {
         match kind {
-            "step_interrupted" => self.counts.interrupted += 1,
+            "step_interrupted" => self.counts.interruptions += 1,
             "step_failed" => {
                 let is_unknown = event["data"]["error"]["code"] == "tool.outcome_unknown";
-                self.counts.unknown += u64::from(is_unknown);
+                self.counts.unknown_outcomes += u64::from(is_unknown);
                 // If `onError` is `wait` and the person refuses, the step fails as with `fail`.
                 let is_whole = task.item.is_none() && !task.is_compensation;
                 self.has_failed |= is_whole && matches!(step.on_error, "fail" | "wait");
             }
             "step_succeeded" if task.is_compensation => {
-                self.counts.compensated += 1;
-                self.undoable.retain(|done| !done.is_same_call(&task));
+                self.counts.compensations += 1;
+                self.compensable_tasks.retain(|done| !done.is_same_call(&task));
             }
             "step_succeeded" => {
                 let is_leaf = task.item.is_some() || step.items.is_none();
                 self.counts.items += u64::from(task.item.is_some());
                 if step.is_compensated && is_leaf {
-                    self.undoable.push(task);
+                    self.compensable_tasks.push(task);
                 }
             }
             _ => (),
         }
         if task.is_compensation && kind == "step_failed" {
-            self.undoable.retain(|done| !done.is_same_call(&task));
+            self.compensable_tasks.retain(|done| !done.is_same_call(&task));
         }
     }
 
@@ -271,7 +270,7 @@ impl<'a> LogChecker<'a> {
             self.add_violation("a step started in a dry run", event);
         }
         if task.is_compensation {
-            let latest = self.undoable.last();
+            let latest = self.compensable_tasks.last();
             if !self.is_undoing || latest.is_none_or(|done| !done.is_same_call(&task)) {
                 self.add_violation("compensated in the wrong order", event);
             }
@@ -327,7 +326,8 @@ impl<'a> LogChecker<'a> {
         match task_state.end_event.as_deref() {
             Some("step_succeeded") => (),
             Some("step_failed") if is_ignored => return Ok(()),
-            // After the dependencies finished, only the condition decides.
+            // For a step with a condition, only the condition decides after the dependencies have
+            // finished.
             Some(_) if step.when.is_some() => return Ok(()),
             _ => return Err(format!("started before `{parent}` allowed it")),
         }
@@ -362,7 +362,7 @@ impl<'a> LogChecker<'a> {
         let has_done_all = self.task_states.iter().filter(|(task, _)| !task.is_compensation).all(
             |(task, task_state)| {
                 if task.item.is_some() {
-                    // Failures of items are counted in the failure of their step.
+                    // A failed item is no failure of the execution, because its step decides.
                     return !task_state.may_have_hit_deadline;
                 }
                 let may_fail =
@@ -383,8 +383,8 @@ impl<'a> LogChecker<'a> {
             self.add_violation("the outcome does not follow from the steps", &(&state, expected));
         }
         let is_compensated = self.options["compensateOnFailure"] == true && state != "COMPLETED";
-        if is_compensated && !self.undoable.is_empty() {
-            let left = self.undoable.clone();
+        if is_compensated && !self.compensable_tasks.is_empty() {
+            let left = self.compensable_tasks.clone();
             self.add_violation("finished with steps that are not compensated", &left);
         }
         self.check_lists(api_record);
@@ -450,7 +450,7 @@ impl<'a> LogChecker<'a> {
         }
     }
 
-    /// Checks that an acknowledged cancellation ended the execution.
+    /// Checks that an execution has ended if a cancellation was acknowledged.
     fn check_stop(&mut self) {
         let stops = |action: &&Action| action.mutation == "cancel" && action.is_acknowledged;
         if let Some(action) = self.record.actions.iter().find(stops)

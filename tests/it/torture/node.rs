@@ -1,13 +1,13 @@
-//! A node: a process of the real binary that tests kill, freeze, drain and restart.
+//! A node, which is a process of the real binary. Tests kill, freeze, drain and restart it.
 
 use std::{process::ExitStatus, time::Duration};
 
 use tokio::time::Instant;
 
-use super::workspace::{DRAIN, Workspace};
+use super::workspace::{DRAIN_LIMIT, Workspace};
 use crate::harness::{MAX_START, Process};
 
-/// Extra time for a drain, because the machine has two cores and other work.
+/// Extra time for a drain, because the machine can be busy.
 const DRAIN_MARGIN: Duration = Duration::from_secs(15);
 /// Exit code of a process that cannot reach its store.
 const UNREACHABLE_STATUS: i32 = 3;
@@ -61,7 +61,7 @@ impl Node {
 
     /// Sends SIGTERM and waits for the end. `store_bound` is the longest delay of the store.
     pub(super) async fn drain(&mut self, store_bound: Duration) -> Result<Duration, String> {
-        // The server drains first, then the worker.
-        self.process.drain(2 * DRAIN + store_bound + DRAIN_MARGIN).await
+        // The limit counts twice, because the server drains first, and then the worker.
+        self.process.drain(2 * DRAIN_LIMIT + store_bound + DRAIN_MARGIN).await
     }
 }

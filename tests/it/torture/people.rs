@@ -1,4 +1,5 @@
-//! Actions of people: they approve, reject, decide, signal, pause, cancel, or never come.
+//! Actions of simulated people: they approve, reject, decide, signal, pause or cancel. Some
+//! executions wait for a person who does nothing.
 
 use std::collections::BTreeMap;
 
@@ -20,15 +21,15 @@ const PAUSE_MUTATION: &str = "mutation ($id: ID!) { pauseExecution(executionId: 
 const RESUME_MUTATION: &str = "mutation ($id: ID!) { resumeExecution(executionId: $id) { state } }";
 
 /// Maximum number of times that a person lets a failed step try again.
-const MAX_TRIES: u32 = 3;
+const MAX_ATTEMPTS: u32 = 3;
 
 #[derive(Clone, Debug)]
 pub(super) struct Action {
     pub(super) mutation: &'static str,
     variables: Value,
     pub(super) is_acknowledged: bool,
-    /// Number of times that the request was sent. Each request may have reached a server, even if
-    /// no answer arrived.
+    /// Number of times that the request was sent. Each request has perhaps reached a server, even
+    /// if no answer arrived.
     pub(super) tries: u64,
 }
 
@@ -55,7 +56,8 @@ impl Action {
         run.count(self.mutation);
         match run.ask_counting_tries(query, &self.variables, &mut self.tries).await {
             Ok(_) => self.is_acknowledged = true,
-            // The execution has finished, or an earlier attempt has arrived.
+            // The action is not needed any more: the execution has finished, or an earlier attempt
+            // of the action has arrived.
             Err(err) if err.code() == "CONFLICT" => (),
             Err(err) => {
                 run.add_violation(format!("{execution}: {} is refused: {err:?}", self.mutation));
@@ -65,31 +67,32 @@ impl Action {
     }
 }
 
-/// A simulated person who acts for everybody whom an execution waits for.
+/// A simulated person who acts for all people for whom one execution waits.
 #[derive(Debug)]
 pub(super) struct Person {
     dice: Dice,
-    names: Vec<String>,
-    actions: u64,
+    signal_names: Vec<String>,
+    action_count: u64,
     decisions: BTreeMap<String, u32>,
     cancels_after: Option<u64>,
     pauses_after: Option<u64>,
-    /// The execution waits for a person or a time that will not come.
+    /// The execution waits for an action that this person will not send, or for a time after the
+    /// end of the test.
     is_abandoned: bool,
 }
 
 impl Person {
     pub(super) fn new(dice: Dice, draft: &Draft) -> Self {
         let waits = draft.steps.values().filter(|step| step.kind == StepKind::Wait);
-        let names = waits.map(|step| format!("news-{}", step.n)).collect();
+        let signal_names = waits.map(|step| format!("news-{}", step.n)).collect();
         let (cancels, pauses) = (dice.happens(80), dice.happens(120));
         let cancels_after = cancels.then(|| 1 + dice.draw_below(12));
         let pauses_after = pauses.then(|| 1 + dice.draw_below(8));
         let decisions = BTreeMap::new();
         Self {
             dice,
-            names,
-            actions: 0,
+            signal_names,
+            action_count: 0,
             decisions,
             cancels_after,
             pauses_after,
@@ -97,7 +100,7 @@ impl Person {
         }
     }
 
-    /// Returns whether the execution waits for something that will not come.
+    /// Returns `true` if the execution cannot finish during the test.
     pub(super) fn has_abandoned(&self) -> bool {
         self.is_abandoned
     }
@@ -105,7 +108,7 @@ impl Person {
     /// Returns signals that are sent before a step waits for them.
     pub(super) fn act_early(&mut self) -> Vec<Action> {
         let early: Vec<String> =
-            self.names.iter().filter(|_| self.dice.happens(300)).cloned().collect();
+            self.signal_names.iter().filter(|_| self.dice.happens(300)).cloned().collect();
         early.into_iter().map(|name| self.make_signal(&name)).collect()
     }
 
@@ -148,7 +151,7 @@ impl Person {
             _ => {
                 let decisions = self.decisions.entry(step.clone()).or_default();
                 *decisions += 1;
-                *decisions <= MAX_TRIES && self.dice.happens(650)
+                *decisions <= MAX_ATTEMPTS && self.dice.happens(650)
             }
         };
         let mark = self.next_mark();
@@ -161,7 +164,7 @@ impl Person {
     }
 
     fn next_mark(&mut self) -> String {
-        self.actions += 1;
-        format!("act-{}", self.actions)
+        self.action_count += 1;
+        format!("act-{}", self.action_count)
     }
 }

@@ -1,4 +1,4 @@
-//! Random plans that use every feature, with the expectations that the checks need.
+//! Random plans that use every feature, with the expected outputs and effects for the checks.
 
 use std::collections::BTreeMap;
 
@@ -87,8 +87,8 @@ impl Step {
 const HANG_TIMEOUT_MS: u64 = 300;
 /// A sleep that is longer than the test, in milliseconds.
 const FOREVER_MS: u64 = 86_400_000;
-/// Values of `onError`. With `wait`, a person decides.
-const ON_ERROR: [&str; 5] = ["fail", "fail", "continue", "ignore", "wait"];
+/// Values of `onError`. `fail` is listed twice, so that it is drawn more often.
+const ON_ERROR_VALUES: [&str; 5] = ["fail", "fail", "continue", "ignore", "wait"];
 /// Maximum depth of inline plans.
 const MAX_DEPTH: u64 = 2;
 
@@ -158,8 +158,13 @@ impl PlanWriter<'_> {
         let mut step = Step {
             kind,
             after: Vec::new(),
-            // No simulated person answers for steps of an inline plan.
-            on_error: self.pick_one(if self.depth == 0 { &ON_ERROR } else { &ON_ERROR[..4] }),
+            // No simulated person answers for steps of an inline plan, so such steps do not get the
+            // last value, `wait`.
+            on_error: self.pick_one(if self.depth == 0 {
+                &ON_ERROR_VALUES
+            } else {
+                &ON_ERROR_VALUES[..4]
+            }),
             n: dice.draw_below(1_000) * 100 + index,
             behaviour: self
                 .pick_one(&["ok", "ok", "ok", "ok", "ok", "flaky", "flaky", "fail", "hang"]),

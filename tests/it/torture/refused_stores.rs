@@ -1,4 +1,4 @@
-//! Stores that cannot work are refused at the start, with a remedy.
+//! A process refuses to start with a store that cannot work. The error contains a remedy.
 
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ async fn a_replica_set_that_is_not_initiated_is_refused_with_a_remedy() {
 
 #[tokio::test]
 async fn a_read_only_sqlite_file_is_refused_with_a_remedy() {
-    // Root may write every file except on a read-only mount.
+    // The user root can write every file, except on a read-only mount. So this test needs a mount.
     let Some(disk) = Disk::mount(16 << 20) else { return };
     let store = format!("sqlite:{}", disk.path().join("faber.db").display());
     let workspace = Workspace::new(store.clone());

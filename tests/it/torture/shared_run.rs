@@ -14,11 +14,12 @@ use tokio::time::{Instant, interval, sleep, timeout_at};
 
 use crate::harness::api_client::{RequestFailure, ask};
 
-/// Time after which a client gives up. No fault lasts that long.
+/// Time after which a client gives up. Every fault is shorter.
 const MAX_ASKING_TIME: Duration = Duration::from_mins(4);
-/// Time for which a known id may seem unknown, because a new primary may lag behind.
+/// Time for which a server may answer that an existing id is unknown, because a new primary can lag
+/// behind.
 const MAX_UNKNOWN_TIME: Duration = Duration::from_secs(20);
-/// Delay before the next server is asked.
+/// Delay before a client asks the next server.
 const RETRY_DELAY: Duration = Duration::from_millis(30);
 
 #[derive(Debug, Default)]
@@ -108,8 +109,8 @@ impl SharedRun {
         self.ask_counting_tries(query, variables, &mut 0).await
     }
 
-    /// Like [`ask_until_answered`](Self::ask_until_answered). Counts in `tries` how often a server
-    /// may have received the request.
+    /// Like [`ask_until_answered`](Self::ask_until_answered). Counts the sent requests in `tries`,
+    /// because a server can receive a request even if its answer is lost.
     pub(super) async fn ask_counting_tries(
         &self,
         query: &str,

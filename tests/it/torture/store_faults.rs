@@ -1,4 +1,5 @@
-//! The stores that the test tortures, a file on a small disk or a replica set, and their faults.
+//! The stores of the torture tests, and their faults. A store is a file on a small disk, or a
+//! replica set.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -91,11 +92,12 @@ impl TorturedFile {
     }
 }
 
-/// Locks the file for a while, as another program would.
+/// Locks the file for `duration`, as another program would.
 async fn lock_file(path: PathBuf, duration: Duration) {
     let holding = tokio::task::spawn_blocking(move || {
         let mut connection = Connection::open(path).unwrap();
-        // SQLite hands out locks in no order, and many connections wait.
+        // Many connections wait for the lock, and SQLite gives it to any of them. So this
+        // connection waits longer than usual.
         connection.busy_timeout(12 * BUSY_TIMEOUT).unwrap();
         let lock = connection.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
         std::thread::sleep(duration);

@@ -21,16 +21,16 @@ use super::{
 use crate::harness::{number_from_env, read_heads};
 use crate::mongod::Mongod;
 
-/// Number of executions in a usual run. `FABER_TAKEOVER=1000` measures the figure in the
-/// documentation.
+/// Number of executions in a usual run. The figures in the documentation were measured with
+/// `FABER_TAKEOVER=1000`.
 const DEFAULT_EXECUTIONS: u64 = 100;
 const LEASE: Duration = Duration::from_secs(5);
-/// Extra time, because the machine may be busy.
+/// Extra time, because the machine can be busy.
 const BUSY_MARGIN: Duration = Duration::from_secs(15);
-/// Limit of waits that are not measured.
+/// Time limit of a wait whose duration is not measured.
 const MAX_WAIT: Duration = Duration::from_mins(2);
 /// Number of clients that start executions at the same time.
-const CLIENTS: u64 = 16;
+const CLIENT_COUNT: u64 = 16;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn executions_of_a_killed_node_are_taken_over_after_its_lease() {
@@ -49,7 +49,7 @@ async fn executions_of_a_killed_sqlite_process_are_taken_over_at_once() {
 
 async fn measure_takeover(url: &str) -> Duration {
     let count = number_from_env("FABER_TAKEOVER").unwrap_or(DEFAULT_EXECUTIONS);
-    // The executions sleep and must not be parked, so that they keep their owner.
+    // The executions sleep. With this limit they are not parked, so they keep their owner.
     let limits = json!({ "lease_ms": 5_000, "poll_ms": 250, "park_after_ms": 86_400_000 });
     let workspace = Workspace::with_limits(url.to_owned(), &limits);
     let mut node = Node::start(&workspace, Role::Serve).await.unwrap();
@@ -78,15 +78,15 @@ async fn start_executions(address: &str, count: u64) {
     let made =
         run.ask_until_answered(plan, &json!({ "input": { "tools": [sleep] } })).await.unwrap();
     let plan = made["plan"]["planId"].clone();
-    let clients: JoinSet<()> = (0..CLIENTS)
+    let clients: JoinSet<()> = (0..CLIENT_COUNT)
         .map(|client| {
             let (run, plan) = (run.clone(), plan.clone());
             async move {
                 let execute = "mutation ($id: ID!, $options: ExecutionOptions) {
                     executePlan(planId: $id, options: $options) { executionId } }";
-                for index in (client..count).step_by(usize::try_from(CLIENTS).unwrap()) {
-                    // If the answer is late, the client asks again, and the key prevents a second
-                    // execution.
+                for index in (client..count).step_by(usize::try_from(CLIENT_COUNT).unwrap()) {
+                    // If an answer is late, the client repeats the request. The key makes sure that
+                    // this starts no second execution.
                     let options = json!({ "idempotencyKey": format!("takeover-{index}") });
                     let order = json!({ "id": plan, "options": options });
                     run.ask_until_answered(execute, &order).await.unwrap();

@@ -24,7 +24,8 @@ impl<'a> Task<'a> {
         Self { step, item: None, is_compensation: false }
     }
 
-    /// Returns whether the two tasks are the same call, or one is the compensation of the other.
+    /// Returns `true` if both tasks belong to the same step and item, so that they are the same
+    /// task or one compensates the other.
     pub(super) fn is_same_call(&self, other: &Task<'_>) -> bool {
         (self.step, self.item) == (other.step, other.item)
     }
@@ -47,16 +48,16 @@ pub(super) struct TaskState {
     pub(super) may_have_hit_deadline: bool,
     /// The task was skipped, and not because the execution failed.
     pub(super) is_skipped: bool,
-    /// Attempts after which a call may repeat an effect, because the earlier call certainly failed
-    /// or a person agreed.
-    released: Vec<u64>,
+    /// Attempts after which another call is allowed to repeat an effect, because the attempt
+    /// certainly failed or a person agreed.
+    released_attempts: Vec<u64>,
 }
 
 /// The expected behaviour of a task.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TaskSpec {
     pub(super) kind: StepKind,
-    /// The number that the task must return. `None` if the plan does not fix it.
+    /// The number that the task must return. `None` if the plan does not determine the number.
     pub(super) n: Option<u64>,
 }
 
@@ -96,7 +97,7 @@ impl TaskState {
             "step_waiting" if event["data"]["for"] != "decision" => return Ok(()),
             "step_approved" => {
                 self.is_approved = true;
-                self.released.push(self.attempts);
+                self.released_attempts.push(self.attempts);
                 return Ok(());
             }
             _ => (),
@@ -114,7 +115,7 @@ impl TaskState {
             "step_retry_scheduled" => {
                 let code = event["data"]["error"]["code"].as_str().unwrap_or_default();
                 if !matches!(code, "tool.outcome_unknown" | "tool.timeout") {
-                    self.released.push(attempt);
+                    self.released_attempts.push(attempt);
                 }
             }
             _ => (),
@@ -136,7 +137,10 @@ impl TaskState {
         if attempt != self.attempts + 1 {
             return Err("the number of the attempt is wrong");
         }
-        if spec.kind.is_once() && self.attempts > 0 && !self.released.contains(&self.attempts) {
+        if spec.kind.is_once()
+            && self.attempts > 0
+            && !self.released_attempts.contains(&self.attempts)
+        {
             return Err("started again although that repeats an effect");
         }
         self.attempts = attempt;
@@ -177,7 +181,8 @@ impl TaskState {
         if !is_read && attempts.keys().any(|attempt| *attempt > self.attempts) {
             return Err("called before the start was logged");
         }
-        let is_released = |attempt: &u64| self.released.iter().any(|released| released >= attempt);
+        let is_released =
+            |attempt: &u64| self.released_attempts.iter().any(|released| released >= attempt);
         let last = attempts.keys().next_back();
         let mut earlier = attempts.keys().filter(|attempt| Some(*attempt) != last);
         if kind == StepKind::Once && !earlier.all(is_released) {

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::harness::{self, LedgerLine, to_milliseconds};
 
-/// Writes a ledger entry, works for `$3` seconds, and ends as `$4` defines. The values are `ok`,
-/// `fail`, `odd` (fails if `$2` is odd), and `flaky` (fails up to attempt `$5`).
+/// Writes a ledger entry, works for `$3` seconds, and ends as `$4` defines: `ok`, `fail`, `odd`
+/// (fails if `$2` is odd), or `flaky` (fails up to attempt `$5`).
 const TOOL_SCRIPT: &str = r#"
 printf '%s %s %s %s %s\n' "$1" "$FABER_EXECUTION_ID" "$FABER_STEP_ID" "$FABER_ATTEMPT" \
   "$FABER_IDEMPOTENCY_KEY" >>"$LEDGER"
@@ -21,7 +21,7 @@ echo "{\"n\":$2}"
 "#;
 
 pub(super) const LEASE: Duration = Duration::from_millis(1_500);
-pub(super) const DRAIN: Duration = Duration::from_secs(1);
+pub(super) const DRAIN_LIMIT: Duration = Duration::from_secs(1);
 
 pub(super) type Workspace = harness::Workspace<LedgerEntry>;
 
@@ -52,7 +52,7 @@ impl harness::Workspace<LedgerEntry> {
         });
         let usual = json!({
             "lease_ms": to_milliseconds(LEASE), "poll_ms": 100, "park_after_ms": 150,
-            "cancel_grace_ms": 500, "drain_ms": to_milliseconds(DRAIN),
+            "cancel_grace_ms": 500, "drain_ms": to_milliseconds(DRAIN_LIMIT),
             "calls": [
                 { "tool": "ledger.idempotent", "concurrency": 6 },
                 { "tool": "ledger.read", "key": "n", "rate": "100/s" },

@@ -133,7 +133,7 @@ pub async fn a_start_is_stored_with_its_audit_entry(pair: StorePair) {
     let ops = || Some(Actor::token("ops"));
     pair.one.append(start(1, ops(), 1)).await.unwrap();
     pair.one.append(start(2, None, 2)).await.unwrap();
-    // Another process started it first.
+    // The execution already exists, so this start must fail and add no entry.
     let late = start(1, Some(Actor::token("late")), 3);
     assert_eq!(pair.one.append(late).await, Err(AppendError::Conflict));
     pair.one.append(some_events(execution(1), 1, 2)).await.unwrap();
@@ -167,7 +167,7 @@ pub async fn a_command_is_stored_with_its_audit_entry(pair: StorePair) {
     assert_eq!(found, [AuditEntry::of_command(&rejected).unwrap()]);
     assert_eq!(found[0].id, AuditId::of_command(command_id(1)));
     assert_eq!(json!(found[0].detail), json!({ "index": 2 }));
-    // The entry stays when the owner has recorded the command.
+    // The entry stays after the command has left the inbox.
     pair.one.remove_commands(vec![command_id(1), command_id(2)]).await.unwrap();
     assert_eq!(find_all(&pair).await, found);
 }

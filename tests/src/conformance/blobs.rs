@@ -1,4 +1,4 @@
-//! Large binaries, which live as long as the objects that refer to them.
+//! Large binaries, which a store keeps as long as an object refers to them.
 
 use shared::{
     blob::{self, Blob, BlobId},

@@ -15,12 +15,12 @@ use shared::{
 
 use super::{StorePair, at, execution, head, plan, plan_id, request, request_id};
 
-const HOUR: i64 = 3_600;
+const HOUR_SECONDS: i64 = 3_600;
 /// Seconds from `at(0)` to the end of that day (UTC).
-const TO_MIDNIGHT: i64 = 8 * HOUR + 22 * 60 + 24;
+const SECONDS_TO_MIDNIGHT: i64 = 8 * HOUR_SECONDS + 22 * 60 + 24;
 
 /// Returns executions over three days, with each combination of states, errors, labels and kinds.
-fn heads() -> Vec<ExecutionHead> {
+fn make_heads() -> Vec<ExecutionHead> {
     let states = [Completed, Failed, Failed, Cancelled, Completed, InProgress, Waiting];
     let make = |n: usize| {
         let state = states[n % states.len()];
@@ -56,7 +56,7 @@ fn heads() -> Vec<ExecutionHead> {
     (1..=80).map(make).collect()
 }
 
-fn queries() -> Vec<CountQuery> {
+fn make_queries() -> Vec<CountQuery> {
     use CountGroup::{Bucket, Error, Label, Plan, State, Tool};
     let hours = |n: u64| Bucket(Duration::from_hours(n));
     let team = || Label("team".to_owned());
@@ -89,7 +89,7 @@ fn queries() -> Vec<CountQuery> {
         ExecutionFilter { states: vec![Failed, Waiting], is_root: true, ..none() },
         ExecutionFilter { from: Some(at(90 * 60)), ..none() },
         ExecutionFilter { from: Some(at(100)), to: Some(at(200_000)), ..none() },
-        ExecutionFilter { from: Some(at(TO_MIDNIGHT)), ..none() },
+        ExecutionFilter { from: Some(at(SECONDS_TO_MIDNIGHT)), ..none() },
         ExecutionFilter { from: Some(at(9)), to: Some(at(9)), ..none() },
         ExecutionFilter { labels: label(Some("red")), ..none() },
         ExecutionFilter { labels: label(None), from: Some(at(5_000)), ..none() },
@@ -135,12 +135,13 @@ fn assert_same_counts(query: &CountQuery, found: &[ExecutionCount], expected: &[
     }
 }
 
-/// Counts follow each change of heads, also when executions are removed.
+/// Counts follow each change of a head, and each removal of an execution.
 pub async fn counts_follow_the_executions(pair: StorePair) {
     let copy = StorePair::new(std::sync::Arc::new(Memory::new()), ());
     compare_with(&pair, &copy).await;
-    for head in heads() {
-        // Each execution is unfinished first, so a later head must move its count.
+    for head in make_heads() {
+        // Each execution is unfinished at first, so its final head must move it from one count to
+        // another.
         let begun = ExecutionHead {
             state: ExecutionState::Pending,
             finished_at: None,
@@ -164,7 +165,8 @@ pub async fn counts_follow_the_executions(pair: StorePair) {
     };
     let counts = pair.other.count_executions(&counted).await.unwrap();
     let total = counts.iter().map(|count| count.count).sum::<u64>();
-    let roots = heads().iter().filter(|head| head.parent.is_none() && !head.is_dry_run).count();
+    let roots =
+        make_heads().iter().filter(|head| head.parent.is_none() && !head.is_dry_run).count();
     assert_eq!(total, roots as u64);
     assert!(counts[0].count >= counts[1].count, "the largest group comes first: {counts:?}");
     for seconds in [20_000, 120_000] {
@@ -178,7 +180,7 @@ pub async fn counts_follow_the_executions(pair: StorePair) {
 async fn compare_with(pair: &StorePair, copy: &StorePair) {
     let is_encrypted = pair.is_encrypted().await;
     let can_answer = |query: &CountQuery| !is_encrypted || query.filter.error_text.is_none();
-    for query in queries().into_iter().filter(can_answer) {
+    for query in make_queries().into_iter().filter(can_answer) {
         let found = pair.other.count_executions(&query).await.unwrap();
         let expected = copy.other.count_executions(&query).await.unwrap();
         assert_same_counts(&query, &found, &expected);

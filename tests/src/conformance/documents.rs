@@ -53,7 +53,7 @@ pub async fn transcript_entries_are_appended_in_order(pair: StorePair) {
     }
 }
 
-/// A plan is stored once by its id, and once as a version of its request.
+/// No two plans have the same id, or the same request and version.
 pub async fn a_plan_is_stored_once(pair: StorePair) {
     assert!(pair.other.plan(plan_id(1)).await.unwrap().is_none());
     let first = plan(1, 1, 1, &["set.one", "flow.echo"]);

@@ -126,13 +126,14 @@ pub async fn requests_without_a_plan_are_found_as_failed(pair: StorePair) {
         pair.one.put_request(&request(n, "plan it", i64::try_from(n).unwrap())).await.unwrap();
         pair.one.add_transcript(request_id(n), transcript).await.unwrap();
     }
-    // The fifth request got an explicit plan.
+    // The planning of request 4 failed, but then the request got an explicit plan, so it has not
+    // failed.
     pair.one.put_plan(&plan(1, 4, 1, &["set.tool"])).await.unwrap();
     let failed = RequestFilter { state: Some(Failed), ..RequestFilter::default() };
     assert_eq!(request_numbers(&pair, failed.clone()).await, [3, 2].map(request_id));
     pair.put_head(ExecutionHead { state: Failed, ..head(0, 1) }).await;
-    // A store may notice the head of a finished execution late, but at the latest when it reads a
-    // new head of an unfinished execution.
+    // A store is allowed to notice the head of a finished execution late, but not later than a new
+    // head of an unfinished execution.
     pair.put_head(head(8, 1)).await;
     assert_eq!(request_numbers(&pair, failed).await, [3, 2, 0].map(request_id));
     let pending = RequestFilter { state: Some(Pending), ..RequestFilter::default() };
@@ -140,7 +141,7 @@ pub async fn requests_without_a_plan_are_found_as_failed(pair: StorePair) {
 }
 
 /// Executions that need a person are found, with their requests. If children are left out, the root
-/// above a waiting child is found in its place.
+/// above a waiting child is found instead of the child.
 pub async fn executions_that_need_a_person_are_found_with_their_requests(pair: StorePair) {
     let with = |n: usize, of: usize, parent: Option<usize>, needs_person| ExecutionHead {
         request: request_id(of),

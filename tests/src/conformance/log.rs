@@ -13,7 +13,7 @@ use tokio::{task::JoinSet, time::timeout};
 
 use super::{StorePair, execution, head, inbox_command, signal, some_events};
 
-/// Longest time that a hint may take between processes.
+/// Longest time that a hint needs from one process to another.
 pub(super) const MAX_HINT_DELAY: Duration = Duration::from_secs(10);
 
 pub async fn an_append_succeeds_only_at_the_end_of_the_log(pair: StorePair) {
@@ -135,7 +135,7 @@ pub async fn an_event_larger_than_a_document_is_refused(pair: StorePair) {
     let is_refused = matches!(refused, Err(AppendError::Store(StoreError::TooLarge { .. })));
     assert!(is_refused, "{refused:?}");
     assert_eq!(pair.log(execution(1), 0).await, []);
-    // The largest allowed event can be written, together with others.
+    // The largest allowed event can be written, even in one batch with other appends.
     let mut bytes = limits::DOCUMENT_BYTES - 1_024;
     if pair.is_encrypted().await {
         bytes = bytes / 4 * 3 - 1_024;

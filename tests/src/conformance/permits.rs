@@ -69,7 +69,7 @@ pub async fn a_concurrency_limit_holds_for_all_nodes(pair: StorePair) {
     pair.other.release_permits(vec![granted[0].0.permit.clone()]).await.unwrap();
     assert_eq!(acquire_permits(&pair, "next", 1, &limit).await, Permission::Granted);
     assert_eq!(acquire_permits(&pair, "late", 1, &limit).await, Permission::Full);
-    // Releasing a permit twice changes nothing.
+    // A permit that is released twice must not make room for two calls.
     pair.other.release_permits(vec![granted[0].0.permit.clone()]).await.unwrap();
     assert_eq!(acquire_permits(&pair, "late", 1, &limit).await, Permission::Full);
     assert_eq!(
@@ -110,7 +110,7 @@ pub async fn a_holder_gets_all_its_limits_or_none(pair: StorePair) {
     );
     let all = [wide.clone(), narrow.clone(), rate.clone()];
     assert_eq!(acquire_permits(&pair, "y", 1, &all).await, Permission::Full);
-    // The refused holder got no permit, and its call was not counted.
+    // The refused holder got none of its permits, so another holder can still get them.
     assert_eq!(acquire_permits(&pair, "z", 1, &[wide.clone(), rate]).await, Permission::Granted);
     release_permits(&pair, "x", &all).await;
     release_permits(&pair, "z", &all).await;
@@ -151,8 +151,7 @@ pub async fn an_exhausted_rate_says_when_to_ask_again(pair: StorePair) {
     let Permission::NotBefore(when) = acquire_permits(&pair, "c", 1, &limit).await else {
         panic!("only two calls are allowed")
     };
-    // The refusal names a time half a period after the first call, by any clock that a store may
-    // use.
+    // The refusal names a time half a period after the first call, whichever clock the store uses.
     assert!(when > at(0) + chrono::Duration::days(365 * 10), "{when}");
     release_permits(&pair, "a", &limit).await;
     assert_eq!(acquire_permits(&pair, "c", 1, &limit).await, Permission::NotBefore(when));

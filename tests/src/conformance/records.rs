@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::{StorePair, at};
 
-/// Longest time that a hint may take between processes.
+/// Longest time that a hint needs from one process to another.
 const MAX_HINT_DELAY: Duration = Duration::from_secs(10);
 
 pub fn record(kind: RecordKind, name: &str, value: Value, seconds: i64) -> Record {
@@ -131,7 +131,8 @@ pub async fn a_conditional_write_never_overwrites_a_newer_record(pair: StorePair
     );
 }
 
-/// Records are listed by name, byte by byte, after any name, in both directions.
+/// Records are sorted by the bytes of their names. A list can start after any name, in both
+/// directions.
 pub async fn records_are_listed_by_name_in_both_directions(pair: StorePair) {
     let kind = RecordKind::Memory;
     let mut all =
@@ -291,7 +292,7 @@ pub async fn only_old_calls_are_pruned_from_records(pair: StorePair) {
         let call = record(RecordKind::Call, &format!("{n:04}"), json!(format!("{n:04}")), n);
         assert!(pair.one.put_record(&call, WriteCondition::Never).await.unwrap());
     }
-    // A call that is written again gets a new time.
+    // The record of a call gets a new time when it is written again.
     let again = record(RecordKind::Call, "0000", json!("0000"), 700);
     assert!(pair.one.put_record(&again, WriteCondition::Never).await.unwrap());
     for kind in RecordKind::DOCUMENTS.into_iter().filter(|kind| *kind != RecordKind::Call) {

@@ -10,7 +10,8 @@ use super::StorePair;
 
 fn text_hash(n: u16) -> TextHash {
     let mut hash = [0xa5; 32];
-    // The hashes sort in another sequence than the numbers.
+    // Little-endian bytes sort in another sequence than numbers, so a store that sorts its answer
+    // by hash is found.
     hash[..2].copy_from_slice(&n.to_le_bytes());
     TextHash(hash)
 }

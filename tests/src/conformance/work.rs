@@ -50,7 +50,7 @@ async fn put_heads(pair: &StorePair, heads: impl IntoIterator<Item = ExecutionHe
 pub async fn an_older_head_never_replaces_a_newer_one(pair: StorePair) {
     let labels = [("team", "a=b"), ("app.io/name", "x\u{0}ö"), ("none", "")];
     let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    // These fields of a head never change.
+    // These fields are the same in each head of an execution.
     let head = |n, seq| ExecutionHead {
         query: "Grüße \u{0} \"an\" alle".into(),
         steps_total: 7,
@@ -184,7 +184,7 @@ pub async fn a_head_without_a_log_is_not_stored(pair: StorePair) {
     pair.one.put_head(due_head(1, 0, 0)).await.unwrap();
     assert_eq!(pair.other.head(execution(1)).await.unwrap(), None);
     assert_eq!(find_due(&pair, at(10), 10).await, []);
-    // Once the log exists, the head is stored.
+    // Now the log exists, so the head is stored.
     pair.append(execution(1), 0, 1).await;
     pair.one.put_head(due_head(1, 0, 0)).await.unwrap();
     assert_eq!(find_due(&pair, at(10), 10).await, [due_head(1, 0, 0)]);
@@ -258,7 +258,7 @@ pub async fn executions_are_orphans_after_the_lease_expired(pair: StorePair) {
     assert_eq!(find_orphans(&pair, 20).await, []);
 }
 
-/// Executions of a worker that was removed or never known are orphans at once.
+/// Executions of a worker that was removed, or never had a lease, are orphans without a delay.
 pub async fn executions_of_a_removed_worker_are_orphans_at_once(pair: StorePair) {
     pair.one.renew_lease(make_lease(1, 10)).await.unwrap();
     put_heads(&pair, [owned_head(1, 1), owned_head(2, 2)]).await;
@@ -283,7 +283,7 @@ pub async fn commands_are_listed_in_order_until_discarded(pair: StorePair) {
     for command in &commands {
         pair.one.send_command(command.clone()).await.unwrap();
     }
-    // A repeated command counts once.
+    // The same command is sent again, and must be listed only once.
     pair.one.send_command(commands[0].clone()).await.unwrap();
     assert_eq!(pair.other.list_commands(None).await.unwrap(), commands);
     let [first, _, third, fourth] = commands.clone();

@@ -86,7 +86,7 @@ impl View {
     ) -> Result<T, E> {
         let written = async {
             let done = operation.await;
-            // A write that returned an error may still have changed the store.
+            // A write that returned an error has perhaps still changed the store.
             self.world.send_hints();
             done
         };
@@ -123,8 +123,8 @@ impl Store for View {
 #[async_trait]
 impl Log for View {
     async fn append(&self, append: Append) -> Result<(), AppendError> {
-        // Two appends may start one log at the same time: a worker, and a client that repeats its
-        // request.
+        // A worker, and a client that repeats its request, can start one log at the same time. So
+        // appends that start a log are not counted here.
         let _flight = (append.after != Seq::START).then(|| self.start_flight(append.execution));
         if self.world.is_late() {
             self.world.append_later(append);

@@ -33,7 +33,7 @@ export function useCell<T>(cell: Cell<T>): T {
   const drawn = cell.value;
   useEffect(() => {
     const stop = cell.listen(() => redraw({}));
-    // The value may have changed between the first drawing and this effect.
+    // The value has perhaps changed between the first drawing and this effect.
     if (!Object.is(drawn, cell.value)) redraw({});
     return stop;
   }, [cell]);

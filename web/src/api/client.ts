@@ -26,7 +26,7 @@ interface Answer {
   errors?: { message: string; extensions?: Record<string, Json> }[];
 }
 
-/** Sends one operation. Throws an `ApiError`, also if the server cannot be reached. */
+/** Sends one operation. Throws an `ApiError` if the operation fails or the server cannot be reached. */
 export async function ask<R, V>(operation: Operation<R, V>, variables: V, signal?: AbortSignal): Promise<R> {
   const headers: Record<string, string> = { "content-type": "application/json", accept: "application/json" };
   const secret = token();
@@ -43,7 +43,7 @@ export async function ask<R, V>(operation: Operation<R, V>, variables: V, signal
     throw new ApiError("the server cannot be reached", "UNREACHABLE");
   }
   noteClock(response.headers.get("date"));
-  // An answer to a request with an old token says nothing about the present token.
+  // If the user changed the token during the request, the answer concerns only the old token.
   if (response.status === 401 && !signal?.aborted && secret === token()) refused();
   const answer = read(text, response);
   const [first] = answer.errors ?? [];
@@ -51,7 +51,7 @@ export async function ask<R, V>(operation: Operation<R, V>, variables: V, signal
   return answer.data as R;
 }
 
-/** Reads an answer. A proxy may answer in place of the server, and then the text may not be JSON. */
+/** Reads an answer. If a proxy answers instead of the server, the text is perhaps not JSON. */
 function read(text: string, response: Response): Answer {
   try {
     return parse(text, EXACT) as unknown as Answer;
@@ -181,8 +181,8 @@ export interface SubscriptionHandlers<R> {
   /** The server has ended the subscription. */
   done?: () => void;
   /**
-   * Returns whether the subscription has nothing more to send. A server that stops also ends its subscriptions, so an
-   * end alone proves nothing.
+   * Returns whether the subscription has nothing more to send. A server that stops also ends its subscriptions, so the
+   * end of a subscription alone is not enough.
    */
   isDone?: () => boolean;
 }

@@ -68,23 +68,23 @@ export const CODES: Record<string, readonly [string, string]> = {
   ],
   "plan.guessed_value": [
     "warning: the offline planner guessed a value",
-    "say it with the name of its parameter, as the help shows"
+    "write the value after the name of its parameter, as the help shows"
   ],
   "plan.unplaced_words": [
     "warning: the offline planner did not use some words",
     "reword the query, or remove the words"
   ],
   "plan.not_asked": [
-    "a model plans a call with an effect that the query does not order; a warning unless the guard is strict",
-    "say it as an order, or remove the step"
+    "no clause of the query asks for a call with an effect that a model plans; a warning unless the guard is strict",
+    "ask for the action in the query, such as delete issue 4, or remove the step"
   ],
   "plan.model_failed": [
     "warning: the model wrote no valid plan, so this is the draft of the offline planner",
     "check the plan, or reword the query"
   ],
   "plan.invented_value": [
-    "warning: neither the query nor an output says a value of a call with an effect",
-    "say the value in the query"
+    "warning: neither the query nor an output contains a value of a call with an effect",
+    "write the value in the query"
   ],
   "plan.invalid_step_id": [
     "not a valid step id, or a reserved word",
@@ -180,7 +180,7 @@ export const CODES: Record<string, readonly [string, string]> = {
   ],
   "plan.done_twice": [
     "a replan would repeat an effect",
-    "none: the model writes another one"
+    "none: the model writes another version"
   ],
   "tool.failed": [
     "the tool reported an error, or its output does not fit its schema",
@@ -255,7 +255,7 @@ export const CODES: Record<string, readonly [string, string]> = {
     "wait until until"
   ],
   "wait.child": [
-    "a step waits for the execution of its plan; the message says why that one waits",
+    "a step waits for its child execution; the message names the reason why the child waits",
     "see causeExecutionId"
   ],
   "wait.call": [
@@ -263,7 +263,7 @@ export const CODES: Record<string, readonly [string, string]> = {
     "wait"
   ],
   "wait.items": [
-    "a list is not done with all its items",
+    "a loop has unfinished items",
     "wait"
   ],
   "wait.limit": [
@@ -279,7 +279,7 @@ export const CODES: Record<string, readonly [string, string]> = {
     "wait until until"
   ],
   "wait.worker": [
-    "no worker runs the execution, or reads an answer",
+    "no worker runs the execution, or no worker has read an answer",
     "faber execute"
   ],
   "wait.tool": [
@@ -319,7 +319,7 @@ export const CODES: Record<string, readonly [string, string]> = {
     "none"
   ],
   "takeover": [
-    "a worker was lost during calls, and another one continued",
+    "a worker was lost during calls, and another worker continued",
     "none"
   ],
   "compensation.undone": [
@@ -327,7 +327,7 @@ export const CODES: Record<string, readonly [string, string]> = {
     "none"
   ],
   "compensation.not_undone": [
-    "a step that can be undone was not",
+    "a step with compensate was not undone",
     "undo it with the command of the finding"
   ],
   "compensation.unknown": [
@@ -335,7 +335,7 @@ export const CODES: Record<string, readonly [string, string]> = {
     "check the effect"
   ],
   "compensation.none": [
-    "a step of an execution that undoes others has no compensate",
+    "the execution undoes other steps, but this step has no compensate",
     "none"
   ],
   "compensation.failed": [
@@ -343,7 +343,7 @@ export const CODES: Record<string, readonly [string, string]> = {
     "undo it with the command of the finding"
   ],
   "compensation.off": [
-    "a failure undoes nothing, because a replan is asked for",
+    "the failure undoes nothing, because the execution asks for replans",
     "none"
   ],
   "NOT_FOUND": [
@@ -368,18 +368,18 @@ export const CODES: Record<string, readonly [string, string]> = {
   ],
   "NO_PLAN_FOUND": [
     "the planner found no plan; the message names the reason",
-    "say more, or write the plan"
+    "add the missing information to the query, or write the plan"
   ],
   "LIMIT_EXCEEDED": [
     "the operation exceeds a limit",
     "ask for less, or raise the limit in the message"
   ],
   "UNAUTHENTICATED": [
-    "the server needs a token and got no known one",
+    "the server requires a token, and the request has none or an unknown one",
     "set FABER_TOKEN or the header"
   ],
   "FORBIDDEN": [
-    "the token or the machine may not do this",
+    "the token or the machine is not allowed to do this",
     "use another token, or change access"
   ],
   "STORE_UNAVAILABLE": [
@@ -399,7 +399,7 @@ export const CODES: Record<string, readonly [string, string]> = {
     "start it, or use another address"
   ],
   "DETACHED": [
-    "Ctrl-C; the execution stays in the store",
+    "Ctrl-C stopped the command; the execution stays in the store",
     "use faber watch or faber execute"
   ],
   "TOOL_UNAVAILABLE": [

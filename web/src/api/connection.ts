@@ -4,8 +4,8 @@ import { Cell } from "./cell";
 
 const TOKEN_KEY = "faber.token";
 /** Delay before the first attempt to reach the server again, in milliseconds. */
-const FIRST_WAIT = 250;
-const LONGEST_WAIT = 4_000;
+const FIRST_WAIT_MS = 250;
+const MAX_WAIT_MS = 4_000;
 
 /** True while the server cannot be reached. */
 export const isLost = new Cell(false);
@@ -36,12 +36,12 @@ export function refused(): void {
 export function lost(): void {
   if (isLost.value) return;
   isLost.set(true);
-  void untilBack();
+  void waitForServer();
 }
 
-async function untilBack(): Promise<void> {
-  for (let wait = FIRST_WAIT; ; wait = Math.min(wait * 1.6, LONGEST_WAIT)) {
-    await pause(wait);
+async function waitForServer(): Promise<void> {
+  for (let wait = FIRST_WAIT_MS; ; wait = Math.min(wait * 1.6, MAX_WAIT_MS)) {
+    await waitForRetry(wait);
     try {
       const answer = await fetch("/health/live", { cache: "no-store", signal: AbortSignal.timeout(5_000) });
       if (answer.ok) break;
@@ -54,7 +54,7 @@ async function untilBack(): Promise<void> {
 }
 
 /** Waits for this time, or until the user looks at the page again or the network returns. */
-function pause(milliseconds: number): Promise<void> {
+function waitForRetry(milliseconds: number): Promise<void> {
   return new Promise((resolve) => {
     const end = () => {
       clearTimeout(timer);

@@ -6,7 +6,7 @@ import { useAsk } from "../api/client";
 import { ExecutionOnward, type Finding } from "../api/generated";
 import { Fault } from "../ui/fault";
 import { WORD } from "../ui/state";
-import { moment } from "../ui/time";
+import { formatDateTime } from "../ui/time";
 import { Words } from "../ui/words";
 import type { Asking } from "./actions";
 import { askedCall, isFailure, needsPerson, ofKind, placeOf, errorMessageOf } from "./findings";
@@ -32,7 +32,7 @@ const MAX_FINDINGS = 3;
 export function Waits({ story, findings, onSelect, onAsk }: Props) {
   const { live } = story;
   const isStill = live.state === "WAITING" || live.state === "PENDING" || live.state === "PAUSED";
-  // While steps run, waits that need no attention are left out. Waits for a person come first.
+  // While steps run, the summary shows only waits that need attention. Waits for a person come first.
   const waits = ofKind(findings, "WAIT")
     .filter((finding) => isStill || finding.severity !== "INFO")
     .sort((a, b) => Number(needsPerson(b)) - Number(needsPerson(a)));
@@ -55,7 +55,7 @@ function Wait({ story, finding, onSelect, onAsk }: Omit<Props, "findings"> & { f
   return (
     <li class={needsPerson(finding) ? "wait needs-person" : "wait"}>
       <Words text={finding.message} />
-      {finding.until !== null && !COUNTDOWN_CODES.has(finding.code) && <time dateTime={finding.until}>{moment(finding.until)}</time>}
+      {finding.until !== null && !COUNTDOWN_CODES.has(finding.code) && <time dateTime={finding.until}>{formatDateTime(finding.until)}</time>}
       {call && <Call {...call} />}
       <RemedyCommands finding={finding} executionId={executionId} />
       <span class="buttons">

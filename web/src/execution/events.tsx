@@ -7,7 +7,7 @@ import { OneEvent, type Happened, type Json } from "../api/generated";
 import { print } from "../api/json";
 import { JsonView } from "../ui/json";
 import { plain } from "../ui/plain";
-import { clock } from "../ui/time";
+import { formatClockTime } from "../ui/time";
 import { Virtual } from "../ui/virtual";
 import { useParam } from "../router";
 import type { Story } from "./story";
@@ -79,7 +79,7 @@ export function Events({ story, upTo, onSelect, onScrub }: Props) {
           <div role="listitem" key={event.seq} class={`event-row${open?.seq === event.seq ? " is-selected" : ""}`}>
             <button type="button" class="row-button" onClick={() => void show(event)} onDblClick={() => onScrub(event.seq)}>
               <span class="event-seq faint">{event.seq}</span>
-              <span class="event-at mono">{clock(event.at)}</span>
+              <span class="event-at mono">{formatClockTime(event.at)}</span>
               <span class={`event-type text-${KINDS[event.type] ?? "plain"}`}>{event.type.replaceAll("_", " ")}</span>
               <span class="event-step cut">
                 {event.stepId}

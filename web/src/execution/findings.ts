@@ -9,11 +9,11 @@ import { isFields } from "../api/json";
 import type { Fold } from "./fold";
 import type { Story } from "./story";
 
-/** Poll interval of findings while time or other executions may change them, in milliseconds. */
+/** Poll interval of findings while time or other executions can change them, in milliseconds. */
 const POLL_INTERVAL = 2_000;
 /**
- * Delay between the last move of the slider and the query for findings, in milliseconds. New events are collected for
- * the same time before a query.
+ * Delay between the last move of the slider and the query for findings, in milliseconds. After a new event, the
+ * page also waits for this time, so that one query covers many events.
  */
 const REFRESH_DELAY = 250;
 

@@ -48,8 +48,8 @@ export interface StepView {
   waitName: string | null;
   progress: { progress: number; total?: number; message?: string } | null;
   /**
-   * True if the step was skipped because of its condition or of a failed step before it. A retry from a later step
-   * leaves such a step out again.
+   * True if the step was skipped because of its condition or because an earlier step failed. A retry from a later
+   * step skips it again.
    */
   isLeftOut: boolean;
   isReused: boolean;
@@ -146,7 +146,7 @@ export class Fold {
     return waits > 0 ? "WAITING" : "IN_PROGRESS";
   }
 
-  /** Returns whether a step may continue, for example after an approval, and has not started yet. */
+  /** Returns true if a step can continue, for example after an approval, and has not started yet. */
   get #canGoOn(): boolean {
     return this.steps.some((it) => it.state === "PENDING" && it.from !== null);
   }
@@ -168,7 +168,7 @@ export class Fold {
     const step = event.stepId === null ? undefined : this.#places.get(event.stepId);
     if (!step) return this.#whole(event.type, data, at);
     const before = step.state;
-    note(step, event, data, at);
+    addLine(step, event, data, at);
     if (event.type.startsWith("step_compensat")) this.#undo(step, event, data, at);
     else if (typeof data.index === "number") this.#item(step, event, data, at);
     else this.#own(step, event, data, at);
@@ -220,12 +220,12 @@ export class Fold {
         step.attempts = event.attempt ?? step.attempts + 1;
         step.progress = null;
         step.waitsFor = null;
-        goOn(step, at);
+        endPause(step, at);
         if (typeof data.items === "number") {
           step.items = loop(data.items);
           this.#loops.push(step);
         } else {
-          step.tries.push(begun(event, at, null));
+          step.tries.push(makeAttempt(event, at, null));
           step.parameters = data.parameters;
         }
         if (typeof data.childExecutionId === "string") step.child = data.childExecutionId;
@@ -234,7 +234,7 @@ export class Fold {
         ended(step, "succeeded", at, null, null);
         step.output = data.output;
         step.isReused = data.cached === true;
-        over(step, "SUCCEEDED", at);
+        finishStep(step, "SUCCEEDED", at);
         break;
       case "step_progress":
         step.progress = progressOf(data);
@@ -250,11 +250,11 @@ export class Fold {
         break;
       case "step_failed":
         ended(step, "failed", at, fault, null);
-        over(step, "FAILED", at);
+        finishStep(step, "FAILED", at);
         break;
       case "step_skipped":
         step.isLeftOut = data.reason === "condition" || data.reason === "dependency";
-        over(step, "SKIPPED", at);
+        finishStep(step, "SKIPPED", at);
         break;
       case "step_waiting":
         ended(step, "failed", at, fault, null);
@@ -263,24 +263,24 @@ export class Fold {
         step.waitsFor = String(data.for ?? "");
         step.waitName = typeof data.name === "string" ? data.name : null;
         if (data.parameters !== undefined) step.parameters = data.parameters;
-        goOn(step, at);
+        endPause(step, at);
         step.pauses.push({ from: at, to: null, kind: step.waitsFor });
         break;
       case "step_approved":
         step.state = "PENDING";
         step.waitsFor = null;
-        goOn(step, at);
+        endPause(step, at);
         break;
       case "step_settled":
-        // The decision may have been copied from the execution that this one retries.
+        // If this execution is a retry, the decision was copied from the earlier execution.
         if (data.outcome === "SUCCEEDED") {
           step.output = data.output ?? null;
-          over(step, "SUCCEEDED", at);
-        } else if (step.state === "WAITING") over(step, "FAILED", at);
+          finishStep(step, "SUCCEEDED", at);
+        } else if (step.state === "WAITING") finishStep(step, "FAILED", at);
         break;
       case "step_cancelled":
         ended(step, "cancelled", at, null, null);
-        over(step, "CANCELLED", at);
+        finishStep(step, "CANCELLED", at);
         break;
     }
   }
@@ -297,7 +297,7 @@ export class Fold {
         item.waitsFor = null;
         item.from ??= at;
         if (typeof data.childExecutionId === "string") item.child = data.childExecutionId;
-        step.tries.push(begun(event, at, index));
+        step.tries.push(makeAttempt(event, at, index));
         break;
       case "step_succeeded":
         item.state = "SUCCEEDED";
@@ -342,7 +342,7 @@ export class Fold {
     const waiting = itemsIn(items, "WAITING");
     const isWaiting = waiting > 0 && waiting + countFinishedItems(items) === items.total;
     if (isWaiting && step.state !== "WAITING") step.pauses.push({ from: at, to: null, kind: item.waitsFor ?? "" });
-    if (!isWaiting) goOn(step, at);
+    if (!isWaiting) endPause(step, at);
     step.state = isWaiting ? "WAITING" : "RUNNING";
   }
 
@@ -355,7 +355,7 @@ export class Fold {
     };
     switch (event.type) {
       case "step_compensation_started":
-        step.tries.push({ ...begun(event, at, index), isUndo: true });
+        step.tries.push({ ...makeAttempt(event, at, index), isUndo: true });
         break;
       case "step_compensated":
         end("succeeded");
@@ -391,24 +391,24 @@ function progressOf(data: Data): StepView["progress"] {
 }
 
 /** Adds a progress report or an error to the lines of a step. */
-function note(step: StepView, { type, attempt }: Happened, data: Data, at: number): void {
+function addLine(step: StepView, { type, attempt }: Happened, data: Data, at: number): void {
   const isProgress = type.endsWith("_progress");
   const fault = (data.error ?? null) as Fault | null;
   const stderr = typeof data.stderr === "string" ? data.stderr : null;
   if (!isProgress && !fault && stderr === null) return;
-  const text = isProgress ? said(data) : fault ? `${fault.code}: ${fault.message}` : stderr!;
+  const text = isProgress ? progressText(data) : fault ? `${fault.code}: ${fault.message}` : stderr!;
   step.lines ??= new Lines();
   step.lines.add({ at, attempt: attempt ?? 1, index: typeof data.index === "number" ? data.index : null, text, isBad: fault !== null });
 }
 
 /** Returns a progress report as text: the amount, and the message. */
-function said(data: Data): string {
+function progressText(data: Data): string {
   const it = progressOf(data);
   const far = it?.total === undefined ? String(it?.progress) : `${it.progress} of ${it.total}`;
   return it?.message ? `${far}  ${it.message}` : far;
 }
 
-function begun(event: Happened, at: number, index: number | null): Attempt {
+function makeAttempt(event: Happened, at: number, index: number | null): Attempt {
   const isSleep = typeof ((event.data ?? {}) as Data).until === "string";
   return { number: event.attempt ?? 1, index, from: at, to: null, end: "running", code: null, isUndo: false, isSleep };
 }
@@ -422,17 +422,17 @@ function ended(step: StepView, end: Attempt["end"], at: number, error: Fault | n
   }
 }
 
-function goOn(step: StepView, at: number): void {
+function endPause(step: StepView, at: number): void {
   const last = step.pauses.at(-1);
   if (last?.to === null) last.to = at;
 }
 
-function over(step: StepView, state: StepState, at: number): void {
+function finishStep(step: StepView, state: StepState, at: number): void {
   step.state = state;
   step.to = at;
   step.progress = null;
   step.waitsFor = null;
-  goOn(step, at);
+  endPause(step, at);
 }
 
 /** Returns for how long a step has worked and waited until `now`, in milliseconds. A delay before a retry counts as neither. */

@@ -1,6 +1,6 @@
 /**
  * Steps that can be opened in the graph: loops show their items, and steps with a sub-plan show its steps. Opened nodes
- * may contain further nodes to open. The URL names the open nodes: `each` is a loop, `each[3]` is an item, and
+ * can contain further nodes to open. The URL names the open nodes: `each` is a loop, `each[3]` is an item, and
  * `each[3]/send` is a step of the sub-plan of that item.
  */
 
@@ -9,7 +9,7 @@ import { Cell } from "../api/cell";
 import { returns } from "../api/connection";
 import { PlanSteps, type LayoutDirection } from "../api/generated";
 import type { Look } from "../graph/canvas";
-import { drawn } from "../graph/drawn";
+import { queryLayout } from "../graph/drawn";
 import { nest, openNodeSize, layoutRows, type Scene } from "../graph/scene";
 import type { Fold, StepView } from "./fold";
 import type { Item } from "./items";
@@ -60,8 +60,8 @@ interface Held {
 /** Polls for a child execution that a step is about to start: how many, and the delay between them in milliseconds. */
 const CHILD_POLLS = { times: 100, pause: 100 };
 
-/** Opens a child execution. The parent's event may arrive before the child exists. */
-async function begun(id: string, signal: AbortSignal): Promise<Story | null> {
+/** Opens a child execution. Polls, because the parent's event can arrive before the child exists. */
+async function openChildStory(id: string, signal: AbortSignal): Promise<Story | null> {
   for (let n = 0; n < CHILD_POLLS.times && !signal.aborted; n += 1) {
     const story = await Story.within(id, signal);
     if (story) return story;
@@ -71,12 +71,12 @@ async function begun(id: string, signal: AbortSignal): Promise<Story | null> {
 }
 
 /** Reads the names of open nodes from the URL. */
-export function read(text: string): string[] {
+export function readOpenNodes(text: string): string[] {
   return text === "" ? [] : [...new Set(text.split(","))].slice(0, MAX_OPEN_NODES);
 }
 
 /** Opens or closes a node. Closing also closes the nodes inside. Returns null if too many nodes are open. */
-export function toggled(open: readonly string[], name: string): string[] | null {
+export function toggleOpenNode(open: readonly string[], name: string): string[] | null {
   if (!open.includes(name)) return open.length < MAX_OPEN_NODES ? [...open, name] : null;
   return open.filter((it) => it !== name && !it.startsWith(`${name}/`) && !it.startsWith(`${name}[`));
 }
@@ -194,7 +194,7 @@ export class Groups {
   async #draw(scope: Scope, direction: LayoutDirection): Promise<Scene> {
     const inside = await this.#insides(direction, (it) => it.scope === scope && it.index === null);
     const sizes = [...inside].map(([name, scene]) => ({ name: name.slice(scope.prefix.length), ...openNodeSize(scene) }));
-    const { drawing } = await drawn(scope.plan, direction, sizes);
+    const { drawing } = await queryLayout(scope.plan, direction, sizes);
     return nest(drawing, scope.prefix, inside);
   }
 
@@ -248,7 +248,7 @@ export class Groups {
     const { signal } = held.gone;
     const prefix = `${name}/`;
     try {
-      const story = held.child === null ? null : await begun(held.child, signal);
+      const story = held.child === null ? null : await openChildStory(held.child, signal);
       const plan = story ? story.about.plan : (await ask(PlanSteps, { id: planId }, signal)).plan;
       if (signal.aborted || !plan) return;
       // The drawing of the plan stays when the execution starts.

@@ -12,7 +12,7 @@ import { Icon } from "../ui/icons";
 import { JsonView, omittedBytes } from "../ui/json";
 import { Plain } from "../ui/plain";
 import { Pill, WORD } from "../ui/state";
-import { clock, span } from "../ui/time";
+import { formatClockTime, formatDuration } from "../ui/time";
 import { Words } from "../ui/words";
 import type { Asking } from "./actions";
 import { Call } from "./call";
@@ -60,7 +60,7 @@ export function Inspector({ story, step, findings, view, isPast, now, opening, a
   useEffect(() => {
     const now = latest.current;
     if (now.mark === now.asked || now.timer) return;
-    // Items of a loop may change hundreds of times a second. The delay gives each query time to finish.
+    // Items of a loop can change hundreds of times a second. The delay gives each query time to finish.
     const ask = () => {
       now.timer = 0;
       now.asked = now.mark;
@@ -309,7 +309,7 @@ interface Settled {
   missingCompensation: { toolName: string; parameters: Json } | null;
 }
 
-/** Shows how a person settled a call, and what is left to do by hand. */
+/** Shows how a person settled a call, and what the person must still do. */
 export function Decision({ detail, name }: { detail: Settled | null | undefined; name: string }) {
   if (!detail || detail.settled === null) return null;
   return (
@@ -363,8 +363,8 @@ function Attempts({ view, now, node }: { view: StepView; now: number; node: stri
           {tries.map((it, at) => (
             <tr key={at}>
               <td>{it.isUndo ? "compensation" : it.number}</td>
-              <td class="mono">{clock(new Date(it.from).toISOString())}</td>
-              <td>{span((it.to ?? now) - it.from)}</td>
+              <td class="mono">{formatClockTime(new Date(it.from).toISOString())}</td>
+              <td>{formatDuration((it.to ?? now) - it.from)}</td>
               <td>
                 {words[it.end]}
                 {it.code && <code> {it.code}</code>}
@@ -388,9 +388,9 @@ export function Rules({ step, onSelect }: { step: Step; onSelect: (id: string) =
     ["Effect", step.effect.toLowerCase()],
     ["On error", step.onError !== "fail" && step.onError],
     ["Attempts", retry && Number(retry.maxAttempts) > 1 && `at most ${retry.maxAttempts}`],
-    ["Time", step.timeoutMs !== null && `at most ${span(step.timeoutMs)}`],
+    ["Time", step.timeoutMs !== null && `at most ${formatDuration(step.timeoutMs)}`],
     ["Approval", step.requiresApproval && "needed"],
-    ["Cached", step.cacheTtlMs !== null && `for ${span(step.cacheTtlMs)}`],
+    ["Cached", step.cacheTtlMs !== null && `for ${formatDuration(step.cacheTtlMs)}`],
     ["Fills", step.outputMapping && <code>{Object.values(step.outputMapping as Record<string, Json>).join(", ")}</code>],
   ];
   return (

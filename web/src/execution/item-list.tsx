@@ -34,7 +34,7 @@ const FILTERS: readonly (readonly [string, string, StepState[], keyof NonNullabl
   ["SUCCEEDED", "Succeeded", ["SUCCEEDED", "COMPENSATED"], "successful"],
 ];
 
-/** Maximum number of items that are shown together. Further items replace them. */
+/** Maximum number of items that are shown at the same time. The next items replace them. */
 export const MAX_ITEMS = 2_100;
 
 export function ItemList({ detail, states, from, asked, onFrom, onSelect, onStates, onMore, onAsk }: ItemsProps) {

@@ -1,9 +1,9 @@
-/** Shows the progress reports of a step and the errors of its attempts, as far as the log has them. */
+/** Shows the progress reports of a step and the errors of its attempts that are in the event log. */
 
 import { useState } from "preact/hooks";
 
 import { Plain } from "../ui/plain";
-import { clock } from "../ui/time";
+import { formatClockTime } from "../ui/time";
 import type { Lines } from "./lines";
 import { Section } from "./panel";
 
@@ -28,7 +28,7 @@ export function Logs({ lines, index }: { lines: Lines; index: number | null }) {
       <ol class="logs" tabIndex={0} aria-label="What it said">
         {shown.map((it, at) => (
           <li key={at} class={it.isBad ? "is-bad" : ""}>
-            <time dateTime={new Date(it.at).toISOString()}>{clock(new Date(it.at).toISOString())}</time>
+            <time dateTime={new Date(it.at).toISOString()}>{formatClockTime(new Date(it.at).toISOString())}</time>
             <span>
               {(isTried || (index === null && it.index !== null)) && (
                 <span class="faint">

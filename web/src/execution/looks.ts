@@ -1,7 +1,7 @@
 /** Colours and texts of steps in the graph. */
 
 import type { Gate, Look } from "../graph/scene";
-import { span, spentText } from "../ui/time";
+import { formatDuration, spentText } from "../ui/time";
 import { plain } from "../ui/plain";
 import { TONE, WORD } from "../ui/state";
 import { spentBy, type StepView } from "./fold";
@@ -31,7 +31,7 @@ function gatesOf(step: Step, view: StepView | undefined): Gate[] {
 
 /** Returns how an item of a loop looks. */
 export function itemLook(step: Step, index: number, item: Item | undefined): Look {
-  const note = item?.waitsFor ? "waits" : item?.from != null && item.to !== null ? span(item.to - item.from) : "";
+  const note = item?.waitsFor ? "waits" : item?.from != null && item.to !== null ? formatDuration(item.to - item.from) : "";
   return {
     tone: item?.isUndone ? "undone" : TONE[item?.state ?? "PENDING"],
     title: String(index),
@@ -68,9 +68,9 @@ function noteOf(step: Step, view: StepView | undefined, now: number): string {
   if (progress && view.to === null) {
     return progress.total ? `${Math.round((progress.progress / progress.total) * 100)} %` : String(progress.progress);
   }
-  // The node has room for one duration. The duration of work is preferred.
+  // The node has space for only one duration, so it shows the duration of work if there is one.
   const { worked, waited } = spentBy(view, now);
-  const time = view.from === null ? "" : worked > 0 ? span(worked) : spentText({ worked, waited });
+  const time = view.from === null ? "" : worked > 0 ? formatDuration(worked) : spentText({ worked, waited });
   if (view.items) return `×${view.items.total}  ${time}`;
   return view.attempts > 1 ? `${view.attempts}×  ${time}` : time;
 }

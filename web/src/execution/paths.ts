@@ -16,7 +16,7 @@ export function criticalPath(fold: Fold, dependsOn: ReadonlyMap<string, readonly
 
 function latest(steps: readonly StepView[]): StepView | undefined {
   let found: StepView | undefined;
-  // If two steps ended in the same millisecond, the later one may have waited for the earlier one.
+  // If two steps ended in the same millisecond, perhaps the later step waited for the earlier step.
   for (const step of steps) if (!found || (step.to ?? 0) >= (found.to ?? 0)) found = step;
   return found;
 }
@@ -47,7 +47,7 @@ export function stepsToRepeatAfterFailure(fold: Fold, settled: ReadonlySet<strin
 
 const NONE: ReadonlySet<string> = new Set();
 
-/** Returns whether a call has an unknown outcome, so that a person may have settled it. */
+/** Returns true if the outcome of a call is unknown. Perhaps a person has settled such a call. */
 export function hasUnknown(fold: Fold): boolean {
   return fold.steps.some((step) => step.state === "FAILED" && step.tries.at(-1)?.code === "tool.outcome_unknown");
 }

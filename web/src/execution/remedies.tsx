@@ -83,7 +83,7 @@ export function isPlanToBlame(finding: Finding): boolean {
   return finding.remedies[0] !== undefined && isRevision(finding.remedies[0]);
 }
 
-/** Returns whether a remedy is a new version of the plan. Every failure has a link to the plan anyway. */
+/** Returns whether a remedy is a new version of the plan. The page shows no button for it, because every failure has a link to the plan. */
 function isRevision({ command }: Remedy): boolean {
   return command?.startsWith("faber revise ") ?? false;
 }

@@ -1,6 +1,6 @@
 /** A slider that shows the execution at an earlier position of its log. */
 
-import { clock } from "../ui/time";
+import { formatClockTime } from "../ui/time";
 import { Icon } from "../ui/icons";
 import { useCell } from "../api/cell";
 import type { Story } from "./story";
@@ -11,7 +11,7 @@ export function Scrubber({ story, onScrub }: { story: Story; onScrub: (seq: numb
   const last = Math.max(1, story.lastSeq);
   const seq = Math.min(at ?? last, last);
   const event = story.events[seq - 1];
-  const text = event ? `event ${seq} of ${last}: ${event.type.replaceAll("_", " ")}${event.stepId ? ` ${event.stepId}` : ""}, ${clock(event.at)}` : "";
+  const text = event ? `event ${seq} of ${last}: ${event.type.replaceAll("_", " ")}${event.stepId ? ` ${event.stepId}` : ""}, ${formatClockTime(event.at)}` : "";
   return (
     <div class={`scrubber${at === null ? "" : " is-past"}`}>
       <label class="scrubber-range">

@@ -10,7 +10,7 @@ import {
   type ExecutionPageResult,
   type Happened,
 } from "../api/generated";
-import { drawn, type Drawn } from "../graph/drawn";
+import { queryLayout, type Drawn } from "../graph/drawn";
 import { Fold, foldTo } from "./fold";
 
 export type About = NonNullable<ExecutionPageResult["execution"]>;
@@ -79,7 +79,7 @@ export class Story {
     return at === null ? this.#live : this.#upTo(at);
   }
 
-  /** Returns the state at a time. The time may come from another execution. */
+  /** Returns the state at a time. The time can come from another execution. */
   asOf(time: number): Fold {
     const { events } = this;
     let [first, behind] = [0, events.length];
@@ -123,7 +123,7 @@ export class Story {
 
   #take(events: readonly Happened[]): void {
     for (const event of events) {
-      // After a lost connection, the server may send known events again.
+      // After a lost connection, the server can send known events again.
       if (event.seq <= this.lastSeq) continue;
       this.events.push(event);
       this.#live.apply(event);
@@ -142,7 +142,7 @@ export class Story {
 
   async #draw(): Promise<void> {
     try {
-      this.drawn.set(await drawn(this.about.plan));
+      this.drawn.set(await queryLayout(this.about.plan));
     } catch (error) {
       if ((error as ApiError).code !== "UNREACHABLE") this.failure.set(error as ApiError);
       else {

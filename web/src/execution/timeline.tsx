@@ -3,7 +3,7 @@
 import { useMemo } from "preact/hooks";
 
 import { Dot, TONE } from "../ui/state";
-import { span } from "../ui/time";
+import { formatDuration } from "../ui/time";
 import { Virtual } from "../ui/virtual";
 import { durationText, type Attempt, type Fold, type StepView } from "./fold";
 import { finishedItemsText } from "./items";
@@ -12,7 +12,7 @@ import { criticalPath } from "./paths";
 import type { Story } from "./story";
 
 const ROW_HEIGHT = 30;
-/** Maximum number of calls that have a bar each, because a loop may have thousands. */
+/** Maximum number of calls that have a bar each, because a loop can have thousands of calls. */
 const MAX_BARS = 200;
 
 interface Props {
@@ -38,7 +38,7 @@ export function Timeline({ story, fold, now, selected, onSelect }: Props) {
         <span class="timeline-bars">
           {[0, 0.25, 0.5, 0.75, 1].map((it) => (
             <span class="tick" key={it} style={{ left: `${it * 100}%` }}>
-              {it === 0 ? "0" : span((end - begin) * it)}
+              {it === 0 ? "0" : formatDuration((end - begin) * it)}
             </span>
           ))}
         </span>
@@ -115,7 +115,7 @@ function toneOf(it: Attempt): string {
 
 function titleOf(it: Attempt, end: number): string {
   const what = it.isUndo ? "compensation" : it.index === null ? `attempt ${it.number}` : `item ${it.index}, attempt ${it.number}`;
-  return `${what}: ${it.end}, ${span((it.to ?? end) - it.from)}`;
+  return `${what}: ${it.end}, ${formatDuration((it.to ?? end) - it.from)}`;
 }
 
 interface Stretch {

@@ -4,7 +4,7 @@
  */
 
 import { edgeKey, HEAD_HEIGHT, type EdgeLook, type Gate, type Look, type Scene, type SceneNode, type View } from "./scene";
-import { arrow, box, curved, gateSign, mark, MARKS, straight } from "./strokes";
+import { drawArrow, traceBox, traceCurve, drawGateSign, drawMark, MARKS, traceLines } from "./strokes";
 
 export type { Look, View };
 
@@ -169,7 +169,7 @@ export class GraphCanvas {
     return Math.min(1.1, (width - 2 * room) / this.width, (height - 2 * room) / this.height);
   }
 
-  /** Shows the whole graph. Small graphs are not enlarged. */
+  /** Zooms out until the whole graph is visible. Does not enlarge small graphs. */
   fit(): void {
     const { width, height } = this.#size;
     const zoom = this.#wholeZoom;
@@ -277,7 +277,7 @@ export class GraphCanvas {
     if (zoom >= TITLE_ZOOM) {
       context.fillStyle = this.colour("--edge");
       for (const edge of visible) {
-        arrow(context, this.#pointsOf(edge), this.leadsRight);
+        drawArrow(context, this.#pointsOf(edge), this.leadsRight);
         if (edge.note) this.#drawNote(context, edge);
       }
     }
@@ -292,8 +292,8 @@ export class GraphCanvas {
       if (some.length === 0) continue;
       context.beginPath();
       for (const edge of some) {
-        if (zoom < TITLE_ZOOM) straight(context, edge.points);
-        else curved(context, this.#pointsOf(edge), this.leadsRight);
+        if (zoom < TITLE_ZOOM) traceLines(context, edge.points);
+        else traceCurve(context, this.#pointsOf(edge), this.leadsRight);
       }
       // At a low zoom, dashes keep their length on the screen.
       context.setLineDash(isDashed ? [6, 4].map((it) => it * Math.max(1, 0.5 / zoom)) : []);
@@ -313,7 +313,7 @@ export class GraphCanvas {
     const seen = this.seen;
     for (const node of this.nodes) {
       if (!node.isOpen || node.x > seen.right || node.x + node.width < seen.left || node.y > seen.bottom || node.y + node.height < seen.top) continue;
-      box(context, node.x, node.y, node.width, node.height, 10);
+      traceBox(context, node.x, node.y, node.width, node.height, 10);
       context.fillStyle = this.colour("--canvas");
       context.fill();
       context.fillStyle = this.colour("--surface");
@@ -363,7 +363,7 @@ export class GraphCanvas {
     this.#strokeEdges(context, near);
     context.fillStyle = this.colour("--accent");
     for (const edge of near) {
-      arrow(context, this.#pointsOf(edge), this.leadsRight);
+      drawArrow(context, this.#pointsOf(edge), this.leadsRight);
       if (edge.note && this.view.zoom >= TITLE_ZOOM) {
         this.#drawNote(context, edge);
         context.fillStyle = this.colour("--accent");
@@ -377,7 +377,7 @@ export class GraphCanvas {
     context.fillRect(node.x, node.y, node.width, node.height);
     const shape = look.tone === "idle" ? undefined : MARKS.get(look.tone);
     if (shape && this.view.zoom >= SHAPE_ZOOM) {
-      // Shapes tell the states of steps apart for people who cannot see the colours.
+      // People who cannot see the colours recognise the states of steps by their shapes.
       const scale = (node.height / 16) * 0.9;
       context.save();
       context.translate(node.x + node.width / 2 - 8 * scale, node.y + node.height / 2 - 8 * scale);
@@ -400,20 +400,20 @@ export class GraphCanvas {
     context.globalAlpha = look.isDimmed ? 0.35 : 1;
     if (this.view.zoom >= TITLE_ZOOM) {
       context.save();
-      box(context, x, y, width, height, 10);
+      traceBox(context, x, y, width, height, 10);
       context.clip();
       context.fillStyle = this.colour(`${look.tone}-ground`);
       context.fillRect(x, y, width, head);
       context.restore();
     }
-    box(context, x, y, width, height, 10);
+    traceBox(context, x, y, width, height, 10);
     context.strokeStyle = look.tone === "idle" ? this.colour("--line-strong") : this.colour(look.tone);
     context.lineWidth = Math.max(1.25, 1 / this.view.zoom);
     context.stroke();
     if (at === this.selected) this.#ring(context, node);
     if (this.view.zoom >= TITLE_ZOOM) {
       const bar = { ...node, height: head };
-      mark(context, look.tone, x + 12, y + head / 2 - 8, this.#ink(look.tone, time));
+      drawMark(context, look.tone, x + 12, y + head / 2 - 8, this.#ink(look.tone, time));
       this.#drawWords(context, bar, { ...look, subtitle: "" }, true);
       this.#drawGates(context, node, look.gates ?? []);
     }
@@ -441,7 +441,7 @@ export class GraphCanvas {
     const width = Math.max(2, 2 / this.view.zoom);
     context.strokeStyle = this.colour("--accent");
     context.lineWidth = width;
-    box(context, node.x - width, node.y - width, node.width + 2 * width, node.height + 2 * width, 10);
+    traceBox(context, node.x - width, node.y - width, node.width + 2 * width, node.height + 2 * width, 10);
     context.stroke();
   }
 
@@ -451,7 +451,7 @@ export class GraphCanvas {
     context.globalAlpha = look.isDimmed ? 0.35 : 1;
     if (look.isStack) {
       for (const shift of [6, 3]) {
-        box(context, x + shift, y + shift, width, height, 8);
+        traceBox(context, x + shift, y + shift, width, height, 8);
         context.fillStyle = this.colour("--surface");
         context.fill();
         context.strokeStyle = this.colour("--line-strong");
@@ -459,7 +459,7 @@ export class GraphCanvas {
         context.stroke();
       }
     }
-    box(context, x, y, width, height, 8);
+    traceBox(context, x, y, width, height, 8);
     context.fillStyle = this.colour("--surface");
     context.fill();
     context.fillStyle = this.colour(`${look.tone}-ground`);
@@ -470,7 +470,7 @@ export class GraphCanvas {
     context.stroke();
     context.setLineDash([]);
     if (at === this.selected) this.#ring(context, node);
-    mark(context, look.tone, x + 12, y + height / 2 - 8, this.#ink(look.tone, time));
+    drawMark(context, look.tone, x + 12, y + height / 2 - 8, this.#ink(look.tone, time));
     this.#drawWords(context, node, look, this.opens(at));
     this.#drawGates(context, node, look.gates ?? []);
     context.globalAlpha = 1;
@@ -495,7 +495,7 @@ export class GraphCanvas {
     let left = this.leadsRight ? x + 10 : x + (width - whole) / 2;
     for (const { kind, text, wide } of pills.reverse()) {
       const tone = kind === "approval" ? "waiting" : "";
-      box(context, left, y - GATE_HEIGHT / 2, wide, GATE_HEIGHT, GATE_HEIGHT / 2);
+      traceBox(context, left, y - GATE_HEIGHT / 2, wide, GATE_HEIGHT, GATE_HEIGHT / 2);
       context.fillStyle = this.colour("--surface");
       context.fill();
       if (tone) {
@@ -507,7 +507,7 @@ export class GraphCanvas {
       context.stroke();
       const ink = this.colour(tone || "--muted");
       context.strokeStyle = ink;
-      gateSign(context, kind, left + 5, y - 5);
+      drawGateSign(context, kind, left + 5, y - 5);
       context.fillStyle = ink;
       context.textBaseline = "middle";
       context.textAlign = "left";

@@ -53,7 +53,7 @@ interface Plan {
  * Returns the layout of a plan. Without `way`, uses the direction in which the plan is drawn larger. `sizes` are the
  * sizes of open nodes.
  */
-export async function drawn(plan: Plan, way?: LayoutDirection, sizes: readonly NodeSizeInput[] = []): Promise<Drawn> {
+export async function queryLayout(plan: Plan, way?: LayoutDirection, sizes: readonly NodeSizeInput[] = []): Promise<Drawn> {
   const wide = innerWidth > 760;
   const direction = way ?? directionOf(plan.tools, wide ? innerWidth - 420 : innerWidth, innerHeight - 260);
   const key = `${plan.planId} ${direction} ${sizes.map((it) => `${it.name} ${it.width} ${it.height}`).join(" ")}`;

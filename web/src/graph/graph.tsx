@@ -13,7 +13,7 @@ interface Props {
   looks: Look[];
   selected: string | null;
   onSelect: (name: string | null) => void;
-  /** Opens or closes a node. The visible nodes keep their places on the screen. */
+  /** Opens or closes a node. The visible nodes keep their positions on the screen. */
   onToggle?: (name: string) => void;
   /** The looks of edges, by `edgeKey`. */
   edgeLooks?: ReadonlyMap<string, EdgeLook>;
@@ -51,7 +51,7 @@ export function Graph({ drawing, leadsRight, looks, selected, onSelect, onToggle
     const size = () => canvas.resize(element.clientWidth, element.clientHeight);
     size();
     canvas.show(looks);
-    // The user may press a key before the new graph gets its other properties.
+    // The user can press a key before the new graph gets its other properties.
     canvas.select(selected === null ? -1 : canvas.placeOf(selected));
     /** The first view. Null after the user has moved the graph. */
     let first: View | null = null;
@@ -59,7 +59,7 @@ export function Graph({ drawing, leadsRight, looks, selected, onSelect, onToggle
       canvas.begin(findInterestingNode(canvas.looks));
       first = canvas.view;
     };
-    if (before.current && (canOpen || edgeLooks)) goOn(canvas, before.current, toggledLast.current);
+    if (before.current && (canOpen || edgeLooks)) showChangedGraph(canvas, before.current, toggledLast.current);
     else begin();
     const observer = new ResizeObserver(() => {
       const wasFitting = isFitting(canvas);
@@ -76,7 +76,7 @@ export function Graph({ drawing, leadsRight, looks, selected, onSelect, onToggle
       toggle.current?.(name);
       return true;
     };
-    const release = handle(element, canvas, {
+    const release = addPointerHandlers(element, canvas, {
       click: (at, x, y) => {
         if (canvas.hitsHandle(at, x, y)) return turn(at);
         select.current(at < 0 ? null : (canvas.nodes[at]?.name ?? null));
@@ -171,8 +171,8 @@ export function Graph({ drawing, leadsRight, looks, selected, onSelect, onToggle
           width={MAP_SIZE.width * 2}
           height={MAP_SIZE.height * 2}
           aria-hidden="true"
-          onPointerDown={(event) => graph.current && goTo(event, graph.current)}
-          onPointerMove={(event) => event.buttons === 1 && graph.current && goTo(event, graph.current)}
+          onPointerDown={(event) => graph.current && moveToMapPoint(event, graph.current)}
+          onPointerMove={(event) => event.buttons === 1 && graph.current && moveToMapPoint(event, graph.current)}
         />
       )}
       <p class="unseen" aria-live="polite">
@@ -190,7 +190,7 @@ interface Before {
 }
 
 /** Shows a changed graph so that visible nodes stay where they are, above all the node that was opened or closed. */
-function goOn(canvas: GraphCanvas, { canvas: old, view, wasFitting }: Before, toggled: string | null): void {
+function showChangedGraph(canvas: GraphCanvas, { canvas: old, view, wasFitting }: Before, toggled: string | null): void {
   if (wasFitting && canvas.couldBeRead) return canvas.fit();
   const { width, height } = canvas.size;
   const isSeen = (at: number) => {
@@ -214,7 +214,7 @@ function goOn(canvas: GraphCanvas, { canvas: old, view, wasFitting }: Before, to
   canvas.move({ x, y, zoom });
 }
 
-/** Returns the node that is most interesting at first: one that runs, else one that waits, else one that failed. */
+/** Returns the index of a running node. Without one, returns a waiting node, or else a failed node, or -1. */
 function findInterestingNode(looks: readonly Look[]): number {
   for (const tones of [["running", "retrying"], ["waiting"], ["bad"]]) {
     const at = looks.findIndex((it) => tones.includes(it.tone));
@@ -242,7 +242,7 @@ interface Clicks {
 const DOUBLE_CLICK = { time: 400, distance: 8 };
 
 /** Handles mouse, touch and wheel events on the graph. The returned function removes the handlers. */
-function handle(element: HTMLElement, canvas: GraphCanvas, { click, doubleClick }: Clicks): () => void {
+function addPointerHandlers(element: HTMLElement, canvas: GraphCanvas, { click, doubleClick }: Clicks): () => void {
   const gone = new AbortController();
   const { signal } = gone;
   const pointers = new Map<number, { x: number; y: number }>();
@@ -294,7 +294,7 @@ function handle(element: HTMLElement, canvas: GraphCanvas, { click, doubleClick 
     },
     { signal },
   );
-  // The first click may select a node and so move the graph. The second click still means the same node.
+  // The first click can select a node and so move the graph. The second click still belongs to the node of the first click.
   let first = { at: -1, x: 0, y: 0, time: -Infinity };
   const up = (event: PointerEvent) => {
     const wasDown = pointers.delete(event.pointerId);
@@ -339,7 +339,7 @@ function drawMap(element: HTMLCanvasElement, canvas: GraphCanvas): void {
   context.strokeRect(left, top, right - left, bottom - top);
 }
 
-function goTo(event: PointerEvent, canvas: GraphCanvas): void {
+function moveToMapPoint(event: PointerEvent, canvas: GraphCanvas): void {
   const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
   const { scale, x, y } = mapScale(canvas);
   const gx = ((event.clientX - box.left) * 2 - x) / scale;

@@ -93,7 +93,7 @@ export function openNodeSize(inside: Scene): { width: number; height: number } {
   };
 }
 
-/** Puts the contents of open nodes into the drawing. `inside` has the contents by the full names of the open nodes. */
+/** Puts the contents of open nodes into the drawing. `inside` maps the full name of each open node to its content. */
 export function nest(drawing: Drawing, prefix: string, inside: ReadonlyMap<string, Scene>): Scene {
   const nodes: SceneNode[] = drawing.nodes.map((it) => {
     const name = prefix + it.name;

@@ -5,18 +5,18 @@ import { SHAPES } from "../ui/shapes";
 /** The shapes of states, by colour. */
 export const MARKS: ReadonlyMap<string, Path2D> = new Map(Object.entries(SHAPES).map(([tone, path]) => [tone, new Path2D(path)]));
 
-export function box(context: CanvasRenderingContext2D, x: number, y: number, width: number, height: number, radius: number): void {
+export function traceBox(context: CanvasRenderingContext2D, x: number, y: number, width: number, height: number, radius: number): void {
   context.beginPath();
   context.roundRect(x, y, width, height, radius);
 }
 
-export function straight(context: CanvasRenderingContext2D, points: number[]): void {
+export function traceLines(context: CanvasRenderingContext2D, points: number[]): void {
   context.moveTo(points[0]!, points[1]!);
   for (let at = 2; at < points.length; at += 2) context.lineTo(points[at]!, points[at + 1]!);
 }
 
 /** Draws a curve through points. At each point, it runs in the main direction of the graph. */
-export function curved(context: CanvasRenderingContext2D, points: number[], leadsRight: boolean): void {
+export function traceCurve(context: CanvasRenderingContext2D, points: number[], leadsRight: boolean): void {
   let [x, y] = [points[0]!, points[1]!];
   context.moveTo(x, y);
   for (let at = 2; at < points.length; at += 2) {
@@ -27,7 +27,7 @@ export function curved(context: CanvasRenderingContext2D, points: number[], lead
   }
 }
 
-export function arrow(context: CanvasRenderingContext2D, points: number[], leadsRight: boolean): void {
+export function drawArrow(context: CanvasRenderingContext2D, points: number[], leadsRight: boolean): void {
   const [x, y] = [points.at(-2)!, points.at(-1)!];
   context.beginPath();
   context.moveTo(x, y);
@@ -42,7 +42,7 @@ export function arrow(context: CanvasRenderingContext2D, points: number[], leads
 }
 
 /** Draws the symbol of a gate in a square of 10 pixels: a rhombus for a condition, a person for an approval. */
-export function gateSign(context: CanvasRenderingContext2D, kind: "condition" | "approval", x: number, y: number): void {
+export function drawGateSign(context: CanvasRenderingContext2D, kind: "condition" | "approval", x: number, y: number): void {
   context.beginPath();
   if (kind === "condition") {
     context.moveTo(x + 5, y + 1);
@@ -70,7 +70,7 @@ interface Ink {
 }
 
 /** Draws the mark of a state, 16 pixels wide. */
-export function mark(context: CanvasRenderingContext2D, tone: string, x: number, y: number, { colour, ground, turn }: Ink): void {
+export function drawMark(context: CanvasRenderingContext2D, tone: string, x: number, y: number, { colour, ground, turn }: Ink): void {
   context.save();
   context.translate(x, y);
   context.lineWidth = 1.7;

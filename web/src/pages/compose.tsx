@@ -24,7 +24,7 @@ import {
 import type { Fields } from "../api/json";
 import { Graph } from "../graph/graph";
 import { gatesText } from "../graph/scene";
-import { MAX_OPEN_NODES, read, toggled } from "../execution/groups";
+import { MAX_OPEN_NODES, readOpenNodes, toggleOpenNode } from "../execution/groups";
 import { idsOf, planText, readDraft } from "../plan/draft";
 import { Editor, type Goal } from "../plan/editor";
 import { find, holds, looksOf, stepOf, useInsides, type Source } from "../plan/insides";
@@ -123,7 +123,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
   const [shown, show] = useState<{ plan: PlanDrawn; source: Source } | null>(() => known && { plan: known.plan, source: { id: known.plan.planId } });
   const plan = shown?.plan ?? null;
   const [opened, setOpened] = useParam("open");
-  const open = useMemo(() => read(opened), [opened]);
+  const open = useMemo(() => readOpenNodes(opened), [opened]);
   const [checked, setChecked] = useState<Checked | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
   const [isBusy, setBusy] = useState(false);
@@ -277,7 +277,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
     if (found) setGoal({ path: found.path, count: (goal?.count ?? 0) + 1, isWanted: false });
   };
   const turn = (name: string) => {
-    const next = toggled(read(new URLSearchParams(location.search).get("open") ?? ""), name);
+    const next = toggleOpenNode(readOpenNodes(new URLSearchParams(location.search).get("open") ?? ""), name);
     if (next) setOpened(next.join(","));
     else setError(new ApiError(`at most ${MAX_OPEN_NODES} loops and plans can be open: close one first`, "LIMIT_EXCEEDED"));
   };

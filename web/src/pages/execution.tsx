@@ -10,7 +10,7 @@ import { Failures, Notes, Onward, Waits } from "../execution/account";
 import { Actions, Question, type Asking } from "../execution/actions";
 import { Events } from "../execution/events";
 import { about, useFindings } from "../execution/findings";
-import { Groups, MAX_OPEN_NODES, pagesText, read, readPages, toggled, type Pages, type Spot } from "../execution/groups";
+import { Groups, MAX_OPEN_NODES, pagesText, readOpenNodes, readPages, toggleOpenNode, type Pages, type Spot } from "../execution/groups";
 import { Inspector } from "../execution/inspector";
 import { ItemPanel, PlannedPanel } from "../execution/inside";
 import { countFinishedItems, finishedItemsText, finishedLoopParts } from "../execution/items";
@@ -25,17 +25,17 @@ import { gatesText, type Scene } from "../graph/scene";
 import { setParams, useOneOf, useParam } from "../router";
 import { Fault, Refused, RefusedPage } from "../ui/fault";
 import { JsonView } from "../ui/json";
-import { back } from "../ui/dialog";
+import { restoreFocus } from "../ui/dialog";
 import { Crumbs, Empty, isNarrow, Loading, Tabs, useTitle } from "../ui/page";
 import { Plain, plain } from "../ui/plain";
 import { Meter, Pill, WORD } from "../ui/state";
-import { ago, moment, startsText, elapsedText, useNow } from "../ui/time";
+import { formatAge, formatDateTime, startsText, elapsedText, useNow } from "../ui/time";
 
 export function ExecutionPage({ id }: { id: string }) {
   const [story, setStory] = useState<Story | null | undefined>(undefined);
   const [error, setError] = useState<ApiError | null>(null);
   const epoch = useCell(returns);
-  // An execution that is loaded subscribes again by itself when the server is back.
+  // A loaded execution subscribes again by itself when the server is back, so only a missing one is loaded here.
   const isMissing = !story || story.about.executionId !== id;
   useEffect(() => {
     if (!isMissing) return;
@@ -93,7 +93,7 @@ function ExecutionView({ story }: { story: Story }) {
   useCell(groups.version);
   const groupFailure = useCell(groups.failure);
   const [opened, setOpened] = useParam("open");
-  const open = useMemo(() => read(opened), [opened]);
+  const open = useMemo(() => readOpenNodes(opened), [opened]);
   const [turned] = useParam("items");
   const [selected] = useParam("step");
   const pages = useMemo(() => readPages(turned, selected), [turned, selected]);
@@ -121,7 +121,7 @@ function ExecutionView({ story }: { story: Story }) {
     const now = new URLSearchParams(location.search);
     const wasOpen = now.get("step") !== null;
     if (name !== null) {
-      // A node that stands for another page of items shows that page.
+      // A click on a node that stands for another page of items shows this page.
       const step = name.replace(/-\]$/, "]");
       const next = { step, items: pagesText(readPages(now.get("items") ?? "", step)) };
       if (!wasOpen) opener.current = document.activeElement as HTMLElement | null;
@@ -132,7 +132,7 @@ function ExecutionView({ story }: { story: Story }) {
     }
     if (history.state === PANEL_STATE) history.back();
     else setParams({ step: "" });
-    back(opener.current);
+    restoreFocus(opener.current);
   }, []);
   const moveTo = useCallback((seq: number | null) => story.scrub.set(seq), [story]);
   // The URL gets the position after the slider has stopped, because browsers limit how often the URL may change.
@@ -148,7 +148,7 @@ function ExecutionView({ story }: { story: Story }) {
   const row = /^[^/[]*/.exec(selected)![0];
   const turn = useCallback((name: string) => {
     if (name.endsWith("-]")) return select(name);
-    const next = toggled(read(new URLSearchParams(location.search).get("open") ?? ""), name);
+    const next = toggleOpenNode(readOpenNodes(new URLSearchParams(location.search).get("open") ?? ""), name);
     if (next) setOpened(next.join(","));
     else setProblem(`At most ${MAX_OPEN_NODES} loops and plans can be open: close one first.`);
   }, []);
@@ -286,7 +286,7 @@ function Head({ story, now, onAsk, onFail }: HeadProps) {
         </span>
         <Meter {...fold.counts} partly={finishedLoopParts(fold.steps)} />
         {items && <span>{items}</span>}
-        <span title={moment(iso(created)!)}>created {ago(iso(created)!, now)}</span>
+        <span title={formatDateTime(iso(created)!)}>created {formatAge(iso(created)!, now)}</span>
         {start ? <span>{startsText(start, now)}</span> : <span>{elapsedText(iso(begin), iso(end), now)}</span>}
         <span>{about.mode.toLowerCase()}</span>
         {fold.node && <span>Node {fold.node}</span>}

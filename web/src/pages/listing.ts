@@ -6,7 +6,7 @@ import { place } from "../router";
 
 /** Poll interval of unfinished rows after the first ones, in milliseconds. */
 const POLL_INTERVAL = 5_000;
-/** Number of rows of one later query, and the maximum number of such queries in a row. */
+/** Number of rows in each query after the first one, and the maximum number of such queries to fill one gap. */
 const QUERY_ROWS = 200;
 const MAX_QUERIES = 5;
 

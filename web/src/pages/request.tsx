@@ -24,7 +24,7 @@ import { JsonView } from "../ui/json";
 import { Choice, Crumbs, Empty, Loading, Tabs, useTitle } from "../ui/page";
 import { Plain, plain } from "../ui/plain";
 import { Score } from "../ui/score";
-import { ago, clock, moment, serverNow, span, useNow } from "../ui/time";
+import { formatAge, formatClockTime, formatDateTime, serverNow, formatDuration, useNow } from "../ui/time";
 import { countText, plannerText } from "../ui/words";
 import { useListing } from "./listing";
 import { rowOf, Rows, stepOf } from "./rows";
@@ -88,7 +88,7 @@ function Known({ request, onNews }: { request: Asked; onNews: () => void }) {
         </div>
         <p class="facts">
           {request.planningError && <span class="tag tone-bad">Planning failed</span>}
-          <span title={moment(request.createdAt)}>created {ago(request.createdAt, serverNow())}</span>
+          <span title={formatDateTime(request.createdAt)}>created {formatAge(request.createdAt, serverNow())}</span>
           <span>
             {request.plans.length} {request.plans.length === 1 ? "version" : "versions"} of the plan
           </span>
@@ -213,8 +213,8 @@ function Transcript({ request }: { request: Asked }) {
         <li key={at} class={`entry entry-${it.kind}`}>
           <h2>
             {KINDS[it.kind] ?? it.kind.replaceAll("_", " ")}
-            <span class="faint" title={clock(it.at)}>
-              +{span(Date.parse(it.at) - begin)}
+            <span class="faint" title={formatClockTime(it.at)}>
+              +{formatDuration(Date.parse(it.at) - begin)}
             </span>
           </h2>
           <Entry kind={it.kind} content={it.content} />
@@ -339,7 +339,7 @@ function Versions({ request }: { request: Asked }) {
               <span>{countText(it.executionOrder.length, "step")}</span>
               <span class="faint">{plannerText(it.planner)}</span>
               <span class="grow" />
-              <span class="faint">{ago(it.createdAt, now)}</span>
+              <span class="faint">{formatAge(it.createdAt, now)}</span>
             </a>
           </li>
         ))}

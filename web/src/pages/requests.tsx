@@ -126,7 +126,7 @@ interface ListProps {
   needy: ReadonlySet<string>;
 }
 
-/** A search field. It searches after a pause in typing. An id opens the page of the object. */
+/** A search field. It searches after a pause in typing. If the text is an id, it opens the page of the object. */
 export function SearchBox({ label, value, onSearch, placeholder }: { label: string; value: string; onSearch: (it: string) => void; placeholder: string }) {
   const [text, setText] = useState(value);
   /**

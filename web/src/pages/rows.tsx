@@ -6,7 +6,7 @@ import type { Reason, RunPart, RunRow } from "../api/generated";
 import { Dot, Meter, OVER, WORD } from "../ui/state";
 import { Icon } from "../ui/icons";
 import { Plain, plain } from "../ui/plain";
-import { ago, moment, startsText, elapsedText, useNow } from "../ui/time";
+import { formatAge, formatDateTime, startsText, elapsedText, useNow } from "../ui/time";
 import { Virtual } from "../ui/virtual";
 import type { Entry } from "./listing";
 
@@ -117,8 +117,8 @@ function Line({ row, isNeedy, now }: { row: Row; isNeedy: boolean; now: number }
         </span>
         <span class="row-meter">{run ? <Meter {...run} /> : <span class={row.planningError ? "text-bad" : "faint"}>{row.planningError ? "planning failed" : "not executed"}</span>}</span>
         <span class="row-time right">{run && !start && elapsedText(run.startedAt, isRunning ? null : run.finishedAt, now)}</span>
-        <span class="row-age right faint" title={moment(row.createdAt)}>
-          {ago(row.createdAt, now)}
+        <span class="row-age right faint" title={formatDateTime(row.createdAt)}>
+          {formatAge(row.createdAt, now)}
         </span>
       </a>
     </div>

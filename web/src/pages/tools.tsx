@@ -9,7 +9,7 @@ import { ToolDetail } from "../tools/detail";
 import { Refused } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { Choice, Empty, Loading, Tabs, useTitle } from "../ui/page";
-import { span } from "../ui/time";
+import { formatDuration } from "../ui/time";
 import { Score } from "../ui/score";
 import { Windowed } from "../ui/virtual";
 import { SearchBox } from "./requests";
@@ -128,7 +128,7 @@ function SetCard({ set, tools, usage, shown, isOpen: given, onTurn }: CardProps)
                   <span class="tool-used faint right">
                     {used ? `${used.calls.toLocaleString("en")}${used.failures ? `, ${used.failures} failed` : ""}` : ""}
                   </span>
-                  <span class="tool-latency faint right">{used?.p50Ms != null ? span(used.p50Ms) : ""}</span>
+                  <span class="tool-latency faint right">{used?.p50Ms != null ? formatDuration(used.p50Ms) : ""}</span>
                 </a>
               </li>
             );

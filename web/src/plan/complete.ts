@@ -2,7 +2,7 @@
 
 import { FIELDS, type Json } from "../api/generated";
 import { isFields, type Fields } from "../api/json";
-import { resolved } from "../tools/form";
+import { resolveReferences } from "../tools/form";
 import { idsOf } from "./draft";
 
 /** A tool that can be suggested. */
@@ -38,7 +38,7 @@ interface Place {
   names: string[][];
 }
 
-/** Returns the JSON path of a position in a text. The text after the position may be incomplete. */
+/** Returns the JSON path of a position in a text. The text after the position can be incomplete. */
 function placeOf(text: string, cursor: number): Place | null {
   interface Level {
     isObject: boolean;
@@ -74,7 +74,7 @@ function placeOf(text: string, cursor: number): Place | null {
   return null;
 }
 
-/** Returns suggestions for the cursor. Returns null if the cursor is not in a string, or if any text is valid there. */
+/** Returns suggestions for the cursor. Returns null if the cursor is not in a string, or if the string can be any text. */
 export function complete(text: string, cursor: number, steps: readonly Fields[], tools: readonly Known[]): Offers | null {
   const place = placeOf(text, cursor);
   if (!place) return null;
@@ -97,7 +97,7 @@ export function complete(text: string, cursor: number, steps: readonly Fields[],
  * this step if it belongs to the outermost plan.
  */
 function within({ path }: Place, steps: readonly Fields[]): { rest: (string | number)[]; step: Fields | undefined } {
-  // `steps` holds only the steps of the outermost plan, so a step of an inline plan cannot be looked up.
+  // `steps` contains only the steps of the outermost plan, and no step of an inline plan.
   const at = path.lastIndexOf("tools");
   const isOutermost = path.indexOf("tools") === at;
   const number = path[at + 1];
@@ -130,7 +130,7 @@ function valuesAt(place: Place, steps: readonly Fields[], tools: readonly Known[
   return Array.isArray(schema.enum) ? schema.enum.filter((it) => typeof it === "string").map((it) => ({ text: it, about: "" })) : [];
 }
 
-/** Suggests what a template may refer to: a step, or after the step's id a field of its tool's output. */
+/** Suggests ids of steps for a template, and after the id of a step the fields of its tool's output. */
 function inHole(text: string, cursor: number, begin: number, place: Place, steps: readonly Fields[], tools: readonly Known[]): Offers | null {
   const written = text.slice(begin, cursor).trimStart();
   const from = cursor - written.length;
@@ -139,7 +139,7 @@ function inHole(text: string, cursor: number, begin: number, place: Place, steps
   const { step } = within(place, steps);
   const ids = idsOf(steps);
   let offers: Offer[];
-  // Ids of steps may contain dots, so the longest id that matches counts.
+  // Ids of steps can contain dots, so the longest matching id is used.
   const named = ids.filter((it) => written.startsWith(`${it}.`)).sort((a, b) => b.length - a.length)[0];
   if (named !== undefined) {
     const target = steps[ids.indexOf(named)]!;
@@ -169,10 +169,10 @@ function toolOf(step: Fields, tools: readonly Known[]): Known | undefined {
 /** Returns the part of a JSON Schema that describes the value at a path. */
 function schemaAt(schema: Json | undefined, path: readonly (string | number)[]): Fields {
   const root = isFields(schema) ? schema : {};
-  let here = resolved(root, root);
+  let here = resolveReferences(root, root);
   for (const part of path) {
     const inner = typeof part === "number" || /^\d+$/.test(part) ? here.items : isFields(here.properties) ? here.properties[part] : undefined;
-    here = resolved(inner, root);
+    here = resolveReferences(inner, root);
   }
   return here;
 }

@@ -32,12 +32,12 @@ const RENAMED = [["plan", "inlinePlan"]] as const;
 
 /** Parses the text of a draft. Returns diagnostics if the text is not a draft. */
 export function readDraft(text: string): Draft | { problems: Problem[] } {
-  if (text.trim() === "") return { problems: [wrong("the text is empty: a plan is an object with `tools`", "")] };
+  if (text.trim() === "") return { problems: [makeProblem("the text is empty: a plan is an object with `tools`", "")] };
   let value: Json;
   try {
     value = parse(text);
   } catch (error) {
-    return { problems: [wrong((error as Error).message, "")] };
+    return { problems: [makeProblem((error as Error).message, "")] };
   }
   if (Array.isArray(value)) value = { tools: value };
   const problems: Problem[] = [];
@@ -49,29 +49,29 @@ export function readDraft(text: string): Draft | { problems: Problem[] } {
 /** Converts a plan for the API, in which a plan inside a step has the field `inlinePlan` and not `plan`. */
 function planInput(value: Json, path: string, problems: Problem[]): Json {
   if (!isFields(value)) {
-    problems.push(wrong("a plan is an object with `tools`", path));
+    problems.push(makeProblem("a plan is an object with `tools`", path));
     return value;
   }
   if (!Array.isArray(value.tools)) {
-    problems.push(wrong("`tools` is missing: the list of steps", path));
+    problems.push(makeProblem("`tools` is missing: the list of steps", path));
     return value;
   }
-  unknown(value, FIELDS.PlanInput, path, problems);
+  reportUnknownFields(value, FIELDS.PlanInput, path, problems);
   const at = path === "" ? "tools" : `${path}.tools`;
   return { ...value, tools: value.tools.map((it, n) => stepInput(it, `${at}[${n}]`, problems)) };
 }
 
 function stepInput(value: Json, path: string, problems: Problem[]): Json {
   if (!isFields(value)) {
-    problems.push(wrong("a step is an object with `name` or `plan`", path));
+    problems.push(makeProblem("a step is an object with `name` or `plan`", path));
     return value;
   }
-  unknown(value, FIELDS.ToolExecutionInput, path, problems);
-  if (isFields(value.retry)) unknown(value.retry, FIELDS.RetryInput, `${path}.retry`, problems);
+  reportUnknownFields(value, FIELDS.ToolExecutionInput, path, problems);
+  if (isFields(value.retry)) reportUnknownFields(value.retry, FIELDS.RetryInput, `${path}.retry`, problems);
   const step = { ...value };
   for (const [written, named] of RENAMED) {
     if (!isFields(step[written])) continue;
-    if (step[named] !== undefined) problems.push(wrong(`a step has \`${written}\` or \`${named}\`, not both`, path));
+    if (step[named] !== undefined) problems.push(makeProblem(`a step has \`${written}\` or \`${named}\`, not both`, path));
     step[named] = step[written];
     delete step[written];
   }
@@ -81,7 +81,7 @@ function stepInput(value: Json, path: string, problems: Problem[]): Json {
   return step;
 }
 
-function unknown(value: Fields, fields: readonly string[], path: string, problems: Problem[]): void {
+function reportUnknownFields(value: Fields, fields: readonly string[], path: string, problems: Problem[]): void {
   for (const name of Object.keys(value)) {
     if (fields.includes(name)) continue;
     const near = nearest(name, fields);
@@ -111,7 +111,7 @@ function distance(a: string, b: string): number {
   return row[b.length]!;
 }
 
-function wrong(message: string, path: string): Problem {
+function makeProblem(message: string, path: string): Problem {
   return { severity: "ERROR", code: "plan.invalid_json", path, message, help: null };
 }
 

@@ -12,7 +12,7 @@ import { OfferList } from "./offers";
 export interface Goal {
   path: string;
   count: number;
-  /** True if the user wants to write there, so the editor gets the focus. */
+  /** True if the user wants to write at the path, so the editor gets the focus. */
   isWanted: boolean;
 }
 

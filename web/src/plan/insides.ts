@@ -1,6 +1,6 @@
 /**
- * The steps of plans without an execution, and the nodes that can be opened in their graph: sub-plans and loops. A
- * draft works, too, although the server has not stored it. `each/send` is a step of the sub-plan of `each`, and
+ * The steps of plans without an execution, and the nodes that can be opened in their graph: sub-plans and loops. The
+ * plan can also be a draft that the server has not stored. `each/send` is a step of the sub-plan of `each`, and
  * `each[]` stands for any item of a loop.
  */
 
@@ -10,7 +10,7 @@ import { ask, type ApiError } from "../api/client";
 import { DraftLayout, PlanSteps, type Drawing, type Json, type LayoutDirection, type NodeSizeInput, type PlanInput, type Step } from "../api/generated";
 import { isFields, print, type Fields } from "../api/json";
 import { lookOf } from "../execution/looks";
-import { drawn } from "../graph/drawn";
+import { queryLayout } from "../graph/drawn";
 import { flat, nest, openNodeSize, layoutRows, type Look, type Scene } from "../graph/scene";
 import { idsOf } from "./draft";
 
@@ -39,11 +39,11 @@ const DIRECTION: LayoutDirection = "DOWN";
 /** The suffix of the node that stands for any item of a loop. */
 const ANY_ITEM = "[]";
 
-/** Layouts of drafts by query. Opening a node needs them again. */
+/** Layouts of drafts by query. They are cached, because they are needed again whenever a node is opened. */
 const known = new Map<string, Promise<Plan | null>>();
 const MAX_CACHED = 50;
 
-async function draft(input: PlanInput, sizes: readonly NodeSizeInput[]): Promise<Plan | null> {
+async function queryDraft(input: PlanInput, sizes: readonly NodeSizeInput[]): Promise<Plan | null> {
   const key = print([input as unknown as Json, sizes as unknown as Json]);
   const found = known.get(key);
   if (found) return found;
@@ -54,12 +54,12 @@ async function draft(input: PlanInput, sizes: readonly NodeSizeInput[]): Promise
   return asked;
 }
 
-async function stored(planId: string, sizes: readonly NodeSizeInput[]): Promise<Plan | null> {
+async function queryPlan(planId: string, sizes: readonly NodeSizeInput[]): Promise<Plan | null> {
   const { plan } = await ask(PlanSteps, { id: planId });
-  return plan && { tools: plan.tools, layout: (await drawn(plan, DIRECTION, sizes)).drawing };
+  return plan && { tools: plan.tools, layout: (await queryLayout(plan, DIRECTION, sizes)).drawing };
 }
 
-const planOf = (source: Source, sizes: readonly NodeSizeInput[] = []) => ("id" in source ? stored(source.id, sizes) : draft(source.input, sizes));
+const planOf = (source: Source, sizes: readonly NodeSizeInput[] = []) => ("id" in source ? queryPlan(source.id, sizes) : queryDraft(source.input, sizes));
 
 /** Returns the source of the plan that a step executes. */
 function within({ step, source }: Inner): Source {
@@ -138,7 +138,7 @@ export function stepOf(name: string): string {
   return name.endsWith(ANY_ITEM) ? name.slice(0, -ANY_ITEM.length) : name;
 }
 
-/** A step within a draft. The step may be in an inline plan. */
+/** A step within a draft. The step can be in an inline plan. */
 export interface Written {
   step: Fields;
   /** The step's path, as in diagnostics. */

@@ -18,7 +18,7 @@ export function readUnsaved(path: string): Kept | null {
   }
 }
 
-/** Stores unsaved text for a URL. With null, removes it. */
+/** Stores unsaved text for a URL. With null, removes the stored text. */
 export function storeUnsaved(path: string, kept: Kept | null): void {
   try {
     if (kept && kept.text.length + kept.query.length <= MAX_CHARS) sessionStorage.setItem(KEY_PREFIX + path, JSON.stringify(kept));

@@ -45,7 +45,7 @@ export function proposal(request: Asked, tools: readonly ToolName[]): Proposal {
       add(step);
     }
   }
-  // The planner did not confirm that these steps are enough. The placeholder keeps them from running unchanged.
+  // The planner did not confirm that these steps are enough. With the placeholder, the plan is invalid until a person changes it.
   if (isComplete && uncovered.length === 0) leave(request.query);
   return { text: print({ requestId: request.requestId, query: request.query, tools: steps }, 2), uncovered };
 }
@@ -72,7 +72,7 @@ function chosenTools({ tools, steps }: Fields): string[] {
   const names = listIn(tools).map((candidate) => String(candidate.tool));
   return listIn(steps).flatMap((step) => {
     const id = String(step.step);
-    // The id of a second step with the same tool has a number at the end.
+    // If two steps have the same tool, the id of the second step has a number at the end.
     const chosen = names.find((name) => idOf(name) === id) ?? names.find((name) => id.startsWith(`${idOf(name)}_`));
     return chosen === undefined ? [] : [chosen];
   });

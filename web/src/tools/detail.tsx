@@ -9,7 +9,7 @@ import { Fault, Refused } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { JsonView } from "../ui/json";
 import { Loading } from "../ui/page";
-import { ago, moment, serverNow, span } from "../ui/time";
+import { formatAge, formatDateTime, serverNow, formatDuration } from "../ui/time";
 import { Section } from "../execution/panel";
 import { Fields, isSchema } from "./form";
 
@@ -67,15 +67,15 @@ export function ToolDetail({ name }: { name: string }) {
                   <div>
                     <dt>Time</dt>
                     <dd>
-                      p50 {span(tool.usage.p50Ms)}
-                      {tool.usage.p99Ms !== null && ` · p99 ${span(tool.usage.p99Ms)}`}
+                      p50 {formatDuration(tool.usage.p50Ms)}
+                      {tool.usage.p99Ms !== null && ` · p99 ${formatDuration(tool.usage.p99Ms)}`}
                     </dd>
                   </div>
                 )}
                 {tool.usage.lastCalledAt && (
                   <div>
                     <dt>Last</dt>
-                    <dd title={moment(tool.usage.lastCalledAt)}>{ago(tool.usage.lastCalledAt, serverNow())}</dd>
+                    <dd title={formatDateTime(tool.usage.lastCalledAt)}>{formatAge(tool.usage.lastCalledAt, serverNow())}</dd>
                   </div>
                 )}
               </dl>
@@ -106,8 +106,8 @@ export function ToolDetail({ name }: { name: string }) {
                       <details>
                         <summary>
                           <span class={it.status === "success" ? "text-good" : "text-bad"}>{it.status}</span>
-                          <span class="faint">{span(it.durationMs)}</span>
-                          <span class="faint">{ago(it.at, serverNow())}</span>
+                          <span class="faint">{formatDuration(it.durationMs)}</span>
+                          <span class="faint">{formatAge(it.at, serverNow())}</span>
                         </summary>
                         <JsonView value={it.parameters} label="parameters of the call" open={1} />
                         {it.error ? <Fault {...errorOf(it.error)} /> : <JsonView value={it.result} label="result of the call" open={1} />}
@@ -172,7 +172,7 @@ function Try({ name, schema, isReady, effect, onDone }: TryProps) {
         <div class="try-result" role="status">
           <p class="facts">
             <span class={result.status === "success" ? "text-good" : "text-bad"}>{result.status}</span>
-            <span>{span(result.durationMs)}</span>
+            <span>{formatDuration(result.durationMs)}</span>
           </p>
           {result.error ? <Fault {...errorOf(result.error)} /> : <JsonView value={result.result} label="result" />}
         </div>

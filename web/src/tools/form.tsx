@@ -49,7 +49,7 @@ export function Fields({ schema, root, value, onValue, depth = 0, takesTemplates
         <One
           key={name}
           name={name}
-          schema={resolved(properties[name], root)}
+          schema={resolveReferences(properties[name], root)}
           root={root}
           isRequired={required.includes(name)}
           value={fields[name]}
@@ -63,7 +63,7 @@ export function Fields({ schema, root, value, onValue, depth = 0, takesTemplates
 }
 
 /** Follows references within the document, at most eight in a row. */
-export function resolved(schema: Json | undefined, root: Schema): Schema {
+export function resolveReferences(schema: Json | undefined, root: Schema): Schema {
   let found: Json | undefined = schema;
   for (let n = 0; n < 8 && isSchema(found) && typeof found.$ref === "string"; n += 1) {
     const path: string[] = found.$ref.replace(/^#\/?/, "").split("/").filter(Boolean);
@@ -71,7 +71,7 @@ export function resolved(schema: Json | undefined, root: Schema): Schema {
   }
   if (isSchema(found) && Array.isArray(found.anyOf)) {
     const real: Json | undefined = found.anyOf.find((it) => isSchema(it) && it.type !== "null");
-    if (isSchema(real) && found.anyOf.length <= 2) return { ...resolved(real, root), description: found.description ?? real.description ?? null };
+    if (isSchema(real) && found.anyOf.length <= 2) return { ...resolveReferences(real, root), description: found.description ?? real.description ?? null };
   }
   return isSchema(found) ? found : {};
 }

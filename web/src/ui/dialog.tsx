@@ -29,7 +29,7 @@ export function Dialog({ title, children, action, tone, isWide, isReady = true, 
     const opener = document.activeElement as HTMLElement | null;
     dialog.current?.showModal();
     // Keyboard users continue at the button that opened the dialog, or at the page if that button has disappeared.
-    return () => back(opener);
+    return () => restoreFocus(opener);
   }, []);
   const submit = async (event: Event) => {
     event.preventDefault();
@@ -63,7 +63,7 @@ export function Dialog({ title, children, action, tone, isWide, isReady = true, 
 }
 
 /** Moves the focus back to an element after the dialog is closed. */
-export function back(opener: HTMLElement | null): void {
+export function restoreFocus(opener: HTMLElement | null): void {
   setTimeout(() => {
     if (document.activeElement && document.activeElement !== document.body) return;
     const isThere = opener?.isConnected && opener !== document.body && !(opener as HTMLButtonElement).disabled;

@@ -23,8 +23,8 @@ export function partsOf(message: string): { cause: string; trace: string | null 
 }
 
 /**
- * Returns the line of a trace with the cause: the last `Caused by:`, else the last error, else the last line that is
- * not a stack frame.
+ * Returns the line of a trace with the cause. This is the last `Caused by:`. Without it, this is the last error, and
+ * without an error the last line that is not a stack frame.
  */
 function causeIn(lines: readonly string[]): string {
   const inner = lines.findLastIndex((line) => /^\s*Caused by:/.test(line));
@@ -36,7 +36,7 @@ function causeIn(lines: readonly string[]): string {
   }
   for (const line of lines.toReversed()) {
     const said = ERROR.exec(line)?.[1];
-    // The word `Error` alone carries no information, so it is removed.
+    // The word `Error` alone contains no information, so it is removed.
     if (said && !/^\s/.test(line)) return lines.length === 1 ? line.trim() : said.trim().replace(/^[Ee]rror: /, "");
   }
   return (lines.findLast((line) => !/^\s/.test(line) && !FRAME.test(line) && !LEFTOVER.test(line)) ?? lines.at(-1) ?? "").trim();
@@ -49,7 +49,7 @@ const FRAME = /^\s*(?:at .+[:)]|\.\.\. \d+ more|\d+: +[\w<].*::|\S+\.go:\d+|goro
 /** Matches lines that runtimes print after the cause. */
 const LEFTOVER = /^(?:Node\.js v\d|exit status \d|note: |stack backtrace:|[\w./*()]+\(.*\)$|created by )/;
 
-/** The cause of a failure, for places that have one line. */
+/** Returns the cause of a failure in one line. */
 export function causeOf(message: string): string {
   return partsOf(message).cause;
 }
@@ -62,7 +62,7 @@ interface FaultProps {
   /** The place of the error, such as a step. */
   at?: string;
   note?: string;
-  /** Buttons that may help. */
+  /** Buttons for actions that help against the error. */
   actions?: ComponentChildren;
   children?: ComponentChildren;
 }

@@ -101,15 +101,15 @@ function Quote(): ComponentChildren {
   return <span class="json-mark">"</span>;
 }
 
-/** Copies a text to the clipboard. Over plain HTTP, browsers offer only the older `execCommand` for this. */
-async function copied(text: string): Promise<boolean> {
+/** Copies a text to the clipboard. Without HTTPS, browsers offer only the older `execCommand` for this. */
+async function copyText(text: string): Promise<boolean> {
   try {
     if (navigator.clipboard) {
       await navigator.clipboard.writeText(text);
       return true;
     }
   } catch {
-    // The browser denied access to the clipboard, so the older way below is tried.
+    // The browser denied access to the clipboard, so the code below uses `execCommand`.
   }
   const area = document.createElement("textarea");
   area.value = text;
@@ -128,7 +128,7 @@ async function copied(text: string): Promise<boolean> {
 export function CopyButton({ text, label }: { text: () => string; label: string }) {
   const [state, setState] = useState<"" | "done" | "failed">("");
   const copy = async () => {
-    setState((await copied(text())) ? "done" : "failed");
+    setState((await copyText(text())) ? "done" : "failed");
     setTimeout(() => setState(""), 1_500);
   };
   const said = { "": label, done: "Copied", failed: "The browser does not let the page copy" }[state];

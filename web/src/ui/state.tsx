@@ -1,4 +1,4 @@
-/** Shows states by colour, shape and word, so that users who cannot see one of them can use the others. */
+/** Shows states by colour, shape and word, so that users who cannot see colours can use the shapes or the words. */
 
 import type { ExecutionState, StepState } from "../api/generated";
 import { SHAPES } from "./shapes";

@@ -26,7 +26,7 @@ export function serverNow(): number {
 }
 
 /** Formats a duration in at most six characters. */
-export function span(milliseconds: number): string {
+export function formatDuration(milliseconds: number): string {
   const ms = Math.max(0, milliseconds);
   if (ms < 1) return "<1 ms";
   if (ms < 1_000) return `${Math.round(ms)} ms`;
@@ -41,7 +41,7 @@ export function span(milliseconds: number): string {
 }
 
 /** Formats how long ago a time was. */
-export function ago(at: string, now: number): string {
+export function formatAge(at: string, now: number): string {
   const seconds = Math.max(0, (now - Date.parse(at)) / 1_000);
   if (seconds < 5) return "now";
   if (seconds < 60) return `${Math.floor(seconds)} s ago`;
@@ -52,21 +52,21 @@ export function ago(at: string, now: number): string {
 }
 
 /** Formats the time of day with milliseconds. */
-export function clock(at: string): string {
+export function formatClockTime(at: string): string {
   const date = new Date(at);
   const two = (it: number) => String(it).padStart(2, "0");
   return `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}.${String(date.getMilliseconds()).padStart(3, "0")}`;
 }
 
 /** Formats a date and a time in the user's language. */
-export function moment(at: string): string {
+export function formatDateTime(at: string): string {
   return new Date(at).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
 }
 
 /** Formats the start of a scheduled execution: `Starts 24 Nov 2026, 04:06:00 (in 23 h)`. */
 export function startsText(at: string, now: number): string {
   const left = Date.parse(at) - now;
-  return left > 0 ? `Starts ${moment(at)} (in ${oneUnitSpan(left)})` : `Starts ${moment(at)}`;
+  return left > 0 ? `Starts ${formatDateTime(at)} (in ${oneUnitSpan(left)})` : `Starts ${formatDateTime(at)}`;
 }
 
 /** Formats a duration in one unit. */
@@ -92,12 +92,12 @@ export function useNow(every: number, isRunning = true): number {
 
 /** Formats the durations of work and of waiting for a person or a signal. */
 export function spentText({ worked, waited }: { worked: number; waited: number }): string {
-  if (waited <= 0) return span(worked);
-  return worked > 0 ? `${span(worked)}, waited ${span(waited)}` : `waited ${span(waited)}`;
+  if (waited <= 0) return formatDuration(worked);
+  return worked > 0 ? `${formatDuration(worked)}, waited ${formatDuration(waited)}` : `waited ${formatDuration(waited)}`;
 }
 
 /** Formats the duration between two times. Without an end, it lasts until now. */
 export function elapsedText(from: string | null | undefined, to: string | null | undefined, now: number): string {
   if (!from) return "";
-  return span((to ? Date.parse(to) : now) - Date.parse(from));
+  return formatDuration((to ? Date.parse(to) : now) - Date.parse(from));
 }

@@ -80,7 +80,7 @@ interface WindowedProps<T> {
 /** Lists with at most this many rows are drawn as a whole. */
 const MAX_WHOLE_LIST = 100;
 
-/** A part of a scrolled page with rows of the same height. A long list draws only the rows near the window. */
+/** A list in a page that scrolls as a whole. Its rows have the same height, and a long list draws only rows near the window. */
 export function Windowed<T>({ class: name, items, row }: WindowedProps<T>) {
   const list = useRef<HTMLUListElement>(null);
   const isLong = items.length > MAX_WHOLE_LIST;
@@ -99,7 +99,7 @@ export function Windowed<T>({ class: name, items, row }: WindowedProps<T>) {
       setView((old) => (old.first === first && old.last === last && old.height === height ? old : { first, last, height }));
     };
     look();
-    // Every ancestor may scroll or change its size.
+    // The list moves when any of its ancestors scrolls or changes its size.
     const observer = new ResizeObserver(look);
     for (let it: HTMLElement | null = list.current; it; it = it.parentElement) observer.observe(it);
     addEventListener("scroll", look, { capture: true, passive: true });

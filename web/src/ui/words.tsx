@@ -1,4 +1,4 @@
-/** Texts of the server. Values are in backticks, and ids become links. */
+/** Shows texts of the server. Values between backticks are shown as code, and ids as links. */
 
 import { Plain } from "./plain";
 
@@ -23,7 +23,7 @@ export function placeOf(text: string): string | null {
 
 export function Words({ text }: { text: string }) {
   const parts = text.split("`");
-  // With an odd number of backticks, they do not form pairs, so they are plain characters.
+  // An odd number of backticks cannot form pairs, so they are shown as characters.
   if (parts.length % 2 === 0) return <Linked text={text} />;
   return (
     <span class="words">

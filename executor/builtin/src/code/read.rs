@@ -33,17 +33,17 @@ pub(super) struct ReadFile {
 
 /// Collects the requested lines while the file is read in chunks.
 struct Page {
-    first: u64,
-    last: u64,
+    first_wanted: u64,
+    last_wanted: u64,
     lines: OutputLines,
     /// Number of the last line that fitted into the output.
     last_shown: u64,
     lines_read: u64,
     is_full: bool,
     is_text: bool,
-    /// The start of the current line. `bytes` is the length of the whole line.
+    /// The start of the current line. `line_bytes` is the length of the whole line.
     line: Vec<u8>,
-    bytes: usize,
+    line_bytes: usize,
 }
 
 pub(super) fn read_file(
@@ -88,15 +88,15 @@ impl Page {
         let first = args.offset.unwrap_or(1).max(1);
         let count = args.limit.unwrap_or(u64::MAX);
         Self {
-            first,
-            last: first.saturating_add(count).saturating_sub(1),
+            first_wanted: first,
+            last_wanted: first.saturating_add(count).saturating_sub(1),
             lines: OutputLines::new(usize::MAX),
             last_shown: first - 1,
             lines_read: 0,
             is_full: false,
             is_text: true,
             line: Vec::new(),
-            bytes: 0,
+            line_bytes: 0,
         }
     }
 
@@ -106,7 +106,7 @@ impl Page {
                 let room = (MAX_SHOWN_LINE_BYTES + 1).saturating_sub(self.line.len());
                 self.line.extend_from_slice(&piece[..piece.len().min(room)]);
             }
-            self.bytes += piece.len();
+            self.line_bytes += piece.len();
             if piece.ends_with(b"\n") {
                 self.end_line();
             }
@@ -115,7 +115,7 @@ impl Page {
 
     fn is_requested(&self) -> bool {
         let number = self.lines_read + 1;
-        !self.is_full && (self.first..=self.last).contains(&number)
+        !self.is_full && (self.first_wanted..=self.last_wanted).contains(&number)
     }
 
     fn end_line(&mut self) {
@@ -125,11 +125,11 @@ impl Page {
             self.show_line();
         }
         self.line.clear();
-        self.bytes = 0;
+        self.line_bytes = 0;
     }
 
     fn show_line(&mut self) {
-        let text = clip_line(&self.line, self.bytes, MAX_SHOWN_LINE_BYTES);
+        let text = clip_line(&self.line, self.line_bytes, MAX_SHOWN_LINE_BYTES);
         self.is_text &= !text.contains(['\u{fffd}', '\0']);
         self.is_full = !self.lines.push(&format!("{:>6}→{text}", self.lines_read));
         if !self.is_full {
@@ -139,13 +139,21 @@ impl Page {
 
     /// Ends a last line that has no line break.
     fn end_last_line(&mut self) {
-        if self.bytes > 0 {
+        if self.line_bytes > 0 {
             self.end_line();
         }
     }
 
     fn into_output(self, args: &ReadFile) -> Result<String, ToolError> {
-        let Self { first, last, lines, last_shown, lines_read, is_text, .. } = self;
+        let Self {
+            first_wanted: first,
+            last_wanted: last,
+            lines,
+            last_shown,
+            lines_read,
+            is_text,
+            ..
+        } = self;
         if lines_read == 0 && first == 1 {
             return Ok("(the file is empty)".to_owned());
         }

@@ -51,7 +51,7 @@ impl Root {
             let meta = file.metadata()?;
             (file, meta)
         } else {
-            if self.protected_files().covers(path) {
+            if self.protected_files().is_protected_path(path) {
                 return Err(protected_io_error());
             }
             let folder = self.parent_folder(path)?;

@@ -11,7 +11,7 @@ use shared::tool::ToolError;
 use super::{GitWrites, Root, display_path, os_path};
 
 /// The folder of a repository. In a worktree or a submodule it is a file.
-const GIT: &str = ".git";
+const GIT_FOLDER: &str = ".git";
 
 impl Root {
     /// Rejects a path that leads into `.git`, by its names or through symlinks.
@@ -44,7 +44,7 @@ impl Root {
 /// Returns whether a part of a path is `.git`. Ignores case, because some file systems do.
 fn is_inside_git(path: &Path) -> bool {
     path.components().any(|part| match part {
-        Component::Normal(name) => name.eq_ignore_ascii_case(GIT),
+        Component::Normal(name) => name.eq_ignore_ascii_case(GIT_FOLDER),
         _ => false,
     })
 }

@@ -96,7 +96,7 @@ impl fmt::Display for ExclusionReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Excluded(ExclusionReason),
-    /// The entry stays, even if its name is hidden.
+    /// A rule includes the entry, even if its name is hidden.
     Included,
 }
 

@@ -20,10 +20,10 @@ use super::{display_path, os_path};
 
 #[derive(Debug, Default)]
 pub(crate) struct ProtectedFiles {
-    inside: Vec<PathBuf>,
+    paths_in_root: Vec<PathBuf>,
     /// Ids of all protected files, including files outside the root, because hard links to them may
     /// exist below the root.
-    all: FileIdCache,
+    file_ids: FileIdCache,
 }
 
 impl ProtectedFiles {
@@ -31,15 +31,18 @@ impl ProtectedFiles {
     pub(crate) fn beneath_root(root: &Path, paths: &[PathBuf]) -> Self {
         // Leaves out the root itself, because the configuration may name a protected folder as the
         // root.
-        let all: Vec<_> =
+        let protected_paths: Vec<_> =
             paths.iter().flat_map(|path| resolve_ends(path)).filter(|path| path != root).collect();
-        let inside = all.iter().filter_map(|path| path.strip_prefix(root).ok()).map(Path::to_owned);
-        Self { inside: inside.collect(), all: FileIdCache::new(all) }
+        let paths_in_root = protected_paths
+            .iter()
+            .filter_map(|path| path.strip_prefix(root).ok())
+            .map(Path::to_owned);
+        Self { paths_in_root: paths_in_root.collect(), file_ids: FileIdCache::new(protected_paths) }
     }
 
-    /// Returns whether a path without symlinks is a protected path or below one.
-    pub(crate) fn covers(&self, path: &Path) -> bool {
-        self.inside.iter().any(|file| path.starts_with(file))
+    /// Returns whether a path without symlinks is a protected path, or is below a protected path.
+    pub(crate) fn is_protected_path(&self, path: &Path) -> bool {
+        self.paths_in_root.iter().any(|file| path.starts_with(file))
     }
 
     pub(crate) fn check_path(
@@ -51,13 +54,13 @@ impl ProtectedFiles {
         if self.is_empty() {
             return Ok(());
         }
-        let is_one =
-            self.has_target_inside(dir, path) || self.is_other_name(dir, path, caller_path)?;
-        if is_one { Err(protected_error(caller_path)) } else { Ok(()) }
+        let is_protected = self.has_target_inside(dir, path)
+            || self.is_alias_of_protected(dir, path, caller_path)?;
+        if is_protected { Err(protected_error(caller_path)) } else { Ok(()) }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.all.is_empty()
+        self.file_ids.is_empty()
     }
 
     /// Returns whether a file is protected, under any name.
@@ -70,7 +73,7 @@ impl ProtectedFiles {
         if is_inside || meta.nlink() == 1 {
             return Ok(is_inside);
         }
-        self.all.contains(file_id(meta)).map_err(|err| unknown_owner_error(&err))
+        self.file_ids.contains(file_id(meta)).map_err(|err| unknown_owner_error(&err))
     }
 
     /// Returns whether a file is one of the protected paths below the root.
@@ -80,7 +83,7 @@ impl ProtectedFiles {
 
     /// Returns the ids of the protected paths below the root that exist now.
     pub(crate) fn inner_file_ids(&self, dir: &Dir) -> impl Iterator<Item = FileId> {
-        self.inside.iter().filter_map(|path| Some(file_id(&dir.metadata(path).ok()?)))
+        self.paths_in_root.iter().filter_map(|path| Some(file_id(&dir.metadata(path).ok()?)))
     }
 
     /// Returns the sorted ids of all protected files.
@@ -89,22 +92,27 @@ impl ProtectedFiles {
     ///
     /// If the ids are unknown.
     pub(crate) fn all_file_ids(&self) -> io::Result<Vec<FileId>> {
-        self.all.sorted_ids().map_err(|err| unknown_owner_error(&err))
+        self.file_ids.sorted_ids().map_err(|err| unknown_owner_error(&err))
     }
 
     fn has_target_inside(&self, dir: &Dir, path: &Path) -> bool {
         let there =
             path.ancestors().find(|ancestor| dir.symlink_metadata(os_path(ancestor)).is_ok());
-        let Some(there) = there else { return self.covers(path) };
+        let Some(there) = there else { return self.is_protected_path(path) };
         let rest = path.strip_prefix(there).unwrap_or(Path::new(""));
         let real = dir.canonicalize(os_path(there)).unwrap_or_else(|_| there.to_owned());
         // Drops `.`, which is the canonical path of the root.
         let real: PathBuf = real.components().filter(|part| part.as_os_str() != ".").collect();
-        self.covers(&real.join(rest)) || self.covers(path)
+        self.is_protected_path(&real.join(rest)) || self.is_protected_path(path)
     }
 
     /// Returns whether a file is a hard link to a protected file.
-    fn is_other_name(&self, dir: &Dir, path: &Path, caller_path: &str) -> Result<bool, ToolError> {
+    fn is_alias_of_protected(
+        &self,
+        dir: &Dir,
+        path: &Path,
+        caller_path: &str,
+    ) -> Result<bool, ToolError> {
         let Ok(meta) = dir.metadata(os_path(path)) else { return Ok(false) };
         // Compares a folder only with the protected paths below the root, because folders have no
         // hard links.
@@ -178,7 +186,7 @@ mod tests {
             ("build/tool", true),
             ("out", false),
         ] {
-            assert_eq!(hidden.covers(Path::new(path)), expected, "{path}");
+            assert_eq!(hidden.is_protected_path(Path::new(path)), expected, "{path}");
         }
     }
 
@@ -240,7 +248,7 @@ mod tests {
         }
         fs::hard_link(root.join("two"), root.join("too")).unwrap();
         let mut hidden = ProtectedFiles::beneath_root(&root, &[root.join("data")]);
-        hidden.all.set_limit(0);
+        hidden.file_ids.set_limit(0);
         let dir = Dir::open_ambient_dir(&root, cap_std::ambient_authority()).unwrap();
         let err = hidden.check_path(&dir, Path::new("two"), "two").unwrap_err().to_string();
         assert!(err.starts_with("tool.failed: Refused: two: it has other names"), "{err}");

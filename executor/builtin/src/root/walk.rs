@@ -31,11 +31,11 @@ pub(crate) struct Walk<'a> {
     entries_left: usize,
     /// Stack of the entries to visit. The last entry is visited next.
     pending: Vec<Entry>,
-    unreadable: usize,
+    unreadable_count: usize,
     left_out: BTreeMap<ExclusionReason, usize>,
     /// Number of files that were searched only in part, and the name of the first such file.
-    unfinished: (usize, String),
-    cut: Option<CutReason>,
+    partly_searched: (usize, String),
+    cut_reason: Option<CutReason>,
     /// The canonical start, and the start in the form that the caller gave.
     start: (PathBuf, PathBuf),
 }
@@ -71,7 +71,7 @@ pub(crate) enum EntryKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CutReason {
     TimeUp,
-    Entries,
+    TooManyEntries,
     /// The output reached its limit of lines, files or definitions.
     Full(usize, &'static str),
 }
@@ -80,7 +80,7 @@ impl CutReason {
     pub(crate) fn describe(self) -> String {
         let reason = match self {
             Self::TimeUp => format!("stopped after {} s", SEARCH_TIMEOUT.as_secs()),
-            Self::Entries => format!("stopped after {MAX_ENTRIES} files and folders"),
+            Self::TooManyEntries => format!("stopped after {MAX_ENTRIES} files and folders"),
             Self::Full(maximum, noun) => format!("stopped at {maximum} {noun}"),
         };
         format!("({reason}: there may be more; narrow the pattern or the path)")
@@ -95,10 +95,10 @@ impl<'a> Walk<'a> {
             rules,
             entries_left: MAX_ENTRIES,
             pending: Vec::new(),
-            unreadable: 0,
+            unreadable_count: 0,
             left_out: BTreeMap::new(),
-            unfinished: (0, String::new()),
-            cut: None,
+            partly_searched: (0, String::new()),
+            cut_reason: None,
             start: (PathBuf::new(), PathBuf::new()),
         }
     }
@@ -173,7 +173,7 @@ impl<'a> Walk<'a> {
             _ => self.read_names(&folder.path),
         };
         let Ok(names) = read else {
-            self.unreadable += 1;
+            self.unreadable_count += 1;
             return Ok(Vec::new());
         };
         self.should_stop()?;
@@ -199,11 +199,15 @@ impl<'a> Walk<'a> {
     /// Returns notes about an incomplete output. `cut` is the reason why the caller ended the
     /// output early.
     pub(crate) fn closing_notes(&self, cut: Option<CutReason>) -> Vec<String> {
-        let mut notes: Vec<_> = cut.or(self.cut).map(CutReason::describe).into_iter().collect();
-        if self.unreadable > 0 {
-            notes.push(format!("({} file(s) or folder(s) could not be read)", self.unreadable));
+        let mut notes: Vec<_> =
+            cut.or(self.cut_reason).map(CutReason::describe).into_iter().collect();
+        if self.unreadable_count > 0 {
+            notes.push(format!(
+                "({} file(s) or folder(s) could not be read)",
+                self.unreadable_count
+            ));
         }
-        let (count, first) = &self.unfinished;
+        let (count, first) = &self.partly_searched;
         if *count > 0 {
             notes.push(format!(
                 "({count} file(s), such as {first}, have a line that is too long, and only the \
@@ -214,14 +218,14 @@ impl<'a> Walk<'a> {
     }
 
     pub(crate) fn count_unfinished(&mut self, path: &str) {
-        if self.unfinished.0 == 0 {
-            path.clone_into(&mut self.unfinished.1);
+        if self.partly_searched.0 == 0 {
+            path.clone_into(&mut self.partly_searched.1);
         }
-        self.unfinished.0 += 1;
+        self.partly_searched.0 += 1;
     }
 
     pub(crate) fn count_unreadable(&mut self) {
-        self.unreadable += 1;
+        self.unreadable_count += 1;
     }
 
     /// Returns whether the walk must end because of the time limit. Fails if the call was
@@ -231,7 +235,7 @@ impl<'a> Walk<'a> {
             None => Ok(false),
             Some(StopReason::Cancelled) => Err(call_queue::cancelled_error()),
             Some(StopReason::TimeUp) => {
-                self.cut = Some(CutReason::TimeUp);
+                self.cut_reason = Some(CutReason::TimeUp);
                 Ok(true)
             }
         }
@@ -242,7 +246,7 @@ impl<'a> Walk<'a> {
         for entry in self.root.open_folder(folder)?.entries()? {
             let entry = entry?;
             if self.entries_left == 0 {
-                self.cut = Some(CutReason::Entries);
+                self.cut_reason = Some(CutReason::TooManyEntries);
                 break;
             }
             if self.stop.stop_reason().is_some() {
@@ -278,7 +282,7 @@ impl<'a> Walk<'a> {
         kind: EntryKind,
         ignored: Option<&IgnoreRules>,
     ) -> Option<ExclusionReason> {
-        if self.root.protected_files().covers(path) {
+        if self.root.protected_files().is_protected_path(path) {
             return Some(ExclusionReason::Own);
         }
         match ignored.and_then(|rules| rules.find_verdict(path, kind == EntryKind::Folder)) {

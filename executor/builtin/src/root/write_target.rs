@@ -60,7 +60,7 @@ impl Root {
             _ => io_failure("follow", &target_path.caller_path, &err),
         })?;
         self.check_git_writes(&target_path.caller_path, &path)?;
-        if self.protected_files().covers(&path) {
+        if self.protected_files().is_protected_path(&path) {
             return Err(protected_error(&target_path.caller_path));
         }
         let name = path.file_name().unwrap_or_default().to_owned();
@@ -126,7 +126,7 @@ impl WriteTarget {
     pub(crate) fn back_up(&self, content: &[u8]) -> Result<String, ToolError> {
         let mut name = self.name.clone();
         name.push(".bak");
-        if self.root.protected_files().covers(&self.path.with_file_name(&name)) {
+        if self.root.protected_files().is_protected_path(&self.path.with_file_name(&name)) {
             return Err(protected_error(&format!("{}.bak", self.caller_path)));
         }
         self.write_new_file(&name, content)
@@ -196,7 +196,8 @@ impl WriteTarget {
         Ok(())
     }
 
-    /// Syncs the folder if the file system supports it. Readers see the change in any case.
+    /// Syncs the folder if the file system supports it, so that the change survives a crash of the
+    /// machine.
     fn sync_folder(&self) {
         let _ = self.dir.open(".").and_then(|folder| folder.sync_all());
     }

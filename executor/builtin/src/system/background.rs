@@ -58,7 +58,7 @@ pub(super) struct Background(Mutex<Sessions>);
 
 #[derive(Debug, Default)]
 struct Sessions {
-    starting: usize,
+    starting_count: usize,
     running: Vec<Session>,
 }
 
@@ -89,11 +89,11 @@ impl Background {
     fn reserve_slot(&self) -> Result<(ReservedSlot<'_>, usize), usize> {
         let mut sessions = self.lock_sessions();
         sessions.remove_ended();
-        let count = sessions.running.len() + sessions.starting;
+        let count = sessions.running.len() + sessions.starting_count;
         if count >= MAX_SESSIONS {
             return Err(count);
         }
-        sessions.starting += 1;
+        sessions.starting_count += 1;
         Ok((ReservedSlot { background: self, session: None }, count))
     }
 
@@ -119,7 +119,7 @@ impl Drop for ReservedSlot<'_> {
     /// Puts the session into the list, even if the call was cancelled.
     fn drop(&mut self) {
         let mut sessions = self.background.lock_sessions();
-        sessions.starting -= 1;
+        sessions.starting_count -= 1;
         sessions.running.extend(self.session.take());
     }
 }

@@ -15,7 +15,7 @@ use toolbox::{ReadyTool, Tool, ToolContext};
 
 use crate::{Root, code, file};
 
-/// A temporary folder. The root is the folder `p` in it, so tests can reach outside the root.
+/// A temporary folder. The root is its subfolder `p`, so tests can also use paths outside the root.
 pub(crate) struct Project {
     folder: tempfile::TempDir,
     pub(crate) root: Root,

@@ -106,7 +106,7 @@ struct PageReader<'a> {
     page: Page,
     is_title: bool,
     /// The element whose contents are left out, and its nesting depth.
-    hidden: Option<(HtmlString, usize)>,
+    hidden_element: Option<(HtmlString, usize)>,
     preformatted_depth: usize,
     /// The address of the open link, and the position where its text starts.
     link: Option<(Url, usize)>,
@@ -124,7 +124,7 @@ impl<'a> PageReader<'a> {
             surrounding_tags,
             page: Page::default(),
             is_title: false,
-            hidden: None,
+            hidden_element: None,
             preformatted_depth: 0,
             link: None,
             needs_space: false,
@@ -146,7 +146,7 @@ impl<'a> PageReader<'a> {
             }
         }
         self.close_link();
-        let is_whole = self.hidden.is_none();
+        let is_whole = self.hidden_element.is_none();
         let title = self.page.title.split_whitespace().collect::<Vec<_>>().join(" ");
         (Page { title, text: self.page.text.trim().to_owned() }, is_whole)
     }
@@ -159,16 +159,16 @@ impl<'a> PageReader<'a> {
         }
         if name == b"body" {
             // Ends a hidden `head`, whose end tag is optional.
-            self.hidden = None;
+            self.hidden_element = None;
         }
-        if let Some((hidden, depth)) = &mut self.hidden {
+        if let Some((hidden, depth)) = &mut self.hidden_element {
             *depth += usize::from(*hidden == tag.name && !tag.self_closing);
             return;
         }
         if HIDDEN_TAGS.contains(&name) || self.surrounding_tags.contains(&name) {
             self.break_lines(1);
             if !tag.self_closing {
-                self.hidden = Some((tag.name.clone(), 1));
+                self.hidden_element = Some((tag.name.clone(), 1));
             }
             return;
         }
@@ -218,11 +218,11 @@ impl<'a> PageReader<'a> {
             self.is_title = false;
             return;
         }
-        if let Some((hidden, depth)) = &mut self.hidden {
+        if let Some((hidden, depth)) = &mut self.hidden_element {
             if *hidden == tag.name {
                 *depth -= 1;
                 if *depth == 0 {
-                    self.hidden = None;
+                    self.hidden_element = None;
                 }
             }
             return;
@@ -246,7 +246,7 @@ impl<'a> PageReader<'a> {
             self.page.title.push_str(&text[..text.floor_char_boundary(room)]);
             return;
         }
-        if self.hidden.is_some() {
+        if self.hidden_element.is_some() {
             return;
         }
         if self.preformatted_depth > 0 {

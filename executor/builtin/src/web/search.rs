@@ -14,11 +14,11 @@ use super::{
 };
 use crate::whole;
 
-pub(super) const DOCS: &str = "Search official documentation for popular libraries.";
-pub(super) const GITHUB: &str = "Search GitHub repositories.";
-pub(super) const STACK_OVERFLOW: &str = "Search Stack Overflow questions and answers.";
-pub(super) const WEB: &str = "Search the web using DuckDuckGo (privacy-focused).";
-pub(super) const WIKI: &str = "Look up a topic on Wikipedia.";
+pub(super) const DOCS_DESCRIPTION: &str = "Search official documentation for popular libraries.";
+pub(super) const GITHUB_DESCRIPTION: &str = "Search GitHub repositories.";
+pub(super) const STACK_OVERFLOW_DESCRIPTION: &str = "Search Stack Overflow questions and answers.";
+pub(super) const WEB_DESCRIPTION: &str = "Search the web using DuckDuckGo (privacy-focused).";
+pub(super) const WIKI_DESCRIPTION: &str = "Look up a topic on Wikipedia.";
 
 const MAX_RESULTS: usize = 20;
 /// Maximum number of bytes that are read of a title or a snippet.

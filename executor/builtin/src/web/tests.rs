@@ -317,7 +317,8 @@ async fn private_addresses_are_rejected_in_every_notation() {
     }
 }
 
-/// A name with a pinned address stands for a public server, because the tests cannot reach one.
+/// A name with a pinned address stands for a public server, because the tests cannot connect to a
+/// public server.
 #[tokio::test]
 async fn redirects_to_private_addresses_are_rejected() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

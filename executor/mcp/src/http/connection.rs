@@ -57,16 +57,16 @@ pub(super) struct Connection {
     pub(super) initialized: Notify,
     /// Notified after the first attempt to open the server's stream.
     pub(super) stream_tried: Notify,
-    pub(super) admitted: Notify,
+    pub(super) request_accepted: Notify,
     /// `true` if the server may send requests.
-    server_may_ask: bool,
+    can_server_ask: bool,
     state: SessionState,
     messages: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
-    negotiated: Mutex<Negotiated>,
+    negotiated: Mutex<NegotiatedSession>,
 }
 
 #[derive(Default)]
-struct Negotiated {
+struct NegotiatedSession {
     session: Option<HeaderValue>,
     version: Option<HeaderValue>,
     /// The reason why the connection ends.
@@ -102,8 +102,8 @@ impl Connection {
             max_bytes: max_bytes.saturating_mul(MESSAGE_OVERHEAD),
             initialized: Notify::new(),
             stream_tried: Notify::new(),
-            admitted: Notify::new(),
-            server_may_ask: spec.elicitation.is_some() || !spec.roots.is_empty(),
+            request_accepted: Notify::new(),
+            can_server_ask: spec.elicitation.is_some() || !spec.roots.is_empty(),
             state: state.clone(),
             messages,
             negotiated: Mutex::default(),
@@ -150,7 +150,7 @@ impl Connection {
     /// Waits until the stream for the server's requests is open, if the server may send requests. A
     /// request of the server would be lost before that.
     pub(super) async fn wait_for_stream(&self) {
-        if self.server_may_ask && !self.is_legacy() {
+        if self.can_server_ask && !self.is_legacy() {
             let _ = timeout(STREAM_TIMEOUT, self.stream_tried.notified()).await;
         }
     }
@@ -202,7 +202,7 @@ impl Connection {
             },
             status => {
                 if status.is_success() {
-                    self.admitted.notify_waiters();
+                    self.request_accepted.notify_waiters();
                 }
                 Ok(answer)
             }
@@ -312,7 +312,7 @@ impl Connection {
         self.lock_negotiated().reason.clone()
     }
 
-    fn lock_negotiated(&self) -> MutexGuard<'_, Negotiated> {
+    fn lock_negotiated(&self) -> MutexGuard<'_, NegotiatedSession> {
         self.negotiated.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -412,12 +412,12 @@ pub(super) mod tests {
         servers.store_expired_login(Some("refresh-0"));
         let (connection, _inbox) = connection(&servers);
         for (path, expected) in [("/nothing", false), ("/mcp", true)] {
-            let mut admitted = Box::pin(connection.admitted.notified());
-            admitted.as_mut().enable();
+            let mut request_accepted = Box::pin(connection.request_accepted.notified());
+            request_accepted.as_mut().enable();
             let mut request = connection.new_request(Method::GET);
             request.url.set_path(path);
             connection.send_authorized(request, None).await.unwrap();
-            assert_eq!(admitted.now_or_never().is_some(), expected, "{path}");
+            assert_eq!(request_accepted.now_or_never().is_some(), expected, "{path}");
         }
     }
 

@@ -33,8 +33,8 @@ pub(super) async fn read_server_stream(connection: Arc<Connection>) {
     loop {
         // The notification is enabled before the request, because another request may be accepted
         // while the server refuses the stream.
-        let mut admitted = pin!(connection.admitted.notified());
-        admitted.as_mut().enable();
+        let mut request_accepted = pin!(connection.request_accepted.notified());
+        request_accepted.as_mut().enable();
         let answer = connection.open_stream(last.as_deref()).await;
         connection.stream_tried.notify_one();
         match answer {
@@ -59,7 +59,7 @@ pub(super) async fn read_server_stream(connection: Arc<Connection>) {
                 // refresh the token without success, and calls to tools report that the login is
                 // missing.
                 denials += 1;
-                admitted.await;
+                request_accepted.await;
                 continue;
             }
             Err(HttpError::Denied(_)) => return,
@@ -139,7 +139,7 @@ mod tests {
         let mut stream_task = JoinSet::new();
         stream_task.spawn(read_server_stream(Arc::clone(&connection)));
         servers.gate.arrived.notified().await;
-        connection.admitted.notify_waiters();
+        connection.request_accepted.notify_waiters();
         let before = servers.count_requests("GET /mcp");
         servers.gate.opened.notify_one();
         let again = async {

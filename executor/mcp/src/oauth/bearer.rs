@@ -428,7 +428,8 @@ mod tests {
         assert_eq!(call(&servers, &bearer).await.unwrap(), "access-1");
         let bearer = servers.bearer(program_auth());
         assert_eq!(call(&servers, &bearer).await.unwrap(), "access-2");
-        // The second call needs no rejection, because the authorization server is known.
+        // The second call needs no rejection, because the first call has found the authorization
+        // server.
         servers.behavior().access.clear();
         servers.behavior().requests.clear();
         assert_eq!(call(&servers, &bearer).await.unwrap(), "access-3");

@@ -251,7 +251,7 @@ pub(super) async fn post_form(
 }
 
 /// Lifetime of an assertion in seconds. It is long enough for clocks that differ.
-const LIFETIME_SECONDS: u64 = 300;
+const ASSERTION_LIFETIME_SECONDS: u64 = 300;
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum SignError {
@@ -340,7 +340,7 @@ pub(super) fn sign_assertion(
         "sub": client,
         "aud": audience,
         "iat": now,
-        "exp": now.saturating_add(LIFETIME_SECONDS),
+        "exp": now.saturating_add(ASSERTION_LIFETIME_SECONDS),
         "jti": URL_SAFE_NO_PAD.encode(id),
     });
     let part = |part: &Value| URL_SAFE_NO_PAD.encode(part.to_string());

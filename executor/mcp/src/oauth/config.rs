@@ -5,6 +5,7 @@ use reqwest::Url;
 use secrets::TextOrSecret;
 use serde::Deserialize;
 use serde_json::Value;
+use shared::placed_error::read_placed;
 
 /// The setting `auth`: `oauth`, or a map with details.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -80,9 +81,7 @@ impl TryFrom<Value> for OAuth {
     fn try_from(settings: Value) -> Result<Self, String> {
         let settings = match settings {
             Value::String(word) if word == "oauth" => OAuthFields::default(),
-            Value::Object(_) => {
-                OAuthFields::deserialize(settings).map_err(|err| err.to_string())?
-            }
+            Value::Object(_) => read_placed::<OAuthFields>(settings)?,
             _ => {
                 let reason = "`auth` must be `oauth` or a map, such as `{scopes: [read]}`";
                 return Err(reason.to_owned());
@@ -282,7 +281,7 @@ mod tests {
         check_parsed_config(
             json!({ "grant": "password" }),
             expect![
-                "✗ unknown variant `password`, expected one of `authorization_code`, `client_credentials`, `cross_app`"
+                "✗ `grant`: unknown variant `password`, expected one of `authorization_code`, `client_credentials`, `cross_app`"
             ],
         );
         check_parsed_config(
@@ -316,7 +315,7 @@ mod tests {
         check_parsed_config(
             json!({ "clientId": "c" }),
             expect![
-                "✗ unknown field `clientId`, expected one of `grant`, `issuer`, `client_id`, `client_secret`, `private_key`, `client_metadata`, `scopes`, `callback_port`, `identity`"
+                "✗ `clientId`: unknown field `clientId`, expected one of `grant`, `issuer`, `client_id`, `client_secret`, `private_key`, `client_metadata`, `scopes`, `callback_port`, `identity`"
             ],
         );
     }

@@ -37,8 +37,8 @@ use super::{
     mount_namespace::{self, bind_mount},
 };
 
-/// Folders in which covers can be created. The mount there is visible only to this process, for a
-/// short time.
+/// Folders in which covers can be created. The mount of a cover in such a folder is visible only to
+/// this process, for a short time.
 const COVER_FOLDERS: [&str; 6] = ["/tmp", "/run", "/var", "/dev", "/etc", "/usr"];
 
 #[derive(Default)]

@@ -105,7 +105,8 @@ fn build_filters(
     let mut filters = vec![compile_filter(build_rules(confinement)?, libc::EACCES)?];
     // These calls fail as unknown, because a filter cannot read their arguments in memory. Programs
     // fall back to older calls.
-    let unseen = with_x32([modes::UNFILTERABLE, libc::SYS_clone3].map(|call| (call, Vec::new())));
+    let unseen =
+        with_x32([modes::UNFILTERABLE_CALL, libc::SYS_clone3].map(|call| (call, Vec::new())));
     filters.push(compile_filter(unseen, libc::ENOSYS)?);
     if !has_mount_namespace {
         let mut attributes = with_x32(modes::ATTRIBUTE_CALLS.map(|call| (call, Vec::new())));
@@ -169,7 +170,7 @@ fn build_rules(confinement: &Confinement) -> Result<CallRules, FilterError> {
         refuse(call, match_all([(0, SeccompCmpOp::Ne, 0)])?.into_iter().collect());
     }
     for (call, own_value) in PRIORITY_CALLS {
-        // Allows these calls for a single process only, and only for the calling process.
+        // Allows these calls only if they name the calling process, and no other process or group.
         let any = [(0, SeccompCmpOp::Ne, own_value), (1, SeccompCmpOp::Ne, 0)];
         let any = any.into_iter().map(|check| match_all([check]));
         refuse(call, any.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect());

@@ -294,14 +294,14 @@ fn a_pause_does_not_delay_compensations() {
     "#]]);
 }
 
-/// If an open compensation were no work, no other worker would find an execution that a draining
-/// worker leaves.
+/// An open compensation counts as work. Otherwise no other worker would find an execution that a
+/// draining worker leaves.
 #[test]
 fn an_open_compensation_counts_as_work() {
     let mut story = story_before_last_step();
     let (task, result) = (story.task("x"), Err(failed_error()));
     let ended = Input::Ended { task, attempt: Attempt::FIRST, result };
-    let moment = DecisionContext { now: time_at(0), may_start: false, effects: None };
+    let moment = DecisionContext { now: time_at(0), is_start_allowed: false, effects: None };
     let events = decide(&mut story.execution, ended, moment);
     story.log.extend(events);
     assert_eq!(story.state(), ExecutionState::Compensating);

@@ -22,7 +22,8 @@ fn start_with_effect(planned: Effect, now: Effect) -> (Execution, Vec<RecordedEv
         ExecutionOptions::default(),
     );
     let effects = CurrentTools(BTreeMap::from([("set.tool", now)]));
-    let moment = DecisionContext { now: time_at(0), may_start: true, effects: Some(&effects) };
+    let moment =
+        DecisionContext { now: time_at(0), is_start_allowed: true, effects: Some(&effects) };
     let events = decide(&mut story.execution, claim(), moment);
     (story.execution, events)
 }
@@ -84,7 +85,8 @@ fn the_present_effect_decides_about_missing_fields() {
         );
         story.claim();
         let effects = CurrentTools(BTreeMap::from([("set.tool", now)]));
-        let moment = DecisionContext { now: time_at(0), may_start: true, effects: Some(&effects) };
+        let moment =
+            DecisionContext { now: time_at(0), is_start_allowed: true, effects: Some(&effects) };
         let task = story.task("a");
         let result = Ok(CallOutput::from(json!({ "x": 1 })));
         let ended = Input::Ended { task, attempt: Attempt::FIRST, result };

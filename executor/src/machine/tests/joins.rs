@@ -275,7 +275,7 @@ fn an_approval_is_given_by_a_person_only() {
     assert_eq!((story.state(), story.next_wake_ms()), (ExecutionState::Waiting, None));
 }
 
-/// Problem of Argo: a plan without retries left stays running forever.
+/// Problem of Argo: a plan whose retries are exhausted keeps running forever.
 #[test]
 fn exhausted_retries_finish_the_execution_for_every_kind_of_step() {
     let list = json!([1, 2]);

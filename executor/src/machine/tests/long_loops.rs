@@ -41,7 +41,8 @@ fn a_deadline_during_a_loop_fails_the_step() {
     "]]);
 }
 
-/// Regression: a loop whose items are allowed to fail succeeded, although every item was cut off.
+/// Regression: a loop whose items are allowed to fail succeeded, although the deadline had stopped
+/// every item.
 #[test]
 fn a_loop_whose_items_miss_the_deadline_fails() {
     for kind in [OnError::Continue, OnError::Ignore] {
@@ -52,7 +53,7 @@ fn a_loop_whose_items_miss_the_deadline_fails() {
             let mut story = start_loop_with(each, json!([1, 2]), options);
             story.wake_at(50).end_step("each[0]", Err(end.clone())).end_step("each[1]", Err(end));
             story.assert_finished(ExecutionState::Failed);
-            // An item that failed by itself was not cut off.
+            // The deadline did not stop an item that had failed by itself.
             let each = on_error(kind, super::effect(effect, super::loops::loop_step()));
             let options = ExecutionOptions { deadline_ms: Some(50), ..Default::default() };
             let mut story = start_loop_with(each, json!([1, 2]), options);
@@ -107,7 +108,7 @@ fn a_too_long_list_fails_the_step() {
     story.assert_finished(ExecutionState::Failed);
 }
 
-/// The cost of a decision must not grow with the number of items, or this test takes minutes.
+/// This test would take minutes if the cost of a decision grew with the number of items.
 #[test]
 fn ten_thousand_items_cost_two_events_each() {
     const ITEMS: usize = 10_000;

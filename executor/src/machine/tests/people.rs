@@ -230,8 +230,9 @@ fn sleeps_and_retry_times_pass_during_a_pause_but_nothing_starts() {
     "]]);
 }
 
-/// After a crash a command may be delivered again in another state. Regression: a `pause` without
-/// effect was delivered again, and paused an execution that a person had resumed.
+/// After a crash, the inbox can deliver a command again when the execution is in another state.
+/// Regression: a `pause` without effect was delivered again, and paused an execution that a person
+/// had resumed.
 #[test]
 fn a_command_without_effect_stays_without_effect_when_repeated() {
     let mut story = Story::new(vec![call("a", &[]), call("b", &["a"])]);
@@ -295,7 +296,7 @@ fn a_wait_ends_at_its_timeout() {
         500 c#1 succeeded {"by":"c"}, finished Completed
     "#
     ]]);
-    // Without a timeout the wait does not end.
+    // A wait without a timeout needs no wake-up, because only a signal ends it.
     let story = Story::new(vec![wait("a", "a", &[])]);
     assert_eq!(story.next_wake_ms(), None);
 }

@@ -328,8 +328,8 @@ impl Story {
         }
     }
 
-    /// Asserts that the steps that must be compensated are compensated, and no others, the latest
-    /// first.
+    /// Asserts that all steps that need a compensation are compensated, the latest step first, and
+    /// that no other steps are compensated.
     fn assert_undone_in_order(&self) {
         let plan = self.execution.plan();
         let task = |event: &Event| {

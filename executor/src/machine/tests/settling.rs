@@ -1,4 +1,5 @@
-//! Calls whose outcome is unknown: a person settles them, and a retry takes their keys over.
+//! Calls whose outcome is unknown: a person settles them, and a retry takes over their idempotency
+//! keys.
 
 use expect_test::expect;
 use shared::event::{CallKey, CallPlace, Settled, SettledCall, Settlement, hash_parameters};

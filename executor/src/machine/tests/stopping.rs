@@ -95,7 +95,7 @@ impl Story {
         let worker = "work_1_aaaaaaaaa".parse().unwrap();
         let claimed = Input::Claimed { worker, node: "n".into(), commands_follow: false };
         let cancel = Input::Command(self.envelope(Command::Cancel { reason: None }));
-        let moment = DecisionContext { now: self.now, may_start: false, effects: None };
+        let moment = DecisionContext { now: self.now, is_start_allowed: false, effects: None };
         for input in [claimed, cancel, Input::Woken] {
             self.log.extend(decide(&mut self.execution, input, moment));
         }
@@ -238,7 +238,7 @@ fn a_deadline_with_only_skipped_steps_left_changes_nothing() {
     story.now = time_at(20_000);
     story.succeed("c");
     story.assert_finished(ExecutionState::Completed);
-    // A step that was cut off did not finish by itself, even if its failure is allowed.
+    // A step that the deadline stopped did not finish by itself, even if its failure is allowed.
     let mut story = Story::with_options(steps(), deadline_options(10_000));
     story.succeed("a").succeed("c").wake_at(10_000).end_step("b", Err(cancelled_error()));
     story.assert_finished(ExecutionState::Failed);

@@ -208,7 +208,7 @@ fn a_draining_worker_starts_no_step() {
         Story::new(vec![call("a", &[]), call("b", &["a"]), with_approval(call("c", &["a"]))]);
     let (task, result) = (story.task("a"), Ok(json!(1).into()));
     let ended = Input::Ended { task, attempt: Attempt::FIRST, result };
-    let moment = DecisionContext { now: time_at(1), may_start: false, effects: None };
+    let moment = DecisionContext { now: time_at(1), is_start_allowed: false, effects: None };
     let events = decide(&mut story.execution, ended, moment);
     story.log.extend(events);
     story.check(expect![[r"

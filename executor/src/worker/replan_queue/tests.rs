@@ -29,7 +29,8 @@ const LONG_TIMEOUT: Duration = Duration::from_mins(5);
 struct FakeReplanner {
     control: Control,
     plan: Arc<Plan>,
-    /// One behaviour for each call, and then a normal replan.
+    /// The behavior of the next calls, the last entry first. Without an entry, a call replans
+    /// normally.
     behaviors: Mutex<Vec<ReplanBehavior>>,
     calls: AtomicUsize,
 }

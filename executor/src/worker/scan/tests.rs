@@ -51,7 +51,7 @@ fn plan(n: usize, tool: &str) -> Arc<Plan> {
     Arc::new(Plan::from_json(&plan.to_string()).unwrap())
 }
 
-/// Many executions that miss a tool, and after them one execution that the worker can run.
+/// Many executions that lack a tool, and after them one execution that the worker can run.
 struct Crowd {
     worker: Worker,
     store: Arc<Memory>,
@@ -94,7 +94,7 @@ impl Crowd {
 async fn executions_for_other_workers_hide_no_work_and_keep_scans_short() {
     let mut crowd = Crowd::new(1_000, None).await;
     for _ in 0..8 {
-        crowd.worker.claim_due().await.unwrap();
+        crowd.worker.claim_due_executions().await.unwrap();
         assert!(
             crowd.worker.backlog.missing_tool_count <= MAX_HEADS + MAX_MISSING_TOOLS,
             "{} were read",
@@ -109,7 +109,7 @@ async fn orphans_for_other_workers_hide_no_work() {
     let gone = WorkerId::draw(WallClock.now());
     let mut crowd = Crowd::new(600, Some(gone)).await;
     for _ in 0..4 {
-        crowd.worker.claim_due().await.unwrap();
+        crowd.worker.claim_due_executions().await.unwrap();
     }
     assert!(crowd.worker.local.contains(crowd.runnable), "the scan did not find the execution");
     let left =

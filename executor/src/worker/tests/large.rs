@@ -24,7 +24,8 @@ impl Tool for HugeTool {
 
     async fn call(&self, _: Arc<Value>, _: ToolContext) -> Result<Value, ToolError> {
         self.calls.fetch_add(1, Ordering::Relaxed);
-        // Three million bytes in memory take eighteen million in a log.
+        // These three million bytes take eighteen million bytes in a log, because JSON writes
+        // `\u0001` for each character.
         Ok(json!("\u{1}".repeat(3_000_000)))
     }
 }
@@ -91,7 +92,8 @@ async fn an_output_that_exceeds_the_limit_when_stored_fails_its_step() {
     }
 }
 
-/// No configuration allows such outputs. If a tool returns one, the execution finishes.
+/// No configuration allows such outputs. If a tool returns such an output nevertheless, the
+/// execution finishes.
 #[tokio::test(start_paused = true)]
 async fn an_event_that_can_never_be_stored_finishes_its_execution() {
     for effect in [Effect::Read, Effect::Once] {

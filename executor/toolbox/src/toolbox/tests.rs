@@ -194,3 +194,29 @@ fn a_pattern_that_is_not_enforced_is_logged_once() {
     let others = ["^other$".to_owned()];
     assert_eq!(found.unlogged_patterns([&[LARGE.to_owned()], &others[..]].concat()), others);
 }
+
+#[tokio::test]
+async fn an_idle_set_starts_when_its_tools_are_needed() {
+    let sets = ["a", "b", "c"].map(|name| set(name, SetStatus::Idle, &[]));
+    let toolbox = Toolbox::new(sets);
+    let started: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
+    let (log, weak) = (Arc::clone(&started), toolbox.downgrade());
+    toolbox.set_start(move |name| {
+        log.lock().unwrap().push(name.to_string());
+        let ready = ReadyTool::new(tool("b", "t"));
+        weak.upgrade().unwrap().update_set(name, SetStatus::Ready, vec![ready]);
+    });
+    let long = Duration::from_mins(10);
+    let tools = |text: &str| [text.parse::<ToolName>().unwrap()];
+    assert!(matches!(toolbox.find(&tools("b.t")[0]), ToolLookup::Connecting));
+    assert!(started.lock().unwrap().is_empty(), "a look-up alone starts nothing");
+    assert!(!toolbox.has_all(&tools("b.t")) && toolbox.has_all(&tools("b.t")));
+    toolbox.wait_for_names(&tools("b.t"), long).await;
+    assert_eq!(*started.lock().unwrap(), ["b"]);
+    toolbox.switch_sets(&[(name("c"), false)].into());
+    toolbox.wait_for_started_sets(long, |set| set.is_active).await;
+    assert_eq!(*started.lock().unwrap(), ["b", "a"]);
+    // A name without a toolset can belong to each set.
+    toolbox.wait_for_names(&tools("plain"), long).await;
+    assert_eq!(*started.lock().unwrap(), ["b", "a", "c"]);
+}

@@ -47,7 +47,7 @@ impl Argv {
     }
 
     pub fn arguments(&self, parameters: &Value) -> Vec<String> {
-        self.arguments.iter().filter_map(|argument| argument.fill(parameters)).collect()
+        self.arguments.iter().filter_map(|argument| argument.render(parameters)).collect()
     }
 }
 

@@ -30,8 +30,8 @@ pub(crate) fn read_output(
     read_value(reply, effect).map(|output| redaction.redact_value(output))
 }
 
-/// Converts JSON to a value and text to a string. Of any other body, returns the media type and the
-/// size.
+/// Converts JSON to a value and text to a string. For any other body, returns the media type and
+/// the size.
 fn read_value(reply: HttpReply, effect: Effect) -> Result<Value, ToolError> {
     if reply.body.is_empty() {
         return Ok(Value::Null);

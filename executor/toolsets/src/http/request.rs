@@ -78,7 +78,7 @@ impl TryFrom<String> for UrlTemplate {
             None => (settings.as_str(), None),
         };
         let path = Template::parse(path);
-        let head = path.head();
+        let head = path.leading_text();
         let rest = head.strip_prefix("http://").or_else(|| head.strip_prefix("https://"));
         let has_holes = path.parameters().next().is_some();
         let is_whole_host = rest.is_some_and(|host| host.contains('/') || !has_holes);
@@ -210,8 +210,9 @@ impl HttpRun {
             Query::NamedFields(fields) => {
                 for (name, field) in &fields.0 {
                     match field {
-                        Field::Template(template) if template.whole().is_some() => {
-                            let value = template.whole().and_then(|name| parameters.get(name));
+                        Field::Template(template) if template.as_parameter().is_some() => {
+                            let value =
+                                template.as_parameter().and_then(|name| parameters.get(name));
                             add_pairs(name, value.unwrap_or(&Value::Null), &mut pairs);
                         }
                         field => {
@@ -238,7 +239,7 @@ impl HttpRun {
 impl UrlTemplate {
     fn render(&self, parameters: &Value) -> Result<Url, ToolError> {
         let mut missing = None;
-        let mut path = self.path.fill_with(|name| {
+        let mut path = self.path.render_with(|name| {
             let value = parameters.get(name).filter(|value| !value.is_null()).map(text);
             let value = value.filter(|value| !value.is_empty());
             if value.is_none() {
@@ -256,7 +257,7 @@ impl UrlTemplate {
         }
         if let Some(query) = &self.query {
             let value = |name: &str| parameters.get(name).map(text).unwrap_or_default();
-            path = format!("{path}?{}", query.fill_with(|name| percent_encode(&value(name))));
+            path = format!("{path}?{}", query.render_with(|name| percent_encode(&value(name))));
         }
         path.parse()
             .map_err(|err| invalid_parameters_error(&format!("the address cannot be used: {err}")))
@@ -272,7 +273,7 @@ impl Field {
         redaction: &mut Redaction,
     ) -> Result<Option<String>, ToolError> {
         match self {
-            Self::Template(template) => Ok(template.fill(parameters)),
+            Self::Template(template) => Ok(template.render(parameters)),
             Self::Secret(secret) => Ok(Some(secret.resolve(redaction)?)),
         }
     }
@@ -311,9 +312,9 @@ fn render_body(body: &Value, parameters: &Value) -> Option<Value> {
     Some(match body {
         Value::String(text) => {
             let template = Template::parse(text);
-            return match template.whole() {
+            return match template.as_parameter() {
                 Some(name) => parameters.get(name).cloned(),
-                None => template.fill(parameters).map(Value::String),
+                None => template.render(parameters).map(Value::String),
             };
         }
         Value::Array(items) => {

@@ -342,19 +342,19 @@ fn a_wrong_http_tool_is_explained() {
         serde_json::from_value::<crate::sources::SetConfig>(set).unwrap_err().to_string()
     };
     let http = |http: Value| complaint(json!({ "http": http }));
-    expect!["`tools[0]` (`t`): `http`: `ftp://x` is not an address: write `http://` or `https://` and a host, which cannot be a template"]
+    expect!["`tools[0].run.http.url` (`t`): `ftp://x` is not an address: write `http://` or `https://` and a host, which cannot be a template"]
         .assert_eq(&http(json!({ "url": "ftp://x" })));
-    expect!["`tools[0]` (`t`): `http`: `https://{{a}}.example.com/` is not an address: write `http://` or `https://` and a host, which cannot be a template"]
+    expect!["`tools[0].run.http.url` (`t`): `https://{{a}}.example.com/` is not an address: write `http://` or `https://` and a host, which cannot be a template"]
         .assert_eq(&http(json!({ "url": "https://{{a}}.example.com/" })));
     assert!(http(json!({ "url": "http://h{{a}}" })).contains("cannot be a template"));
     expect![
-        "`tools[0]` (`t`): `http`: an address must not contain credentials: put them into `headers`, as `{secret: …}`"
+        "`tools[0].run.http.url` (`t`): an address must not contain credentials: put them into `headers`, as `{secret: …}`"
     ]
     .assert_eq(&http(json!({ "url": "http://u:p@h/" })));
-    expect!["`tools[0]` (`t`): `http`: `query` is a map of fields, or `rest`"]
+    expect!["`tools[0].run.http.query` (`t`): `query` is a map of fields, or `rest`"]
         .assert_eq(&http(json!({ "url": "http://h/", "query": "all" })));
     expect![
-        "`tools[0]` (`t`): unknown field `command` beside `http`: a tool has either `command` or \
+        "`tools[0].run` (`t`): unknown field `command` beside `http`: a tool has either `command` or \
          `http`"
     ]
     .assert_eq(&complaint(json!({ "http": { "url": "http://h/" }, "command": ["x"] })));

@@ -27,7 +27,11 @@ pub struct SwitchResult {
 impl Registry {
     /// Activates or deactivates the sets that exist. The result also lists the names that do not
     /// exist.
-    pub async fn switch(&self, names: &[String], on: bool) -> Result<SwitchResult, RegistryError> {
+    pub async fn switch(
+        &self,
+        names: &[String],
+        activates: bool,
+    ) -> Result<SwitchResult, RegistryError> {
         self.sync().await?;
         let sets = self.0.parts.toolbox.sets();
         let mut switched = SwitchResult::default();
@@ -37,14 +41,19 @@ impl Registry {
                 continue;
             };
             if Self::is_fixed(&set.name) {
-                if !on {
+                if !activates {
                     push_new(&mut switched.refused, name);
                 }
                 continue;
             }
-            if set.is_active != on && !switched.changed.contains(name) {
-                self.put_record(RecordKind::Switch, name, Value::Bool(on), WriteCondition::Never)
-                    .await?;
+            if set.is_active != activates && !switched.changed.contains(name) {
+                self.put_record(
+                    RecordKind::Switch,
+                    name,
+                    Value::Bool(activates),
+                    WriteCondition::Never,
+                )
+                .await?;
                 switched.changed.push(name.clone());
             }
         }
@@ -148,12 +157,13 @@ fn switch_tool(
     registry: Weak<RegistryState>,
     name: &'static str,
     description: &'static str,
-    on: bool,
+    activates: bool,
 ) -> Arc<dyn Tool> {
     let run = move |SetNames { tool_set_names }, _: ToolContext| {
         let registry = upgrade_registry(&registry);
         async move {
-            let switched = registry?.switch(&tool_set_names, on).await.map_err(to_tool_error)?;
+            let switched =
+                registry?.switch(&tool_set_names, activates).await.map_err(to_tool_error)?;
             let SwitchResult { changed, not_found, refused } = switched;
             let success = not_found.is_empty() && refused.is_empty();
             Ok::<_, ToolError>(SwitchOutcome { success, changed, not_found, refused })

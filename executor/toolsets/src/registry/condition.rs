@@ -36,7 +36,7 @@ impl<'a> ConditionEvaluator<'a> {
     /// `data` is the data of the set's context, and each field of it is a variable. `contexts` has
     /// the data of all contexts. If the set has no context, a variable is the field of the first
     /// context that has it, in the order of names. Missing fields are null.
-    pub(super) fn holds(&self, condition: &str, context: Option<&str>) -> Result<bool, String> {
+    pub(super) fn evaluate(&self, condition: &str, context: Option<&str>) -> Result<bool, String> {
         let words = VariableNumbers::default();
         let condition = Condition::parse(condition, &words).map_err(|err| err.to_string())?;
         let data = context.and_then(|name| self.contexts.get(name)).unwrap_or(&Value::Null);
@@ -103,7 +103,7 @@ mod tests {
             ("shop".to_owned(), json!({ "adminMode": true, "users": ["ann"], "tier": 2 })),
             ("my-context".to_owned(), json!({ "adminMode": false })),
         ]);
-        let found = ConditionEvaluator::new(&contexts).holds(condition, Some("shop"));
+        let found = ConditionEvaluator::new(&contexts).evaluate(condition, Some("shop"));
         match (found, expected) {
             (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{condition}"),
             (Err(found), Err(expected)) => {
@@ -131,9 +131,9 @@ mod tests {
     fn contexts_are_copied_only_for_conditions_that_read_all() {
         let contexts = Contexts::from([("shop".to_owned(), json!({ "n": 1 }))]);
         let evaluator = ConditionEvaluator::new(&contexts);
-        assert_eq!(evaluator.holds("n == 1 && data.n == 1", Some("shop")), Ok(true));
+        assert_eq!(evaluator.evaluate("n == 1 && data.n == 1", Some("shop")), Ok(true));
         assert!(evaluator.all.get().is_none());
-        assert_eq!(evaluator.holds("contexts.shop.n == 1", None), Ok(true));
+        assert_eq!(evaluator.evaluate("contexts.shop.n == 1", None), Ok(true));
         assert!(evaluator.all.get().is_some());
     }
 
@@ -151,7 +151,7 @@ mod tests {
             ("data == null", true),
             ("contexts.b.adminMode", false),
         ] {
-            assert_eq!(evaluator.holds(condition, None), Ok(expected), "{condition}");
+            assert_eq!(evaluator.evaluate(condition, None), Ok(expected), "{condition}");
         }
     }
 
@@ -159,7 +159,7 @@ mod tests {
     fn a_missing_context_has_no_data() {
         let contexts = Contexts::new();
         let evaluator = ConditionEvaluator::new(&contexts);
-        assert_eq!(evaluator.holds("adminMode == true", Some("none")), Ok(false));
-        assert_eq!(evaluator.holds("adminMode == true", None), Ok(false));
+        assert_eq!(evaluator.evaluate("adminMode == true", Some("none")), Ok(false));
+        assert_eq!(evaluator.evaluate("adminMode == true", None), Ok(false));
     }
 }

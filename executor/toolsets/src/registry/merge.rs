@@ -57,7 +57,7 @@ impl RegisteredTool {
         self.since.map_or(self.at, |since| since.min(self.at))
     }
 
-    pub(super) fn qualified(&self) -> Option<ToolName> {
+    pub(super) fn qualified_name(&self) -> Option<ToolName> {
         let tool: ToolName = self.settings.get("name")?.as_str()?.parse().ok()?;
         Some(qualified_name(&self.set.parse().ok()?, &tool))
     }
@@ -75,10 +75,10 @@ pub(super) struct WantedSet {
 
 #[derive(Debug, Default)]
 pub(super) struct MergedSets {
-    pub(super) wanted: Vec<WantedSet>,
-    pub(super) hidden: Vec<SetConfig>,
+    pub(super) wanted_sets: Vec<WantedSet>,
+    pub(super) hidden_sets: Vec<SetConfig>,
     pub(super) complaints: Vec<Complaint>,
-    pub(super) read: ReadDocuments,
+    pub(super) read_documents: ReadDocuments,
 }
 
 /// The name of a set or a tool that cannot be used, and the reason. Other sets are not affected.
@@ -104,7 +104,7 @@ impl SetMerger<'_> {
     pub(super) fn merge(&self, records: &KnownRecords) -> MergedSets {
         let mut merged = MergedSets::default();
         let sets = self.all_sets(records, &mut merged.complaints);
-        Self::check_conditions(sets, records, &mut merged);
+        Self::apply_conditions(sets, records, &mut merged);
         self.add_documents(records, &mut merged);
         merged
     }
@@ -173,20 +173,20 @@ impl SetMerger<'_> {
         Ok(())
     }
 
-    fn check_conditions(sets: Vec<DatedSet>, records: &KnownRecords, merged: &mut MergedSets) {
+    fn apply_conditions(sets: Vec<DatedSet>, records: &KnownRecords, merged: &mut MergedSets) {
         let evaluator = ConditionEvaluator::new(&records.contexts);
         for (config, _) in sets {
             let name = config.name.as_str();
             let is_there = config.condition.as_ref().is_none_or(|condition| {
-                evaluator.holds(condition, config.context.as_deref()).unwrap_or_else(|error| {
+                evaluator.evaluate(condition, config.context.as_deref()).unwrap_or_else(|error| {
                     merged.complaints.push((name.to_owned(), format!("its condition: {error}")));
                     false
                 })
             });
             if is_there {
-                merged.wanted.push(WantedSet::new(config, records));
+                merged.wanted_sets.push(WantedSet::new(config, records));
             } else {
-                merged.hidden.push(config);
+                merged.hidden_sets.push(config);
             }
         }
     }
@@ -199,12 +199,12 @@ impl SetMerger<'_> {
                 None => Documents::read(context, settings).map(Arc::new),
             };
             let offered = documents.and_then(|documents| {
-                merged.read.insert(context.clone(), Arc::clone(&documents));
-                document_set(context, documents, &merged.wanted)
+                merged.read_documents.insert(context.clone(), Arc::clone(&documents));
+                document_set(context, documents, &merged.wanted_sets)
             });
             match offered {
                 Ok(config) => {
-                    merged.wanted.extend(config.map(|config| WantedSet::new(config, records)));
+                    merged.wanted_sets.extend(config.map(|config| WantedSet::new(config, records)));
                 }
                 Err(error) => merged.complaints.push((context.clone(), error)),
             }
@@ -329,9 +329,9 @@ mod tests {
             records_before: &KnownRecords::default(),
             documents_before: &ReadDocuments::new(),
         };
-        let MergedSets { wanted, complaints, .. } = merge.merge(&records);
+        let MergedSets { wanted_sets, complaints, .. } = merge.merge(&records);
         let mut lines: Vec<String> = Vec::new();
-        for WantedSet { config, is_active } in wanted {
+        for WantedSet { config, is_active } in wanted_sets {
             let tools = match config.source {
                 Source::Tools(tools) => tools.iter().map(|tool| tool.name.to_string()).collect(),
                 _ => vec!["…".to_owned()],
@@ -451,10 +451,12 @@ mod tests {
         };
         let (old, new) = (records_of("one"), records_of("two"));
         let first = merge_records(&old, &KnownRecords::default(), &ReadDocuments::new());
-        let then = merge_records(&new, &old, &first.read);
-        let is_same = |context: &str| Arc::ptr_eq(&first.read[context], &then.read[context]);
+        let then = merge_records(&new, &old, &first.read_documents);
+        let is_same = |context: &str| {
+            Arc::ptr_eq(&first.read_documents[context], &then.read_documents[context])
+        };
         assert_eq!(["f", "g"].map(is_same), [false, true]);
-        assert_eq!(then.wanted.len(), 2);
+        assert_eq!(then.wanted_sets.len(), 2);
     }
 
     #[test]

@@ -77,8 +77,8 @@ impl Registry {
     pub async fn unregister(&self, name: &ToolName) -> Result<bool, RegistryError> {
         let mut applied = self.lock_latest().await?;
         let registered = |name: &ToolName| {
-            let mut tools = applied.known.tools.iter();
-            tools.find(|tool| tool.qualified().as_ref() == Some(name))
+            let mut tools = applied.known_records.tools.iter();
+            tools.find(|tool| tool.qualified_name().as_ref() == Some(name))
         };
         // Searches the records first, because the set may be hidden now.
         let found = if let Some(found) = registered(name) {
@@ -94,7 +94,8 @@ impl Registry {
         let (record, set) = (found.record.clone(), found.set.clone());
         self.0.parts.store.remove_record(RecordKind::Tool, &record).await?;
         self.read_changes(&mut applied).await?;
-        let mut left = applied.wanted.iter().map(|set| &set.config).chain(&applied.hidden);
+        let mut left =
+            applied.wanted_sets.iter().map(|set| &set.config).chain(&applied.hidden_sets);
         if !left.any(|config| config.name.as_str() == set) {
             // Removes the set's switch, because the last tool of a set removes the set.
             self.remove_switch(&applied, &set).await?;
@@ -149,7 +150,7 @@ impl Registry {
             );
             return Err(RegistryError::Invalid(reason));
         }
-        if applied.known.tools.len() >= limits::REGISTERED_TOOLS {
+        if applied.known_records.tools.len() >= limits::REGISTERED_TOOLS {
             return Err(RegistryError::Full { noun: "tools", limit: limits::REGISTERED_TOOLS });
         }
         Ok(())
@@ -163,10 +164,10 @@ impl Registry {
         new: &NewTool,
     ) -> Result<(), RegistryError> {
         let NewTool { set, tool, .. } = new;
-        if applied.hidden.iter().any(|hidden| hidden.name == *set) {
+        if applied.hidden_sets.iter().any(|hidden| hidden.name == *set) {
             return Err(RegistryError::Hidden(set.to_string()));
         }
-        let there = applied.wanted.iter().find(|wanted| wanted.config.name == *set);
+        let there = applied.wanted_sets.iter().find(|wanted| wanted.config.name == *set);
         let is_open = match there {
             Some(wanted) => matches!(wanted.config.source, Source::Tools(_)),
             None => self.toolbox().set(set).is_none() && set.as_str() != dispatch::SET,
@@ -201,21 +202,25 @@ impl Registry {
         since: Option<Timestamp>,
     ) -> Result<(), StoreError> {
         let revision = self.0.parts.store.records_revision().await?;
-        let place = applied.wanted.iter().position(|wanted| wanted.config.name == new.set);
+        let place = applied.wanted_sets.iter().position(|wanted| wanted.config.name == new.set);
         if let Some(place) = place
             && applied.revision.map(|revision| revision + 1) == Some(revision)
             // Requires that the new tool is the newest tool of its records, because an older tool
             // belongs before other tools. The new tool can be older, because the clocks of nodes
             // differ.
-            && applied.known.tools.last().is_none_or(|last| last.at < at)
+            && applied.known_records.tools.last().is_none_or(|last| last.at < at)
             && self.toolbox().set(&new.set).is_some_and(|set| set.status == SetStatus::Ready)
-            // No rule of the set may apply to the tool, because the tool was made without the
-            // rules.
-            && applied.wanted[place].config.effects.find_effect(&new.set, &new.tool.name).is_none()
-            && let Source::Tools(tools) = &mut applied.wanted[place].config.source
+            // Requires that no effect rule of the set applies to the tool, because the tool was
+            // made without the rules.
+            && applied.wanted_sets[place]
+                .config
+                .effects
+                .find_effect(&new.set, &new.tool.name)
+                .is_none()
+            && let Source::Tools(tools) = &mut applied.wanted_sets[place].config.source
         {
             tools.push(new.tool);
-            applied.known.tools.push(RegisteredTool {
+            applied.known_records.tools.push(RegisteredTool {
                 record: new.ready.definition().qualified_name().to_string(),
                 set: new.set.to_string(),
                 settings: new.settings,
@@ -231,6 +236,6 @@ impl Registry {
 }
 
 fn find_creation_time(applied: &AppliedState, set: &ToolSetName) -> Option<Timestamp> {
-    let tools = applied.known.tools.iter().filter(|tool| tool.set == set.as_str());
+    let tools = applied.known_records.tools.iter().filter(|tool| tool.set == set.as_str());
     tools.map(RegisteredTool::since).min()
 }

@@ -10,7 +10,10 @@ use mcp::McpServer;
 use sandbox::{Confinement, Support};
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use shared::id::ToolSetName;
+use shared::{
+    id::ToolSetName,
+    placed_error::{PlacedError, join_paths, read_placed},
+};
 use toolbox::{SetStatus, ToolSet, effect_rules::EffectRules};
 
 use super::{
@@ -124,20 +127,19 @@ impl TryFrom<Map<String, Value>> for Source {
             });
         };
         if kind == "builtin" {
-            let set = serde_json::from_value(Value::Object(settings));
-            return set.map(Self::Builtin).map_err(|err| err.to_string());
+            return Ok(Self::Builtin(read_placed(Value::Object(settings))?));
         }
         let value = settings.swap_remove(kind).unwrap_or_default();
         if let Some(other) = settings.keys().next() {
             return Err(unknown_field(other));
         }
         let read = match kind {
-            "mcp" => serde_json::from_value(value).map(Self::Mcp),
-            "openapi" => serde_json::from_value(value).map(Self::OpenApi),
-            "graphql" => serde_json::from_value(value).map(Self::GraphQl),
+            "mcp" => read_placed(value).map(Self::Mcp),
+            "openapi" => read_placed(value).map(Self::OpenApi),
+            "graphql" => read_placed(value).map(Self::GraphQl),
             _ => return read_tools(value).map(Self::Tools),
         };
-        read.map_err(|err| err.to_string())
+        read.map_err(|err| err.inside(kind).to_string())
     }
 }
 
@@ -149,8 +151,10 @@ fn read_tools(settings: Value) -> Result<Vec<CommandTool>, String> {
     let read = |(index, tool): (usize, Value)| {
         let name = tool.get("name").and_then(Value::as_str).map(str::to_owned);
         let name = name.map(|name| format!(" (`{name}`)")).unwrap_or_default();
-        let tool = serde_json::from_value(tool);
-        tool.map_err(|err| format!("`tools[{index}]`{name}: {err}"))
+        read_placed(tool).map_err(|PlacedError { path, reason }| {
+            let path = join_paths(&format!("tools[{index}]"), &path);
+            format!("`{path}`{name}: {reason}")
+        })
     };
     settings.into_iter().enumerate().map(read).collect()
 }

@@ -2,7 +2,7 @@
 //! "arguments"}]}`.
 //!
 //! An argument has a description and no type. It accepts any value and is required. Alternatively,
-//! `arguments` is a JSON Schema. A tool without `run` is known for selection only.
+//! `arguments` is a JSON Schema. A tool without `run` can be selected, but not called.
 
 use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
@@ -132,8 +132,8 @@ fn read_parameters(value: Option<&Value>) -> Result<Value, String> {
 /// called `type` and `properties`, but their values are descriptions.
 fn is_schema(arguments: &Map<String, Value>) -> bool {
     let is_object = arguments.get("type").is_some_and(|kind| kind == "object");
-    let says_which = arguments.get("required").is_some_and(Value::is_array);
-    arguments.get("properties").is_some_and(Value::is_object) && (is_object || says_which)
+    let has_required_list = arguments.get("required").is_some_and(Value::is_array);
+    arguments.get("properties").is_some_and(Value::is_object) && (is_object || has_required_list)
 }
 
 fn kind_name(value: &Value) -> &'static str {

@@ -152,7 +152,7 @@ pub(super) fn include_filter(globs: &[String]) -> Result<impl Fn(&str) -> bool +
 #[derive(Debug)]
 pub(super) struct UniqueNames<'a> {
     set: &'a ToolSetName,
-    /// Names without the set's prefix, and the number of tools with this name.
+    /// Names without the set's prefix, each with the number of tools that have the name.
     taken: BTreeMap<String, usize>,
 }
 
@@ -187,14 +187,14 @@ impl<'a> UniqueNames<'a> {
 
 /// Makes a tool's name from an identifier of a document. Keeps the identifier if it is a valid
 /// name.
-pub(super) fn tool_id(text: &str) -> Option<ToolName> {
+pub(super) fn name_from_identifier(text: &str) -> Option<ToolName> {
     let name =
         if text.len() <= MAX_NAME_BYTES && is_valid_name(text) { text.parse().ok() } else { None };
-    name.or_else(|| tool_name(text))
+    name.or_else(|| name_from_text(text))
 }
 
 /// Makes a tool's name from any text. Keeps letters, digits, `_` and `-`.
-pub(super) fn tool_name(text: &str) -> Option<ToolName> {
+pub(super) fn name_from_text(text: &str) -> Option<ToolName> {
     let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
     let name: String = text.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
     let name = name.trim_matches('_');
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn source_names_are_converted_to_tool_names() {
-        let name = |text| tool_name(text).map(|name| name.to_string());
+        let name = |text| name_from_text(text).map(|name| name.to_string());
         assert_eq!(name("repos/get-content").as_deref(), Some("repos_get-content"));
         assert_eq!(name("get_/users/{id}").as_deref(), Some("get__users__id"));
         assert_eq!(name("{}"), None);
@@ -241,12 +241,15 @@ mod tests {
     #[test]
     fn a_valid_identifier_is_used_as_the_tool_name() {
         for id in ["pets.list", "pets/create", "Über-uns"] {
-            assert_eq!(tool_id(id).unwrap().as_str(), id);
+            assert_eq!(name_from_identifier(id).unwrap().as_str(), id);
         }
-        assert_eq!(tool_id("list pets").unwrap().as_str(), "list_pets");
-        assert_eq!(tool_id("../x").unwrap().as_str(), "x");
-        assert_eq!(tool_id("a\nb").unwrap().as_str(), "a_b");
-        assert_eq!(tool_id(&"x.".repeat(200)).map(|name| name.as_str().len()), Some(180));
+        assert_eq!(name_from_identifier("list pets").unwrap().as_str(), "list_pets");
+        assert_eq!(name_from_identifier("../x").unwrap().as_str(), "x");
+        assert_eq!(name_from_identifier("a\nb").unwrap().as_str(), "a_b");
+        assert_eq!(
+            name_from_identifier(&"x.".repeat(200)).map(|name| name.as_str().len()),
+            Some(180)
+        );
     }
 
     #[test]

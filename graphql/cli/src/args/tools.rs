@@ -28,6 +28,11 @@ pub(crate) enum Tools {
         /// The parameters, as JSON.
         parameters: Option<String>,
     },
+    /// Add a toolset to the configuration file, if its connection works.
+    Add {
+        #[command(subcommand)]
+        new: NewToolset,
+    },
     /// Register the tools of a file: `{"tools_list": [{"name", "description", "examples",
     /// "arguments"}]}`.
     Load {
@@ -70,6 +75,26 @@ pub(crate) enum Tools {
         /// Maximum number of entries.
         #[arg(long, default_value_t = 100)]
         first: u32,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum NewToolset {
+    /// Add an MCP server that a command starts: `faber tools add mcp NAME -- COMMAND…`.
+    Mcp {
+        /// The name of the toolset.
+        name: String,
+        /// The program and its arguments. A program with a slash is a path from the file's folder.
+        #[arg(required = true, last = true, value_name = "COMMAND")]
+        command: Vec<String>,
+    },
+    /// Add the operations of an OpenAPI document.
+    Openapi {
+        /// The name of the toolset.
+        name: String,
+        /// The address of the document, or a path from the folder of the configuration file.
+        #[arg(value_name = "URL")]
+        document: String,
     },
 }
 

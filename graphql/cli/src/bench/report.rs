@@ -15,11 +15,11 @@ use super::{BenchArgs, BenchError};
 /// Number of commits whose durations are measured before the workload, so that the report can
 /// compare the workload with the speed of the store.
 const PROBED_COMMITS: usize = 200;
-/// Maximum number of commits before the measured commits. They let the files of the store grow to
-/// their usual size.
-const WARM_UP_COMMITS: u64 = 3_000;
-/// Maximum time of these first commits, for a slow disk.
-const WARM_UP_TIME: Duration = Duration::from_secs(2);
+/// Maximum number of commits before the measured commits, so that the files of the store have their
+/// usual size during the measurement.
+const MAX_WARM_UP_COMMITS: u64 = 3_000;
+/// Maximum duration of the commits before the measured commits, for a slow disk.
+const MAX_WARM_UP_TIME: Duration = Duration::from_secs(2);
 
 pub(crate) struct Report {
     fields: Map<String, Value>,
@@ -69,7 +69,8 @@ impl Report {
                 times.push(started_at.elapsed());
             }
             n += 1;
-            is_warm = is_warm || n >= WARM_UP_COMMITS || probed_at.elapsed() >= WARM_UP_TIME;
+            is_warm =
+                is_warm || n >= MAX_WARM_UP_COMMITS || probed_at.elapsed() >= MAX_WARM_UP_TIME;
         }
         times.sort_unstable();
         self.set_ms("store_commit_p50_ms", percentile(&times, 50));

@@ -1,7 +1,8 @@
 //! Selection from thousands of tools: queries, loading vectors from the store, and collisions.
 //!
-//! The texts are synthetic, and [`Words`] makes their vectors without a model, so the measured
-//! times do not include a model. The report states the time of the built-in encoder separately.
+//! The texts are synthetic, and [`WordEmbedder`] makes their vectors without a model, so the
+//! measured times do not include a model. The report states the time of the built-in encoder
+//! separately.
 
 mod corpus;
 
@@ -30,7 +31,7 @@ use toolsets::{
     sources::{CONNECT_TIMEOUT, Sources},
 };
 
-use self::corpus::{Corpus, EXAMPLES_PER_TOOL, Words};
+use self::corpus::{Corpus, EXAMPLES_PER_TOOL, WordEmbedder};
 use super::{
     BenchArgs, BenchError, BenchNode,
     report::{Report, percentile, round_to_four_decimals},
@@ -77,12 +78,14 @@ pub(crate) async fn run_selection(
     let wall_time = Instant::now();
     for by in Criterion::ALL {
         let name = by.as_str().to_lowercase();
-        all.extend(reopened.time(by, &corpus.make_queries(queries, 1), &name, report).await?);
+        all.extend(
+            reopened.measure_queries(by, &corpus.make_queries(queries, 1), &name, report).await?,
+        );
     }
     for parts in [2, 4] {
         let name = format!("hybrid_{parts}_parts");
         let queries = corpus.make_queries(queries, parts);
-        reopened.time(Criterion::Hybrid, &queries, &name, report).await?;
+        reopened.measure_queries(Criterion::Hybrid, &queries, &name, report).await?;
     }
     let wall_time = wall_time.elapsed();
     add_one_tool(&bench_node.store, &corpus, tools, report).await?;
@@ -95,7 +98,7 @@ pub(crate) async fn run_selection(
 
 struct SelectionBench {
     engine: Engine,
-    words: Arc<Words>,
+    words: Arc<WordEmbedder>,
 }
 
 impl SelectionBench {
@@ -121,7 +124,7 @@ impl SelectionBench {
         registry.sync().await?;
         registry.toolbox().wait_for_sets(CONNECT_TIMEOUT).await;
         let control = Control::new(Arc::clone(store), Arc::clone(&clock), None);
-        let words: Arc<Words> = Arc::default();
+        let words: Arc<WordEmbedder> = Arc::default();
         let engine =
             Engine::new(control, registry, Arc::new(Offline::default()), clock, Options::default())
                 .with_embedder(Some(Source::Own(Arc::clone(&words) as Arc<dyn Embedder>)));
@@ -136,7 +139,7 @@ impl SelectionBench {
 
     /// Runs each query twice and measures the second run, in which the query's vector comes from
     /// the engine's cache.
-    async fn time(
+    async fn measure_queries(
         &self,
         by: Criterion,
         queries: &[String],

@@ -69,7 +69,7 @@ pub(crate) async fn run_fanout(
     let load = Load { steps: steps + 1, concurrency, runs: 1_000 };
     run_executions(bench_node, args, report, &plan, load).await?;
     // The plan has one step more than `--steps`, because the option does not count the step that
-    // waits for all others.
+    // waits for all other steps.
     report.set("steps", steps);
     Ok(())
 }

@@ -130,13 +130,13 @@ fn an_update_may_repeat_the_authors_own_email() {
 fn outputs_fit_their_schemas() {
     let world = World::new();
     let alice = world.create_alice();
-    for offer in TABLE {
+    for offer in OFFERS {
         assert_eq!(offer.tool().name, offer.name);
     }
-    let create = TABLE.iter().find(|tool| tool.name == "createAuthor").unwrap();
+    let create = OFFERS.iter().find(|tool| tool.name == "createAuthor").unwrap();
     let schema = Value::Object(create.output_schema().unwrap());
     assert_eq!(Schema::new(&schema).unwrap().complaint(&alice), None);
-    assert_eq!(TABLE.len(), 18);
+    assert_eq!(OFFERS.len(), 18);
 }
 
 #[test]

@@ -72,18 +72,18 @@ const fn make_offer(
     Offer { name, description, verb, kind, fields, examples }
 }
 
-const AUTHOR: &[Field] = &[
+const AUTHOR_FIELDS: &[Field] = &[
     required_field("name", Rule::Line, "Name of the author"),
     required_field("email", Rule::Email, "E-mail address of the author; no two authors share one"),
     optional_field("bio", Rule::Text, "A few words about the author"),
 ];
-const AUTHOR_CHANGES: &[Field] = &[
+const AUTHOR_UPDATE_FIELDS: &[Field] = &[
     required_field("id", Rule::Id(DocumentKind::Author), "Id of the author"),
     optional_field("name", Rule::Line, "New name of the author"),
     optional_field("email", Rule::Email, "New e-mail address of the author"),
     optional_field("bio", Rule::Text, "New words about the author"),
 ];
-const BLOG: &[Field] = &[
+const BLOG_FIELDS: &[Field] = &[
     required_field("title", Rule::Line, "Title of the blog post"),
     required_field("content", Rule::Text, "Content of the blog post: what it is about"),
     required_field(
@@ -92,12 +92,12 @@ const BLOG: &[Field] = &[
         "Id of the author who writes the blog post",
     ),
 ];
-const BLOG_CHANGES: &[Field] = &[
+const BLOG_UPDATE_FIELDS: &[Field] = &[
     required_field("id", Rule::Id(DocumentKind::Blog), "Id of the blog post"),
     optional_field("title", Rule::Line, "New title of the blog post"),
     optional_field("content", Rule::Text, "New content of the blog post"),
 ];
-const COMMENT: &[Field] = &[
+const COMMENT_FIELDS: &[Field] = &[
     required_field(
         "blogId",
         Rule::Id(DocumentKind::Blog),
@@ -110,7 +110,7 @@ const COMMENT: &[Field] = &[
     ),
     required_field("content", Rule::Text, "Text of the comment"),
 ];
-const PICTURE: &[Field] = &[
+const PICTURE_FIELDS: &[Field] = &[
     required_field(
         "blogId",
         Rule::Id(DocumentKind::Blog),
@@ -119,24 +119,24 @@ const PICTURE: &[Field] = &[
     required_field("url", Rule::Url, "Address of the picture"),
     optional_field("caption", Rule::Text, "Caption of the picture"),
 ];
-const AUTHOR_ID: &[Field] =
+const AUTHOR_ID_FIELDS: &[Field] =
     &[required_field("id", Rule::Id(DocumentKind::Author), "Id of the author")];
-const BLOG_ID: &[Field] =
+const BLOG_ID_FIELDS: &[Field] =
     &[required_field("id", Rule::Id(DocumentKind::Blog), "Id of the blog post")];
-const COMMENT_ID: &[Field] =
+const COMMENT_ID_FIELDS: &[Field] =
     &[required_field("id", Rule::Id(DocumentKind::Comment), "Id of the comment")];
-const PICTURE_ID: &[Field] =
+const PICTURE_ID_FIELDS: &[Field] =
     &[required_field("id", Rule::Id(DocumentKind::Picture), "Id of the picture")];
-const BLOG_OF_COMMENTS: &[Field] =
+const COMMENT_LIST_FIELDS: &[Field] =
     &[required_field("blogId", Rule::Id(DocumentKind::Blog), "Id of the blog post")];
 
-pub(super) const TABLE: &[Offer] = &[
+pub(super) const OFFERS: &[Offer] = &[
     make_offer(
         "createBlog",
         "Create a new blog post",
         Verb::Create,
         DocumentKind::Blog,
-        BLOG,
+        BLOG_FIELDS,
         &[
             "Write a new blog post",
             "Publish a post with a title and a text",
@@ -148,7 +148,7 @@ pub(super) const TABLE: &[Offer] = &[
         "Get a blog post by its id",
         Verb::Get,
         DocumentKind::Blog,
-        BLOG_ID,
+        BLOG_ID_FIELDS,
         &["Show a blog post", "Read one blog post by its id", "What does that blog post say?"],
     ),
     make_offer(
@@ -156,7 +156,7 @@ pub(super) const TABLE: &[Offer] = &[
         "Change a blog post",
         Verb::Update,
         DocumentKind::Blog,
-        BLOG_CHANGES,
+        BLOG_UPDATE_FIELDS,
         &["Change the title of a blog post", "Edit the text of a blog post", "Rename a blog"],
     ),
     make_offer(
@@ -164,7 +164,7 @@ pub(super) const TABLE: &[Offer] = &[
         "Delete a blog post",
         Verb::Delete,
         DocumentKind::Blog,
-        BLOG_ID,
+        BLOG_ID_FIELDS,
         &["Delete a blog post", "Remove a blog", "Take a blog post down"],
     ),
     make_offer(
@@ -180,7 +180,7 @@ pub(super) const TABLE: &[Offer] = &[
         "Create a new author",
         Verb::Create,
         DocumentKind::Author,
-        AUTHOR,
+        AUTHOR_FIELDS,
         &[
             "Create a new author",
             "Add an author with a name and an e-mail address",
@@ -192,7 +192,7 @@ pub(super) const TABLE: &[Offer] = &[
         "Get an author by their id",
         Verb::Get,
         DocumentKind::Author,
-        AUTHOR_ID,
+        AUTHOR_ID_FIELDS,
         &["Show an author", "Who is the author with this id?", "Look up one author"],
     ),
     make_offer(
@@ -200,7 +200,7 @@ pub(super) const TABLE: &[Offer] = &[
         "Change an author",
         Verb::Update,
         DocumentKind::Author,
-        AUTHOR_CHANGES,
+        AUTHOR_UPDATE_FIELDS,
         &[
             "Change the e-mail address of an author",
             "Rename an author",
@@ -212,7 +212,7 @@ pub(super) const TABLE: &[Offer] = &[
         "Delete an author",
         Verb::Delete,
         DocumentKind::Author,
-        AUTHOR_ID,
+        AUTHOR_ID_FIELDS,
         &["Delete an author", "Remove an author", "Take an author out"],
     ),
     make_offer(
@@ -228,7 +228,7 @@ pub(super) const TABLE: &[Offer] = &[
         "Create a comment on a blog post",
         Verb::Create,
         DocumentKind::Comment,
-        COMMENT,
+        COMMENT_FIELDS,
         &[
             "Comment on a blog post",
             "Add a comment to a blog",
@@ -240,7 +240,7 @@ pub(super) const TABLE: &[Offer] = &[
         "Get a comment by its id",
         Verb::Get,
         DocumentKind::Comment,
-        COMMENT_ID,
+        COMMENT_ID_FIELDS,
         &["Show a comment", "Read one comment by its id", "What does that comment say?"],
     ),
     make_offer(
@@ -248,7 +248,7 @@ pub(super) const TABLE: &[Offer] = &[
         "Delete a comment",
         Verb::Delete,
         DocumentKind::Comment,
-        COMMENT_ID,
+        COMMENT_ID_FIELDS,
         &["Delete a comment", "Remove a comment from a blog post", "Take a comment back"],
     ),
     make_offer(
@@ -256,7 +256,7 @@ pub(super) const TABLE: &[Offer] = &[
         "List all comments on a blog post",
         Verb::List,
         DocumentKind::Comment,
-        BLOG_OF_COMMENTS,
+        COMMENT_LIST_FIELDS,
         &[
             "List the comments on a blog post",
             "Which comments does a blog have?",
@@ -268,7 +268,7 @@ pub(super) const TABLE: &[Offer] = &[
         "Create a picture for a blog post",
         Verb::Create,
         DocumentKind::Picture,
-        PICTURE,
+        PICTURE_FIELDS,
         &[
             "Add a picture to a blog post",
             "Put an image with a caption on a blog",
@@ -280,7 +280,7 @@ pub(super) const TABLE: &[Offer] = &[
         "Get a picture by its id",
         Verb::Get,
         DocumentKind::Picture,
-        PICTURE_ID,
+        PICTURE_ID_FIELDS,
         &["Show a picture", "Look up one picture by its id", "Where is that image?"],
     ),
     make_offer(
@@ -288,7 +288,7 @@ pub(super) const TABLE: &[Offer] = &[
         "Delete a picture",
         Verb::Delete,
         DocumentKind::Picture,
-        PICTURE_ID,
+        PICTURE_ID_FIELDS,
         &["Delete a picture", "Remove an image from a blog post", "Take a photo away"],
     ),
     make_offer(
@@ -296,7 +296,7 @@ pub(super) const TABLE: &[Offer] = &[
         "List all pictures of a blog post",
         Verb::List,
         DocumentKind::Picture,
-        BLOG_OF_COMMENTS,
+        COMMENT_LIST_FIELDS,
         &[
             "List the pictures of a blog post",
             "Which images does a blog have?",
@@ -317,10 +317,10 @@ impl DocumentKind {
 
     fn fields(self) -> &'static [Field] {
         match self {
-            Self::Author => AUTHOR,
-            Self::Blog => BLOG,
-            Self::Comment => COMMENT,
-            Self::Picture => PICTURE,
+            Self::Author => AUTHOR_FIELDS,
+            Self::Blog => BLOG_FIELDS,
+            Self::Comment => COMMENT_FIELDS,
+            Self::Picture => PICTURE_FIELDS,
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::{ExitStatus, args::AuditArgs, session::Session};
 const HEADINGS: &[&str] = &["TIME", "ACTOR", "ACTION", "TARGET", "DETAIL"];
 const MAX_DETAIL_COLUMNS: usize = 60;
 /// The kinds of actors, which `--actor` accepts in place of a name.
-const KINDS: [&str; 4] = ["token", "user", "local", "faber"];
+const ACTOR_KINDS: [&str; 4] = ["token", "user", "local", "faber"];
 
 pub(crate) async fn list_audit(
     session: &Session<'_>,
@@ -48,7 +48,7 @@ fn parse_actor(text: &str) -> (Option<String>, Option<String>) {
         Some((kind, name)) => (kind, Some(name)),
         None => (text, None),
     };
-    if KINDS.contains(&kind) {
+    if ACTOR_KINDS.contains(&kind) {
         return (Some(kind.to_uppercase()), name.map(str::to_owned));
     }
     (None, Some(text.to_owned()))

@@ -142,7 +142,8 @@ pub(crate) async fn export_history(app: &App, args: ExportArgs) -> Result<ExitSt
     line.clear();
     match exported {
         None => app.detach("stopped; the export is incomplete"),
-        // The program that reads the pipe has closed it, such as `head`. This is not a failure.
+        // A program such as `head` has closed the pipe after it read enough, which is not a
+        // failure.
         Some(Err(BackupError::File { err, .. }))
             if file.is_none() && err.kind() == io::ErrorKind::BrokenPipe =>
         {

@@ -9,7 +9,7 @@ use client::{
     plan_file::write_file,
     read_answer,
     request_report::load_request,
-    types::{BLOB, Request},
+    types::{BLOB_FIELDS, Request},
     view::report::draw_report,
 };
 use serde_json::{Value, json};
@@ -45,7 +45,8 @@ pub(crate) async fn print_blob(
     file: Option<&Path>,
 ) -> Result<ExitStatus, Failure> {
     let screen = session.screen;
-    let mut found: Value = session.client.query("blob", &[("id: ID!", json!(id))], BLOB).await?;
+    let mut found: Value =
+        session.client.query("blob", &[("id: ID!", json!(id))], BLOB_FIELDS).await?;
     if found.is_null() {
         return Err(Failure::not_found("blob", id));
     }

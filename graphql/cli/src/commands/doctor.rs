@@ -1,5 +1,4 @@
-//! `faber doctor` checks the configuration, the store and the tools. `faber config` prints the
-//! configuration.
+//! `faber doctor` checks the configuration, the store and the tools.
 
 mod clashes;
 mod models;
@@ -32,51 +31,6 @@ use crate::{
     local_engine::{LocalEngine, missing_store, open_store},
     session::{Need, Session},
 };
-
-/// Prints the effective configuration and the origin of each value.
-pub(crate) fn print_config(app: &App) -> Result<ExitStatus, Failure> {
-    let screen = &app.screen;
-    let settings = app.config.to_json();
-    if screen.json {
-        screen.print_json(&settings)?;
-        return Ok(ExitStatus::Done);
-    }
-    let paint = screen.out;
-    let file = app.config.file.as_ref().map(|file| plain::safe_line(&file.display().to_string()));
-    let mut lines = vec![format!("file: {}", file.unwrap_or_else(|| paint.dim("none")))];
-    for (key, value) in settings.as_object().into_iter().flatten().filter(|(key, _)| *key != "file")
-    {
-        match value.get("from") {
-            Some(_) => lines.push(draw_setting(key, value, "", paint)),
-            None if value.is_null() => lines.push(format!("{key}: {}", paint.dim("none"))),
-            None => {
-                lines.push(format!("{key}:"));
-                let limits = value.as_object().into_iter().flatten();
-                lines.extend(limits.map(|(key, value)| draw_setting(key, value, "  ", paint)));
-            }
-        }
-    }
-    screen.print(&lines.join("\n"))?;
-    Ok(ExitStatus::Done)
-}
-
-fn draw_setting(key: &str, setting: &Value, lead: &str, paint: Paint) -> String {
-    let from = plain::safe_line(setting["from"].as_str().unwrap_or_default());
-    let note = paint.dim(format!("# {from}"));
-    match &setting["value"] {
-        Value::Array(items) => {
-            let mut lines = vec![format!("{lead}{key}:  {note}")];
-            lines.extend(
-                items
-                    .iter()
-                    .map(|item| format!("{lead}  - {}", plain::safe_line(&item.to_string()))),
-            );
-            lines.join("\n")
-        }
-        Value::String(text) => format!("{lead}{key}: {}  {note}", plain::safe_line(text)),
-        other => format!("{lead}{key}: {}  {note}", plain::safe_line(&other.to_string())),
-    }
-}
 
 /// The fields of a toolset that a check needs.
 const SET_FIELDS: &str = "name active status error tools { name }";
@@ -315,16 +269,16 @@ async fn check_effects(local: &LocalEngine) -> Result<Option<Check>, Failure> {
 /// Checks that every limit on calls names an existing tool or toolset.
 fn check_limits(limits: &CallLimits, toolbox: &Toolbox) -> Check {
     let sets = toolbox.sets();
-    let is_there = |of: &LimitedCalls| match of {
+    let exists = |calls: &LimitedCalls| match calls {
         LimitedCalls::Set(name) => sets.iter().any(|set| set.name == *name),
         LimitedCalls::Tool(name) => {
             let mut tools = sets.iter().flat_map(|set| &set.tools);
             tools.any(|tool| tool.definition().qualified_name() == *name)
         }
     };
-    let lost =
-        limits.rules().iter().map(|limited| &limited.calls).find(|limited| !is_there(limited));
-    let result = match lost {
+    let missing =
+        limits.rules().iter().map(|limited| &limited.calls).find(|limited| !exists(limited));
+    let result = match missing {
         None => Ok(count_noun(limits.rules().len(), "rule")),
         Some(LimitedCalls::Set(name)) => Err(format!("there is no toolset `{name}`")),
         Some(LimitedCalls::Tool(name)) => Err(format!("no toolset has a tool `{name}`")),
@@ -348,7 +302,7 @@ fn check_embedding(opened: Result<Option<Embedding>, EmbedError>) -> Check {
 fn check_retention(config: &Config) -> Check {
     let describe = |age: Option<_>| age.map_or_else(|| "for ever".to_owned(), age::format);
     let result = match &config.retention.value {
-        Some(policy) if let Some(age) = policy.uniform() => {
+        Some(policy) if let Some(age) = policy.single_age() => {
             format!("finished executions are kept for {}", age::format(age))
         }
         Some(policy) => {

@@ -26,7 +26,7 @@ const GUARD_DOUBTS: [&str; 2] = ["plan.not_asked", "plan.invented_value"];
 /// Shows a plan made from a query, and asks the user before a plan with doubts is executed. Returns
 /// the steps that the user approves, or `None` if the user refuses the plan.
 ///
-/// Without a terminal or with `--json`, nobody can be asked. Then a plan of the offline planner
+/// Without a terminal or with `--json`, the command cannot ask. Then a plan of the offline planner
 /// with doubts is refused if it calls a tool with an effect, and the steps that the guard doubts
 /// wait for an approval.
 pub(crate) async fn accept_plan(

@@ -9,7 +9,7 @@ use tokio::time;
 
 use crate::session::Session;
 
-const STATE_FIELDS: &str = "name status error";
+const STATE_FIELDS: &str = "name active status error";
 
 /// Poll interval while a failed toolset connects again. Together, the polls take at most five
 /// seconds.
@@ -19,6 +19,7 @@ const MAX_POLLS: usize = 100;
 #[derive(serde::Deserialize)]
 pub(crate) struct SetState {
     pub(crate) name: String,
+    active: bool,
     status: String,
     error: Option<String>,
 }
@@ -56,7 +57,8 @@ pub(crate) async fn warn_of_failed_sets(session: &Session<'_>) {
     // Ignores an error of this query, because the command already has its result. So a caller
     // without access to toolsets gets no warning.
     let states = load_states(&session.client).await.unwrap_or_default();
-    let failed: Vec<&SetState> = states.iter().filter(|set| set.has_failed()).collect();
+    let failed: Vec<&SetState> =
+        states.iter().filter(|set| set.active && set.has_failed()).collect();
     let text = match failed.as_slice() {
         [] => return,
         [set] => format!("warning: the toolset `{}` failed: {}", set.name, set.failure_reason()),

@@ -31,14 +31,14 @@ use tokio::time;
 use super::standstill::{self, QuietTimer};
 use crate::{ExitStatus, live_view::LiveView, session::Session};
 
-const OWNER_POLL: Duration = Duration::from_secs(1);
+const OWNER_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Number of successive polls that must find no owner before the command warns. One poll is not
 /// enough, because another worker needs time to claim the execution.
-const OWNER_POLLS: usize = 3;
+const MIN_POLLS_WITHOUT_OWNER: usize = 3;
 /// Poll interval while a finished execution gets a new plan.
-const REPLAN_POLL: Duration = Duration::from_millis(250);
+const REPLAN_POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// Number of successive polls that must find no worker for the replan before the command warns.
-const REPLAN_POLLS: usize = 20;
+const MIN_POLLS_WITHOUT_REPLANNER: usize = 20;
 const QUESTIONS_PER_PAGE: usize = 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub(crate) async fn watch_with_approvals(
     approved: Vec<Text>,
 ) -> Result<ExitStatus, Failure> {
     let approved = Mutex::new(approved);
-    let mut follower = Follower { session, id, purpose, approved: &approved };
+    let mut follower = Follower { session, id, purpose, approved_steps: &approved };
     loop {
         let stopped = follower.run_until_stopped().await?;
         let id = follower.id;
@@ -80,7 +80,7 @@ pub(crate) async fn watch_with_approvals(
                 follower.take_approved_steps(|_| true);
                 follower.id = next;
             }
-            StopReason::Over => return show_ending(session, id).await,
+            StopReason::Finished => return show_ending(session, id).await,
             StopReason::GivenUp => {
                 // The execution asked for a replan and got none. So the command fails, even if the
                 // execution succeeded.
@@ -96,7 +96,7 @@ pub(crate) async fn watch_with_approvals(
 }
 
 enum StopReason {
-    Over,
+    Finished,
     Asking(Vec<(String, String)>),
     Continued(ExecutionId),
     GivenUp,
@@ -110,7 +110,7 @@ struct Follower<'a> {
     session: &'a Session<'a>,
     id: ExecutionId,
     purpose: Purpose,
-    approved: &'a Mutex<Vec<Text>>,
+    approved_steps: &'a Mutex<Vec<Text>>,
 }
 
 impl Follower<'_> {
@@ -118,12 +118,12 @@ impl Follower<'_> {
     /// time, because the execution can already be running.
     async fn run_until_stopped(&self) -> Result<StopReason, Failure> {
         tokio::select! {
-            stopped = self.run_until_over() => stopped,
+            stopped = self.run_until_finished() => stopped,
             () = self.session.await_end_signal() => Ok(StopReason::Detached),
         }
     }
 
-    async fn run_until_over(&self) -> Result<StopReason, Failure> {
+    async fn run_until_finished(&self) -> Result<StopReason, Failure> {
         let found: Value = self
             .session
             .client
@@ -139,7 +139,9 @@ impl Follower<'_> {
         let reader = EventReader { follower: *self, watcher, view: LiveView::new(screen, &plan) };
         let following = async {
             match reader.run_until_stopped().await? {
-                StopReason::Over if self.purpose != Purpose::Finish => self.await_replan().await,
+                StopReason::Finished if self.purpose != Purpose::Finish => {
+                    self.await_replan().await
+                }
                 stopped => Ok(stopped),
             }
         };
@@ -183,7 +185,7 @@ impl Follower<'_> {
         loop {
             let found: ReplanProgress =
                 self.session.client.query_execution(self.id, fields).await?;
-            let Some(replanning) = found.replanning else { return Ok(StopReason::Over) };
+            let Some(replanning) = found.replanning else { return Ok(StopReason::Finished) };
             let reason = &replanning.reason;
             match (replanning.state, found.next) {
                 (ReplanningState::Begun, Some(Next { execution_id: id, plan })) => {
@@ -202,23 +204,23 @@ impl Follower<'_> {
             is_user_told = true;
             let is_unattended = self.session.lacks_replanner(self.id).await.unwrap_or(false);
             unattended = if is_unattended { unattended + 1 } else { 0 };
-            if unattended >= REPLAN_POLLS && self.purpose == Purpose::Watch {
+            if unattended >= MIN_POLLS_WITHOUT_REPLANNER && self.purpose == Purpose::Watch {
                 say(format!(
                     "no worker replans this execution: run `faber execute {}` to replan \
                     it",
                     self.id
                 ));
-                return Ok(StopReason::Over);
+                return Ok(StopReason::Finished);
             }
-            time::sleep(REPLAN_POLL).await;
+            time::sleep(REPLAN_POLL_INTERVAL).await;
         }
     }
 
-    /// Waits until the execution has had no live worker for [`OWNER_POLLS`] polls.
+    /// Waits until the execution has had no live worker for [`MIN_POLLS_WITHOUT_OWNER`] polls.
     async fn await_loss_of_owner(&self) {
         let mut polls = 0;
-        while polls < OWNER_POLLS {
-            time::sleep(OWNER_POLL).await;
+        while polls < MIN_POLLS_WITHOUT_OWNER {
+            time::sleep(OWNER_POLL_INTERVAL).await;
             // Ignores an error here, because the subscription reports an unavailable store.
             let is_stalled = self.is_stalled().await.unwrap_or(false);
             polls = if is_stalled { polls + 1 } else { 0 };
@@ -239,7 +241,7 @@ impl Follower<'_> {
     }
 
     fn take_approved_steps(&self, is_taken: impl Fn(&str) -> bool) -> Vec<Text> {
-        let mut approved = self.approved.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut approved = self.approved_steps.lock().unwrap_or_else(PoisonError::into_inner);
         approved.extract_if(.., |step| is_taken(step)).collect()
     }
 
@@ -257,7 +259,7 @@ impl Follower<'_> {
             kind: Text,
             step_id: Option<Text>,
         }
-        if self.approved.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+        if self.approved_steps.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
             return Ok(false);
         }
         let client = &self.session.client;
@@ -293,7 +295,7 @@ impl EventReader<'_> {
         loop {
             match self.show_until_stopped(unowned.as_mut(), &mut is_user_told).await {
                 Ok(Some(stopped)) => return Ok(stopped),
-                Ok(None) if self.watcher.is_finished().await? => return Ok(StopReason::Over),
+                Ok(None) if self.watcher.is_finished().await? => return Ok(StopReason::Finished),
                 Ok(None) => (),
                 Err(failure) => self.watcher.reconnect_after(failure)?,
             }
@@ -324,7 +326,7 @@ impl EventReader<'_> {
                         Update::Event | Update::Poll => (),
                     }
                 }
-                () = time::sleep_until(quiet.asks_at), if drives && !quiet.is_user_told => {
+                () = time::sleep_until(quiet.next_check_at), if drives && !quiet.is_user_told => {
                     quiet = match standstill::find_reason(self.follower.session, self.follower.id).await? {
                         Some(reason) => {
                             self.show_news(&News::Note(format!("{reason} (Ctrl-C detaches)")));
@@ -346,7 +348,7 @@ impl EventReader<'_> {
             let follower = self.follower;
             match self.watcher.load_phase(async |id| follower.has_reader(id).await).await? {
                 ExecutionPhase::Running => (),
-                ExecutionPhase::Finished => return Ok(Some(StopReason::Over)),
+                ExecutionPhase::Finished => return Ok(Some(StopReason::Finished)),
                 ExecutionPhase::NeedsPerson if self.follower.approve_steps().await? => (),
                 ExecutionPhase::NeedsPerson => {
                     return Ok(Some(StopReason::Asking(self.watcher.tree().waiting_steps())));
@@ -356,7 +358,7 @@ impl EventReader<'_> {
     }
 
     fn show_news(&mut self, news: &News) {
-        self.view.show_news(news, self.watcher.tree().root().steps_over);
+        self.view.show_news(news, self.watcher.tree().root().finished_step_count);
     }
 
     /// Marks a waiting step as answered if the inbox contains its answer. Otherwise the output
@@ -370,7 +372,7 @@ impl EventReader<'_> {
         }
         let inbox = self.follower.session.load_inbox(execution).await?;
         let step = name.rsplit(" › ").next().unwrap_or(name);
-        let Some(answer) = inbox.iter().find_map(|command| command_for_answer(command, step))
+        let Some(answer) = inbox.iter().find_map(|command| find_answer_in_command(command, step))
         else {
             return Ok(news);
         };
@@ -396,7 +398,7 @@ async fn show_ending(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatu
         print_document(session, id).await?
     } else {
         let execution: ExecutionStatus =
-            session.client.query_execution(id, ExecutionStatus::SUMMARY).await?;
+            session.client.query_execution(id, ExecutionStatus::SUMMARY_FIELDS).await?;
         for line in outcome::draw_ending(&execution, screen.err) {
             screen.say(&line);
         }
@@ -413,7 +415,7 @@ async fn show_ending(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatu
 
 fn agent_answer(execution: &ExecutionStatus) -> Option<&str> {
     let last = execution.plan.tools.last()?;
-    let is_agent = agent::is_own(&last.tool_name.parse().ok()?);
+    let is_agent = agent::is_agent_tool(&last.tool_name.parse().ok()?);
     is_agent.then(|| execution.outputs[&*last.step_id]["answer"].as_str())?
 }
 
@@ -454,7 +456,7 @@ struct ExecutionFindings {
 }
 
 /// Returns the answer that a command in the inbox contains for a step or an item such as `step[3]`.
-fn command_for_answer(command: &Command, task_name: &str) -> Option<&'static str> {
+fn find_answer_in_command(command: &Command, task_name: &str) -> Option<&'static str> {
     let Command::Approve { step, item, approved, .. } = command else { return None };
     let is_meant = if let Some(item) = item {
         task_name == format!("{step}[{item}]")

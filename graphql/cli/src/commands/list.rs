@@ -90,11 +90,12 @@ fn label_filter(labels: &[String]) -> Value {
 }
 
 /// The heading of a column that is left out if no object on the page has labels.
-const LABELS: &str = "LABELS";
-const REQUEST_HEADINGS: &[&str] = &["REQUEST", "STATE", "CREATED", "TOOK", LABELS, "WHY", "QUERY"];
+const LABELS_HEADING: &str = "LABELS";
+const REQUEST_HEADINGS: &[&str] =
+    &["REQUEST", "STATE", "CREATED", "TOOK", LABELS_HEADING, "WHY", "QUERY"];
 const PLAN_HEADINGS: &[&str] = &["PLAN", "VERSION", "STEPS", "CREATED", "QUERY"];
 const EXECUTION_HEADINGS: &[&str] =
-    &["EXECUTION", "STATE", "STEPS", "CREATED", "TOOK", LABELS, "WHY", "PLAN"];
+    &["EXECUTION", "STATE", "STEPS", "CREATED", "TOOK", LABELS_HEADING, "WHY", "PLAN"];
 /// The fields of an execution that a row shows in addition to a finding.
 const EXECUTION_FIELDS: &str =
     "executionId planId state createdAt startedAt finishedAt total successful labels";
@@ -109,7 +110,7 @@ pub(super) async fn show_page<T: DeserializeOwned>(
 ) -> Result<ExitStatus, Failure> {
     let (nodes, next) = page.load(&session.client).await?;
     let has_labels = |node: &Value| node["labels"].as_object().is_some_and(|all| !all.is_empty());
-    let unused = headings.iter().position(|heading| *heading == LABELS);
+    let unused = headings.iter().position(|heading| *heading == LABELS_HEADING);
     let unused = unused.filter(|_| !nodes.iter().any(has_labels));
     let headings = remove_column(headings.to_vec(), unused);
     let row = |item: &T, paint: Paint| remove_column(row(item, paint), unused);

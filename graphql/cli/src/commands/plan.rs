@@ -10,7 +10,7 @@ use client::{
     failure::Failure,
     plan_file::{self, WrittenPlan, file_label, read_json, write_file},
     read_answer, remove_nulls,
-    types::{DIAGNOSTIC, Plan, SavedPlan, Text},
+    types::{DIAGNOSTIC_FIELDS, Plan, SavedPlan, Text},
     view::{
         format::{format_second, pretty_json},
         plain,
@@ -40,8 +40,8 @@ pub(crate) async fn plan(session: &Session<'_>, args: PlanArgs) -> Result<ExitSt
     let fields = match format {
         Format::Text => Plan::VIEW_FIELDS.to_owned(),
         Format::Json => Plan::fields(),
-        Format::Mermaid => format!("drawing: mermaid diagnostics {{ {DIAGNOSTIC} }}"),
-        Format::Dot => format!("drawing: dot diagnostics {{ {DIAGNOSTIC} }}"),
+        Format::Mermaid => format!("drawing: mermaid diagnostics {{ {DIAGNOSTIC_FIELDS} }}"),
+        Format::Dot => format!("drawing: dot diagnostics {{ {DIAGNOSTIC_FIELDS} }}"),
     };
     let options = planning_options(&args.planning, &args.labels);
     let made = make_plan(&session.client, &args.query, options, &fields).await;

@@ -21,7 +21,7 @@ use super::{
     follow::{Purpose, watch_to_end, watch_with_approvals},
     missing_tools,
     plan::{label_object, planning_options, read_plan_file, show_plan, show_stored},
-    steer::may_execute_again,
+    steer::confirm_new_execution,
 };
 use crate::{
     App, ExitStatus,
@@ -123,7 +123,7 @@ async fn start_execution(
     let made = make_plan(client, query, planning, Plan::VIEW_FIELDS).await;
     failed_sets::warn_of_failed_sets(session).await;
     let plan: Plan = read_answer(made?)?;
-    // A dry run calls no tool, so the user need not confirm the plan.
+    // A dry run calls no tool, so the user does not have to confirm the plan.
     let is_confirmed = args.yes || args.options.dry_run;
     let Some(approved) = accept_plan(session, &plan, is_confirmed).await? else { return Ok(None) };
     let started = execute_plan(client, &plan.plan_id, options).await?;
@@ -168,7 +168,7 @@ async fn start_again(
         // With an idempotency key, does not ask the user: if the key was used before, no new
         // execution starts.
         let is_free = how.idempotency_key.is_none();
-        if is_free && !may_execute_again(session, plan, args.yes).await? {
+        if is_free && !confirm_new_execution(session, plan, args.yes).await? {
             return Ok(None);
         }
     }

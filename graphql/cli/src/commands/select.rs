@@ -24,7 +24,7 @@ use crate::{
     session::Session,
 };
 
-const MAX_TOOLS: i32 = 5;
+const DEFAULT_LIMIT: i32 = 5;
 /// Number of best tools among which `eval` looks for the expected tools.
 const MAX_RANK: i32 = 100;
 const MAX_WRONG_NAMES: usize = 5;
@@ -40,7 +40,7 @@ struct Criteria {
 pub(crate) async fn select(session: &Session<'_>, args: SelectArgs) -> Result<ExitStatus, Failure> {
     let Some(query) = &args.query else { return ask_for_queries(session, &args).await };
     let by = args.by.unwrap_or(RankMethod::Centroid);
-    let criteria = Criteria { by, limit: args.limit.unwrap_or(MAX_TOOLS), all: args.all };
+    let criteria = Criteria { by, limit: args.limit.unwrap_or(DEFAULT_LIMIT), all: args.all };
     let mut found = select_tools(&session.client, query, criteria, &ToolMatch::fields()).await?;
     if by == RankMethod::Centroid && found.as_array().is_some_and(Vec::is_empty) {
         session.screen.hint(if args.by.is_none() {
@@ -115,7 +115,7 @@ async fn answer_query(
 ) -> Result<(), Failure> {
     let (screen, fields, all) = (session.screen, ToolMatch::fields(), args.all);
     if let Some(by) = args.by {
-        let criteria = Criteria { by, limit: args.limit.unwrap_or(MAX_TOOLS), all };
+        let criteria = Criteria { by, limit: args.limit.unwrap_or(DEFAULT_LIMIT), all };
         let found = select_tools(&session.client, query, criteria, &fields).await?;
         return show_matches(session, &found).map(drop);
     }

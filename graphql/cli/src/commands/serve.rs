@@ -9,7 +9,7 @@ use engine::{
     store::sqlite_path,
 };
 use graphql::{
-    health::server_hooks,
+    health::build_server_hooks,
     schema,
     server::{self, Hooks, PathPrefix, ServerOptions},
 };
@@ -35,19 +35,19 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
     let local = LocalEngine::open(app.setup(), Need::Everything).await?;
     local.engine.set_access(access.clone());
     warn_of_missing_tokens(app, address, &access);
-    warn_of_free_commands(app);
+    warn_of_missing_confinement(app);
     warn_of_missing_sign_in(app, &access);
     let HttpServerConfig { allowed_hosts, allowed_origins, path_prefix } =
         config.http_server.value.clone();
     app.screen.say(&format!("listening on http://{address}{path_prefix}"));
     let (retention, mut tasks) = start_retention(app, &local);
-    warn_of_idle_patterns(app, &local, &mut tasks);
+    warn_of_unmatched_patterns(app, &local, &mut tasks);
     warn_of_unmatched_effects(app, &local, &mut tasks);
     let options = ServerOptions {
         max_body_bytes: config.limits.request_bytes(),
         max_connections: max_connections(app),
         max_new_connections: config.limits.new_connections_per_address(),
-        shutdown_grace: config.limits.drain(),
+        shutdown_grace: config.limits.drain_time(),
         access: access.clone(),
         allowed_hosts: allowed_hosts.values,
         allowed_origins: allowed_origins.values,
@@ -60,7 +60,8 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
     let member_routes =
         mcp_server::build_routes(mcp_client, store, config.limits.request_bytes(), stop.clone());
     let file = sqlite_path(&config.store.value).map(Path::to_owned);
-    let hooks = server_hooks(&local.engine, local.worker_handle(), &retention, file, &path_prefix);
+    let hooks =
+        build_server_hooks(&local.engine, local.worker_handle(), &retention, file, &path_prefix);
     let hooks = Hooks { member_routes, span_sink: app.span_sink.clone(), ..hooks };
     let schema = local.schema.clone();
     let reloader = Reloader::new(app, &local, Some(access));
@@ -83,7 +84,7 @@ pub(crate) async fn run_worker(app: &App) -> Result<ExitStatus, Failure> {
         None => None,
     };
     let local = LocalEngine::open(app.setup(), Need::Everything).await?;
-    warn_of_free_commands(app);
+    warn_of_missing_confinement(app);
     let (retention, _pruning) = start_retention(app, &local);
     let served = if let Some((listener, address)) = listener {
         let access = app.config.access.value.open(&app.config.toolsets.value, variable)?;
@@ -94,7 +95,8 @@ pub(crate) async fn run_worker(app: &App) -> Result<ExitStatus, Failure> {
         app.screen.say(&format!("working on {}", app.config.store_name()));
         let file = sqlite_path(&app.config.store.value).map(Path::to_owned);
         let root = PathPrefix::default();
-        let hooks = server_hooks(&local.engine, local.worker_handle(), &retention, file, &root);
+        let hooks =
+            build_server_hooks(&local.engine, local.worker_handle(), &retention, file, &root);
         let Hooks { ready, first_metrics, .. } = hooks;
         // Leaves out the routes of the page, because a worker serves only metrics and health
         // checks.
@@ -152,6 +154,10 @@ fn warn_of_missing_sign_in(app: &App, access: &Access) {
 pub(crate) async fn serve_mcp(app: &App) -> Result<ExitStatus, Failure> {
     let end_signal = listen_for_end_signal()?;
     let session = Session::open(app, Need::Driving).await?;
+    if let Some(engine) = session.engine() {
+        // Starts all servers, because an assistant can ask for any tool during a long session.
+        engine.tools.inventory.toolbox().start_sets(|_| true);
+    }
     let ended = tokio::select! {
         ended = mcp_server::serve_stdio(session.client.clone(), session.store().cloned(), session.new_drive()) => ended,
         () = end_signal => Ok(()),
@@ -162,7 +168,7 @@ pub(crate) async fn serve_mcp(app: &App) -> Result<ExitStatus, Failure> {
 
 /// Returns the limit on connections. Warns if the system allows fewer.
 fn max_connections(app: &App) -> usize {
-    let wanted = app.config.limits.connections();
+    let wanted = app.config.limits.max_connections();
     // A quarter of the file descriptors remains for the store, tools and logs.
     let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft);
     let max_wanted = usize::try_from(descriptors / 4 * 3).unwrap_or(usize::MAX);
@@ -175,7 +181,7 @@ fn max_connections(app: &App) -> usize {
     wanted.min(max_wanted)
 }
 
-fn warn_of_free_commands(app: &App) {
+fn warn_of_missing_confinement(app: &App) {
     let support = sandbox::kernel_support();
     if support.files && support.calls {
         return;
@@ -188,7 +194,7 @@ fn warn_of_free_commands(app: &App) {
 
 /// Warns of tool patterns of access tokens that match no tool, after the toolsets have connected or
 /// their timeout has passed.
-fn warn_of_idle_patterns(app: &App, local: &LocalEngine, tasks: &mut JoinSet<()>) {
+fn warn_of_unmatched_patterns(app: &App, local: &LocalEngine, tasks: &mut JoinSet<()>) {
     if app.config.access.value.is_empty() {
         return;
     }

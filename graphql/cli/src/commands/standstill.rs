@@ -17,25 +17,29 @@ const MAX_PAUSE: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QuietTimer {
-    pub(super) asks_at: Instant,
+    pub(super) next_check_at: Instant,
     pause: Duration,
     pub(super) is_user_told: bool,
 }
 
 impl QuietTimer {
     pub(super) fn new() -> Self {
-        Self { asks_at: Instant::now() + FIRST_PAUSE, pause: FIRST_PAUSE, is_user_told: false }
+        Self {
+            next_check_at: Instant::now() + FIRST_PAUSE,
+            pause: FIRST_PAUSE,
+            is_user_told: false,
+        }
     }
 
     pub(super) fn after_telling(self) -> Self {
         Self { is_user_told: true, ..self }
     }
 
-    /// Doubles the pause until the command looks for the reason again. Each time, it reads the
-    /// whole log of the execution, and a long log is slow to read.
+    /// Begins a new pause that is twice as long. After each pause, the command reads the whole log
+    /// of the execution, and a long log is slow to read.
     pub(super) fn after_pause(self) -> Self {
         let pause = (self.pause * 2).min(MAX_PAUSE);
-        Self { asks_at: Instant::now() + pause, pause, is_user_told: false }
+        Self { next_check_at: Instant::now() + pause, pause, is_user_told: false }
     }
 }
 
@@ -57,7 +61,7 @@ impl WaitState {
         session.client.query_execution(id, "state waitsFor { kind message }").await
     }
 
-    fn wait_for_worker(&self) -> Option<&Wait> {
+    fn find_wait_for_worker(&self) -> Option<&Wait> {
         let of_kind = |kind| self.waits_for.iter().find(|wait| &*wait.kind == kind);
         of_kind("tool").or_else(|| of_kind("worker"))
     }
@@ -65,7 +69,7 @@ impl WaitState {
 
 /// Returns whether an execution could continue, but no worker of the server claims it.
 pub(super) async fn lacks_worker(session: &Session<'_>, id: ExecutionId) -> Result<bool, Failure> {
-    Ok(WaitState::read(session, id).await?.wait_for_worker().is_some())
+    Ok(WaitState::read(session, id).await?.find_wait_for_worker().is_some())
 }
 
 /// Returns why an execution does not continue: no worker claims it, or it waits for an event.
@@ -74,7 +78,7 @@ pub(super) async fn find_reason(
     id: ExecutionId,
 ) -> Result<Option<String>, Failure> {
     let waits = WaitState::read(session, id).await?;
-    if let Some(wait) = waits.wait_for_worker() {
+    if let Some(wait) = waits.find_wait_for_worker() {
         let missing = missing_tools::check_execution(session, id).await;
         let missing = missing.err().filter(|failure| failure.code == "TOOL_UNAVAILABLE");
         return Ok(Some(missing.map_or_else(|| wait.message.to_string(), |found| found.message)));

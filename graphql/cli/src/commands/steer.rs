@@ -32,7 +32,7 @@ use crate::{
     signals,
 };
 
-const MAX_LISTED: usize = 20;
+const MAX_LISTED_CALLS: usize = 20;
 /// Time after which a command reports that it waits for a worker.
 const HINT_DELAY: Duration = Duration::from_millis(200);
 
@@ -54,7 +54,7 @@ pub(crate) async fn retry(session: &Session<'_>, args: RetryArgs) -> Result<Exit
     if !args.wait {
         missing_tools::check_retry(session, id, args.retry_scope()).await?;
     }
-    if !may_retry(session, id, &args).await? {
+    if !confirm_retry(session, id, &args).await? {
         session.screen.say("nothing was retried");
         return Ok(ExitStatus::Failed);
     }
@@ -116,12 +116,12 @@ async fn find_cancellable(
         return Ok(Some((id, calls)));
     }
     session.screen.say("these calls undo the execution:");
-    let rows = calls.iter().take(MAX_LISTED).map(|call| {
+    let rows = calls.iter().take(MAX_LISTED_CALLS).map(|call| {
         let item = call.index.map(|index| format!("[{index}]")).unwrap_or_default();
         vec![format!("  {}{item}", call.step_id), call.tool_name.to_string()]
     });
     session.screen.say(&align_rows(&rows.collect::<Vec<_>>()));
-    if let Some(more) = calls.len().checked_sub(MAX_LISTED).filter(|more| *more > 0) {
+    if let Some(more) = calls.len().checked_sub(MAX_LISTED_CALLS).filter(|more| *more > 0) {
         session.screen.say(&format!("  and {more} more"));
     }
     Ok(Some((id, calls)))
@@ -166,7 +166,8 @@ pub(crate) async fn pause(session: &Session<'_>, id: &str) -> Result<ExitStatus,
 pub(crate) async fn approve(app: &App, args: ApproveArgs) -> Result<ExitStatus, Failure> {
     if !args.reject && !args.yes {
         let session = Session::open_existing(app, Need::Store).await?;
-        let may_call = session.close_after(async |session| may_call_again(session, &args).await);
+        let may_call =
+            session.close_after(async |session| confirm_repeated_call(session, &args).await);
         if !may_call.await? {
             app.screen.say("nothing was approved");
             return Ok(ExitStatus::Failed);
@@ -180,9 +181,9 @@ pub(crate) async fn approve(app: &App, args: ApproveArgs) -> Result<ExitStatus, 
     answer_and_drive(app, &args.id, "approveStep", &arguments, !args.no_run).await
 }
 
-/// Asks the user before an approval that repeats a call of a `ONCE` tool although the last call may
-/// have taken effect. Without a terminal or with `--json`, fails.
-async fn may_call_again(session: &Session<'_>, args: &ApproveArgs) -> Result<bool, Failure> {
+/// Asks the user before an approval that repeats a call of a `ONCE` tool although the last call has
+/// perhaps taken effect. Without a terminal or with `--json`, fails.
+async fn confirm_repeated_call(session: &Session<'_>, args: &ApproveArgs) -> Result<bool, Failure> {
     #[derive(Deserialize)]
     struct ExecutionFindings {
         findings: Vec<Finding>,
@@ -226,17 +227,17 @@ pub(crate) async fn send_signal(app: &App, args: SignalArgs) -> Result<ExitStatu
 }
 
 /// Sends a command to an execution, and drives the execution until the response arrives, because a
-/// worker must apply the command. If the command `stops` the execution, first waits until the
-/// command is in the inbox. Otherwise this process could start another step before it.
+/// worker must apply the command. If `is_stop_command` is set, first waits until the command is in
+/// the inbox. Otherwise this process could start another step before it reads the command.
 async fn send_and_drive(
     session: &Session<'_>,
     id: ExecutionId,
     mutation: &str,
     arguments: &[Argument<'_>],
-    stops: bool,
+    is_stop_command: bool,
 ) -> Result<ExecutionHead, Failure> {
     let driving = async {
-        if stops && let Some(store) = session.store() {
+        if is_stop_command && let Some(store) = session.store() {
             await_stop_command(&**store, id).await;
         }
         session.drive_forever(id).await
@@ -247,7 +248,7 @@ async fn send_and_drive(
     }
 }
 
-/// Does `work`. If this takes long, tells the user that a worker must apply the command.
+/// Waits for `work`. If this takes long, tells the user that a worker must apply the command.
 async fn hint_if_slow<T>(screen: &Screen, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     tokio::select! {
@@ -271,21 +272,21 @@ pub(super) async fn send_command(
     client.mutate(mutation, &arguments, ExecutionHead::FIELDS).await
 }
 
-/// Sends an answer to a waiting execution. Then drives the execution if `drives` is set and no
-/// other worker drives it.
+/// Sends an answer to a waiting execution. Then drives the execution if `should_drive` is set and
+/// no other worker drives it.
 pub(super) async fn answer_and_drive(
     app: &App,
     id: &str,
     mutation: &str,
     arguments: &[Argument<'_>],
-    drives: bool,
+    should_drive: bool,
 ) -> Result<ExitStatus, Failure> {
     let session = Session::open_existing(app, Need::Store).await?;
     let answered = session.close_after(async |session| {
         let id = find_execution(&session.client, id).await?.execution_id;
         let sending = async {
             send_command(&session.client, id, mutation, arguments).await?;
-            if drives { find_root_to_drive(session, id).await } else { Ok(None) }
+            if should_drive { find_root_to_drive(session, id).await } else { Ok(None) }
         };
         if let Some(root) = hint_if_slow(session.screen, sending).await? {
             if !session.screen.json {
@@ -370,7 +371,7 @@ pub(crate) struct Repetition<'a> {
 /// Lists calls that a command would repeat, and asks the user on a terminal. Returns `false` if the
 /// user says no. Without a terminal or with `--json`, fails if one of the calls has an unknown
 /// outcome.
-pub(crate) async fn may_repeat_calls(
+pub(crate) async fn confirm_repetition(
     session: &Session<'_>,
     repetition: Repetition<'_>,
 ) -> Result<bool, Failure> {
@@ -416,7 +417,7 @@ fn refuse_repetition(call: &str, remedies: &[Remedy]) -> Failure {
     Failure::new("CONFLICT", message)
 }
 
-async fn may_retry(
+async fn confirm_retry(
     session: &Session<'_>,
     id: ExecutionId,
     args: &RetryArgs,
@@ -429,12 +430,12 @@ async fn may_retry(
         calls: &found.repeated_calls,
         is_confirmed: args.yes,
     };
-    may_repeat_calls(session, repetition).await
+    confirm_repetition(session, repetition).await
 }
 
 /// Asks the user before a new execution repeats calls of `ONCE` tools that the plan's last
 /// execution made. A dry run is ignored, because it made no calls.
-pub(crate) async fn may_execute_again(
+pub(crate) async fn confirm_new_execution(
     session: &Session<'_>,
     plan: &Text,
     is_confirmed: bool,
@@ -462,7 +463,7 @@ pub(crate) async fn may_execute_again(
         calls: &repeated_calls,
         is_confirmed,
     };
-    may_repeat_calls(session, repetition).await
+    confirm_repetition(session, repetition).await
 }
 
 fn draw_calls(calls: &[RepeatedCall]) -> String {

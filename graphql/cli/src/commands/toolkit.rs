@@ -24,7 +24,7 @@ use crate::{
     session::Session,
 };
 
-pub(crate) async fn use_toolkit(
+pub(crate) async fn run_toolkit_command(
     session: &Session<'_>,
     subcommand: ToolkitCommand,
 ) -> Result<ExitStatus, Failure> {
@@ -62,7 +62,7 @@ async fn check_names(
     for name in names {
         let arguments = [("names: [String!]!", json!([name]))];
         let found: Toolkit =
-            session.client.query("toolkitSubgraph", &arguments, Toolkit::NAMES).await?;
+            session.client.query("toolkitSubgraph", &arguments, Toolkit::NAME_FIELDS).await?;
         let is_tool = !found.tools.is_empty();
         if !found.actions.is_empty() || (is_tool && !only_actions) {
             continue;
@@ -87,7 +87,7 @@ async fn describe_unknown_name(
     name: &str,
     only_actions: bool,
 ) -> Result<String, Failure> {
-    let all: Toolkit = client.query("toolkit", &[], Toolkit::NAMES).await?;
+    let all: Toolkit = client.query("toolkit", &[], Toolkit::NAME_FIELDS).await?;
     let tools = all.tools.iter().filter(|_| !only_actions);
     let known_names = all.actions.iter().chain(tools).map(|item| &*item.name);
     let help = planner::suggest::did_you_mean(name, known_names);

@@ -25,12 +25,13 @@ use crate::{
     session::Session,
 };
 
-pub(crate) async fn use_tools(
+pub(crate) async fn run_tools_command(
     session: &Session<'_>,
     subcommand: Tools,
 ) -> Result<ExitStatus, Failure> {
     match subcommand {
         Tools::Call { name, parameters } => call_tool(session, &name, parameters).await,
+        Tools::Add { .. } => unreachable!("this command runs without a session"),
         Tools::Load { file, toolset } => load_tools(session, &file, &toolset).await,
         Tools::Select(args) => select::select(session, args).await,
         Tools::Collisions { threshold, cosine } => {
@@ -120,23 +121,23 @@ async fn unknown_tool_failure(client: &Client, name: &str) -> Result<Failure, Fa
     Ok(Failure { message: format!("{}: {help}", failure.message), ..failure })
 }
 
-pub(crate) async fn use_toolsets(
+pub(crate) async fn run_toolsets_command(
     session: &Session<'_>,
     subcommand: Toolsets,
 ) -> Result<ExitStatus, Failure> {
     match subcommand {
         Toolsets::List => list_toolsets(session).await,
-        Toolsets::Activate { names } => set_active(session, names, true).await,
-        Toolsets::Deactivate { names } => set_active(session, names, false).await,
+        Toolsets::Activate { names } => switch_toolsets(session, names, true).await,
+        Toolsets::Deactivate { names } => switch_toolsets(session, names, false).await,
     }
 }
 
-async fn set_active(
+async fn switch_toolsets(
     session: &Session<'_>,
     names: Vec<String>,
-    on: bool,
+    is_activation: bool,
 ) -> Result<ExitStatus, Failure> {
-    let mutation = if on { "activateToolSets" } else { "deactivateToolSets" };
+    let mutation = if is_activation { "activateToolSets" } else { "deactivateToolSets" };
     let arguments = [("names: [String!]!", json!(names))];
     let found: Value =
         session.client.mutate(mutation, &arguments, &ToolSetChange::fields()).await?;
@@ -145,7 +146,7 @@ async fn set_active(
         session.screen.print_json(&found)?;
     } else {
         for (names, result) in [
-            (&change.changed, if on { "activated" } else { "deactivated" }),
+            (&change.changed, if is_activation { "activated" } else { "deactivated" }),
             (&change.refused, "always active"),
         ] {
             for name in names {
@@ -217,7 +218,7 @@ async fn call_tool(
 }
 
 #[derive(Deserialize)]
-struct Loaded {
+struct LoadedTool {
     name: Text,
     status: Text,
 }
@@ -273,7 +274,7 @@ async fn load_tools(
         };
         loaded.push(json!({ "name": name, "status": status }));
     }
-    session.screen.print_list(&Value::Array(loaded), &["TOOL", "STATUS"], |tool: &Loaded, _| {
+    session.screen.print_list(&Value::Array(loaded), &["TOOL", "STATUS"], |tool: &LoadedTool, _| {
         vec![tool.name.to_string(), tool.status.to_string()]
     })
 }

@@ -144,9 +144,9 @@ impl AccessConfig {
     ) -> Result<Vec<Token>, ConfigError> {
         let mut tokens: Vec<Token> = Vec::with_capacity(self.tokens.len());
         for config in &self.tokens {
-            let token = config.open_token(sets, &variable).map_err(ConfigError)?;
+            let token = config.open_token(sets, &variable).map_err(ConfigError::new)?;
             if let Some(same) = tokens.iter().find(|known| known.is_same_secret(&token)) {
-                return Err(ConfigError(format!(
+                return Err(ConfigError::new(format!(
                     "the access tokens `{}` and `{}` are the same: set `{}` to another token",
                     same.name,
                     config.name,
@@ -405,7 +405,9 @@ mod tests {
     #[test]
     fn a_missing_token_variable_is_an_error() {
         let config = read(Some(example_setting())).unwrap();
-        let err = |of: fn(&str) -> Option<String>| config.open(&[], of).unwrap_err().to_string();
+        let err = |variable: fn(&str) -> Option<String>| {
+            config.open(&[], variable).unwrap_err().to_string()
+        };
         expect!["the access token `owner` is not set: set `OWNER` in Faber's environment, or remove the token from `access.tokens`"]
             .assert_eq(&err(|name| (name == "CI").then(|| "x".repeat(20))));
         assert_eq!(err(|_| Some(" ".to_owned())), err(|_| None));

@@ -118,9 +118,11 @@ mod tests {
         ]);
         let limits = read(&written).unwrap();
         let tool = "shop.charge".parse().unwrap();
-        let of = limits.limits_of_call(&tool, &json!({ "customer": { "id": 7 } }));
-        let parsed_rules: Vec<_> =
-            of.iter().map(|limit| (limit.key.as_str(), limit.concurrency, limit.rate)).collect();
+        let call_limits = limits.limits_of_call(&tool, &json!({ "customer": { "id": 7 } }));
+        let parsed_rules: Vec<_> = call_limits
+            .iter()
+            .map(|limit| (limit.key.as_str(), limit.concurrency, limit.rate))
+            .collect();
         let (minute, second) =
             (Rate { calls: 100, per_ms: 60_000 }, Rate { calls: 5, per_ms: 1_000 });
         assert_eq!(

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use planner::embed::{ServerConfig, Source};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use shared::placed_error::read_placed;
 
 use super::{Config, environment::variable, show::mask_url};
 
@@ -48,9 +49,8 @@ pub(super) fn read(value: Option<Value>, base: &Path) -> Result<Option<Embedding
         None | Some(Value::Null) => return Ok(None),
         Some(value) => value,
     };
-    let written = serde_json::from_value(value);
     let written: WrittenEmbedding =
-        written.map_err(|err| format!("`embedding`: {err}; {VALID_FORMS}"))?;
+        read_placed(value).map_err(|err| format!("{}; {VALID_FORMS}", err.inside("embedding")))?;
     let WrittenEmbedding { model, base_url, api_key_env, builtin } = written;
     Ok(Some(match (builtin, base_url, model) {
         (Some(true), None, None) if api_key_env.is_none() => EmbeddingConfig::Builtin,

@@ -5,6 +5,7 @@ use std::{path::Path, path::PathBuf, process::Stdio, time::Duration};
 use engine::store::{Key, Keyring};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use shared::placed_error::read_placed;
 use tokio::{fs, process::Command, time};
 
 use super::{ConfigError, environment::variable};
@@ -17,8 +18,8 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncryptionConfig {
     keys: Vec<KeyConfig>,
-    /// The id of the key for new values.
-    active: String,
+    /// The key that encrypts new values.
+    active_key_id: String,
     encrypt_queries: bool,
 }
 
@@ -63,8 +64,8 @@ pub(super) fn read(value: Option<Value>, base: &Path) -> Result<Option<Encryptio
         None | Some(Value::Null) => return Ok(None),
         Some(value) => value,
     };
-    let written: WrittenEncryption = serde_json::from_value(value)
-        .map_err(|err| format!("`encryption`: {err}; {VALID_FORM}"))?;
+    let written: WrittenEncryption =
+        read_placed(value).map_err(|err| format!("{}; {VALID_FORM}", err.inside("encryption")))?;
     let keys: Result<Vec<KeyConfig>, String> = written
         .keys
         .into_iter()
@@ -86,7 +87,8 @@ pub(super) fn read(value: Option<Value>, base: &Path) -> Result<Option<Encryptio
     // Checks only the ids of the keys here, because the keys are read later.
     let ids = keys.iter().map(|key| (key.id.clone(), None)).collect();
     Keyring::new(ids, &active, false).map_err(|err| format!("`encryption`: {err}"))?;
-    Ok(Some(EncryptionConfig { keys, active, encrypt_queries: written.encrypt_queries }))
+    let encrypt_queries = written.encrypt_queries;
+    Ok(Some(EncryptionConfig { keys, active_key_id: active, encrypt_queries }))
 }
 
 impl KeyConfig {
@@ -150,8 +152,8 @@ async fn run_command(command: &[String]) -> Result<String, String> {
 }
 
 impl EncryptionConfig {
-    /// Reads the keys. Reports each key that is not available. Values with such a key stay
-    /// encrypted.
+    /// Reads the keys. Reports each key that is not available. Values that such a key encrypted
+    /// stay encrypted.
     pub async fn open_keys(&self) -> Result<Keyring, ConfigError> {
         let (ring, missing) = self.open_keys_with(&variable).await?;
         for reason in missing {
@@ -170,8 +172,9 @@ impl EncryptionConfig {
             let id = &key.id;
             let found = match key.find(variable).await {
                 Ok(text) => {
-                    let wrong =
-                        |err| ConfigError(format!("the encryption key `{id}` is wrong: {err}"));
+                    let wrong = |err| {
+                        ConfigError::new(format!("the encryption key `{id}` is wrong: {err}"))
+                    };
                     Some(Key::parse(&text).map_err(wrong)?)
                 }
                 Err(reason) => {
@@ -181,8 +184,8 @@ impl EncryptionConfig {
             };
             keys.push((id.clone(), found));
         }
-        let ring = Keyring::new(keys, &self.active, self.encrypt_queries)
-            .map_err(|err| ConfigError(format!("`encryption`: {err}")))?;
+        let ring = Keyring::new(keys, &self.active_key_id, self.encrypt_queries)
+            .map_err(|err| ConfigError::new(format!("`encryption`: {err}")))?;
         Ok((ring, missing))
     }
 
@@ -203,7 +206,7 @@ impl EncryptionConfig {
         });
         json!({
             "keys": keys.collect::<Vec<_>>(),
-            "active": self.active,
+            "active": self.active_key_id,
             "encrypt_queries": self.encrypt_queries,
         })
     }

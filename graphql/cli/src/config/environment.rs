@@ -77,7 +77,7 @@ impl Environment {
         let home = || self.home.as_ref().map(|home| home.join(".local").join("share"));
         data.or_else(home).ok_or_else(|| {
             let reason = "no folder for data is known: set `HOME` or `XDG_DATA_HOME`";
-            ConfigError(reason.to_owned())
+            ConfigError::new(reason.to_owned())
         })
     }
 

@@ -10,21 +10,20 @@ use std::{
 use ::toolsets::sources::{SetConfig, habilis};
 use engine::{Guard, PlanCache};
 use engine::{retention::RetentionPolicy, yaml};
-use planner::{
-    suggest::{did_you_mean, explain_unknown_field},
-    toolkit::written,
-};
+use planner::{suggest::did_you_mean, toolkit::written};
 use serde_json::{Map, Value, json};
 use toolbox::effect_rules::EffectRules;
 
 use super::{
-    AccessConfig, ConfigError, EmbeddingConfig, EncryptionConfig, HttpServerConfig, Limits,
-    LogFormat, MAX_FILE_BYTES, PlannerConfig, ToolkitFiles, access, embedding, encryption,
-    http_server, log_format, model, retention, toolsets,
+    AccessConfig, EmbeddingConfig, EncryptionConfig, HttpServerConfig, Limits, LogFormat,
+    MAX_FILE_BYTES, PlannerConfig, ToolkitFiles, access, embedding, encryption, http_server,
+    log_format,
+    mistake::{Mistake, Mistakes},
+    model, retention, toolsets,
 };
 use crate::log_control::parse_log_filter;
 
-const KEYS: [&str; 16] = [
+pub(super) const SETTING_KEYS: [&str; 16] = [
     "store",
     "planner",
     "toolsets",
@@ -70,48 +69,63 @@ pub(super) struct File {
     pub(super) log_level: Option<String>,
 }
 
-pub(super) fn read(path: &Path) -> Result<File, ConfigError> {
-    let named = |reason: String| ConfigError(format!("`{}`: {reason}", path.display()));
-    let text = read_text(path).map_err(named)?;
-    let base = base_folder(path).map_err(named)?;
-    parse(&text, &base).map_err(named)
+/// Reads a file. The error names all mistakes.
+pub(super) fn read(path: &Path) -> Result<File, Mistakes> {
+    let mistakes = |list: Vec<Mistake>| Mistakes { file: path.to_owned(), list };
+    let read = read_text(path).and_then(|text| Ok((base_folder(path)?, text)));
+    let (base, text) = read.map_err(|reason| mistakes(vec![Mistake::of_file(reason)]))?;
+    parse(&text, &base).map_err(mistakes)
 }
 
 pub(super) struct PartialFile {
+    /// `None` if the file cannot be read or is not YAML.
     pub(super) file: Option<File>,
-    pub(super) wrong_settings: Vec<String>,
+    pub(super) mistakes: Vec<Mistake>,
     pub(super) omitted_settings: Vec<String>,
 }
 
 /// Like [`read`], but omits settings that are wrong.
 pub(super) fn read_valid_settings(path: &Path) -> PartialFile {
-    let named = |reason: String| format!("`{}`: {reason}", path.display());
-    let read =
-        read_text(path).and_then(|text| Ok((parse_fields(&text)?, base_folder(path)?, text)));
-    let (fields, base, text) = match read {
-        Ok(read) => read,
-        Err(error) => {
-            return PartialFile {
-                file: None,
-                wrong_settings: vec![named(error)],
-                omitted_settings: Vec::new(),
-            };
-        }
+    let read = read_text(path).and_then(|text| Ok((base_folder(path)?, text)));
+    match read {
+        Ok((base, text)) => parse_valid_settings(&text, &base),
+        Err(reason) => PartialFile::unreadable(Mistake::of_file(reason)),
+    }
+}
+
+impl PartialFile {
+    fn unreadable(mistake: Mistake) -> Self {
+        Self { file: None, mistakes: vec![mistake], omitted_settings: Vec::new() }
+    }
+}
+
+fn parse_valid_settings(text: &str, base: &Path) -> PartialFile {
+    let fields = match parse_fields(text) {
+        Ok(fields) => fields,
+        Err(reason) => return PartialFile::unreadable(Mistake::of_syntax(reason)),
     };
-    let (mut works, mut wrong_settings, mut omitted_settings) =
-        (Map::new(), Vec::new(), Vec::new());
+    let (mut works, mut mistakes, mut omitted_settings) = (Map::new(), Vec::new(), Vec::new());
     for (key, value) in fields {
-        let alone = Map::from_iter([(key.clone(), value.clone())]);
-        match read_fields(alone, &base) {
-            Ok(_) => drop(works.insert(key, value)),
-            Err(error) => {
-                wrong_settings.push(named(with_line(&text, &error)));
-                omitted_settings.push(key);
-            }
+        let wrong = find_mistakes(&key, &value, base);
+        if wrong.is_empty() {
+            works.insert(key, value);
+        } else {
+            mistakes.extend(wrong.iter().map(|reason| Mistake::locate(text, reason)));
+            omitted_settings.push(key);
         }
     }
-    let file = read_fields(works, &base).map_err(|error| wrong_settings.push(named(error))).ok();
-    PartialFile { file, wrong_settings, omitted_settings }
+    let file = read_fields(works, base);
+    let file = file.map_err(|reason| mistakes.push(Mistake::locate(text, &reason))).ok();
+    PartialFile { file, mistakes, omitted_settings }
+}
+
+/// Returns the mistakes of one setting. Each toolset can have a mistake of its own.
+fn find_mistakes(key: &str, value: &Value, base: &Path) -> Vec<String> {
+    if key == "toolsets" && value.is_array() {
+        return toolsets::read_each(value, base).1;
+    }
+    let alone = Map::from_iter([(key.to_owned(), value.clone())]);
+    read_fields(alone, base).err().into_iter().collect()
 }
 
 fn read_text(path: &Path) -> Result<String, String> {
@@ -134,27 +148,10 @@ fn base_folder(path: &Path) -> Result<PathBuf, String> {
 }
 
 /// Parses the text of a file. Relative paths start at `base`.
-pub(super) fn parse(text: &str, base: &Path) -> Result<File, String> {
-    read_fields(parse_fields(text)?, base).map_err(|error| with_line(text, &error))
-}
-
-/// Adds the line to a message that begins with a place, such as `limits.lease`. Adds the nearest
-/// known key to a message about an unknown key.
-fn with_line(text: &str, reason: &str) -> String {
-    let reason = explain_unknown_field(reason);
-    let mut quoted = reason.split('`').skip(1).step_by(2);
-    let place = quoted.next().filter(|_| reason.starts_with('`'));
-    let unknown =
-        reason.split_once("` is unknown: ").and_then(|(before, _)| before.rsplit('`').next());
-    let line = place.and_then(|place| {
-        let key = unknown.filter(|key| *key != place);
-        let inside = key.and_then(|key| yaml::find_line(text, place, Some(key)));
-        inside.or_else(|| yaml::find_line(text, place, None))
-    });
-    match line {
-        Some(line) => format!("line {line}: {reason}"),
-        None => reason,
-    }
+pub(super) fn parse(text: &str, base: &Path) -> Result<File, Vec<Mistake>> {
+    let fields = parse_fields(text).map_err(|reason| vec![Mistake::of_syntax(reason)])?;
+    // Looks for every mistake only if there is one, because then each setting is read again.
+    read_fields(fields, base).map_err(|_| parse_valid_settings(text, base).mistakes)
 }
 
 fn parse_fields(text: &str) -> Result<Map<String, Value>, String> {
@@ -185,6 +182,13 @@ fn read_fields(mut fields: Map<String, Value>, base: &Path) -> Result<File, Stri
     };
     let retention = retention::read(fields.remove("retention"))?;
     let (tools_files_set, tools_files) = read_tools_files(fields.remove("tools_files"), base)?;
+    if let (Some(set), Some((sets, _))) = (&tools_files_set, &toolsets)
+        && sets.iter().any(|known| known.name == set.name)
+    {
+        let reason = "`tools_files` become the toolset `tools`, but `toolsets` also has one of this \
+                      name: rename it";
+        return Err(reason.to_owned());
+    }
     Ok(File {
         store: read_store(fields.remove("store"), base)?,
         plan_cache: read_rule(
@@ -275,6 +279,10 @@ fn read_tools_files(
     Ok((Some(SetConfig { effects, ..set.rooted(base) }), files))
 }
 
+fn add_line(text: &str, reason: &str) -> String {
+    Mistake::locate(text, reason).to_string()
+}
+
 /// Reads the setting `toolkit_files`. All files become one graph.
 fn read_toolkit(files: Option<Value>, base: &Path) -> Result<Option<ToolkitFiles>, String> {
     let files: Vec<PathBuf> = match files {
@@ -288,8 +296,8 @@ fn read_toolkit(files: Option<Value>, base: &Path) -> Result<Option<ToolkitFiles
         let unfit = |reason: String| format!("`toolkit_files`: `{}`: {reason}", path.display());
         let text = read_text(&path).map_err(unfit)?;
         let written = yaml::parse(&text).map_err(unfit)?;
-        let written = written::read(&written).map_err(|error| unfit(with_line(&text, &error)))?;
-        let warnings = written.warnings.into_iter().map(|warning| with_line(&text, &warning));
+        let written = written::read(&written).map_err(|error| unfit(add_line(&text, &error)))?;
+        let warnings = written.warnings.into_iter().map(|warning| add_line(&text, &warning));
         read.warnings.extend(warnings.map(|warning| format!("`{}`: {warning}", path.display())));
         let updated = read.toolkit.update(&written.toolkit);
         updated.map_err(|err| unfit(err.to_string()))?;
@@ -327,10 +335,10 @@ fn read_margin(value: Option<Value>) -> Result<Option<f64>, String> {
 
 fn check_keys(fields: &Map<String, Value>) -> Result<(), String> {
     for key in fields.keys().map(String::as_str) {
-        if !KEYS.contains(&key) {
-            let known_keys = KEYS.iter().copied();
+        if !SETTING_KEYS.contains(&key) {
+            let known_keys = SETTING_KEYS.iter().copied();
             let help = did_you_mean(key, known_keys)
-                .unwrap_or_else(|| format!("the keys are `{}`", KEYS.join("`, `")));
+                .unwrap_or_else(|| format!("the keys are `{}`", SETTING_KEYS.join("`, `")));
             return Err(format!("`{key}` is unknown: {help}"));
         }
     }

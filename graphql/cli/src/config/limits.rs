@@ -9,10 +9,15 @@ use serde_json::{Map, Value};
 use shared::limits;
 use toolsets::sources;
 
-use super::{ConfigError, Origin, Setting, calls};
+use super::{
+    Origin, Setting, calls,
+    schema::builder::{integer_schema, object_schema},
+};
 
 struct Limit {
     key: &'static str,
+    /// The description for editors.
+    about: &'static str,
     default: fn() -> u64,
     minimum: u64,
     maximum: u64,
@@ -22,62 +27,88 @@ struct Limit {
 const DAY_MS: u64 = 86_400_000;
 
 const LIMITS: [Limit; 12] = [
-    Limit { key: "lease_ms", default: || to_ms(limits::LEASE_TIME), minimum: 100, maximum: DAY_MS },
-    Limit { key: "poll_ms", default: || to_ms(limits::POLL_INTERVAL), minimum: 1, maximum: DAY_MS },
+    Limit {
+        key: "lease_ms",
+        about: "Silence after which others take a worker's executions.",
+        default: || to_ms(limits::LEASE_TIME),
+        minimum: 100,
+        maximum: DAY_MS,
+    },
+    Limit {
+        key: "poll_ms",
+        about: "Interval at which a worker looks for work.",
+        default: || to_ms(limits::POLL_INTERVAL),
+        minimum: 1,
+        maximum: DAY_MS,
+    },
     Limit {
         key: "park_after_ms",
+        about: "Wait after which an execution leaves the memory.",
         default: || to_ms(limits::PARK_AFTER),
         minimum: 0,
         maximum: DAY_MS,
     },
     Limit {
         key: "cancel_grace_ms",
+        about: "Time for a stopped tool to end.",
         default: || to_ms(limits::CANCEL_GRACE),
         minimum: 0,
         maximum: DAY_MS,
     },
     Limit {
         key: "connect_timeout_ms",
+        about: "Time for a toolset to connect.",
         default: || to_ms(sources::CONNECT_TIMEOUT),
         minimum: 1,
         maximum: DAY_MS,
     },
     Limit {
         key: "drain_ms",
+        about: "Time for running steps when the process stops.",
         default: || to_ms(Options::default().drain),
         minimum: 0,
         maximum: DAY_MS,
     },
     Limit {
         key: "executions",
+        about: "Executions in memory.",
         default: || limits::EXECUTIONS as u64,
         minimum: 1,
-        // The maximum is high, but more drivers than that would need more memory than machines
-        // have.
+        // More drivers than this maximum would need more memory than machines have.
         maximum: 10_000_000,
     },
     Limit {
         key: "output_bytes",
+        about: "Bytes of one output as JSON.",
         default: || limits::OUTPUT_BYTES as u64,
         minimum: 1,
         // An event is never split, so it must fit into one document of a store.
         maximum: limits::APPEND_BYTES as u64,
     },
-    Limit { key: "request_bytes", default: || 16 << 20, minimum: 1_024, maximum: 1 << 30 },
+    Limit {
+        key: "request_bytes",
+        about: "Bytes of one request to the server.",
+        default: || 16 << 20,
+        minimum: 1_024,
+        maximum: 1 << 30,
+    },
     Limit {
         key: "answer_bytes",
+        about: "Bytes of one answer, approximately.",
         default: || schema::Limits::default().answer_bytes as u64,
         minimum: 1 << 20,
         maximum: 1 << 32,
     },
     Limit {
         key: "connections",
+        about: "Connections to the server.",
         default: || ServerOptions::default().max_connections as u64,
         minimum: 16,
         maximum: 1_000_000,
     },
     Limit {
         key: "new_connections_per_address",
+        about: "Connections of one address without a whole request.",
         default: || ServerOptions::default().max_new_connections as u64,
         minimum: 1,
         maximum: 1_000_000,
@@ -168,7 +199,7 @@ impl Limits {
         self.size_of("answer_bytes")
     }
 
-    pub fn connections(&self) -> usize {
+    pub fn max_connections(&self) -> usize {
         self.size_of("connections")
     }
 
@@ -178,12 +209,12 @@ impl Limits {
         self.size_of("new_connections_per_address")
     }
 
-    pub fn connect(&self) -> Duration {
+    pub fn connect_timeout(&self) -> Duration {
         self.duration_of("connect_timeout_ms")
     }
 
     /// Returns how long running steps are allowed to continue at shutdown.
-    pub fn drain(&self) -> Duration {
+    pub fn drain_time(&self) -> Duration {
         self.duration_of("drain_ms")
     }
 
@@ -201,6 +232,18 @@ impl Limits {
     }
 }
 
+/// Returns the JSON Schema of the setting. `calls` is the schema of the limits on calls.
+pub(super) fn limits_schema(calls: Value) -> Value {
+    let fields = LIMITS.iter().map(|limit| {
+        let Limit { key, about, default, minimum, maximum } = limit;
+        let about = format!("{about} Default: {}.", default());
+        ((*key).to_owned(), integer_schema(*minimum, *maximum, &about))
+    });
+    let mut fields: Map<String, Value> = fields.collect();
+    fields.insert(CALLS_KEY.to_owned(), calls);
+    object_schema("Limits of this process, and of calls.", &[], Value::Object(fields))
+}
+
 fn describe_unknown_key(key: &str) -> String {
     let keys = || LIMITS.iter().map(|limit| limit.key).chain([CALLS_KEY]);
     let help = did_you_mean(key, keys());
@@ -213,10 +256,4 @@ fn describe_unknown_key(key: &str) -> String {
 
 fn to_ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-impl From<String> for ConfigError {
-    fn from(reason: String) -> Self {
-        Self(reason)
-    }
 }

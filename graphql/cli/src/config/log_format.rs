@@ -53,7 +53,8 @@ pub(super) fn read_setting(
         return Ok(Some(Setting { value, origin: Origin::Flag("--log-format") }));
     }
     if let Some(text) = &environment.log_format {
-        let refuse = || ConfigError(format!("`{VARIABLE}` is `{text}`; write `human` or `json`"));
+        let refuse =
+            || ConfigError::new(format!("`{VARIABLE}` is `{text}`; write `human` or `json`"));
         let value = LogFormat::from_str(text, false).map_err(|_| refuse())?;
         return Ok(Some(Setting { value, origin: Origin::Environment(VARIABLE) }));
     }

@@ -9,20 +9,21 @@ use planner::{
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use shared::placed_error::read_placed;
 
 use super::{Config, DEFAULT_PLANNER, environment::variable, show::mask_url};
 
 /// Maximum number of tokens of an answer of a local model. Without a limit, a small model can
 /// repeat the same text forever.
 const MAX_LOCAL_TOKENS: u32 = 1_500;
-/// Number of repairs of a local model. Each repair takes long, and a second one seldom helps a
+/// Number of repairs of a local model. Each repair takes long, and a second repair seldom helps a
 /// small model.
 const MAX_LOCAL_REPAIRS: u32 = 1;
-const MIN_TIMEOUT_MS: u64 = 100;
-const MAX_TIMEOUT_MS: u64 = 3_600_000;
+pub(super) const MIN_TIMEOUT_MS: u64 = 100;
+pub(super) const MAX_TIMEOUT_MS: u64 = 3_600_000;
 /// The highest price of a million tokens. It is large because prices in some currencies are large
 /// numbers.
-const MAX_PRICE: f64 = 1e9;
+pub(super) const MAX_PRICE: f64 = 1e9;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum PlannerConfig {
@@ -107,13 +108,13 @@ pub(super) fn read(value: Option<Value>) -> Result<Option<PlannerConfig>, String
                  provider: openai, model: NAME, api_key_env: VARIABLE }}`"
             )),
             Some(DEFAULT_PLANNER) => match fields.keys().find(|key| *key != "provider") {
-                Some(other) => Err(describe_idle_key(other)),
+                Some(other) => Err(describe_unused_key(other)),
                 None => Ok(Some(PlannerConfig::Offline)),
             },
             Some(_) => {
                 check_rule_keys(&fields)?;
-                let written = serde_json::from_value(Value::Object(fields));
-                let written: WrittenModel = written.map_err(|err| format!("`planner`: {err}"))?;
+                let written = read_placed(Value::Object(fields));
+                let written: WrittenModel = written.map_err(|err| err.inside("planner"))?;
                 let model = written.check("planner", false)?;
                 Ok(Some(PlannerConfig::Model(Box::new(model))))
             }
@@ -123,7 +124,7 @@ pub(super) fn read(value: Option<Value>) -> Result<Option<PlannerConfig>, String
 }
 
 /// Explains that the offline planner does not read a key of `planner`.
-fn describe_idle_key(key: &str) -> String {
+fn describe_unused_key(key: &str) -> String {
     let known_keys = MODEL_KEYS.iter().chain(&RULE_KEYS).copied();
     match did_you_mean(key, known_keys.clone()) {
         _ if MODEL_KEYS.contains(&key) => {
@@ -421,7 +422,7 @@ mod tests {
             ("{ provider: openai, model: x, max_retries: 99 }", "write a number from 0 to 20"),
             ("{ provider: openai, model: x, max_repairs: 11 }", "write a number from 0 to 10"),
             ("{ provider: openai, model: x, temperature: 3 }", "write a number from 0 to 2"),
-            ("{ provider: openai, model: x, price: 3 }", "`planner`: invalid type"),
+            ("{ provider: openai, model: x, price: 3 }", "`planner.price`: invalid type"),
             ("{ provider: openai, model: x, price: { input: 3 } }", "missing field `output`"),
             (
                 "{ provider: openai, model: x, price: { input: 3, output: -1 } }",
@@ -446,14 +447,15 @@ mod tests {
     fn an_api_key_is_read_from_the_variable_of_its_provider() {
         let variable = |name: &str| Some(format!(" value of {name} "));
         let key = |text: &str| parse_model(text).settings_from(&variable).key;
-        let of = |name: &str| Key::Variable(name.to_owned(), Some(format!("value of {name}")));
-        assert_eq!(key("{ provider: openai, model: x }"), of("OPENAI_API_KEY"));
+        let key_from =
+            |name: &str| Key::Variable(name.to_owned(), Some(format!("value of {name}")));
+        assert_eq!(key("{ provider: openai, model: x }"), key_from("OPENAI_API_KEY"));
         assert_eq!(key("{ provider: ollama, model: x }"), Key::None);
-        assert_eq!(key("{ provider: openai, model: x, api_key_env: MY_KEY }"), of("MY_KEY"));
+        assert_eq!(key("{ provider: openai, model: x, api_key_env: MY_KEY }"), key_from("MY_KEY"));
         assert_eq!(key("{ provider: openai, model: x, base_url: 'http://h/v1' }"), Key::None);
         assert_eq!(
             key("{ provider: openai, model: x, base_url: 'http://h/v1', api_key_env: MY_KEY }"),
-            of("MY_KEY")
+            key_from("MY_KEY")
         );
         let unset =
             parse_model("{ provider: groq, model: x }").settings_from(&|_| Some(" ".to_owned()));

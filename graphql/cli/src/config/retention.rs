@@ -129,8 +129,8 @@ fn read_age(place: &str, value: Value) -> Result<Option<Duration>, String> {
 }
 
 /// Returns a policy in the form of the configuration.
-pub(super) fn show(policy: &RetentionPolicy) -> Value {
-    if let Some(age) = policy.uniform() {
+pub(super) fn show_policy(policy: &RetentionPolicy) -> Value {
+    if let Some(age) = policy.single_age() {
         return json!(age::format(age));
     }
     let mut shown = show_ages(policy.ages);

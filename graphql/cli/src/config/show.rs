@@ -18,7 +18,7 @@ impl Config {
             .collect();
         let calls = self.limits.written_call_limits();
         limits.insert("calls".to_owned(), show_setting(calls.value, calls.origin));
-        let retention = self.retention.value.as_ref().map(retention::show);
+        let retention = self.retention.value.as_ref().map(retention::show_policy);
         let server = self
             .server
             .as_ref()
@@ -38,7 +38,7 @@ impl Config {
             "planner": show_setting(&self.planner.value.to_json(), self.planner.origin),
             "planner.cache": show_setting(&json!(self.plan_cache.value.as_str()), self.plan_cache.origin),
             "planner.guard": show_setting(&json!(self.guard.value.as_str()), self.guard.origin),
-            "toolsets": show_setting(&mask_sets(&self.written), self.toolsets.origin),
+            "toolsets": show_setting(&mask_sets(&self.written_toolsets), self.toolsets.origin),
             "tools_files": show_setting(&json!(self.described_files), file_origin(!self.described_files.is_empty())),
             "contexts": show_setting(&self.contexts_without_documents(), file_origin(!self.contexts.is_empty())),
             "toolkit_files": show_setting(&json!(self.toolkit.value.files), self.toolkit.origin),

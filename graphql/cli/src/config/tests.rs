@@ -10,9 +10,14 @@ use shared::store::LabelFilter;
 
 use super::{Config, Environment, Flags, Origin, PlannerConfig, file, retention::AuditAge, show};
 
+/// Returns the first mistake as text.
+fn parse(text: &str, base: &Path) -> Result<file::File, String> {
+    file::parse(text, base).map_err(|mistakes| mistakes[0].to_string())
+}
+
 #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
 fn check_refused(text: &str, expected: Expect) {
-    expected.assert_eq(&file::parse(text, Path::new("/etc/faber")).unwrap_err());
+    expected.assert_eq(&parse(text, Path::new("/etc/faber")).unwrap_err());
 }
 
 fn environment_with_home(home: &Path) -> Environment {
@@ -55,17 +60,17 @@ fn an_unknown_key_is_reported_with_its_line_and_a_suggestion() {
     check_refused(
         "toolsets:\n  - name: local\n    source:\n      tools:\n        - name: a\n        - name: get_time\n          effekt: read\n",
         expect![
-            "line 7: `toolsets[0].source.tools[1]` (`get_time`): `effekt` is unknown: did you mean `effect`?"
+            "line 7: `toolsets[0].source.tools[1].effekt` (`get_time`): `effekt` is unknown: did you mean `effect`?"
         ],
     );
     check_refused(
         "planner:\n  provider: openai\n  model: x\n  retries: 3\n",
-        expect!["line 4: `planner`: `retries` is unknown: did you mean `max_retries`?"],
+        expect!["line 4: `planner.retries`: `retries` is unknown: did you mean `max_retries`?"],
     );
     check_refused(
         "toolsets: [{ name: a, source: { mcp: { command: x, zzz: 1 } } }]\n",
         expect![
-            "line 1: `toolsets[0]`: `zzz` is unknown: the keys are `command`, `args`, `pass`, `env`, `cwd`, `roots`, `elicitation`"
+            "line 1: `toolsets[0].source.mcp.zzz`: `zzz` is unknown: the keys are `command`, `args`, `pass`, `env`, `cwd`, `roots`, `elicitation`"
         ],
     );
 }
@@ -73,10 +78,10 @@ fn an_unknown_key_is_reported_with_its_line_and_a_suggestion() {
 #[test]
 fn a_json_configuration_is_read() {
     let text = r#"{"toolsets": [{"name": "s", "source": {"mcp": {"command": "./x"}}}]}"#;
-    let (sets, _) = file::parse(text, Path::new("/etc")).unwrap().toolsets.unwrap();
+    let (sets, _) = parse(text, Path::new("/etc")).unwrap().toolsets.unwrap();
     assert_eq!(sets[0].name.as_str(), "s");
-    assert_eq!(file::parse("", Path::new("/")).unwrap(), file::File::default());
-    assert_eq!(file::parse("# nothing\n", Path::new("/")).unwrap(), file::File::default());
+    assert_eq!(parse("", Path::new("/")).unwrap(), file::File::default());
+    assert_eq!(parse("# nothing\n", Path::new("/")).unwrap(), file::File::default());
 }
 
 #[test]
@@ -94,32 +99,34 @@ fn an_unknown_value_is_rejected_with_the_known_ones() {
     );
     check_refused(
         "toolsets: [{ name: s, sorce: {} }]",
-        expect!["line 1: `toolsets[0]`: `sorce` is unknown: did you mean `source`?"],
+        expect!["line 1: `toolsets[0].sorce`: `sorce` is unknown: did you mean `source`?"],
     );
     check_refused(
         "toolsets: [{ name: flow, source: { tools: [] } }]",
-        expect!["line 1: `toolsets[0]`: a toolset called `flow` exists already: use another name"],
+        expect![
+            "line 1: `toolsets[0].name`: a toolset called `flow` exists already: use another name"
+        ],
     );
     check_refused("[]", expect!["this is not a map of settings: write `key: value`"]);
-    let err = file::parse("store: [", Path::new("/")).unwrap_err();
+    let err = parse("store: [", Path::new("/")).unwrap_err();
     assert!(err.starts_with("this is not YAML: "), "{err}");
 }
 
 #[test]
 fn retention_is_parsed_as_a_duration() {
-    let kept = |text: &str| file::parse(text, Path::new("/")).map(|file| file.retention);
+    let kept = |text: &str| parse(text, Path::new("/")).map(|file| file.retention);
     let days = |n: u64| Some(std::time::Duration::from_hours(24 * n));
     assert_eq!(kept("retention: 30d"), Ok(days(30).map(RetentionPolicy::from)));
     assert_eq!(kept("retention: { age: 30d }"), kept("retention: 30d"));
     let by_state = RetentionAges { completed: days(7), failed: days(90), cancelled: None };
     assert_eq!(kept("retention: { succeeded: 7d, failed: 90d }"), Ok(Some(by_state.into())));
-    let file = file::parse("retention: { failed: 90d, audit: 365d }", Path::new("/")).unwrap();
+    let file = parse("retention: { failed: 90d, audit: 365d }", Path::new("/")).unwrap();
     assert_eq!(
         file.retention,
         Some(RetentionAges { failed: days(90), ..RetentionAges::default() }.into())
     );
     assert_eq!(file.audit_retention, Some(AuditAge(days(365))));
-    let file = file::parse("retention: { audit: null }", Path::new("/")).unwrap();
+    let file = parse("retention: { audit: null }", Path::new("/")).unwrap();
     assert_eq!((file.retention, file.audit_retention), (None, Some(AuditAge(None))));
     assert_eq!(kept("retention: null"), Ok(None));
     assert_eq!(kept("{}"), Ok(None));
@@ -153,7 +160,7 @@ fn retention_has_rules_by_labels() {
     - { labels: { team: batch, env: test }, age: 1d }
     - { labels: { team: batch }, failed: 7d }
 ";
-    let policy = file::parse(text, Path::new("/")).unwrap().retention.unwrap();
+    let policy = parse(text, Path::new("/")).unwrap().retention.unwrap();
     let label = |key: &str, value: Option<&str>| LabelFilter {
         key: key.to_owned(),
         value: value.map(str::to_owned),
@@ -174,7 +181,7 @@ fn retention_has_rules_by_labels() {
         audit: None,
     };
     assert_eq!(policy, expected);
-    let shown = super::retention::show(&policy);
+    let shown = super::retention::show_policy(&policy);
     assert_eq!(shown["rules"][1]["labels"], json!({ "team": "batch", "env": "test" }));
     assert_eq!(super::retention::read(Some(shown)).unwrap().executions, Some(expected));
     check_refused(
@@ -202,7 +209,7 @@ fn retention_has_rules_by_labels() {
 #[test]
 fn limits_on_calls_are_read_from_limits() {
     let text = "limits: { calls: [{ toolset: shop, rate: 5/s }] }";
-    let limits = file::parse(text, Path::new("/")).unwrap().limits;
+    let limits = parse(text, Path::new("/")).unwrap().limits;
     assert!(limits.call_limits().has_limit(&"shop.charge".parse().unwrap()));
     check_refused(
         "limits: { call: [] }",
@@ -212,7 +219,7 @@ fn limits_on_calls_are_read_from_limits() {
 
 #[test]
 fn the_selection_margin_may_be_negative() {
-    let margin = |text: &str| file::parse(text, Path::new("/")).map(|file| file.margin);
+    let margin = |text: &str| parse(text, Path::new("/")).map(|file| file.margin);
     assert_eq!(margin("selection: { margin: -0.01 }"), Ok(Some(-0.01)));
     assert_eq!(margin("selection: {}"), Ok(None));
     for text in [
@@ -227,8 +234,7 @@ fn the_selection_margin_may_be_negative() {
 
 #[test]
 fn the_plan_cache_setting_is_off_or_exact() {
-    let read =
-        |text: &str| file::parse(text, Path::new("/")).map(|file| (file.planner, file.plan_cache));
+    let read = |text: &str| parse(text, Path::new("/")).map(|file| (file.planner, file.plan_cache));
     let offline = Some(PlannerConfig::Offline);
     assert_eq!(read("planner: offline"), Ok((offline.clone(), None)));
     assert_eq!(read("planner: { cache: off }"), Ok((None, Some(PlanCache::Off))));
@@ -245,8 +251,7 @@ fn the_plan_cache_setting_is_off_or_exact() {
 
 #[test]
 fn the_guard_is_strict_approve_or_off() {
-    let read =
-        |text: &str| file::parse(text, Path::new("/")).map(|file| (file.planner, file.guard));
+    let read = |text: &str| parse(text, Path::new("/")).map(|file| (file.planner, file.guard));
     assert_eq!(read("planner: { guard: strict }"), Ok((None, Some(Guard::Strict))));
     assert_eq!(read("planner: { guard: off, cache: off }"), Ok((None, Some(Guard::Off))));
     let offline = Some(PlannerConfig::Offline);
@@ -272,7 +277,7 @@ fn a_toolset_accepts_each_kind_of_source() {
         "tools: []",
     ] {
         let text = format!("toolsets: [{{ name: s, source: {{ {source} }} }}]");
-        file::parse(&text, Path::new("/")).unwrap_or_else(|err| panic!("{source}: {err}"));
+        parse(&text, Path::new("/")).unwrap_or_else(|err| panic!("{source}: {err}"));
     }
 }
 
@@ -283,11 +288,11 @@ fn the_file_may_contain_each_kind_of_source() {
         - { name: b, source: { openapi: { document: ./pets.yaml } } }
         - { name: c, source: { graphql: { url: 'http://x/graphql' } } }
         - { name: d, source: { builtin: code_tools, git: allowed } }";
-    let (sets, _) = file::parse(text, Path::new("/etc")).unwrap().toolsets.unwrap();
+    let (sets, _) = parse(text, Path::new("/etc")).unwrap().toolsets.unwrap();
     assert_eq!(sets.len(), 4);
     check_refused(
         "toolsets: [{ name: s, source: { openapi: {} } }]",
-        expect!["line 1: `toolsets[0]`: missing field `document`"],
+        expect!["line 1: `toolsets[0].source.openapi`: missing field `document`"],
     );
 }
 
@@ -302,7 +307,7 @@ fn a_wrong_effect_is_reported_with_its_own_line() {
         ("      a b: read\n", "line 7: `toolsets[0].source.effects.a b`: write the name of a tool"),
         ("      flow.*: read\n", "line 7: `toolsets[0].source.effects.flow.*`: the effects of"),
     ] {
-        let error = file::parse(&format!("{set}{rule}"), Path::new("/base")).unwrap_err();
+        let error = parse(&format!("{set}{rule}"), Path::new("/base")).unwrap_err();
         assert!(error.starts_with(expected), "{error}");
     }
 }
@@ -322,7 +327,7 @@ fn toolkit_files_are_merged_into_one_graph() {
     {
         std::fs::write(folder.path().join(file), text).unwrap();
     }
-    let read = |text: &str| file::parse(text, folder.path());
+    let read = |text: &str| parse(text, folder.path());
     let found = read("{ toolkit_files: [a.yml, b.yml], learning: false }").unwrap();
     assert_eq!(found.learning, Some(false));
     let found = found.toolkit.unwrap();

@@ -28,7 +28,7 @@ fn draw(plan: &Value, size: Size, events: &[(f64, &str, &str, Value)], second: f
             "data": data });
         let event: Event = serde_json::from_value(event).unwrap();
         if let Some(news) = board.apply(&event) {
-            drawing.show_news(&news, board.steps_over);
+            drawing.show_news(&news, board.finished_step_count);
         }
     }
     drawing.draw_live(parse_time(&format_event_time(second)), size, Paint::new(false)).join("\n")

@@ -123,8 +123,8 @@ impl ToolCollision {
 
 #[derive(Clone, Debug, Deserialize)]
 pub struct Toolkit {
-    pub actions: Vec<Named>,
-    pub tools: Vec<Named>,
+    pub actions: Vec<NamedElement>,
+    pub tools: Vec<NamedElement>,
     #[serde(default)]
     pub edges: Vec<ToolkitEdge>,
 }
@@ -135,11 +135,11 @@ impl Toolkit {
     /// The fields that views show.
     pub const VIEW_FIELDS: &str =
         "actions { name description } tools { name } edges { from to kind score learned }";
-    pub const NAMES: &str = "actions { name } tools { name }";
+    pub const NAME_FIELDS: &str = "actions { name } tools { name }";
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub struct Named {
+pub struct NamedElement {
     pub name: Text,
     #[serde(default)]
     pub description: Text,

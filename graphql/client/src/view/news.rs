@@ -14,7 +14,7 @@ use super::{
     format::{count_noun, format_step_name, list_names, ms_between, quote_for_shell},
     paint::Paint,
     plain,
-    step::{Next, Progress, StepView},
+    step::{NextAction, Progress, StepView},
 };
 use crate::types::{Event, EventData, ShownState};
 
@@ -33,11 +33,11 @@ pub enum News {
         name: String,
         progress: Progress,
     },
-    Allowed {
+    Approved {
         name: String,
     },
     /// The outputs of these steps are reused from an earlier execution.
-    Kept(Vec<String>),
+    Reused(Vec<String>),
     Note(String),
 }
 
@@ -49,8 +49,8 @@ impl News {
         match self {
             Self::Step { name, view } => Self::Step { name: placed(name), view },
             Self::Progress { name, progress } => Self::Progress { name: placed(name), progress },
-            Self::Allowed { name } => Self::Allowed { name: placed(name) },
-            Self::Kept(steps) => Self::Kept(steps.into_iter().map(placed).collect()),
+            Self::Approved { name } => Self::Approved { name: placed(name) },
+            Self::Reused(steps) => Self::Reused(steps.into_iter().map(placed).collect()),
             Self::Note(note) => Self::Note(placed(note)),
         }
     }
@@ -59,8 +59,8 @@ impl News {
 /// Formats news as one line. Returns `None` for news without a line.
 pub fn format_news(news: &News, width: usize, paint: Paint) -> Option<String> {
     match news {
-        News::Progress { .. } | News::Allowed { .. } => None,
-        News::Kept(steps) => {
+        News::Progress { .. } | News::Approved { .. } => None,
+        News::Reused(steps) => {
             Some(paint.dim(format!("· kept: {}", list_names(steps, MAX_REUSED_NAMES))))
         }
         News::Note(note) => Some(paint.dim(format!("· {}", plain::safe_line(note)))),
@@ -91,15 +91,15 @@ struct RunningPart {
 pub struct ExecutionView {
     id: String,
     pub seq: u64,
-    pub steps_over: usize,
-    pub is_over: bool,
+    pub finished_step_count: usize,
+    pub is_finished: bool,
     worker: String,
     /// The time of the last event.
-    last_at: Option<Timestamp>,
-    running: BTreeMap<String, RunningPart>,
-    retrying: BTreeSet<String>,
-    waiting_for_person: BTreeSet<String>,
-    lists: BTreeMap<String, LoopCount>,
+    last_event_at: Option<Timestamp>,
+    running_parts: BTreeMap<String, RunningPart>,
+    retrying_steps: BTreeSet<String>,
+    steps_waiting_for_person: BTreeSet<String>,
+    loop_counts: BTreeMap<String, LoopCount>,
     children: BTreeMap<String, String>,
 }
 
@@ -114,7 +114,7 @@ impl ExecutionView {
             Some(step) => self.apply_to_step(step, event),
             None => self.apply_to_execution(event),
         };
-        self.last_at = event.at.or(self.last_at);
+        self.last_event_at = event.at.or(self.last_event_at);
         news
     }
 
@@ -123,14 +123,14 @@ impl ExecutionView {
     pub fn waits_for_person(&self, child_waits: impl Fn(&str) -> bool) -> bool {
         let only_waits = |step: &String| {
             // A step with a list does no work itself. The items of its list do, and they are in
-            // `running`, too.
-            self.lists.contains_key(step)
+            // `running_parts`, too.
+            self.loop_counts.contains_key(step)
                 || self.children.get(step).is_some_and(|child| child_waits(child))
         };
-        let has_child = self.running.keys().any(|step| self.children.contains_key(step));
-        (!self.waiting_for_person.is_empty() || has_child)
-            && self.retrying.is_empty()
-            && self.running.keys().all(only_waits)
+        let has_child = self.running_parts.keys().any(|step| self.children.contains_key(step));
+        (!self.steps_waiting_for_person.is_empty() || has_child)
+            && self.retrying_steps.is_empty()
+            && self.running_parts.keys().all(only_waits)
     }
 
     pub fn children(&self) -> impl Iterator<Item = &str> {
@@ -138,7 +138,7 @@ impl ExecutionView {
     }
 
     pub fn waiting_steps(&self) -> impl Iterator<Item = &str> {
-        self.waiting_for_person.iter().map(String::as_str)
+        self.steps_waiting_for_person.iter().map(String::as_str)
     }
 
     fn apply_to_step(&mut self, step: &str, event: &Event) -> Option<News> {
@@ -176,7 +176,10 @@ impl ExecutionView {
             }
             _ => {
                 // The event is an approval, or has a type that only newer servers know.
-                return self.waiting_for_person.remove(&name).then_some(News::Allowed { name });
+                return self
+                    .steps_waiting_for_person
+                    .remove(&name)
+                    .then_some(News::Approved { name });
             }
         };
         let is_undo = event.kind.starts_with("step_compensat");
@@ -190,15 +193,15 @@ impl ExecutionView {
             };
         }
         if view.is_finished() {
-            self.steps_over += 1;
+            self.finished_step_count += 1;
         }
-        self.lists.remove(step);
+        self.loop_counts.remove(step);
         Some(News::Step { name, view })
     }
 
     fn start_step(&mut self, step: &str, name: String, event: &Event) -> Option<News> {
         if let Some(total) = event.data.items {
-            self.lists.insert(name.clone(), LoopCount { total, ..LoopCount::default() });
+            self.loop_counts.insert(name.clone(), LoopCount { total, ..LoopCount::default() });
         }
         let child = event.data.child_execution_id.as_deref().map(str::to_owned);
         let is_whole = name == step;
@@ -212,7 +215,7 @@ impl ExecutionView {
     fn run_part(&mut self, name: String, event: &Event) -> News {
         self.clear_part(&name);
         let is_detached = event.data.until.is_some() || event.data.child_execution_id.is_some();
-        self.running.insert(name.clone(), RunningPart { since: event.at, is_detached });
+        self.running_parts.insert(name.clone(), RunningPart { since: event.at, is_detached });
         let (state, attempt) = (ShownState::Running, event.attempt.unwrap_or(1));
         News::Step {
             name,
@@ -228,22 +231,25 @@ impl ExecutionView {
         event: &Event,
     ) -> StepView {
         // Clocks of machines differ, so an end before the start counts as the time of the start.
-        let since = self.running.get(name).and_then(|part| part.since);
+        let since = self.running_parts.get(name).and_then(|part| part.since);
         let duration_ms = since.and_then(|from| ms_between(from, event.at?.max(from)));
         self.clear_part(name);
         let id = plain::safe_line(&self.id);
         let next = match state {
             ShownState::Retrying => {
-                self.retrying.insert(name.to_owned());
+                self.retrying_steps.insert(name.to_owned());
                 let attempt = event.attempt.unwrap_or(1) + 1;
-                event.data.until.map(|at| Next::Attempt { attempt, at: Some(at) })
+                event.data.until.map(|at| NextAction::Attempt { attempt, at: Some(at) })
             }
-            ShownState::Waiting if event.data.awaited.as_deref() == Some("signal") => Some(
-                Next::Command(format!("faber signal {id} {}", quote_for_shell(&event.data.name))),
-            ),
+            ShownState::Waiting if event.data.awaited.as_deref() == Some("signal") => {
+                Some(NextAction::Command(format!(
+                    "faber signal {id} {}",
+                    quote_for_shell(&event.data.name)
+                )))
+            }
             ShownState::Waiting => {
-                self.waiting_for_person.insert(name.to_owned());
-                Some(Next::Command(format!("faber approve {id} {}", quote_for_shell(name))))
+                self.steps_waiting_for_person.insert(name.to_owned());
+                Some(NextAction::Command(format!("faber approve {id} {}", quote_for_shell(name))))
             }
             _ => None,
         };
@@ -256,18 +262,19 @@ impl ExecutionView {
         let is_same = self.worker.is_empty() || *self.worker == *event.data.worker;
         self.worker = event.data.worker.to_string();
         let (false, Some(claimed_at)) = (is_same, event.at) else { return };
-        for (name, part) in self.running.iter_mut().filter(|(_, part)| !part.is_detached) {
-            let worked = part.since.zip(self.last_at).filter(|(from, last)| last > from);
+        for (name, part) in self.running_parts.iter_mut().filter(|(_, part)| !part.is_detached) {
+            let worked = part.since.zip(self.last_event_at).filter(|(from, last)| last > from);
             let since = worked.map(|(from, last)| claimed_at - (last - from));
             // If the start of a loop is unknown, its duration counts from the claim. A call of the
             // lost worker gets no start, because the log does not contain how long the call ran.
-            part.since = since.or_else(|| self.lists.contains_key(name).then_some(claimed_at));
+            part.since =
+                since.or_else(|| self.loop_counts.contains_key(name).then_some(claimed_at));
         }
     }
 
     /// Counts an item. Returns news only for the first `MAX_ITEM_NEWS` items that fail or wait.
     fn count_item(&mut self, step: &str, name: String, view: StepView) -> Option<News> {
-        let list = self.lists.entry(step.to_owned()).or_default();
+        let list = self.loop_counts.entry(step.to_owned()).or_default();
         let is_failed = view.state == ShownState::Failed;
         if view.is_finished() {
             list.finished += 1;
@@ -284,7 +291,7 @@ impl ExecutionView {
     }
 
     fn describe_result(&self, step: &str, data: &EventData) -> Option<String> {
-        match self.lists.get(step) {
+        match self.loop_counts.get(step) {
             Some(LoopCount { total, failed: 0, .. }) => Some(count_noun(*total, "item")),
             Some(LoopCount { total, failed, .. }) => {
                 Some(format!("{}, {failed} of them failed", count_noun(*total, "item")))
@@ -302,11 +309,11 @@ impl ExecutionView {
             "created" => {
                 let kept: Vec<String> =
                     data.reused.keys().map(|step| (**step).to_owned()).collect();
-                self.steps_over += kept.len();
-                return (!kept.is_empty()).then_some(News::Kept(kept));
+                self.finished_step_count += kept.len();
+                return (!kept.is_empty()).then_some(News::Reused(kept));
             }
             "finished" => {
-                self.is_over = true;
+                self.is_finished = true;
                 return None;
             }
             "claimed" if data.epoch > 1 && !data.renewed => {
@@ -326,9 +333,9 @@ impl ExecutionView {
     }
 
     fn clear_part(&mut self, step: &str) {
-        self.running.remove(step);
-        self.retrying.remove(step);
-        self.waiting_for_person.remove(step);
+        self.running_parts.remove(step);
+        self.retrying_steps.remove(step);
+        self.steps_waiting_for_person.remove(step);
         self.children.remove(step);
     }
 }

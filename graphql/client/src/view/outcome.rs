@@ -109,7 +109,7 @@ impl<'a> Outcome<'a> {
     }
 
     /// Returns `true` for a finding about a skipped turn of an agent. The plan of an agent has the
-    /// maximum number of turns, so an agent that needs fewer turns skips the rest.
+    /// maximum number of turns, so an agent that needs fewer turns skips the remaining turns.
     fn is_unused_turn(&self, finding: &Finding) -> bool {
         let planned = finding.step_id.as_deref().and_then(|step| self.find_planned_step(step));
         finding.kind == FindingKind::Skip

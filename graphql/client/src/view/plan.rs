@@ -159,7 +159,7 @@ fn draw_diagnostic(diagnostic: &Diagnostic, file: &str, paint: Paint) -> String 
 }
 
 pub fn draw_failure(failure: &Failure, paint: Paint) -> String {
-    let more = |key: &str| failure.more.get(key);
+    let more = |key: &str| failure.extra_fields.get(key);
     let text = |key: &str| more(key).and_then(Value::as_str);
     let found: Vec<Diagnostic> = more("diagnostics")
         .and_then(|found| serde_json::from_value(found.clone()).ok())

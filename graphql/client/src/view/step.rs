@@ -23,7 +23,7 @@ pub struct StepView {
     pub progress: Option<Progress>,
     pub duration_ms: Option<f64>,
     pub detail: Option<String>,
-    pub next: Option<Next>,
+    pub next: Option<NextAction>,
 }
 
 /// Progress that a tool reports, or finished items of a list.
@@ -35,7 +35,7 @@ pub struct Progress {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Next {
+pub enum NextAction {
     Attempt { attempt: u64, at: Option<Timestamp> },
     Command(String),
 }
@@ -44,7 +44,7 @@ pub struct StepLine {
     pub mark: String,
     pub rest: String,
     /// Number of columns of `rest` that must stay visible, because they contain a time or a code.
-    pub essential: usize,
+    pub essential_columns: usize,
 }
 
 impl StepView {
@@ -63,7 +63,7 @@ impl StepView {
     pub fn draw(&self, now: Timestamp, attempt: impl Fn(u64) -> String, paint: Paint) -> StepLine {
         let detail = self.detail.as_deref().map(plain::safe_line);
         let mut rest = Vec::new();
-        let essential;
+        let essential_columns;
         match &self.next {
             _ if self.state == ShownState::Running => {
                 let elapsed = self.since.and_then(|since| ms_between(since, now)).unwrap_or(0.0);
@@ -71,27 +71,27 @@ impl StepView {
                 if self.attempt > 1 {
                     rest.push(format!("attempt {}", attempt(self.attempt)));
                 }
-                essential = paint::text_width(&rest.join("  "));
+                essential_columns = paint::text_width(&rest.join("  "));
                 rest.extend(self.progress.as_ref().map(Progress::draw));
             }
-            Some(Next::Attempt { attempt: number, at }) => {
+            Some(NextAction::Attempt { attempt: number, at }) => {
                 let left = at.and_then(|at| ms_between(now, at)).unwrap_or(0.0);
                 let number = attempt(*number);
                 rest.push(paint.yellow(format!("attempt {number} in {}", format_duration(left))));
-                essential = paint::text_width(&rest[0]);
+                essential_columns = paint::text_width(&rest[0]);
                 rest.extend(detail.map(|detail| paint.dim(detail)));
             }
-            Some(Next::Command(command)) => {
+            Some(NextAction::Command(command)) => {
                 rest.extend(detail.map(|detail| paint.yellow(detail)));
                 rest.push(command.clone());
-                essential = 0;
+                essential_columns = 0;
             }
             None => {
                 rest.extend(self.duration_ms.map(|ms| paint.dim(format_duration(ms))));
                 rest.extend(state_word(self.state).map(|word| paint.dim(word)));
                 let code = detail.as_deref().and_then(parse_leading_code).map(paint::text_width);
                 let gap = if rest.is_empty() || code.is_none() { 0 } else { 2 };
-                essential = paint::text_width(&rest.join("  ")) + gap + code.unwrap_or(0);
+                essential_columns = paint::text_width(&rest.join("  ")) + gap + code.unwrap_or(0);
                 rest.extend(detail.map(|detail| match self.state {
                     ShownState::Failed => paint.red(detail),
                     _ => paint.dim(detail),
@@ -103,7 +103,7 @@ impl StepView {
             ShownState::Running => paint.cyan(SPINNER_FRAMES[turn]),
             state => state_mark(state, paint),
         };
-        StepLine { mark, rest: rest.join("  "), essential }
+        StepLine { mark, rest: rest.join("  "), essential_columns }
     }
 
     /// Draws the outcome of the step as one line. Returns `None` while it runs.
@@ -116,7 +116,7 @@ impl StepView {
         let detail = self.detail.as_deref().map(plain::safe_line).map(|detail| match &self.next {
             // Of the commands, shows only `faber signal`. Commands that answer a question are
             // printed later, when the whole execution waits.
-            Some(Next::Command(command)) if command.starts_with("faber signal ") => {
+            Some(NextAction::Command(command)) if command.starts_with("faber signal ") => {
                 format!("{detail}: {command}")
             }
             _ => detail,

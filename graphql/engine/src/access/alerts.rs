@@ -17,8 +17,8 @@ const ALARMING_BAD_TOKENS: u32 = 5;
 const ATTEMPT_WINDOW: Duration = Duration::from_mins(1);
 /// Minimum time between two log lines about the same kind of alert and the same caller.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
-/// Maximum number of remembered peers, and of remembered callers for each kind of alert. It only
-/// limits the memory.
+/// Maximum number of remembered peers, and of remembered callers for each kind of alert. It limits
+/// the memory, because a client can use many addresses.
 const MAX_CALLERS: usize = 1_024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -31,7 +31,7 @@ impl Bucket {
     /// Returns the time until the next use, or `None` if a use is possible now.
     pub(super) fn time_until_use(&mut self, now: Instant) -> Option<Duration> {
         self.refill(now);
-        // Less than a thousandth of a use can be missing because of rounding.
+        // Treats a missing share below a thousandth of a use as zero, because rounding causes it.
         let missing = 1.0 - self.uses_left;
         if missing < 1e-3 {
             return None;

@@ -17,15 +17,15 @@ use super::{
     required_role,
 };
 
-/// Number of rate limiters for single tools above which a token drops the limiters without recent
-/// uses.
+/// If a token has more rate limiters for single tools than this number, it drops the limiters of
+/// which all uses are available again.
 const MAX_BUCKETS: usize = 10_000;
 
 /// The tools of the built-in toolset `ToolSet` that activate and deactivate toolsets.
 const ACTIVATION_TOOLS: [&str; 2] = ["activate_toolset", "deactivate_toolset"];
 
 /// Limits of a token. Each process counts only its own uses, so two servers together allow twice as
-/// many.
+/// many uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Limit on the sum of tool calls and starts of executions.
@@ -125,8 +125,8 @@ impl Rights {
                 }
             }
         }
-        // Counts the uses only now, because a call that exceeds one limit must not count toward
-        // another.
+        // Counts the uses after all checks, because a call that exceeds one limit must not count
+        // toward another.
         usage.calls.iter_mut().for_each(Bucket::take_use);
         for tool in tools {
             usage.tools.get_mut(*tool).into_iter().for_each(Bucket::take_use);
@@ -274,7 +274,7 @@ impl Grant {
 
     /// Rejects an agent whose calls would count toward the limits of another token, if the token of
     /// this caller has limits.
-    pub fn check_payer(&self, reach: &ToolReach) -> Result<(), AccessError> {
+    pub fn check_reach_limits(&self, reach: &ToolReach) -> Result<(), AccessError> {
         if !self.has_limits() || reach.token.as_deref() == self.name() {
             return Ok(());
         }

@@ -36,7 +36,7 @@ fn a_token_is_required_if_tokens_are_configured() {
         assert_eq!(name(Some(wrong)), Err(Denied::UnknownToken), "{wrong}");
     }
     assert_eq!(name(None), Err(Denied::NoToken));
-    assert!(access.may_connect(peer_address()));
+    assert!(access.can_connect(peer_address()));
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn without_tokens_only_this_machine_connects() {
         ("0.0.0.0", false),
         ("fe80::1", false),
     ] {
-        assert_eq!(access.may_connect(address.parse().unwrap()), expected, "{address}");
+        assert_eq!(access.can_connect(address.parse().unwrap()), expected, "{address}");
     }
     let local = access.authenticate(None, IpAddr::from([127, 0, 0, 1])).unwrap();
     assert_eq!(local.check_field("Mutation", "registerTool"), Ok(()));

@@ -14,7 +14,8 @@ impl Digest {
         Self(Sha256::digest(token.as_bytes()).into())
     }
 
-    /// Compares in constant time.
+    /// Compares all bytes even after a difference, so that the duration does not reveal how many
+    /// bytes match.
     pub(super) fn equals_in_constant_time(&self, other: &Self) -> bool {
         let differences = self.0.iter().zip(&other.0).fold(0, |all, (a, b)| all | (a ^ b));
         black_box(differences) == 0

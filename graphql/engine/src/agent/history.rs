@@ -81,8 +81,7 @@ pub(super) struct PastTurn {
 }
 
 struct CompletedCall<'a> {
-    /// The call that the model requested.
-    wanted: &'a TurnCall,
+    requested_call: &'a TurnCall,
     result: Result<String, String>,
 }
 
@@ -136,18 +135,18 @@ impl PastTurn {
             });
         }
         let native: Vec<_> =
-            made.iter().filter_map(|call| Some((call.wanted.id.as_ref()?, call))).collect();
+            made.iter().filter_map(|call| Some((call.requested_call.id.as_ref()?, call))).collect();
         let calls = native.iter().map(|(id, call)| NativeCall {
             id: (*id).clone(),
-            tool: shown_name(&call.wanted.tool),
-            arguments: Value::Object(call.wanted.args.clone()),
-            signatures: call.wanted.signatures.clone(),
+            tool: shown_name(&call.requested_call.tool),
+            arguments: Value::Object(call.requested_call.args.clone()),
+            signatures: call.requested_call.signatures.clone(),
         });
         messages.push(Message::Assistant { text: turn.text.clone(), calls: calls.collect() });
         if !native.is_empty() {
             let results = native.iter().map(|(id, call)| CallResult {
                 id: (*id).clone(),
-                tool: shown_name(&call.wanted.tool),
+                tool: shown_name(&call.requested_call.tool),
                 text: match &call.result {
                     Ok(text) => text.clone(),
                     Err(error) => format!("Error: {error}"),
@@ -155,13 +154,13 @@ impl PastTurn {
             });
             messages.push(Message::Results(results.collect()));
         }
-        let written = made.iter().filter(|call| call.wanted.id.is_none());
+        let written = made.iter().filter(|call| call.requested_call.id.is_none());
         let results: Vec<String> = written
             .map(|call| {
                 let fence = |text: &String| fence_result(text);
                 let result = call.result.as_ref().map(fence).map_err(fence);
                 format_tool_result(
-                    &shown_name(&call.wanted.tool),
+                    &shown_name(&call.requested_call.tool),
                     result.as_deref().map_err(String::as_str),
                 )
             })
@@ -176,16 +175,16 @@ impl PastTurn {
             [(&turn.read, &self.read), (&turn.repeat, &self.repeat), (&turn.call, &self.call)];
         let called = groups.into_iter().flat_map(|(wanted, results)| {
             wanted.iter().enumerate().map(move |(index, wanted)| CompletedCall {
-                wanted,
+                requested_call: wanted,
                 result: read_result(results.get(index)),
             })
         });
         let refused = turn.refused.iter().map(|refused| CompletedCall {
-            wanted: &refused.wanted,
+            requested_call: &refused.wanted,
             result: Err(refused.error.clone()),
         });
         let mut made: Vec<_> = called.chain(refused).collect();
-        made.sort_by_key(|call| call.wanted.n);
+        made.sort_by_key(|call| call.requested_call.n);
         made
     }
 }

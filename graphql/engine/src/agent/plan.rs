@@ -9,7 +9,7 @@ use super::{ANSWER_TOOL, TURN_TOOL};
 
 /// For each effect, a name: the field of a turn's output that contains the calls with this effect,
 /// and the prefix of the step that makes them.
-pub(super) const EFFECTS: [(&str, Effect); 3] =
+pub(super) const NAMED_EFFECTS: [(&str, Effect); 3] =
     [("read", Effect::Read), ("repeat", Effect::Idempotent), ("call", Effect::Once)];
 /// Timeout of a turn, long enough for retries of the model and its fallback.
 const TURN_TIMEOUT_MS: i64 = 30 * 60 * 1_000;
@@ -29,7 +29,8 @@ pub(crate) fn draft_agent(query: &str, turns: u32, reach: &ToolReach) -> Draft {
             timeout_ms: Some(TURN_TIMEOUT_MS),
             ..DraftStep::default()
         });
-        tools.extend(EFFECTS.map(|(name, effect)| make_call_step(turn, name, effect, &reach)));
+        tools
+            .extend(NAMED_EFFECTS.map(|(name, effect)| make_call_step(turn, name, effect, &reach)));
     }
     tools.push(DraftStep {
         id: Some("answer".to_owned()),
@@ -67,7 +68,7 @@ fn next_turn_condition(turn: u32) -> String {
 fn model_parameters(query: &str, of: u32, turns: u32) -> Map<String, Value> {
     let past = (1..=turns).map(|turn| {
         let mut past = Map::from_iter([("turn".to_owned(), json!(format!("{{{{turn_{turn}}}}}")))]);
-        for (name, _) in EFFECTS {
+        for (name, _) in NAMED_EFFECTS {
             past.insert(name.to_owned(), json!(format!("{{{{{name}_{turn}}}}}")));
         }
         Value::Object(past)
@@ -115,8 +116,8 @@ mod tests {
             let plan = compile(&draft_agent("Say {{x}}", turns, &reach), about, &catalog).unwrap();
             assert_eq!(plan.steps().len(), turns as usize * 4 + 1);
             assert_eq!(plan.steps().last().unwrap().id.as_str(), "answer");
-            assert!(agent::reaches(&plan).all(|found| found == reach));
-            assert_eq!(agent::reaches(&plan).count(), turns as usize * 4);
+            assert!(agent::list_reaches(&plan).all(|found| found == reach));
+            assert_eq!(agent::list_reaches(&plan).count(), turns as usize * 4);
         }
     }
 }

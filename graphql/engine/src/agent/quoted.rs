@@ -34,7 +34,7 @@ pub(super) fn has_only_calls(text: &str, calls: &[ToolCall]) -> bool {
 #[derive(Debug)]
 pub(super) struct QuotedCalls {
     /// The texts of all results, without whitespace.
-    letters: String,
+    text_without_whitespace: String,
     calls: Vec<ToolCall>,
 }
 
@@ -47,9 +47,9 @@ impl QuotedCalls {
         let read =
             |text: &String| parse_tool_calls(text, &|text| names.find(text)).unwrap_or_default();
         let calls = texts.iter().flat_map(read).collect();
-        let letters =
+        let text_without_whitespace =
             texts.iter().map(|text| remove_whitespace(text)).collect::<Vec<_>>().join("\n");
-        Self { letters, calls }
+        Self { text_without_whitespace, calls }
     }
 
     /// Returns `true` if a result contains the call in any format.
@@ -59,7 +59,7 @@ impl QuotedCalls {
     }
 
     pub(super) fn contains_literally(&self, call: &ToolCall) -> bool {
-        self.letters.contains(&remove_whitespace(&call.raw))
+        self.text_without_whitespace.contains(&remove_whitespace(&call.raw))
     }
 }
 
@@ -113,8 +113,8 @@ mod tests {
         let simple = r#"TOOL: blog.make ARGS: {"id": "5"}"#;
         let other = r#"{"tool": "blog.make", "args": {"id": "6"}}"#;
         for (result, text, expected) in [
-            // The results in turn: a file, a parsed document, a list of calls, a nested text, and a
-            // call in another format.
+            // The results: a file, a parsed document, a list of calls, a nested text, and a call in
+            // another format.
             (json!(format!("a\n{json}\nb")), json, true),
             (json!({ "tool": "blog.make", "args": { "id": "5" } }), json, true),
             (json!({ "calls": [{ "tool": "blog.make", "args": { "id": "5" } }] }), json, true),

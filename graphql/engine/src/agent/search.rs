@@ -19,7 +19,7 @@ use toolbox::Toolbox;
 pub(super) const SEARCH_TOOL: &str = "search_tools";
 /// Maximum number of searches in one turn, because Faber asks the model again after each search.
 pub(super) const MAX_SEARCHES: usize = 3;
-const MAX_FOUND: usize = 8;
+const MAX_FOUND_TOOLS: usize = 8;
 const MAX_QUERY_BYTES: usize = 1 << 10;
 const MAX_DESCRIPTION_CHARS: usize = 200;
 const MAX_QUERIES: usize = 8;
@@ -44,11 +44,11 @@ static SEARCH_DEFINITION: LazyLock<Arc<ToolDefinition>> = LazyLock::new(|| {
     })
 });
 
-pub(super) fn definition() -> &'static Arc<ToolDefinition> {
+pub(super) fn search_definition() -> &'static Arc<ToolDefinition> {
     &SEARCH_DEFINITION
 }
 
-pub(super) fn offer() -> OfferedTool {
+pub(super) fn offer_search_tool() -> OfferedTool {
     OfferedTool {
         name: SEARCH_DEFINITION.name.clone(),
         description: SEARCH_DEFINITION.description.clone(),
@@ -66,7 +66,7 @@ pub(super) fn read_queries(reply: &Reply, has_native_tools: bool) -> Vec<String>
         };
         reply.calls.iter().map(|call| search(&call.tool, &call.arguments)).collect()
     } else {
-        let own = CatalogTool { definition: Arc::clone(definition()), is_active: true };
+        let own = CatalogTool { definition: Arc::clone(search_definition()), is_active: true };
         let catalog = Catalog::new([own]);
         let names = CatalogNames::new(&catalog);
         let read = read_tool_calls(&reply.text, &|name| names.find(name)).ok();
@@ -94,7 +94,7 @@ pub(super) async fn find_tools(
     let ask = SelectionRequest {
         query: &query[..query.floor_char_boundary(MAX_QUERY_BYTES)],
         by: Criterion::Lexical,
-        limit: MAX_FOUND,
+        limit: MAX_FOUND_TOOLS,
         margin: 0.0,
         outcomes: None,
     };

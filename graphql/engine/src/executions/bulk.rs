@@ -55,7 +55,7 @@ impl Executions {
         filter: &ExecutionFilter,
         action: BulkAction,
         per_second: Option<f64>,
-        left: &CancellationToken,
+        client_gone: &CancellationToken,
     ) -> Result<usize, EngineError> {
         let interval = per_second.map(to_interval).transpose()?;
         let ids = self.find_matching(filter, action).await?;
@@ -66,10 +66,10 @@ impl Executions {
             if action != BulkAction::Retry && !wait.is_zero() {
                 tokio::select! {
                     () = time::sleep_until(begin + wait) => (),
-                    () = left.cancelled() => break,
+                    () = client_gone.cancelled() => break,
                 }
             }
-            if left.is_cancelled() {
+            if client_gone.is_cancelled() {
                 break;
             }
             if action == BulkAction::Retry && self.would_repeat_unknown_call(id).await? {
@@ -98,7 +98,7 @@ impl Executions {
         let calls = match self.reader.load(id).await {
             Ok(Some(finished)) => self.reader.repeated_calls(&finished, RetryScope::Failed).await,
             // Returns `false` for an execution that was removed or is damaged, because the retry
-            // itself handles it.
+            // skips such an execution.
             Ok(None) | Err(EngineError::Store(StoreError::Corrupt { .. })) => return Ok(false),
             Err(err) => Err(err),
         };
@@ -182,7 +182,8 @@ impl Executions {
         };
         match sent {
             Ok(()) => Ok(true),
-            // The execution has finished or was pruned after it was listed.
+            // The execution has finished or was pruned after it was listed, so the action has no
+            // effect.
             Err(ControlError::Conflict(_) | ControlError::NotFound(_)) => Ok(false),
             Err(err) => Err(err.into()),
         }

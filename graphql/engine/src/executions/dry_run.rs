@@ -30,7 +30,7 @@ impl Executions {
         let tools: Vec<ToolName> = self.plans.library.list_tools(plan).await?.into_iter().collect();
         self.tools.inventory.wait_for_tools(&tools).await;
         let catalog = self.tools.catalog_without_waiting().for_stored_plans();
-        let missing_plans = self.find_missing(plan, &catalog).await?;
+        let missing_plans = self.find_missing_plans(plan, &catalog).await?;
         let check =
             DryRun { plan, options: &start.created.options, catalog: &catalog, missing_plans };
         let verdicts = check.check_steps();
@@ -38,7 +38,7 @@ impl Executions {
     }
 
     /// Returns the sub-plans that cannot run in this process, and the reasons.
-    async fn find_missing(
+    async fn find_missing_plans(
         &self,
         plan: &Arc<Plan>,
         catalog: &Catalog,
@@ -135,12 +135,12 @@ impl DryRun<'_> {
             .iter()
             .map(|text| format!("`{text}` has no value and was passed on as written"))
             .collect();
-        let missing_plans = missing_input(step, self.options);
-        if !missing_plans.is_empty() {
-            error.get_or_insert(unresolved_error(&missing_plans, "in the input"));
+        let missing_inputs = missing_input(step, self.options);
+        if !missing_inputs.is_empty() {
+            error.get_or_insert(unresolved_error(&missing_inputs, "in the input"));
         }
         error = error
-            .or_else(|| check_list(step, &input))
+            .or_else(|| check_for_each_list(step, &input))
             .or_else(|| check_computation(step, &parameters, &input));
         CheckedStep { parameters, warnings, error }
     }
@@ -175,7 +175,7 @@ fn unresolved_references(template: &Template, input: &InputOnly<'_>) -> Vec<Arc<
 }
 
 /// Returns an error if the `forEach` of a step refers to the input and finds no list.
-fn check_list(step: &ToolExecution, input: &InputOnly<'_>) -> Option<ToolError> {
+fn check_for_each_list(step: &ToolExecution, input: &InputOnly<'_>) -> Option<ToolError> {
     let list = &step.for_each.as_ref()?;
     if list.list.target != Target::Input {
         return None;

@@ -95,7 +95,7 @@ pub(super) async fn load_execution_until(
             if recorded.seq > until {
                 return Ok(Some(execution));
             }
-            apply(&mut execution, recorded)?;
+            apply_event(&mut execution, recorded)?;
         }
         events = store.read(id, execution.seq()).await?;
         if events.is_empty() || execution.seq() >= until {
@@ -272,21 +272,21 @@ impl ExecutionWatcher {
         let mut is_change = std::mem::take(&mut self.is_new);
         while !is_change {
             let Some(next) = self.log.next().await else { return Ok(None) };
-            let mut change = self.apply(&next?)?;
+            let mut change = self.apply_event(&next?)?;
             while change != Change::State
                 && let Some(Some(next)) = self.log.next().now_or_never()
             {
-                change = change.max(self.apply(&next?)?);
+                change = change.max(self.apply_event(&next?)?);
             }
             is_change = change != Change::Nothing;
         }
         Ok(Some(Arc::clone(&self.execution)))
     }
 
-    fn apply(&mut self, recorded: &RecordedEvent) -> Result<Change, StoreError> {
+    fn apply_event(&mut self, recorded: &RecordedEvent) -> Result<Change, StoreError> {
         let execution = Arc::make_mut(&mut self.execution);
         let before = execution.state();
-        apply(execution, recorded)?;
+        apply_event(execution, recorded)?;
         Ok(match &recorded.event {
             Event::StepProgress { .. } => Change::Progress,
             event if event.step().is_some() || execution.state() != before => Change::State,
@@ -295,7 +295,10 @@ impl ExecutionWatcher {
     }
 }
 
-pub(super) fn apply(execution: &mut Execution, recorded: &RecordedEvent) -> Result<(), StoreError> {
+pub(super) fn apply_event(
+    execution: &mut Execution,
+    recorded: &RecordedEvent,
+) -> Result<(), StoreError> {
     let id = execution.id();
     execution.apply(recorded).map_err(|err| StoreError::corrupt(id, err))
 }

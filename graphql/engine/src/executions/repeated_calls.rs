@@ -34,7 +34,7 @@ struct CallCount {
     repeated_calls: Vec<RepeatedCall>,
     /// `true` if the retry reuses the output of a call that a person settled as `SUCCEEDED`, so
     /// that this call is not repeated.
-    reuses_settled: bool,
+    has_reused_settlements: bool,
     children: Vec<Child>,
 }
 
@@ -49,7 +49,7 @@ struct Child {
 
 impl CallCount {
     /// Adds a call whose outcome is known.
-    fn add(&mut self, step: &StepId, tool: &ToolName, calls: usize) {
+    fn add_known_call(&mut self, step: &StepId, tool: &ToolName, calls: usize) {
         self.add_calls(RepeatedCall {
             step: step.clone(),
             tool: tool.clone(),
@@ -74,7 +74,7 @@ impl CallCount {
     /// execution. A compensated call does not count.
     fn add_step(&mut self, parent_step: &StepId, planned: &ToolExecution, step: &Step) {
         for task in step.parts().filter(|task| !task.is_compensated()) {
-            if self.reuses_settled && task.settled() == Some(Settled::Succeeded) {
+            if self.has_reused_settlements && task.settled() == Some(Settled::Succeeded) {
                 continue;
             }
             if let StepKind::Plan(_) = planned.kind {
@@ -84,7 +84,7 @@ impl CallCount {
                     execution,
                 }));
             } else if task.has_once_call(planned.policy.effect) && task.known_output().is_some() {
-                self.add(parent_step, &planned.tool, 1);
+                self.add_known_call(parent_step, &planned.tool, 1);
             }
         }
     }
@@ -130,7 +130,7 @@ impl CallCount {
         let items = step.output().and_then(|output| output.as_array()).map(Vec::len);
         let calls = items.filter(|_| planned.for_each.is_some()).unwrap_or(1);
         if calls > 0 {
-            self.add(&planned.id, &planned.tool, calls);
+            self.add_known_call(&planned.id, &planned.tool, calls);
         }
     }
 }
@@ -147,15 +147,15 @@ impl ExecutionReader {
         let steps = finished.plan().steps().iter().zip(&kept);
         let repeated: Vec<StepId> =
             steps.filter(|(_, kept)| !**kept).map(|(step, _)| step.id.clone()).collect();
-        let reuses_settled = scope == RetryScope::Failed;
-        let mut count = CallCount { reuses_settled, ..CallCount::default() };
-        let mut left = MAX_READ_EXECUTIONS;
+        let has_reused_settlements = scope == RetryScope::Failed;
+        let mut count = CallCount { has_reused_settlements, ..CallCount::default() };
+        let mut executions_left = MAX_READ_EXECUTIONS;
         count.add_unknown_calls(finished, None, |step| repeated.contains(step));
-        self.count_steps(&mut count, finished, repeated, &mut left).await?;
+        self.count_steps(&mut count, finished, repeated, &mut executions_left).await?;
         while let Some(child) = count.children.pop() {
-            let found = match left.checked_sub(1) {
+            let found = match executions_left.checked_sub(1) {
                 Some(rest) => {
-                    left = rest;
+                    executions_left = rest;
                     self.load(child.execution).await?
                 }
                 None => None,
@@ -187,7 +187,7 @@ impl ExecutionReader {
         count: &mut CallCount,
         finished: &Execution,
         mut steps: Vec<StepId>,
-        left: &mut usize,
+        executions_left: &mut usize,
     ) -> Result<(), EngineError> {
         let mut earlier: Option<Execution> = None;
         while !steps.is_empty() {
@@ -202,11 +202,12 @@ impl ExecutionReader {
                     count.add_step(&id, execution.plan().step(number), step);
                 }
             }
-            let before = match execution.retry_of().filter(|_| !reused.is_empty() && *left > 0) {
-                Some(id) => self.load(id).await?,
-                None => None,
-            };
-            *left = left.saturating_sub(1);
+            let before =
+                match execution.retry_of().filter(|_| !reused.is_empty() && *executions_left > 0) {
+                    Some(id) => self.load(id).await?,
+                    None => None,
+                };
+            *executions_left = executions_left.saturating_sub(1);
             if before.is_none() {
                 for number in reused {
                     count.add_lost_step(execution.plan().step(number), execution.step(number));

@@ -82,7 +82,7 @@ impl ExecutionReader {
     }
 
     /// Returns a finished plan with its results, and the failures of the versions before it.
-    async fn earlier_plan(&self, finished: &Execution) -> Result<EarlierPlan, EngineError> {
+    async fn load_earlier_plan(&self, finished: &Execution) -> Result<EarlierPlan, EngineError> {
         let mut earlier = EarlierPlan::of(finished);
         let mut before = finished.retry_of();
         for _ in 0..limits::REPLANS {
@@ -96,7 +96,7 @@ impl ExecutionReader {
 
     /// Collects the effects of a finished execution, of the executions that it continues, and of
     /// their children. Reads at most `max_executions` executions.
-    async fn repeat_guard<'a>(
+    async fn load_repeat_guard<'a>(
         &self,
         finished: &'a Execution,
         max_executions: usize,
@@ -203,7 +203,7 @@ impl AutoReplanner {
         }
         let planners = &self.0.plans.planners;
         // Without a model, the offline planner can still find a detour for a plan that it made.
-        let has_detours = planners.made_offline(finished.plan());
+        let has_detours = planners.is_made_offline(finished.plan());
         if !planners.has_model() && !has_detours {
             let message = NO_MODEL_MESSAGE.to_owned();
             return Err(EngineError::PlannerUnavailable { message, request: None });
@@ -263,8 +263,8 @@ impl Executions {
         } else {
             transcript.add(ATTEMPT, content);
         }
-        let guard = self.reader.repeat_guard(finished, MAX_EXECUTIONS).await?;
-        let earlier = self.reader.earlier_plan(finished).await?;
+        let guard = self.reader.load_repeat_guard(finished, MAX_EXECUTIONS).await?;
+        let earlier = self.reader.load_earlier_plan(finished).await?;
         let plans = &self.plans;
         let proposed =
             plans.propose_replan(finished, earlier, scope, &guard, &mut transcript).await?;
@@ -295,8 +295,8 @@ impl Executions {
     }
 
     /// Rejects options that ask for automatic replans which are impossible, and records the tools
-    /// that a replan may use. Returns whether the execution can be replanned. For a query, the
-    /// caller calls this before planning without a plan, and again with the plan.
+    /// that a replan may use. Returns whether the execution can be replanned. For a query, call
+    /// this function twice: before planning with no plan, and then with the plan.
     pub(super) fn check_replans(
         &self,
         plan: Option<&Plan>,
@@ -305,7 +305,7 @@ impl Executions {
     ) -> Result<bool, EngineError> {
         let planners = &self.plans.planners;
         let is_offline = match plan {
-            Some(plan) => planners.made_offline(plan),
+            Some(plan) => planners.is_made_offline(plan),
             None => planners.is_offline_choice(planner),
         };
         let mut steps = plan.into_iter().flat_map(Plan::steps);
@@ -328,7 +328,7 @@ impl Executions {
             );
             return Err(EngineError::InvalidArgument(reason));
         }
-        if steps.any(|step| agent::is_own(&step.tool)) {
+        if steps.any(|step| agent::is_agent_tool(&step.tool)) {
             let reason = "`replans` does not apply to an agent, which decides about its next calls \
                        itself: leave it out";
             return Err(EngineError::InvalidArgument(reason.to_owned()));
@@ -362,7 +362,7 @@ fn check_replannable(finished: &Execution) -> Result<(), EngineError> {
         let reason = format!("`{id}` is a child of `{}`: replan that execution", parent.execution);
         return Err(EngineError::Conflict(reason));
     }
-    if finished.plan().steps().iter().any(|step| agent::is_own(&step.tool)) {
+    if finished.plan().steps().iter().any(|step| agent::is_agent_tool(&step.tool)) {
         let reason = format!(
             "`{id}` belongs to an agent, which has no plan to replace: retry it from a turn"
         );

@@ -1,8 +1,8 @@
 //! Decisions of people about calls whose outcome is unknown.
 //!
 //! If the step waits, the decision is an event, and the step continues. If the step has failed, its
-//! execution may have ended, and no event follows `finished`. The decision is then a record outside
-//! the log, and a retry reuses it.
+//! execution has perhaps ended, and no event follows `finished`. The decision is then a record
+//! outside the log, and a retry reuses it.
 
 use std::sync::Arc;
 

@@ -20,7 +20,7 @@ use shared::{
 };
 use tokio::time;
 
-use super::{Executions, reader::apply};
+use super::{Executions, reader::apply_event};
 use crate::error::EngineError;
 
 /// Maximum time that a caller waits until its command is recorded.
@@ -58,7 +58,7 @@ impl Executions {
     }
 
     pub async fn pause(&self, id: ExecutionId) -> Result<Execution, EngineError> {
-        let execution = self.load_open(id).await?;
+        let execution = self.load_unfinished(id).await?;
         self.control.pause(id).await?;
         if execution.is_paused() {
             return Ok(execution);
@@ -68,7 +68,7 @@ impl Executions {
     }
 
     pub async fn resume(&self, id: ExecutionId) -> Result<Execution, EngineError> {
-        let execution = self.load_open(id).await?;
+        let execution = self.load_unfinished(id).await?;
         self.plans.check_plan(execution.plan()).await?;
         self.control.resume(id).await?;
         if !execution.is_paused() {
@@ -135,7 +135,7 @@ impl Executions {
         name: String,
         payload: Value,
     ) -> Result<Execution, EngineError> {
-        let execution = self.load_open(id).await?;
+        let execution = self.load_unfinished(id).await?;
         self.plans.check_plan(execution.plan()).await?;
         self.control.signal(id, name.clone(), payload).await?;
         let is_refused = AtomicBool::new(false);
@@ -159,7 +159,7 @@ impl Executions {
         Ok(execution)
     }
 
-    async fn load_open(&self, id: ExecutionId) -> Result<Execution, EngineError> {
+    async fn load_unfinished(&self, id: ExecutionId) -> Result<Execution, EngineError> {
         let execution = self.reader.expect(id).await?;
         if execution.state().is_finished() {
             let state = execution.state().as_str();
@@ -186,7 +186,7 @@ impl Executions {
         let waiting = async {
             while let Some(next) = log.next().await {
                 let recorded = next?;
-                apply(&mut execution, &recorded)?;
+                apply_event(&mut execution, &recorded)?;
                 if is_expected(&execution, &recorded.event) {
                     break;
                 }
@@ -196,7 +196,7 @@ impl Executions {
         if let Ok(done) = time::timeout(max_wait, waiting).await {
             done?;
             while let Some(Some(next)) = log.next().now_or_never() {
-                apply(&mut execution, &next?)?;
+                apply_event(&mut execution, &next?)?;
             }
         }
         Ok(execution)
@@ -208,7 +208,7 @@ pub(super) fn is_ignored(event: &Event) -> bool {
     matches!(event, Event::CommandIgnored { .. })
 }
 
-/// Returns whether a step, or an item of one, waits for a person.
+/// Returns whether a step or an item waits for an approval or for a decision about an error.
 fn waits_for_person(step: &Step) -> bool {
     matches!(step.state, StepState::Waiting(WaitReason::Approval | WaitReason::Decision { .. }))
 }

@@ -10,7 +10,7 @@ use crate::error::EngineError;
 
 const MAX_READ_EXECUTIONS: usize = 1_000;
 
-/// A call that undoes a step, or an item of one.
+/// A call that undoes a step, or an item of its list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UndoCall {
     /// The execution that has the step: the given execution, or the execution of one of its
@@ -27,20 +27,20 @@ impl ExecutionReader {
     /// sub-plans. The calls of each execution are in the order in which Faber makes them. Returns
     /// no calls if the execution does not compensate.
     pub async fn undo_calls(&self, execution: &Execution) -> Result<Vec<UndoCall>, EngineError> {
-        let (mut calls, mut children) = (own_undo_calls(execution), open_children(execution));
+        let (mut calls, mut children) = (list_undo_calls(execution), list_open_children(execution));
         for _ in 0..MAX_READ_EXECUTIONS {
             let Some(id) = children.pop() else { break };
             // Skips a child that does not exist yet, because it has done nothing.
             let Some(child) = self.load(id).await? else { continue };
-            children.append(&mut open_children(&child));
-            calls.append(&mut own_undo_calls(&child));
+            children.append(&mut list_open_children(&child));
+            calls.append(&mut list_undo_calls(&child));
         }
         Ok(calls)
     }
 }
 
 /// Returns the calls of an execution, in the order in which Faber makes them.
-fn own_undo_calls(execution: &Execution) -> Vec<UndoCall> {
+fn list_undo_calls(execution: &Execution) -> Vec<UndoCall> {
     if execution.state().is_finished() {
         return Vec::new();
     }
@@ -57,7 +57,7 @@ fn own_undo_calls(execution: &Execution) -> Vec<UndoCall> {
     calls.collect()
 }
 
-fn open_children(execution: &Execution) -> Vec<ExecutionId> {
+fn list_open_children(execution: &Execution) -> Vec<ExecutionId> {
     let tasks = execution.agenda().in_children().iter();
     let children = tasks.filter_map(|task| match execution.task(*task)?.state {
         StepState::Running { how: AttemptKind::Executing { child }, .. } => Some(child),

@@ -23,7 +23,9 @@ use shared::{
     tool::{Effect, ToolDefinition},
 };
 
-use self::values::{add_texts, plain_words, says_value, shorten, to_lowercase_words};
+use self::values::{
+    add_texts, contains_value, shorten, to_lowercase_words, words_outside_templates,
+};
 
 /// The rule for calls of a model's plan that the query does not ask for. The strictest rule is the
 /// last value.
@@ -158,7 +160,8 @@ impl<'a> GuardedQuery<'a> {
         if !self.accepted_tools.contains(&tool.qualified_name()) {
             let mut words = BTreeSet::new();
             add_texts(call.parameters, &mut words);
-            let words: Vec<String> = words.iter().flat_map(|text| plain_words(text)).collect();
+            let words: Vec<String> =
+                words.iter().flat_map(|text| words_outside_templates(text)).collect();
             let (standing, clause) = self.wording.standing(tool, &words);
             found.extend(self.explain_clause(call, standing, &clause));
         }
@@ -216,7 +219,7 @@ impl<'a> GuardedQuery<'a> {
             values::collect_values(value, schema, name.clone(), &mut found);
             found.retain(|(_, text)| {
                 !self.known_values.contains(text)
-                    && !says_value(&self.lowercase_query, &self.wording, text, || {
+                    && !contains_value(&self.lowercase_query, &self.wording, text, || {
                         self.wording.is_composed(tool, name)
                     })
             });

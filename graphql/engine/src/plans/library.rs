@@ -73,7 +73,7 @@ impl PlanLibrary {
 
     pub(crate) async fn next_version(&self, request: RequestId) -> Result<u32, StoreError> {
         // Uses the number of the newest version and not the number of versions, because older
-        // versions may have been pruned.
+        // versions have perhaps been pruned.
         for id in self.store.plan_versions(request).await?.into_iter().rev() {
             if let Some(newest) = self.load(id).await? {
                 return Ok(newest.info().version.saturating_add(1));

@@ -1,5 +1,5 @@
-//! The draft of the offline planner for a query that a model plans. The model gets it as a hint. If
-//! the model's plan is invalid, it becomes the plan.
+//! The draft of the offline planner for a query that a model plans. The model gets this draft as a
+//! hint. If the model's plan is invalid, the draft becomes the plan.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -9,9 +9,9 @@ use shared::{diagnostic::Diagnostic, execution::REPLAN, id::ToolName, plan::Plan
 use super::{PlanningScope, Plans};
 
 /// Number of tools that a model sees, unless the caller sets `max_tools`.
-const MODEL_TOOLS: usize = 8;
+const DEFAULT_MODEL_TOOLS: usize = 8;
 /// Code of the warning that the plan is the draft of the offline planner and not a model's plan.
-const MODEL_FAILED: &str = "plan.model_failed";
+const MODEL_FAILED_CODE: &str = "plan.model_failed";
 
 impl Plans {
     /// Makes the draft of the offline planner, and keeps the best candidates for a model.
@@ -38,11 +38,11 @@ impl Plans {
         scope: &PlanningScope<'_>,
     ) -> Candidates {
         let count = all_tools.catalog.list_plannable().count();
-        if scope.max_tools.is_some() || count <= MODEL_TOOLS {
+        if scope.max_tools.is_some() || count <= DEFAULT_MODEL_TOOLS {
             return all_tools;
         }
         let Candidates { catalog, report } =
-            self.selection.candidates(query, &all_tools.catalog, MODEL_TOOLS).await;
+            self.selection.candidates(query, &all_tools.catalog, DEFAULT_MODEL_TOOLS).await;
         let mut kept: BTreeSet<ToolName> =
             catalog.list_plannable().map(|tool| tool.qualified_name()).collect();
         kept.extend(plan.into_iter().flat_map(Plan::steps).map(|step| step.tool.clone()));
@@ -70,7 +70,7 @@ pub(super) fn replace_failed_plan(
             let message = format!(
                 "the model wrote no valid plan ({reason}), so this is the draft of the offline planner"
             );
-            let warning = Diagnostic::warning(MODEL_FAILED, "", message);
+            let warning = Diagnostic::warning(MODEL_FAILED_CODE, "", message);
             proposal.warnings.insert(0, warning.with_help("check the plan, or reword the query"));
             let after = notes.last().map_or(Duration::ZERO, |note| note.after);
             notes.extend(proposal.notes.into_iter().map(|note| Note { after, ..note }));

@@ -98,7 +98,7 @@ impl Planners {
 
     /// Returns whether the offline planner made this plan. It can find detours only for such a
     /// plan.
-    pub(crate) fn made_offline(&self, plan: &Plan) -> bool {
+    pub(crate) fn is_made_offline(&self, plan: &Plan) -> bool {
         plan.info().planner == self.offline.name()
     }
 

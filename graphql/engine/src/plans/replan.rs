@@ -39,7 +39,7 @@ impl PlanCompiler for ReplanCompiler<'_> {
 }
 
 impl ReplanCompiler<'_> {
-    /// Uses all tools of the compiler, because the planner may have seen fewer.
+    /// Uses all tools of the compiler, because the planner perhaps saw only some of them.
     fn carry_over(&self, draft: &mut Draft) {
         carry_over(draft, &self.earlier.draft, self.compiler.catalog);
     }
@@ -57,8 +57,8 @@ impl Plans {
     ) -> Result<Result<ProposedPlan, PlanningError>, EngineError> {
         let query = finished.plan().info().query.as_str();
         let is_offline = self.planners.is_offline(&*scope.planner);
-        if is_offline && !self.planners.made_offline(finished.plan()) {
-            return Ok(Err(no_model()));
+        if is_offline && !self.planners.is_made_offline(finished.plan()) {
+            return Ok(Err(missing_model_error()));
         }
         let is_last = finished.options().replans.after_replan().left == 0;
         let PlannerInput { catalog, candidates, .. } =
@@ -103,7 +103,7 @@ impl Plans {
 
 /// Returns the error for a replan without a model if the offline planner did not make the plan from
 /// a query.
-fn no_model() -> PlanningError {
+fn missing_model_error() -> PlanningError {
     let message = "without a model, Faber can replan only a plan that was made from a query, and \
                    only around failed calls of `READ` tools: configure a model, or write the next \
                    version yourself";

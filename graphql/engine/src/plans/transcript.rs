@@ -9,7 +9,7 @@ use shared::{
     request::TranscriptEntry,
 };
 
-/// Entries that are not stored yet. Each has a later time than the one before it.
+/// Entries that are not stored yet. Each has a later time than the entry before it.
 #[derive(Debug)]
 pub(crate) struct Transcript {
     clock: Arc<dyn Clock>,
@@ -29,7 +29,7 @@ impl Transcript {
     }
 
     /// Records the time at which the planner starts. The times of the planner's notes are relative
-    /// to it.
+    /// to this time.
     pub(crate) fn start_planner_request(&mut self) {
         self.asked_at = self.clock.now();
     }

@@ -29,28 +29,27 @@ use crate::time_before;
 /// Number of objects in a page. The store removes them in smaller batches.
 const PAGE_LEN: usize = 128;
 const FULL_PASS_INTERVAL: TimeDelta = TimeDelta::days(1);
-/// Maximum number of kept executions that the next round tries again. The next full pass finds all
-/// others.
+/// Maximum number of executions that the store did not remove and that the next round tries to
+/// remove again. If the store kept more executions, the next full pass finds them.
 const MAX_REFUSED: usize = 4_096;
 
 /// The passes of a process. They keep their positions between two rounds.
 pub(super) struct RetentionPasses {
     policy: RetentionPolicy,
     /// For each age, the time until which the pass has read the finished executions.
-    executions: BTreeMap<Duration, Timestamp>,
-    plans: DocumentPass,
-    requests: DocumentPass,
+    read_until_by_age: BTreeMap<Duration, Timestamp>,
+    plan_pass: DocumentPass,
+    request_pass: DocumentPass,
     /// Executions that the store did not remove, because a worker owned them or their parent was
     /// running.
-    refused: BTreeMap<ExecutionId, ExecutionHead>,
-    retried: Vec<ExecutionHead>,
+    refused_heads: BTreeMap<ExecutionId, ExecutionHead>,
+    heads_to_retry: Vec<ExecutionHead>,
     full_pass_at: Option<Timestamp>,
-    /// The parts of the round that are not finished yet.
-    parts: VecDeque<Part>,
+    remaining_parts: VecDeque<RoundPart>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Part {
+enum RoundPart {
     Refused,
     Executions(Duration),
     Plans(Duration),
@@ -64,7 +63,7 @@ struct DocumentPass {
     /// Earlier passes have read the documents that were created before this time.
     done_before: Option<Timestamp>,
     /// The running pass: the age limit with which it began, and its position.
-    running: Option<RunningPass>,
+    running_pass: Option<RunningPass>,
 }
 
 #[derive(Clone, Debug)]
@@ -73,24 +72,24 @@ struct RunningPass {
     after: Cursor,
 }
 
-/// Documents that are removed if nothing refers to them. `more` is true if the pass has another
+/// Documents that are removed if nothing refers to them. `has_more` is true if the pass has another
 /// page.
 struct DocumentPage<Id> {
     ids: Vec<Id>,
-    more: bool,
+    has_more: bool,
 }
 
 impl RetentionPasses {
     pub(super) fn new(policy: RetentionPolicy) -> Self {
         Self {
             policy,
-            executions: BTreeMap::new(),
-            plans: DocumentPass::default(),
-            requests: DocumentPass::default(),
-            refused: BTreeMap::new(),
-            retried: Vec::new(),
+            read_until_by_age: BTreeMap::new(),
+            plan_pass: DocumentPass::default(),
+            request_pass: DocumentPass::default(),
+            refused_heads: BTreeMap::new(),
+            heads_to_retry: Vec::new(),
             full_pass_at: None,
-            parts: VecDeque::new(),
+            remaining_parts: VecDeque::new(),
         }
     }
 
@@ -103,16 +102,17 @@ impl RetentionPasses {
         let is_full = self.full_pass_at.is_none_or(|at| now >= at);
         if is_full {
             self.full_pass_at = Some(now + FULL_PASS_INTERVAL);
-            self.executions.clear();
-            self.refused.clear();
-            (self.plans, self.requests) = (DocumentPass::default(), DocumentPass::default());
+            self.read_until_by_age.clear();
+            self.refused_heads.clear();
+            (self.plan_pass, self.request_pass) =
+                (DocumentPass::default(), DocumentPass::default());
         }
-        self.retried = std::mem::take(&mut self.refused).into_values().collect();
+        self.heads_to_retry = std::mem::take(&mut self.refused_heads).into_values().collect();
         let ages = self.policy.all_ages();
-        self.parts = [Part::Refused].into();
-        self.parts.extend(ages.iter().copied().map(Part::Executions));
-        self.parts.extend(ages.last().copied().map(Part::Plans));
-        self.parts.extend(ages.last().copied().map(Part::Requests));
+        self.remaining_parts = [RoundPart::Refused].into();
+        self.remaining_parts.extend(ages.iter().copied().map(RoundPart::Executions));
+        self.remaining_parts.extend(ages.last().copied().map(RoundPart::Plans));
+        self.remaining_parts.extend(ages.last().copied().map(RoundPart::Requests));
         is_full
     }
 
@@ -123,30 +123,30 @@ impl RetentionPasses {
         store: &dyn Store,
         clock: &dyn Clock,
     ) -> Result<Option<Pruned>, StoreError> {
-        let Some(part) = self.parts.front().copied() else { return Ok(None) };
+        let Some(part) = self.remaining_parts.front().copied() else { return Ok(None) };
         let pruned = match part {
-            Part::Refused => {
-                let rest = self.retried.len().saturating_sub(PAGE_LEN);
-                let heads = self.retried.split_off(rest);
+            RoundPart::Refused => {
+                let rest = self.heads_to_retry.len().saturating_sub(PAGE_LEN);
+                let heads = self.heads_to_retry.split_off(rest);
                 let pruned = self.remove_executions(store, heads).await?;
                 Pruned { more: rest > 0, ..pruned }
             }
-            Part::Executions(age) => self.prune_page_of_executions(store, clock, age).await?,
-            Part::Plans(age) => {
-                let DocumentPage { ids, more } =
-                    self.plans.read_plans(store, time_before(clock, age)).await?;
+            RoundPart::Executions(age) => self.prune_page_of_executions(store, clock, age).await?,
+            RoundPart::Plans(age) => {
+                let DocumentPage { ids, has_more: more } =
+                    self.plan_pass.read_plans(store, time_before(clock, age)).await?;
                 let plans = remove_plans(store, ids).await?;
                 Pruned { plans, more, ..Pruned::default() }
             }
-            Part::Requests(age) => {
-                let DocumentPage { ids, more } =
-                    self.requests.read_requests(store, time_before(clock, age)).await?;
+            RoundPart::Requests(age) => {
+                let DocumentPage { ids, has_more: more } =
+                    self.request_pass.read_requests(store, time_before(clock, age)).await?;
                 let requests = store.remove_unused(&Removable::Requests(ids)).await?;
                 Pruned { requests, more, ..Pruned::default() }
             }
         };
         if !pruned.more {
-            self.parts.pop_front();
+            self.remaining_parts.pop_front();
         }
         Ok(Some(pruned))
     }
@@ -157,14 +157,14 @@ impl RetentionPasses {
         clock: &dyn Clock,
         age: Duration,
     ) -> Result<Pruned, StoreError> {
-        let after = self.executions.get(&age).copied().unwrap_or(Timestamp::MIN_UTC);
+        let after = self.read_until_by_age.get(&age).copied().unwrap_or(Timestamp::MIN_UTC);
         let until = time_before(clock, age);
         let heads = store.find_heads(HeadQuery::Finished { after, until }, PAGE_LEN).await?;
         let last = heads.last().and_then(|head| head.finished_at);
         let next = last.map_or(until.max(after), |last| next_position(after, last));
         let old = heads.into_iter().filter(|head| self.policy.age_of(head) == Some(age));
         let pruned = self.remove_executions(store, old.collect()).await?;
-        self.executions.insert(age, next);
+        self.read_until_by_age.insert(age, next);
         // A page with damaged rows is shorter than other pages, so only an empty page means the
         // end.
         Ok(Pruned { more: last.is_some(), ..pruned })
@@ -180,8 +180,9 @@ impl RetentionPasses {
             return Ok(pruned);
         }
         for head in heads {
-            if self.refused.len() < MAX_REFUSED && store.head(head.execution).await?.is_some() {
-                self.refused.insert(head.execution, head);
+            if self.refused_heads.len() < MAX_REFUSED && store.head(head.execution).await?.is_some()
+            {
+                self.refused_heads.insert(head.execution, head);
             }
         }
         Ok(pruned)
@@ -211,11 +212,12 @@ impl DocumentPass {
 
     fn next_page(&mut self, before: Timestamp) -> Page {
         let first = || RunningPass { before, after: Cursor { at: before, id: String::new() } };
-        let running = self.running.get_or_insert_with(first);
+        let running = self.running_pass.get_or_insert_with(first);
         Page { first: PAGE_LEN, after: Some(running.after.clone()) }
     }
 
-    /// Moves the position. Returns the documents of the page that no earlier pass has read.
+    /// Moves the position of the running pass. Returns the documents of the page that no earlier
+    /// pass has read.
     fn finish_page<T, Id>(
         &mut self,
         Listing { items, has_more }: Listing<T>,
@@ -227,14 +229,14 @@ impl DocumentPass {
         let new = items.into_iter().take_while(|(cursor, _)| cursor.at >= end);
         let ids: Vec<Id> = new.map(|(_, document)| id_of(document)).collect();
         let more = has_more && ids.len() == len && last.is_some();
-        match (last.filter(|_| more), &mut self.running) {
+        match (last.filter(|_| more), &mut self.running_pass) {
             (Some(last), Some(running)) => running.after = last,
             (_, running) => {
                 let ended = running.take().map(|running| running.before);
                 self.done_before = self.done_before.max(ended);
             }
         }
-        DocumentPage { ids, more }
+        DocumentPage { ids, has_more: more }
     }
 }
 
@@ -242,7 +244,7 @@ impl DocumentPass {
 /// execution of this page finished.
 ///
 /// Further executions can have finished at the time `last`, so the next page includes this time,
-/// unless all executions of the page finished at it.
+/// unless all executions of the page finished at this time.
 fn next_position(after: Timestamp, last: Timestamp) -> Timestamp {
     let before = last - TimeDelta::microseconds(1);
     if before > after { before } else { last }

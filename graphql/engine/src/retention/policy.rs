@@ -57,23 +57,23 @@ impl RetentionPolicy {
         let applies =
             |rule: &&RetentionRule| rule.labels.iter().all(|label| label.matches(&head.labels));
         let rule = self.rules.iter().find(applies);
-        rule.map_or(self.ages, |rule| rule.ages).of_state(head.state)
+        rule.map_or(self.ages, |rule| rule.ages).age_of_state(head.state)
     }
 
     /// Returns the age if all executions have the same age.
-    pub fn uniform(&self) -> Option<Duration> {
-        self.ages.uniform().filter(|_| self.rules.is_empty())
+    pub fn single_age(&self) -> Option<Duration> {
+        self.ages.single_age().filter(|_| self.rules.is_empty())
     }
 
     /// Returns every age of the policy, the shortest first.
     pub fn all_ages(&self) -> BTreeSet<Duration> {
-        let rules = self.rules.iter().flat_map(|rule| rule.ages.all());
-        rules.chain(self.ages.all()).flatten().collect()
+        let rules = self.rules.iter().flat_map(|rule| rule.ages.list_ages());
+        rules.chain(self.ages.list_ages()).flatten().collect()
     }
 }
 
 impl RetentionAges {
-    fn of_state(&self, state: ExecutionState) -> Option<Duration> {
+    fn age_of_state(&self, state: ExecutionState) -> Option<Duration> {
         match state {
             ExecutionState::Completed => self.completed,
             ExecutionState::Failed => self.failed,
@@ -83,11 +83,11 @@ impl RetentionAges {
     }
 
     /// Returns the age if all states have the same age.
-    pub fn uniform(&self) -> Option<Duration> {
+    pub fn single_age(&self) -> Option<Duration> {
         self.completed.filter(|age| *self == Self::from(*age))
     }
 
-    fn all(&self) -> [Option<Duration>; 3] {
+    fn list_ages(&self) -> [Option<Duration>; 3] {
         [self.completed, self.failed, self.cancelled]
     }
 }
@@ -115,13 +115,13 @@ mod tests {
             ),
         ] {
             let policy = RetentionPolicy { ages, rules, audit: None };
-            assert_eq!(policy.uniform(), uniform, "{policy:?}");
+            assert_eq!(policy.single_age(), uniform, "{policy:?}");
             assert_eq!(policy.all_ages(), all.into_iter().flatten().collect(), "{policy:?}");
         }
         let week = RetentionPolicy::from(days(7).unwrap());
-        assert_eq!(week.uniform(), days(7));
+        assert_eq!(week.single_age(), days(7));
         assert_eq!(week.all_ages().len(), 1);
         let kept = RetentionPolicy { rules: vec![rule(RetentionAges::default())], ..week };
-        assert_eq!(kept.uniform(), None);
+        assert_eq!(kept.single_age(), None);
     }
 }

@@ -66,7 +66,7 @@ pub struct Learning {
     clock: Arc<dyn Clock>,
     selectors: Arc<Selectors>,
     /// The lessons that were read last, and the time at which they were read.
-    cached: Mutex<Option<(Instant, Arc<Lessons>)>>,
+    cached_lessons: Mutex<Option<(Instant, Arc<Lessons>)>>,
     /// `true` if the log has the warning that queries wait for an embedder.
     has_warned: AtomicBool,
 }
@@ -88,8 +88,8 @@ struct FinishedExecutions {
 impl Learning {
     pub(super) fn new(tools: &Tools, selectors: Arc<Selectors>, is_on: bool) -> Self {
         let (store, clock) = (Arc::clone(&tools.store), Arc::clone(&tools.clock));
-        let (cached, has_warned) = (Mutex::default(), AtomicBool::default());
-        Self { is_on, store, clock, selectors, cached, has_warned }
+        let (cached_lessons, has_warned) = (Mutex::default(), AtomicBool::default());
+        Self { is_on, store, clock, selectors, cached_lessons, has_warned }
     }
 
     pub(super) fn is_on(&self) -> bool {
@@ -97,7 +97,7 @@ impl Learning {
     }
 
     fn lock_cache(&self) -> MutexGuard<'_, Option<(Instant, Arc<Lessons>)>> {
-        self.cached.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cached_lessons.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn cache_lessons(&self, lessons: Option<Arc<Lessons>>) {
@@ -164,7 +164,7 @@ impl Learning {
             if execution.options().dry_run {
                 continue;
             }
-            let is_chosen = |tool: &ToolName| !agent::is_own(tool);
+            let is_chosen = |tool: &ToolName| !agent::is_agent_tool(tool);
             let sequence = if at > since {
                 ToolSequence::read(&execution, is_chosen)
             } else {
@@ -228,7 +228,7 @@ impl Learning {
         Ok(read_lessons(&*self.store).await?.1.learned)
     }
 
-    /// Returns lessons that are at most 30 seconds old, so that selection need not wait for the
+    /// Returns lessons that are at most 30 seconds old, so that selection does not wait for the
     /// store each time. Returns nothing if learning is off or the store fails.
     pub(super) async fn recent_lessons(&self) -> Option<Arc<Lessons>> {
         if !self.is_on {
@@ -321,7 +321,7 @@ async fn read_lessons(store: &dyn Store) -> Result<(Option<Record>, Lessons), St
     Ok((record, lessons))
 }
 
-/// Replaces the record. Returns `false` if another node has replaced it.
+/// Replaces the stored record of the lessons. Returns `false` if another node has replaced it.
 async fn store_lessons(
     store: &dyn Store,
     before: Option<&Record>,

@@ -14,12 +14,12 @@ use planner::{
 pub(super) struct Selectors {
     embedder: ConfiguredEmbedder,
     /// Compares only words, so it never waits for an embedder.
-    lexical: SelectorPair,
+    lexical_selectors: SelectorPair,
     /// Uses the embedder and keeps the vectors of the tools.
-    embedded: OnceLock<SelectorPair>,
+    embedding_selectors: OnceLock<SelectorPair>,
     /// The last logged reason why only words are compared, so that the same reason is not logged
     /// again.
-    fallback: LastLoggedError,
+    logged_fallback: LastLoggedError,
 }
 
 /// A selector over all tools and a selector over the plannable tools. Each keeps the vectors of its
@@ -27,7 +27,7 @@ pub(super) struct Selectors {
 #[derive(Debug)]
 struct SelectorPair {
     all_tools: Selector,
-    plannable: Selector,
+    plannable_tools: Selector,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,21 +39,25 @@ pub(crate) enum ToolScope {
 impl SelectorPair {
     fn new(embedding: Option<&Embedding>) -> Self {
         let new = || embedding.map_or_else(|| Selector::new(None), Selector::from_embedding);
-        Self { all_tools: new(), plannable: new() }
+        Self { all_tools: new(), plannable_tools: new() }
     }
 
     fn selector_for(&self, scope: ToolScope) -> &Selector {
         match scope {
             ToolScope::AllTools => &self.all_tools,
-            ToolScope::Plannable => &self.plannable,
+            ToolScope::Plannable => &self.plannable_tools,
         }
     }
 }
 
 impl Selectors {
     pub(super) fn new(embedder: ConfiguredEmbedder) -> Self {
-        let lexical = SelectorPair::new(None);
-        Self { embedder, lexical, embedded: OnceLock::new(), fallback: LastLoggedError::default() }
+        Self {
+            embedder,
+            lexical_selectors: SelectorPair::new(None),
+            embedding_selectors: OnceLock::new(),
+            logged_fallback: LastLoggedError::default(),
+        }
     }
 
     pub(super) fn embedder(&self) -> &ConfiguredEmbedder {
@@ -64,8 +68,10 @@ impl Selectors {
     /// compares words only.
     async fn selector_with_embedder(&self, scope: ToolScope) -> Result<&Selector, EmbedError> {
         let selectors = match self.embedder.open().await? {
-            Some(embedding) => self.embedded.get_or_init(|| SelectorPair::new(Some(&embedding))),
-            None => &self.lexical,
+            Some(embedding) => {
+                self.embedding_selectors.get_or_init(|| SelectorPair::new(Some(&embedding)))
+            }
+            None => &self.lexical_selectors,
         };
         Ok(selectors.selector_for(scope))
     }
@@ -76,22 +82,25 @@ impl Selectors {
         &self,
         scope: ToolScope,
         tools: &Tools,
-        ask: &SelectionRequest<'_>,
+        request: &SelectionRequest<'_>,
         is_allowed: impl Fn(usize) -> bool,
     ) -> Result<Selection, SelectError> {
-        let lexical = self.lexical.selector_for(scope);
-        match ask.by {
-            Criterion::Lexical => lexical.select(tools, ask, is_allowed).await,
+        let lexical = self.lexical_selectors.selector_for(scope);
+        match request.by {
+            Criterion::Lexical => lexical.select(tools, request, is_allowed).await,
             Criterion::Centroid | Criterion::Description => {
-                let selected =
-                    self.selector_with_embedder(scope).await?.select(tools, ask, is_allowed).await;
+                let selected = self
+                    .selector_with_embedder(scope)
+                    .await?
+                    .select(tools, request, is_allowed)
+                    .await;
                 self.log_new_failure(selected)
             }
             Criterion::Hybrid => {
                 let selection = match self.selector_with_embedder(scope).await {
-                    Ok(selector) => selector.select(tools, ask, is_allowed).await?,
+                    Ok(selector) => selector.select(tools, request, is_allowed).await?,
                     Err(error) => {
-                        let by_words = lexical.select(tools, ask, is_allowed).await?;
+                        let by_words = lexical.select(tools, request, is_allowed).await?;
                         Selection { without_meaning: Some(error), ..by_words }
                     }
                 };
@@ -99,7 +108,7 @@ impl Selectors {
                 if let Some(reason) = reason {
                     self.embedder.report_failure(reason);
                 }
-                self.fallback.log_if_new(reason, "tools are chosen by words alone");
+                self.logged_fallback.log_if_new(reason, "tools are chosen by words alone");
                 Ok(selection)
             }
         }

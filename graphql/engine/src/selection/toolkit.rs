@@ -174,7 +174,7 @@ impl Selection {
         let qualified = |name: &NodeName| self.tools.inventory.qualify_name(name);
         let changed = self.change_toolkit(|graph| {
             let mut known_names = self.names_in_graph(graph);
-            // The file can name one tool in two ways. The first name is used for both.
+            // If the file uses two names for one tool, the graph uses the first name for both.
             for name in tools() {
                 known_names.entry(qualified(name)).or_insert_with(|| name.clone());
             }
@@ -293,8 +293,8 @@ impl Selection {
         known_names
     }
 
-    /// Waits for connecting toolsets, unless the graph contains all of these names, so that no tool
-    /// must be looked up.
+    /// Waits for connecting toolsets. Does not wait if the graph contains all of these names,
+    /// because then no tool must be looked up.
     async fn wait_for_tools_unless_in<'a>(
         &self,
         graph: &Toolkit,

@@ -51,8 +51,17 @@ impl RecordedName {
     }
 }
 
+/// The result of a request to call a tool outside plans.
+#[derive(Debug)]
+pub struct CallReport {
+    pub call: DirectCall,
+    /// The qualified name of the tool. `None` if no tool was called, because no tool has the name
+    /// or the tool cannot be called now.
+    pub called: Option<ToolName>,
+}
+
 impl Tools {
-    /// Calls a tool once and stores the call.
+    /// Calls a tool once and stores the call in the history. The caller writes the audit entry.
     ///
     /// A call with an effect is stored before it starts, so that the history has it even if this
     /// process stops before the call returns.
@@ -60,8 +69,8 @@ impl Tools {
         &self,
         name: &str,
         parameters: Value,
-        left: CancellationToken,
-    ) -> Result<DirectCall, EngineError> {
+        caller_gone: CancellationToken,
+    ) -> Result<CallReport, EngineError> {
         if name.len() > limits::NAME_BYTES {
             let limit = limits::NAME_BYTES;
             let reason = format!(
@@ -88,34 +97,34 @@ impl Tools {
                 call.tool = tool.to_string();
                 call.result = Err(reason.to_string());
                 history::store_call(&*self.store, &call).await?;
-                return Ok(self.with_short_name(call));
+                return Ok(CallReport { call: self.with_short_name(call), called: None });
             }
             Callee::Unknown => {
                 self.grant.count_uses([])?;
                 call.result = Err(format!("Tool not found: {name}"));
                 history::store_call(&*self.store, &call).await?;
-                return Ok(call);
+                return Ok(CallReport { call, called: None });
             }
         };
         let qualified = tool.definition().qualified_name();
         call.tool = qualified.to_string();
         self.grant.check_tools([&qualified])?;
         self.grant.count_uses([&qualified])?;
-        let _permit = self.acquire_permit(&call, &qualified, &left).await?;
+        let _permit = self.acquire_permit(&call, &qualified, &caller_gone).await?;
         if tool.definition().effect != Effect::Read {
             history::store_call(&*self.store, &call).await?;
         }
         let started = Instant::now();
         let parameters = Arc::new(call.parameters.clone());
         let blobs = Some(Blobs::new(Arc::clone(&self.store), Arc::clone(&self.clock)));
-        let cx = ToolContext { cancel: left, blobs, ..ToolContext::detached() };
+        let cx = ToolContext { cancel: caller_gone, blobs, ..ToolContext::detached() };
         let result =
             call::call_outside_plan(tool, parameters, cx, self.toolbox(), &self.options).await;
         call.duration_ms = started.elapsed().as_secs_f64() * 1e3;
         let result = result.map(|output| self.hide_forbidden_sets(&call.tool, output));
         call.result = result.map_err(|err| err.to_string());
         history::store_call(&*self.store, &call).await?;
-        Ok(self.with_short_name(call))
+        Ok(CallReport { call: self.with_short_name(call), called: Some(qualified) })
     }
 
     fn with_short_name(&self, call: DirectCall) -> DirectCall {
@@ -129,7 +138,7 @@ impl Tools {
         &self,
         call: &DirectCall,
         tool: &ToolName,
-        left: &CancellationToken,
+        caller_gone: &CancellationToken,
     ) -> Result<Option<CallPermit>, EngineError> {
         let limits = self.options.calls.get().limits_of_call(tool, &call.parameters);
         if limits.is_empty() {
@@ -151,7 +160,9 @@ impl Tools {
         }
         let permit = tokio::select! {
             permit = worker.acquire_permit(call.id.clone(), limits, MAX_PERMIT_WAIT) => permit,
-            () = left.cancelled() => return Err(refused("the caller no longer waits".to_owned())),
+            () = caller_gone.cancelled() => {
+                return Err(refused("the caller no longer waits".to_owned()));
+            }
         };
         let seconds = MAX_PERMIT_WAIT.as_secs();
         let late = || refused(format!("no call could start within {seconds} s; try again later"));

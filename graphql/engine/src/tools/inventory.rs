@@ -55,6 +55,16 @@ impl Inventory {
         self.toolbox().wait_for_sets(self.connect_timeout).await;
     }
 
+    /// Like [`wait_until_connected`](Self::wait_until_connected), but leaves idle toolsets with which
+    /// a caller cannot plan: inactive ones, and if `names` has names, all others.
+    pub async fn wait_for_plannable(&self, names: &[ToolSetName]) {
+        self.read_changes().await;
+        self.toolbox().reconnect_all();
+        let is_needed =
+            |set: &ToolSet| set.is_active && (names.is_empty() || names.contains(&set.name));
+        self.toolbox().wait_for_started_sets(self.connect_timeout, is_needed).await;
+    }
+
     /// Waits until the toolsets that could have tools with these names are connected, or until the
     /// timeout. Those of them that failed connect again.
     pub async fn wait_for_tools(&self, names: &[ToolName]) {

@@ -86,7 +86,7 @@ impl ToolkitStore {
         Err(EngineError::Conflict(reason.to_owned()))
     }
 
-    /// Replaces the record. Returns `false` if another node has replaced it.
+    /// Replaces the stored record of all changes. Returns `false` if another node has replaced it.
     async fn store_changes(
         &self,
         before: Option<&Record>,

@@ -28,7 +28,9 @@ use super::{
         app::{App, Caller},
         entry::HandshakeCaller,
         metrics::GaugeGuard,
+        operation::Operation,
         refusal::Refusal,
+        traced_request::TracedOperation,
     },
     close::{Closing, close_halves},
     message::Subprotocol,
@@ -56,8 +58,8 @@ pub(super) struct Connection {
     operations: SelectAll<BoxStream<'static, TaggedOutput>>,
     incoming: SplitStream<WebSocket>,
     outbox: Outbox,
-    clock: Clock,
-    _open: GaugeGuard,
+    timers: ConnectionTimers,
+    _open_gauge: GaugeGuard,
 }
 
 enum ConnectionEvent {
@@ -90,9 +92,9 @@ impl Connection {
             session: Session::new(protocol, options.max_operations, options.max_body_bytes),
             operations: SelectAll::new(),
             incoming,
-            outbox: Outbox { sink, queued: VecDeque::new(), has_unsent: false },
-            clock: Clock::new(options.init_timeout, options.keep_alive),
-            _open: app.metrics.count_open_websocket(),
+            outbox: Outbox { sink, queued_messages: VecDeque::new(), has_unsent: false },
+            timers: ConnectionTimers::new(options.init_timeout, options.keep_alive),
+            _open_gauge: app.metrics.count_open_websocket(),
             app,
         }
     }
@@ -101,7 +103,7 @@ impl Connection {
     pub(super) async fn run(mut self) {
         let end = loop {
             let input = self.next_event().await;
-            if let ControlFlow::Break(end) = self.handle_event(input) {
+            if let ControlFlow::Break(end) = self.apply_event(input) {
                 break end;
             }
         };
@@ -123,42 +125,42 @@ impl Connection {
             written = self.outbox.write(), if self.outbox.has_unsent => {
                 ConnectionEvent::Written(written)
             }
-            () = sleep_until(self.clock.init_until), if !self.session.is_acknowledged() => {
+            () = sleep_until(self.timers.init_until), if !self.session.is_acknowledged() => {
                 ConnectionEvent::InitTimeout
             }
-            _ = self.clock.ticks.tick() => ConnectionEvent::Tick,
+            _ = self.timers.ticks.tick() => ConnectionEvent::Tick,
         }
     }
 
-    fn handle_event(&mut self, input: ConnectionEvent) -> ControlFlow<ConnectionEnd> {
+    fn apply_event(&mut self, input: ConnectionEvent) -> ControlFlow<ConnectionEnd> {
         match input {
             ConnectionEvent::Stop => ControlFlow::Break(Some(Closing::going_away())),
             ConnectionEvent::Revoked => ControlFlow::Break(Some(Closing::revoked())),
             ConnectionEvent::InitTimeout => ControlFlow::Break(Some(Closing::init_timeout())),
-            ConnectionEvent::Received(received) => self.handle_message(received),
+            ConnectionEvent::Received(received) => self.receive_message(received),
             ConnectionEvent::OperationOutput(None) => ControlFlow::Continue(()),
             ConnectionEvent::OperationOutput(Some((id, output))) => {
-                let effect = self.session.handle_output(&id, output);
-                self.apply_effect(effect)
+                let effect = self.session.output_effect(&id, output);
+                self.apply_effects(effect)
             }
             ConnectionEvent::Written(Ok(())) => {
-                self.clock.outbox_progress_at = Instant::now();
+                self.timers.outbox_progress_at = Instant::now();
                 ControlFlow::Continue(())
             }
             ConnectionEvent::Written(Err(_)) => ControlFlow::Break(None),
-            ConnectionEvent::Tick => self.handle_tick(),
+            ConnectionEvent::Tick => self.check_timeouts(),
         }
     }
 
-    fn handle_message(
+    fn receive_message(
         &mut self,
         received: Option<Result<Message, Error>>,
     ) -> ControlFlow<ConnectionEnd> {
-        self.clock.last_received_at = Instant::now();
+        self.timers.last_received_at = Instant::now();
         match received {
             Some(Ok(Message::Text(text))) => {
-                let effects = self.session.handle_message(&text);
-                self.apply_effect(effects)
+                let effects = self.session.receive_message(&text);
+                self.apply_effects(effects)
             }
             Some(Ok(Message::Binary(_))) => {
                 ControlFlow::Break(Some(Closing::invalid_message("messages must be text")))
@@ -176,7 +178,7 @@ impl Connection {
         }
     }
 
-    fn apply_effect(
+    fn apply_effects(
         &mut self,
         effects: impl IntoIterator<Item = SessionEffect>,
     ) -> ControlFlow<ConnectionEnd> {
@@ -191,7 +193,9 @@ impl Connection {
                 SessionEffect::Send(text) => self.send(Message::Text(text.into())),
                 SessionEffect::Start { id, operation, abort } => {
                     let id: Arc<str> = id.into();
+                    let traced = self.trace_operation(&operation);
                     let answers = operation.execute_as_stream(&self.app, &self.caller);
+                    let answers = traced.trace_answers(answers);
                     let answers = answers.map(|outcome| Output::Answer(Box::new(outcome)));
                     let outputs = answers.chain(stream::once(async { Output::End }));
                     let tagged = outputs.map(move |output| (Arc::clone(&id), output));
@@ -203,6 +207,15 @@ impl Connection {
         ControlFlow::Continue(())
     }
 
+    /// Starts the span of an operation. The trace context of the operation itself replaces that of
+    /// the handshake, because one connection can carry operations of many traces.
+    fn trace_operation(&self, operation: &Operation) -> TracedOperation {
+        let caller = operation.read_trace_context();
+        let caller = caller.or_else(|| self.handshake.read_trace_context());
+        let sink = self.app.hooks.span_sink.as_ref();
+        TracedOperation::start_in_websocket(sink, operation.kind(), caller)
+    }
+
     fn reject_caller(&mut self, refusal: Refusal) -> ControlFlow<ConnectionEnd> {
         if let Some(text) = self.session.refusal_message(&refusal.message) {
             self.send(Message::Text(text.into()));
@@ -212,16 +225,17 @@ impl Connection {
 
     /// Sends keep-alive messages, and closes the connection of a client that is silent or reads
     /// nothing.
-    fn handle_tick(&mut self) -> ControlFlow<ConnectionEnd> {
+    fn check_timeouts(&mut self) -> ControlFlow<ConnectionEnd> {
         let options = &self.app.options;
         if self.outbox.has_unsent {
-            let stalled = self.clock.outbox_progress_at.max(self.clock.last_received_at).elapsed();
+            let stalled =
+                self.timers.outbox_progress_at.max(self.timers.last_received_at).elapsed();
             if stalled > options.stall_timeout {
                 return ControlFlow::Break(None);
             }
             return ControlFlow::Continue(());
         }
-        if self.clock.last_received_at.elapsed() > options.keep_alive * MAX_SILENT_INTERVALS {
+        if self.timers.last_received_at.elapsed() > options.keep_alive * MAX_SILENT_INTERVALS {
             return ControlFlow::Break(None);
         }
         if self.session.wants_keep_alive() {
@@ -234,13 +248,13 @@ impl Connection {
     fn send(&mut self, message: Message) {
         if !self.outbox.has_unsent {
             // The stall timeout starts when an empty outbox gets a message.
-            self.clock.outbox_progress_at = Instant::now();
+            self.timers.outbox_progress_at = Instant::now();
         }
         self.outbox.push(message);
     }
 }
 
-struct Clock {
+struct ConnectionTimers {
     init_until: Instant,
     ticks: Interval,
     last_received_at: Instant,
@@ -249,7 +263,7 @@ struct Clock {
     outbox_progress_at: Instant,
 }
 
-impl Clock {
+impl ConnectionTimers {
     fn new(init_timeout: Duration, keep_alive: Duration) -> Self {
         let now = Instant::now();
         let mut ticks = interval_at(now + keep_alive, keep_alive);
@@ -265,18 +279,18 @@ impl Clock {
 
 struct Outbox {
     sink: SplitSink<WebSocket, Message>,
-    queued: VecDeque<Message>,
+    queued_messages: VecDeque<Message>,
     /// `true` if the sink could contain bytes that are not sent yet.
     has_unsent: bool,
 }
 
 impl Outbox {
     fn has_room(&self) -> bool {
-        self.queued.len() < MAX_OUTBOX_MESSAGES
+        self.queued_messages.len() < MAX_OUTBOX_MESSAGES
     }
 
     fn push(&mut self, message: Message) {
-        self.queued.push_back(message);
+        self.queued_messages.push_back(message);
         self.has_unsent = true;
     }
 
@@ -288,9 +302,9 @@ impl Outbox {
     }
 
     fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        while !self.queued.is_empty() {
+        while !self.queued_messages.is_empty() {
             ready!(Pin::new(&mut self.sink).poll_ready(context))?;
-            if let Some(message) = self.queued.pop_front() {
+            if let Some(message) = self.queued_messages.pop_front() {
                 self.sink.start_send_unpin(message)?;
             }
         }
@@ -298,8 +312,8 @@ impl Outbox {
     }
 
     async fn close(self, incoming: SplitStream<WebSocket>, end: ConnectionEnd) {
-        let Self { mut sink, queued, .. } = self;
-        let mut rest = stream::iter(queued.into_iter().map(Ok));
+        let Self { mut sink, queued_messages, .. } = self;
+        let mut rest = stream::iter(queued_messages.into_iter().map(Ok));
         let closing = async {
             // Sends the remaining messages only if the server closes, because a disconnected client
             // reads no more messages.

@@ -127,7 +127,7 @@ impl Subprotocol {
         json!({ "id": id, "type": kind, "payload": body }).to_string()
     }
 
-    pub(super) fn error(self, id: &str, errors: &[ServerError]) -> String {
+    pub(super) fn error_message(self, id: &str, errors: &[ServerError]) -> String {
         let payload = match self {
             Self::TransportWs => json!(errors),
             // Sends only the first error, because the older protocol allows one error per message.

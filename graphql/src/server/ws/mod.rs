@@ -67,7 +67,7 @@ pub(super) async fn upgrade_request(app: &Arc<App>, mut parts: Parts) -> Respons
     // the limits.
     let connection_guard = parts.extensions.get::<Arc<super::connections::Connection>>().cloned();
     upgrade.on_upgrade(move |socket| async move {
-        let nursery = app.nursery.clone();
+        let task_sender = app.task_sender.clone();
         let task = async move {
             let _counted = connection_guard;
             match chosen {
@@ -75,6 +75,6 @@ pub(super) async fn upgrade_request(app: &Arc<App>, mut parts: Parts) -> Respons
                 None => close::close(socket, Closing::unknown_subprotocol()).await,
             }
         };
-        nursery.send_subscription(Box::pin(task)).await;
+        task_sender.send_subscription(Box::pin(task)).await;
     })
 }

@@ -39,8 +39,8 @@ pub(super) enum Output {
 #[derive(Debug)]
 pub(super) struct Session {
     protocol: Subprotocol,
-    acknowledged: bool,
-    running: BTreeMap<String, AbortHandle>,
+    is_acknowledged: bool,
+    running_operations: BTreeMap<String, AbortHandle>,
     max_operations: usize,
     max_message_bytes: usize,
 }
@@ -53,19 +53,19 @@ impl Session {
     ) -> Self {
         Self {
             protocol,
-            acknowledged: false,
-            running: BTreeMap::new(),
+            is_acknowledged: false,
+            running_operations: BTreeMap::new(),
             max_operations,
             max_message_bytes,
         }
     }
 
     pub(super) fn is_acknowledged(&self) -> bool {
-        self.acknowledged
+        self.is_acknowledged
     }
 
     pub(super) fn wants_keep_alive(&self) -> bool {
-        self.protocol == Subprotocol::Legacy && self.acknowledged
+        self.protocol == Subprotocol::Legacy && self.is_acknowledged
     }
 
     /// Returns the message to a rejected client, if the protocol has such a message. The current
@@ -75,7 +75,7 @@ impl Session {
             .then(|| Subprotocol::connection_error_message(reason))
     }
 
-    pub(super) fn handle_message(&mut self, text: &str) -> Vec<SessionEffect> {
+    pub(super) fn receive_message(&mut self, text: &str) -> Vec<SessionEffect> {
         if text.len() > self.max_message_bytes {
             return vec![SessionEffect::Close(Closing::too_big(self.max_message_bytes))];
         }
@@ -84,10 +84,10 @@ impl Session {
             Err(reason) => return vec![SessionEffect::Close(Closing::invalid_message(&reason))],
         };
         match message {
-            ClientMessage::Init(payload) => self.handle_init(payload),
-            ClientMessage::Subscribe { id, request } => self.handle_subscribe(id, *request),
+            ClientMessage::Init(payload) => self.accept_init(payload),
+            ClientMessage::Subscribe { id, request } => self.start_operation(id, *request),
             ClientMessage::Complete { id } => {
-                if let Some(running) = self.running.remove(&id) {
+                if let Some(running) = self.running_operations.remove(&id) {
                     running.abort();
                 }
                 Vec::new()
@@ -100,11 +100,11 @@ impl Session {
         }
     }
 
-    fn handle_init(&mut self, payload: Option<serde_json::Value>) -> Vec<SessionEffect> {
-        if self.acknowledged {
+    fn accept_init(&mut self, payload: Option<serde_json::Value>) -> Vec<SessionEffect> {
+        if self.is_acknowledged {
             return vec![SessionEffect::Close(Closing::too_many_inits())];
         }
-        self.acknowledged = true;
+        self.is_acknowledged = true;
         let mut effects = vec![
             SessionEffect::IdentifyClient(payload),
             SessionEffect::Send(Subprotocol::ack_message()),
@@ -115,23 +115,23 @@ impl Session {
         effects
     }
 
-    fn handle_subscribe(&mut self, id: String, request: Request) -> Vec<SessionEffect> {
-        if !self.acknowledged {
+    fn start_operation(&mut self, id: String, request: Request) -> Vec<SessionEffect> {
+        if !self.is_acknowledged {
             return vec![SessionEffect::Close(Closing::unauthorized())];
         }
-        match (self.protocol, self.running.contains_key(&id)) {
+        match (self.protocol, self.running_operations.contains_key(&id)) {
             (Subprotocol::TransportWs, true) => {
                 return vec![SessionEffect::Close(Closing::duplicate(&id))];
             }
             // In the older protocol, a new operation replaces the running one with the same id.
             (Subprotocol::Legacy, true) => {
-                if let Some(replaced) = self.running.remove(&id) {
+                if let Some(replaced) = self.running_operations.remove(&id) {
                     replaced.abort();
                 }
             }
             (_, false) => {}
         }
-        if self.running.len() >= self.max_operations {
+        if self.running_operations.len() >= self.max_operations {
             let message = format!(
                 "this connection has {} operations running already; complete some first",
                 self.max_operations
@@ -142,14 +142,14 @@ impl Session {
         match parse_operation(request) {
             Ok(operation) => {
                 let (handle, abort) = AbortHandle::new_pair();
-                self.running.insert(id.clone(), handle);
+                self.running_operations.insert(id.clone(), handle);
                 vec![SessionEffect::Start { id, operation: Box::new(operation), abort }]
             }
             Err(response) => vec![self.answer_operation(&id, *response)],
         }
     }
 
-    pub(super) fn handle_output(&mut self, id: &str, output: Output) -> Option<SessionEffect> {
+    pub(super) fn output_effect(&mut self, id: &str, output: Output) -> Option<SessionEffect> {
         match output {
             Output::Answer(outcome) => Some(match *outcome {
                 Ok(response) => self.answer_operation(id, response),
@@ -159,7 +159,7 @@ impl Session {
                 }
             }),
             Output::End => {
-                self.running.remove(id)?;
+                self.running_operations.remove(id)?;
                 Some(SessionEffect::Send(Subprotocol::complete_message(id)))
             }
         }
@@ -178,12 +178,12 @@ impl Session {
     }
 
     fn refuse_operation(&self, id: &str, errors: &[ServerError]) -> SessionEffect {
-        SessionEffect::Send(self.protocol.error(id, errors))
+        SessionEffect::Send(self.protocol.error_message(id, errors))
     }
 
     /// Stops an operation, and sends no message about it.
     fn stop_operation(&mut self, id: &str) {
-        if let Some(running) = self.running.remove(id) {
+        if let Some(running) = self.running_operations.remove(id) {
             running.abort();
         }
     }
@@ -214,7 +214,7 @@ mod tests {
     #[expect(clippy::needless_pass_by_value, reason = "a table reads better without borrows")]
     fn check(protocol: Subprotocol, messages: &[&str], expected: Expect) -> Session {
         let mut session = Session::new(protocol, 2, 200);
-        let effects = messages.iter().flat_map(|message| session.handle_message(message));
+        let effects = messages.iter().flat_map(|message| session.receive_message(message));
         expected.assert_eq(&describe_effects(effects.collect::<Vec<_>>()));
         session
     }
@@ -308,16 +308,16 @@ mod tests {
         expect![[r#"
             send {"id":"1","type":"next","payload":{"data":{"a":1}}}
         "#]]
-        .assert_eq(&describe_effects(session.handle_output("1", answer)));
+        .assert_eq(&describe_effects(session.output_effect("1", answer)));
         expect![[r#"
             send {"id":"1","type":"complete"}
         "#]]
-        .assert_eq(&describe_effects(session.handle_output("1", Output::End)));
-        expect![""].assert_eq(&describe_effects(session.handle_output("1", Output::End)));
+        .assert_eq(&describe_effects(session.output_effect("1", Output::End)));
+        expect![""].assert_eq(&describe_effects(session.output_effect("1", Output::End)));
         expect![[r"
             start 1
         "]]
-        .assert_eq(&describe_effects(session.handle_message(SUBSCRIBE_MESSAGE)));
+        .assert_eq(&describe_effects(session.receive_message(SUBSCRIBE_MESSAGE)));
     }
 
     #[test]
@@ -340,6 +340,6 @@ mod tests {
         expect![[r#"
             send {"id":"1","type":"error","payload":{"message":"no","extensions":{"code":"INVALID_ARGUMENT"}}}
         "#]]
-        .assert_eq(&describe_effects(session.handle_output("1", Output::Answer(Box::new(Ok(wrong))))));
+        .assert_eq(&describe_effects(session.output_effect("1", Output::Answer(Box::new(Ok(wrong))))));
     }
 }

@@ -1,6 +1,6 @@
 //! The choice of the candidates that fit together best.
 
-use super::{Candidate, Filler, count_f32, reading::Repeat};
+use super::{Candidate, Filler, reading::Repeat, to_f32};
 use crate::tool::SlotKind;
 
 /// Maximum number of partial assignments that are kept at each token.
@@ -9,7 +9,7 @@ const BEAM_WIDTH: usize = 24;
 /// The chosen candidates with the sum of their scores, minus the costs of the words that no slot
 /// takes.
 #[derive(Clone, Default)]
-pub(super) struct Chosen {
+pub(super) struct Assignment {
     pub(super) candidates: Vec<usize>,
     pub(super) score: f32,
     /// The number of values of each slot.
@@ -17,17 +17,17 @@ pub(super) struct Chosen {
 }
 
 impl Filler<'_> {
-    /// Chooses candidates that do not overlap and fill each slot once, unless they may repeat. A
-    /// beam of the best choices for the tokens so far moves from token to token.
-    pub(super) fn choose(&self, candidates: &[Candidate], costs: &[f32]) -> Chosen {
+    /// Chooses candidates that do not overlap and fill each slot once, unless they may repeat. At
+    /// each token, only the best choices so far are kept (beam search).
+    pub(super) fn choose(&self, candidates: &[Candidate], costs: &[f32]) -> Assignment {
         let count = self.tokens.len();
-        let mut states: Vec<Vec<Chosen>> = vec![Vec::new(); count + 1];
+        let mut states: Vec<Vec<Assignment>> = vec![Vec::new(); count + 1];
         let mut by_start: Vec<Vec<(usize, &Candidate)>> = vec![Vec::new(); count + 1];
         for (at, candidate) in candidates.iter().enumerate() {
             by_start[candidate.tokens.start].push((at, candidate));
         }
         let counts = vec![0; self.tool.slots.len()];
-        states[0].push(Chosen { counts, ..Chosen::default() });
+        states[0].push(Assignment { counts, ..Assignment::default() });
         for at in 0..count {
             for state in best_states(std::mem::take(&mut states[at])) {
                 for (index, candidate) in &by_start[at] {
@@ -35,22 +35,22 @@ impl Filler<'_> {
                         states[candidate.tokens.end].push(state.with(*index, candidate, gain));
                     }
                 }
-                states[at + 1].push(Chosen { score: state.score - costs[at], ..state });
+                states[at + 1].push(Assignment { score: state.score - costs[at], ..state });
             }
         }
         let last = states.pop().unwrap_or_default();
         last.into_iter().max_by(|a, b| a.score.total_cmp(&b.score)).unwrap_or_default()
     }
 
-    /// Returns what a candidate adds to a choice. A further value of a slot adds most if it is an
-    /// item of a list, or if the slots follow each other in the same order again.
-    fn gain(&self, state: &Chosen, candidate: &Candidate, all: &[Candidate]) -> Option<f32> {
+    /// Returns the points that a candidate adds to a choice. A further value of a slot adds most if
+    /// it is an item of a list, or if the slots follow each other in the same order again.
+    fn gain(&self, state: &Assignment, candidate: &Candidate, all: &[Candidate]) -> Option<f32> {
         let weights = self.weights;
         let is_used = |(slot, _): &(usize, _)| state.counts[*slot] > 0;
         if !candidate.fills.iter().any(is_used) {
             let is_required = |slot: usize| self.tool.slots[slot].is_required;
             let needed = candidate.fills.iter().filter(|(slot, _)| is_required(*slot)).count();
-            return Some(candidate.score + weights.required * count_f32(needed));
+            return Some(candidate.score + weights.required * to_f32(needed));
         }
         let slot = candidate.slot();
         let slots = || state.candidates.iter().map(|at| all[*at].slot());
@@ -76,13 +76,13 @@ impl Filler<'_> {
         Some(candidate.score - weights.typed + more)
     }
 
-    fn is_complete(&self, state: &Chosen) -> bool {
+    fn is_complete(&self, state: &Assignment) -> bool {
         let mut slots = self.tool.slots.iter().zip(&state.counts);
         slots.all(|(slot, count)| !slot.is_required || *count > 0)
     }
 }
 
-impl Chosen {
+impl Assignment {
     fn with(&self, index: usize, candidate: &Candidate, gain: f32) -> Self {
         let mut next = self.clone();
         next.score += gain;
@@ -94,7 +94,7 @@ impl Chosen {
     }
 }
 
-fn best_states(mut states: Vec<Chosen>) -> Vec<Chosen> {
+fn best_states(mut states: Vec<Assignment>) -> Vec<Assignment> {
     states.sort_by(|a, b| b.score.total_cmp(&a.score));
     let mut seen: Vec<Vec<u8>> = Vec::new();
     states.retain(|state| {

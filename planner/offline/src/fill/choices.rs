@@ -4,9 +4,9 @@ use std::{cmp::Reverse, ops::Range};
 
 use serde_json::json;
 
-use super::{Candidate, Filler, groups::Found};
+use super::{Candidate, Filler, groups::FoundValue};
 use crate::{
-    token::{Kind, stem},
+    token::{TokenKind, stem},
     tool::{Slot, SlotKind, is_alike},
 };
 
@@ -44,7 +44,7 @@ impl Filler<'_> {
         }
     }
 
-    /// Adds flags whose last word is said: `history` for `include_history`.
+    /// Adds flags whose last word is in the query: `history` for `include_history`.
     pub(super) fn add_flags(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
         let is_content = |word: &&String| {
             !self.lexicon.fillers.contains(*word) && self.lexicon.concepts(word).is_empty()
@@ -52,7 +52,7 @@ impl Filler<'_> {
         let Some(last) = slot.words.iter().rfind(is_content) else { return };
         for (place, token) in self.tokens.iter().enumerate() {
             let is_verb = self.verb.contains(&place);
-            if token.kind == Kind::Word && is_alike(&token.stem, last) && !is_verb {
+            if token.kind == TokenKind::Word && is_alike(&token.stem, last) && !is_verb {
                 let is_negated = place > 0 && self.is_at(place - 1, &["not", "no", "without"]);
                 let tokens = place - usize::from(is_negated)..place + 1;
                 let (value, score) = (json!(!is_negated), self.weights.choice);
@@ -64,8 +64,10 @@ impl Filler<'_> {
     pub(super) fn is_said_at(&self, place: usize, stems: &[String]) -> bool {
         stems.iter().enumerate().all(|(offset, stem)| {
             self.tokens.get(place + offset).is_some_and(|token| {
-                let is_quoted = || token.kind == Kind::Quoted && self::stem(&token.lower) == *stem;
-                matches!(token.kind, Kind::Word | Kind::Code) && token.stem == *stem || is_quoted()
+                let is_quoted =
+                    || token.kind == TokenKind::Quoted && self::stem(&token.lower) == *stem;
+                matches!(token.kind, TokenKind::Word | TokenKind::Code) && token.stem == *stem
+                    || is_quoted()
             })
         })
     }
@@ -82,7 +84,7 @@ impl Filler<'_> {
             let other = shown.iter().find(|(tokens, _)| tokens.start == next);
             let end = other.map_or(next + 1, |(tokens, _)| tokens.end);
             let token = &self.tokens[next];
-            let is_name = token.kind == Kind::Word
+            let is_name = token.kind == TokenKind::Word
                 && !self.lexicon.is_filler(token)
                 && !self.lexicon.is_noun(&token.stem)
                 && self.lexicon.concepts(&token.stem).is_empty();
@@ -92,13 +94,13 @@ impl Filler<'_> {
             let context = self.context(tokens.start, slot);
             let score = self.weights.typed + self.weights.form + context.score.max(0.0);
             let (value, tokens, start) = (json!(text), tokens.clone(), context.start);
-            self.add_values(at, Found { value, tokens, start, score }, read, candidates);
+            self.add_values(at, FoundValue { value, tokens, start, score }, read, candidates);
         }
     }
 
     /// Returns the examples of a slot that the query contains, the longest at each place.
     pub(super) fn shown_examples(&self, slot: &Slot) -> Vec<(Range<usize>, &String)> {
-        let slots = self.scene.tools.iter().flat_map(|tool| &tool.slots);
+        let slots = self.fill_context.tools.iter().flat_map(|tool| &tool.slots);
         let same = slots.filter(|other| other.words == slot.words);
         let mut shown = Vec::new();
         for example in same.flat_map(|other| &other.options) {
@@ -116,18 +118,19 @@ impl Filler<'_> {
     pub(super) fn add_patterns(&self, at: usize, candidates: &mut Vec<Candidate>) {
         let weights = self.weights;
         let is_ending = |place: usize| {
-            !self.verb.contains(&place) && !self.scene.nouns.contains(&self.tokens[place].stem)
+            !self.verb.contains(&place)
+                && !self.fill_context.nouns.contains(&self.tokens[place].stem)
         };
         for (place, token) in self.tokens.iter().enumerate() {
             let is_before_file = self.tokens.get(place + 1).is_some_and(|next| next.stem == "file");
             let pattern = match token.kind {
-                Kind::Glob | Kind::Quoted => {
+                TokenKind::Glob | TokenKind::Quoted => {
                     Some((token.value.clone(), weights.typed + weights.form))
                 }
-                Kind::Path if token.value.starts_with('.') => {
+                TokenKind::Path if token.value.starts_with('.') => {
                     Some((format!("**/*{}", token.value), weights.typed + weights.form))
                 }
-                Kind::Word if is_before_file && is_ending(place) => self
+                TokenKind::Word if is_before_file && is_ending(place) => self
                     .lexicon
                     .file_ending(token)
                     .map(|ending| (format!("**/*.{ending}"), weights.choice)),
@@ -136,10 +139,15 @@ impl Filler<'_> {
             let Some((pattern, score)) = pattern else { continue };
             let read = |next: usize| {
                 let other = &self.tokens[next];
-                (other.kind == Kind::Glob).then(|| (json!(other.value), next + 1))
+                (other.kind == TokenKind::Glob).then(|| (json!(other.value), next + 1))
             };
             let (value, tokens) = (json!(pattern), place..place + 1);
-            self.add_values(at, Found { value, tokens, start: place, score }, read, candidates);
+            self.add_values(
+                at,
+                FoundValue { value, tokens, start: place, score },
+                read,
+                candidates,
+            );
         }
     }
 }

@@ -2,17 +2,17 @@
 
 use super::Filler;
 use crate::{
-    token::{Kind, Token, stem},
+    token::{Token, TokenKind, stem},
     tool::{Slot, SlotKind},
 };
 
-const LINKS: [&str; 18] = [
+const LINK_WORDS: [&str; 18] = [
     "the", "a", "an", ":", "=", "#", "(", "of", "is", "are", "be", "my", "our", "number", "called",
     "named", "id", "email",
 ];
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Context {
+pub(super) struct CueContext {
     pub(super) score: f32,
     pub(super) start: usize,
 }
@@ -20,7 +20,7 @@ pub(super) struct Context {
 impl Filler<'_> {
     /// Returns whether a word announces a value of a slot: its name, a synonym, or the noun of an id.
     pub(super) fn is_cue(&self, token: &Token, slot: &Slot) -> bool {
-        if token.kind != Kind::Word {
+        if token.kind != TokenKind::Word {
             return false;
         }
         let name = slot.field.as_ref().unwrap_or(&slot.parameter).to_lowercase();
@@ -45,22 +45,24 @@ impl Filler<'_> {
         self.tool.slots.iter().any(|slot| slot.is_free() && self.is_cue(token, slot))
     }
 
-    pub(super) fn context(&self, at: usize, slot: &Slot) -> Context {
+    pub(super) fn context(&self, at: usize, slot: &Slot) -> CueContext {
         let weights = self.weights;
-        let is_link = |token: &Token| token.is_any(&LINKS);
+        let is_link = |token: &Token| token.is_any(&LINK_WORDS);
         let links = self.tokens[..at].iter().rev().take_while(|token| is_link(token)).count();
         let start = at - links;
-        let Some(before) = start.checked_sub(1) else { return Context { score: 0.0, start: at } };
+        let Some(before) = start.checked_sub(1) else {
+            return CueContext { score: 0.0, start: at };
+        };
         let token = &self.tokens[before];
         let is_preposition = self.lexicon.is_preposition(token);
         if self.is_cue(token, slot) && !is_preposition {
-            return Context { score: weights.cue, start: before };
+            return CueContext { score: weights.cue, start: before };
         }
         if !is_preposition {
-            return Context { score: 0.0, start: at };
+            return CueContext { score: 0.0, start: at };
         }
         let score = if self.is_announced(slot, before) { weights.preposition } else { 0.0 };
-        Context { score, start: before }
+        CueContext { score, start: before }
     }
 
     pub(super) fn is_announced(&self, slot: &Slot, place: usize) -> bool {
@@ -68,7 +70,7 @@ impl Filler<'_> {
         let Some(names) = self.lexicon.file.prepositions.get(&preposition.lower) else {
             return false;
         };
-        if preposition.kind != Kind::Word {
+        if preposition.kind != TokenKind::Word {
             return false;
         }
         let states = &self.lexicon.file.states;

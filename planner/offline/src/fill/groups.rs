@@ -5,11 +5,12 @@ use std::ops::Range;
 use serde_json::{Value, json};
 
 use super::{Candidate, Filler, Filling};
-use crate::token::Kind;
+use crate::token::TokenKind;
 
-const BEFORE_ITEM: [&str; 9] = ["of", "in", "from", "for", "the", "my", "also", "those", "to"];
+const WORDS_BEFORE_ITEM: [&str; 9] =
+    ["of", "in", "from", "for", "the", "my", "also", "those", "to"];
 
-pub(super) struct Found {
+pub(super) struct FoundValue {
     pub(super) value: Value,
     pub(super) tokens: Range<usize>,
     pub(super) start: usize,
@@ -22,11 +23,11 @@ impl Filler<'_> {
     pub(super) fn add_values(
         &self,
         at: usize,
-        found: Found,
+        found: FoundValue,
         read: impl Fn(usize) -> Option<(Value, usize)>,
         candidates: &mut Vec<Candidate>,
     ) {
-        let Found { value, tokens, start, score } = found;
+        let FoundValue { value, tokens, start, score } = found;
         let one = self.propose(at, value.clone(), start..tokens.end, score);
         candidates.push(one.valued(tokens.clone()));
         let (mut values, last) = self.items(tokens.end, read);
@@ -57,7 +58,7 @@ impl Filler<'_> {
         let mut next = end;
         loop {
             let token = self.tokens.get(next)?;
-            let is_small = next > end && (token.is_any(&BEFORE_ITEM) || self.is_noun(token));
+            let is_small = next > end && (token.is_any(&WORDS_BEFORE_ITEM) || self.is_noun(token));
             if !token.is_separator() && !is_small {
                 return (next > end).then_some(next);
             }
@@ -76,7 +77,7 @@ impl Filler<'_> {
         let parts = |place: usize| {
             let token = &self.tokens[place];
             let (owner, repo) = token.value.split_once('/')?;
-            (token.kind == Kind::Slug).then(|| ((json!(owner), json!(repo)), place + 1))
+            (token.kind == TokenKind::Slug).then(|| ((json!(owner), json!(repo)), place + 1))
         };
         for place in 0..self.tokens.len() {
             let Some((pair, _)) = parts(place) else { continue };
@@ -88,7 +89,7 @@ impl Filler<'_> {
             let start = before.unwrap_or(place);
             let fills = |pairs: &[(Value, Value)]| {
                 let (owners, repos): (Vec<Value>, Vec<Value>) = pairs.iter().cloned().unzip();
-                vec![(*owner, Filling::of(owners)), (*repo, Filling::of(repos))]
+                vec![(*owner, Filling::from_values(owners)), (*repo, Filling::from_values(repos))]
             };
             let (mut pairs, end) = self.items(place + 1, parts);
             pairs.insert(0, pair);

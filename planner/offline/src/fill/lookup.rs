@@ -8,25 +8,26 @@ use std::collections::BTreeMap;
 use serde_json::{Number, Value, json};
 
 use super::{
-    Candidate, FillContext, Filler, Filling, Reading, count_f32,
-    mentions::{Mention, Said, round},
+    Candidate, FillContext, Filler, Filling, Reading,
+    mentions::{Mention, MentionKind, round},
     reading::Repeat,
+    to_f32,
 };
 use crate::{
     clause::Clause,
     moment::write_moment,
-    token::{Kind, Token},
+    token::{Token, TokenKind},
     tool::{Slot, SlotKind, is_alike},
 };
 
 const MAX_CALLS: usize = 16;
 
 /// The place where a value of a slot begins, and the value.
-type Placed = (usize, Value);
+type PlacedValue = (usize, Value);
 
 /// Reads a query as calls of a tool that reads.
-pub(crate) fn look_up(scene: &FillContext<'_>, clause: &Clause, tool: usize) -> Reading {
-    Reading { tool, ..Filler::new(scene, clause, tool).look_up() }
+pub(crate) fn look_up(fill_context: &FillContext<'_>, clause: &Clause, tool: usize) -> Reading {
+    Reading { tool, ..Filler::new(fill_context, clause, tool).look_up() }
 }
 
 impl Filler<'_> {
@@ -53,18 +54,18 @@ impl Filler<'_> {
         for (at, mention) in mentions.iter().enumerate() {
             let is_item =
                 mention.is_joined || mentions.get(at + 1).is_some_and(|next| next.is_joined);
-            let is_sure = mention.said != Said::Words || is_item;
+            let is_sure = mention.kind != MentionKind::Words || is_item;
             costs[mention.tokens.start] = if is_sure { self.weights.unplaced } else { 0.0 };
         }
         let chosen = self.choose(&candidates, &costs);
         let mut reading = Reading { score: chosen.score, ..Reading::default() };
-        let mut values: BTreeMap<usize, Vec<Placed>> = BTreeMap::new();
+        let mut values: BTreeMap<usize, Vec<PlacedValue>> = BTreeMap::new();
         let mut is_placed = vec![false; self.tokens.len()];
         let mut last = None;
         for candidate in chosen.candidates.iter().map(|at| &candidates[*at]) {
             candidate.tokens.clone().for_each(|at| is_placed[at] = true);
             let slot = candidate.slot();
-            reading.guessed.extend(candidate.is_guess.then_some(slot));
+            reading.guessed_slots.extend(candidate.is_guess.then_some(slot));
             let Filling::One(value) = &candidate.fills[0].1 else { continue };
             let placed = values.entry(slot).or_default();
             let is_next =
@@ -79,13 +80,14 @@ impl Filler<'_> {
         }
         let slots = self.tool.slots.iter().enumerate();
         let is_missing = |(at, slot): &(usize, &Slot)| slot.is_required && !values.contains_key(at);
-        reading.missing = slots.filter(is_missing).map(|(at, _)| at).collect();
-        let is_left =
-            |mention: &&Mention| mention.said != Said::Words && !is_placed[mention.tokens.start];
+        reading.missing_slots = slots.filter(is_missing).map(|(at, _)| at).collect();
+        let is_left = |mention: &&Mention| {
+            mention.kind != MentionKind::Words && !is_placed[mention.tokens.start]
+        };
         let left = mentions.iter().filter(is_left);
-        reading.unplaced = left.flat_map(|mention| mention.tokens.clone()).collect();
+        reading.unplaced_tokens = left.flat_map(|mention| mention.tokens.clone()).collect();
         let is_paired = self.tokens.iter().any(|token| token.is("respectively"));
-        reading.fillings = spread(&values, is_paired);
+        reading.fillings = spread_values(&values, is_paired);
         reading
     }
 
@@ -100,9 +102,9 @@ impl Filler<'_> {
         let weights = self.weights;
         for (first, mention) in mentions.iter().enumerate() {
             let Some((value, score)) = self.mention_fit(mention, slot) else { continue };
-            let minimum = match mention.said {
-                Said::Figure { .. } => weights.unusual,
-                Said::Moment => 0.0,
+            let minimum = match mention.kind {
+                MentionKind::Figure { .. } => weights.unusual,
+                MentionKind::Moment => 0.0,
                 _ => weights.preposition,
             };
             if !slot.is_required && score < weights.typed + minimum {
@@ -115,15 +117,17 @@ impl Filler<'_> {
             let mut push = |value: Value, last: usize, score: f32| {
                 let tokens = mention.tokens.start..mentions[last].tokens.end;
                 let candidate = self.propose(at, value, tokens, score);
-                let is_guess = score <= weights.typed || mention.said == Said::Words;
+                let is_guess = score <= weights.typed || mention.kind == MentionKind::Words;
                 candidates.push(Candidate { is_guess, repeat, ..candidate });
             };
             push(value, first, score);
-            // `Maroon 5`, `Yamaha P125` and `Miami, Florida`.
+            // Joins mentions that are one name: `Maroon 5`, `Yamaha P125` and `Miami, Florida`.
             let is_more = |next: &&Mention| {
-                let is_number =
-                    matches!(self.tokens[next.tokens.start].kind, Kind::Number | Kind::Code);
-                mention.said == Said::Name
+                let is_number = matches!(
+                    self.tokens[next.tokens.start].kind,
+                    TokenKind::Number | TokenKind::Code
+                );
+                mention.kind == MentionKind::Name
                     && (next.is_second || is_number && next.tokens.start == mention.tokens.end)
             };
             if let Some(next) = mentions.get(first + 1).filter(is_more) {
@@ -132,7 +136,7 @@ impl Filler<'_> {
             }
         }
         if !slot.is_numeric {
-            // `e.g. summary or detailed`
+            // Adds examples of the description, such as `e.g. summary or detailed`.
             for (tokens, option) in self.shown_examples(slot) {
                 let (start, score) = (tokens.start, weights.choice + weights.form);
                 let option = self.propose(at, json!(option), tokens, score);
@@ -144,10 +148,10 @@ impl Filler<'_> {
         }
     }
 
-    /// Returns the value that a mention gives a slot, with how well it fits.
+    /// Returns the value that a mention gives a slot, and the points for its fit.
     fn mention_fit(&self, mention: &Mention, slot: &Slot) -> Option<(Value, f32)> {
         let weights = self.weights;
-        let score = weights.typed + self.evidence(mention, slot);
+        let score = weights.typed + self.score_nearby_words(mention, slot);
         let first = &self.tokens[mention.tokens.start];
         let text = self.slice(mention.tokens.clone());
         let text = || json!(text.trim_end_matches("'s").trim_end_matches("’s"));
@@ -155,23 +159,23 @@ impl Filler<'_> {
         let time = moment.filter(|moment| moment.day.is_none()).and_then(|moment| moment.time);
         let is_clock = slot.words.last().is_some_and(|word| word == "time")
             && !slot.about.iter().any(|word| word == "date");
-        match &mention.said {
-            Said::List(list) => slot.is_list.then(|| (list.clone(), score + weights.form)),
-            Said::Figure { value, is_share } if slot.is_numeric => {
+        match &mention.kind {
+            MentionKind::List(list) => slot.is_list.then(|| (list.clone(), score + weights.form)),
+            MentionKind::Figure { value, is_share } if slot.is_numeric => {
                 Some((figure_for(value, *is_share, slot)?, score))
             }
             _ if slot.is_numeric => None,
-            Said::Figure { .. } if slot.kind == SlotKind::Id => {
+            MentionKind::Figure { .. } if slot.kind == SlotKind::Id => {
                 Some((json!(first.value.trim_start_matches('#')), score))
             }
-            Said::Moment if slot.kind == SlotKind::Moment && is_clock == time.is_some() => {
+            MentionKind::Moment if slot.kind == SlotKind::Moment && is_clock == time.is_some() => {
                 let day = moment.and_then(|moment| moment.day);
                 let day = day.map(|day| json!(write_moment(day, None)));
                 let time = time.map(|time| json!(time.format("%H:%M").to_string()));
                 Some((day.or(time).unwrap_or_else(text), score + weights.form))
             }
-            Said::Figure { .. } | Said::Moment => None,
-            Said::Words => {
+            MentionKind::Figure { .. } | MentionKind::Moment => None,
+            MentionKind::Words => {
                 let can_be = slot.is_required && (slot.is_free() || slot.is_list);
                 let before = mention.before.map(|place| &self.tokens[place]);
                 let is_announced = before.is_some_and(|token| self.lexicon.is_preposition(token));
@@ -179,26 +183,28 @@ impl Filler<'_> {
                 can_be.then(|| (text(), score + bonus - weights.typed - weights.foreign))
             }
             _ if slot.kind == SlotKind::Moment => None,
-            _ if slot.kind == SlotKind::Email && first.kind != Kind::Email => None,
-            _ if slot.kind == SlotKind::Url && first.kind != Kind::Url => None,
+            _ if slot.kind == SlotKind::Email && first.kind != TokenKind::Email => None,
+            _ if slot.kind == SlotKind::Url && first.kind != TokenKind::Url => None,
             _ => Some((text(), score)),
         }
     }
 
-    /// Returns how much the words around a mention indicate a slot.
-    fn evidence(&self, mention: &Mention, slot: &Slot) -> f32 {
+    /// Returns the points that the words around a mention give to a slot.
+    fn score_nearby_words(&self, mention: &Mention, slot: &Slot) -> f32 {
         let weights = self.weights;
-        let near = mention.near.iter().map(|(word, weight)| weight * self.word_fit(word, slot));
+        let near =
+            mention.near_words.iter().map(|(word, weight)| weight * self.word_fit(word, slot));
         let is_announced = mention.before.is_some_and(|place| self.is_announced(slot, place));
-        // `Premier League` is a league.
+        // A name can contain the word of its slot: `Premier League` is a league.
         let mut tokens = self.tokens[mention.tokens.clone()].iter();
         let has_word = |token: &Token| slot.words.iter().any(|word| is_alike(&token.stem, word));
-        let is_named = mention.said == Said::Name && tokens.any(has_word);
-        let count = count_f32(usize::from(is_named) + usize::from(is_announced));
+        let is_named = mention.kind == MentionKind::Name && tokens.any(has_word);
+        let count = to_f32(usize::from(is_named) + usize::from(is_announced));
         near.sum::<f32>() + weights.preposition * count
     }
 
-    /// Returns how much a word indicates a slot: less if other slots of the tool have it, too.
+    /// Returns the points that a word gives to a slot. They are lower if other slots of the tool
+    /// have the word, too.
     fn word_fit(&self, word: &str, slot: &Slot) -> f32 {
         let is_same = |own: &String| is_alike(own, word) || self.lexicon.is_same_noun(own, word);
         let in_name = |slot: &&Slot| slot.words.iter().any(is_same);
@@ -206,9 +212,9 @@ impl Filler<'_> {
             |slot: &&Slot| in_name(slot) || slot.about.iter().any(|own| is_alike(own, word));
         let slots = || self.tool.slots.iter();
         if in_name(&slot) {
-            self.weights.cue / count_f32(slots().filter(in_name).count())
+            self.weights.cue / to_f32(slots().filter(in_name).count())
         } else if in_text(&slot) {
-            self.weights.near_form / count_f32(slots().filter(in_text).count())
+            self.weights.near_form / to_f32(slots().filter(in_text).count())
         } else {
             0.0
         }
@@ -227,10 +233,13 @@ fn figure_for(value: &Number, is_share: bool, slot: &Slot) -> Option<Value> {
 /// Makes calls of the values. Values of several slots go together if they are paired or take turns
 /// in the query. Otherwise each value goes with each value of the other slots: `Oslo and Rome for 3
 /// and 5 days`.
-fn spread(values: &BTreeMap<usize, Vec<Placed>>, is_paired: bool) -> BTreeMap<usize, Filling> {
-    let many: Vec<&Vec<Placed>> = values.values().filter(|values| values.len() > 1).collect();
-    let ends = |values: &[Placed]| (values[0].0, values[values.len() - 1].0);
-    let take_turns = |one: &[Placed], other: &[Placed]| {
+fn spread_values(
+    values: &BTreeMap<usize, Vec<PlacedValue>>,
+    is_paired: bool,
+) -> BTreeMap<usize, Filling> {
+    let many: Vec<&Vec<PlacedValue>> = values.values().filter(|values| values.len() > 1).collect();
+    let ends = |values: &[PlacedValue]| (values[0].0, values[values.len() - 1].0);
+    let take_turns = |one: &[PlacedValue], other: &[PlacedValue]| {
         let ((start, end), (from, to)) = (ends(one), ends(other));
         start < to && from < end
     };
@@ -244,7 +253,7 @@ fn spread(values: &BTreeMap<usize, Vec<Placed>>, is_paired: bool) -> BTreeMap<us
             .map(|call| {
                 let end = leader.and_then(|values| values.get(call + 1));
                 let end = end.map_or(usize::MAX, |(start, _)| *start);
-                let pick = |values: &Vec<Placed>| {
+                let pick = |values: &Vec<PlacedValue>| {
                     let before = values.iter().rev().find(|(start, _)| *start < end);
                     let same = if values.len() == count { values.get(call) } else { before };
                     same.or(values.first()).map(|(_, value)| value.clone())
@@ -269,5 +278,5 @@ fn spread(values: &BTreeMap<usize, Vec<Placed>>, is_paired: bool) -> BTreeMap<us
         let rows = rows.iter().take(MAX_CALLS);
         rows.filter_map(|row| row.get(&slot).cloned()).collect::<Vec<Value>>()
     };
-    values.keys().map(|slot| (*slot, Filling::of(column(*slot)))).collect()
+    values.keys().map(|slot| (*slot, Filling::from_values(column(*slot)))).collect()
 }

@@ -4,24 +4,24 @@ use std::ops::Range;
 
 use serde_json::{Number, Value};
 
-use super::{Filler, count_f32};
+use super::{Filler, to_f32};
 use crate::{
     moment::Moment,
-    token::{Kind, Token, number, stem},
+    token::{Token, TokenKind, number, stem},
     tool::{Slot, is_alike},
 };
 
 /// The number of tokens before and after a value that can tell the slot of the value.
-const NEAR_BEFORE: usize = 8;
-const NEAR_AFTER: usize = 4;
+const MAX_TOKENS_BEFORE: usize = 8;
+const MAX_TOKENS_AFTER: usize = 4;
 /// A word counts less with each word between it and the value.
-const DECAY: f32 = 0.85;
-const UNIT_BYTES: usize = 6;
+const WEIGHT_DECAY: f32 = 0.85;
+const MAX_UNIT_BYTES: usize = 6;
 /// The most words of a value in small letters.
-const MAX_WORDS: usize = 3;
+const MAX_VALUE_WORDS: usize = 3;
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Said {
+pub(super) enum MentionKind {
     /// A number. `is_share` is set if the query gives it in percent.
     Figure { value: Number, is_share: bool },
     /// Words in capital letters.
@@ -39,14 +39,14 @@ pub(super) enum Said {
 #[derive(Clone, Debug)]
 pub(super) struct Mention {
     pub(super) tokens: Range<usize>,
-    pub(super) said: Said,
-    /// Stems of the words around the value, with how much each counts.
-    pub(super) near: Vec<(String, f32)>,
+    pub(super) kind: MentionKind,
+    /// Stems of the words around the value, each with its weight.
+    pub(super) near_words: Vec<(String, f32)>,
     /// The place of the word before the value and its article.
     pub(super) before: Option<usize>,
-    /// Only `and` or a comma stands between the value and the value before it.
+    /// `true` if only `and` or a comma is between the value and the value before it.
     pub(super) is_joined: bool,
-    /// The value belongs to the name before it: `Miami, Florida`.
+    /// `true` if the value belongs to the name before it: `Miami, Florida`.
     pub(super) is_second: bool,
 }
 
@@ -57,20 +57,21 @@ impl Filler<'_> {
         while at < self.tokens.len() {
             let found = self.read_mention(at).or_else(|| self.read_words(at));
             let end = found.as_ref().map_or(at + 1, |(_, end)| *end);
-            let is_value = |(said, _): &(Said, usize)| {
-                !matches!(said, Said::Name | Said::Text) || !self.is_no_value(at..end)
+            let is_value = |(kind, _): &(MentionKind, usize)| {
+                !matches!(kind, MentionKind::Name | MentionKind::Text)
+                    || !self.is_tool_or_slot_name(at..end)
             };
-            if let Some((said, _)) = found.filter(is_value) {
-                mentions.push(self.mention(at..end, said, 0, self.tokens.len()));
+            if let Some((kind, _)) = found.filter(is_value) {
+                mentions.push(self.mention(at..end, kind, 0, self.tokens.len()));
             }
             at = end;
         }
         for at in 0..mentions.len() {
-            let Mention { tokens, said, .. } = mentions[at].clone();
+            let Mention { tokens, kind, .. } = mentions[at].clone();
             let gap = at.checked_sub(1).map_or(0, |last| mentions[last].tokens.end);
             let gap = &self.tokens[gap..tokens.start];
-            // Words in small letters may tell the slot of a value, so they end no context.
-            let is_sure = |other: &&Mention| other.said != Said::Words;
+            // Words in small letters may tell the slot of a value, so they do not end its context.
+            let is_sure = |other: &&Mention| other.kind != MentionKind::Words;
             let start = mentions[..at].iter().rfind(is_sure).map_or(0, |last| last.tokens.end);
             let next = mentions[at + 1..].iter().find(is_sure);
             let end = next.map_or(self.tokens.len(), |next| next.tokens.start);
@@ -80,32 +81,33 @@ impl Filler<'_> {
             let is_small =
                 |token: &Token| token.is_separator() || token.is_any(&["the", "a", "an", before]);
             let is_same = |last: usize| {
-                std::mem::discriminant(&mentions[last].said) == std::mem::discriminant(&said)
+                std::mem::discriminant(&mentions[last].kind) == std::mem::discriminant(&kind)
             };
-            let is_list = matches!(said, Said::List(_));
+            let is_list = matches!(kind, MentionKind::List(_));
             let is_joined = !is_list
                 && gap.iter().any(Token::is_separator)
                 && gap.iter().all(is_small)
                 && at.checked_sub(1).is_some_and(is_same);
-            mentions[at] = Mention { is_joined, ..self.mention(tokens, said, start, end) };
+            mentions[at] = Mention { is_joined, ..self.mention(tokens, kind, start, end) };
         }
         self.share_contexts(&mut mentions);
         mentions
     }
 
-    /// Gives the items of a list the words around its first item. `Miami, Florida` is no list.
+    /// Gives the items of a list the words around its first item. `Miami, Florida` is not a list.
     fn share_contexts(&self, mentions: &mut [Mention]) {
         for at in 1..mentions.len() {
             let continues = mentions.get(at + 1).is_some_and(|next| next.is_joined);
             let (before, own) = mentions.split_at_mut(at);
             let (last, own) = (&before[at - 1], &mut own[0]);
             let has_comma = own.tokens.start > 0 && self.tokens[own.tokens.start - 1].is_mark(",");
-            let is_pair = own.said == Said::Name && has_comma && !last.is_joined && !continues;
+            let is_pair =
+                own.kind == MentionKind::Name && has_comma && !last.is_joined && !continues;
             own.is_second = own.is_joined && is_pair;
             own.is_joined &= !is_pair;
             if own.is_joined {
                 own.before = last.before;
-                own.near.extend_from_slice(&last.near);
+                own.near_words.extend_from_slice(&last.near_words);
             }
         }
     }
@@ -114,75 +116,78 @@ impl Filler<'_> {
     pub(super) fn mention(
         &self,
         tokens: Range<usize>,
-        said: Said,
+        kind: MentionKind,
         start: usize,
         end: usize,
     ) -> Mention {
         let is_content =
-            |token: &&Token| token.kind == Kind::Word && !self.lexicon.is_filler(token);
-        let before = self.tokens[start..tokens.start].iter().rev().take(NEAR_BEFORE);
-        let behind = self.tokens[tokens.end..end].iter().take(NEAR_AFTER).take_while(|token| {
-            let is_preposition = self.lexicon.is_preposition(token) && !token.is("of");
-            token.kind == Kind::Word && !token.is_separator() && !is_preposition
-        });
-        let weigh = |(at, token): (usize, &Token)| (token.stem.clone(), DECAY.powf(count_f32(at)));
-        let near = before.filter(is_content).enumerate().map(weigh);
-        // The unit of `45-minute` stands in the same token.
+            |token: &&Token| token.kind == TokenKind::Word && !self.lexicon.is_filler(token);
+        let before = self.tokens[start..tokens.start].iter().rev().take(MAX_TOKENS_BEFORE);
+        let behind =
+            self.tokens[tokens.end..end].iter().take(MAX_TOKENS_AFTER).take_while(|token| {
+                let is_preposition = self.lexicon.is_preposition(token) && !token.is("of");
+                token.kind == TokenKind::Word && !token.is_separator() && !is_preposition
+            });
+        let weigh =
+            |(at, token): (usize, &Token)| (token.stem.clone(), WEIGHT_DECAY.powf(to_f32(at)));
+        let near_words = before.filter(is_content).enumerate().map(weigh);
+        // The unit of `45-minute` is in the same token as the number.
         let unit =
             self.tokens[tokens.start].lower.trim_start_matches(|char: char| !char.is_alphabetic());
-        let has_unit = matches!(said, Said::Figure { .. }) && !unit.is_empty();
-        let near = near.chain(behind.filter(is_content).enumerate().map(weigh));
-        let near = near.chain(has_unit.then(|| (stem(unit), 1.0))).collect();
+        let has_unit = matches!(kind, MentionKind::Figure { .. }) && !unit.is_empty();
+        let near_words = near_words.chain(behind.filter(is_content).enumerate().map(weigh));
+        let near_words = near_words.chain(has_unit.then(|| (stem(unit), 1.0))).collect();
         let is_article = |at: &usize| self.is_at(*at, &["the", "a", "an", "my", "our"]);
         let before = (0..tokens.start).rev().find(|at| !is_article(at));
-        Mention { tokens, said, near, before, is_joined: false, is_second: false }
+        Mention { tokens, kind, near_words, before, is_joined: false, is_second: false }
     }
 
-    fn read_mention(&self, at: usize) -> Option<(Said, usize)> {
+    fn read_mention(&self, at: usize) -> Option<(MentionKind, usize)> {
         let token = &self.tokens[at];
         if let Some(list) = self.read_list(at) {
             return Some(list);
         }
         let begins = |moment: &&Moment| moment.tokens.start == at;
         if let Some(moment) = self.moments.iter().find(begins) {
-            return Some((Said::Moment, moment.tokens.end));
+            return Some((MentionKind::Moment, moment.tokens.end));
         }
-        let name = || self.name_end(at).map(|end| (Said::Name, end));
+        let name = || self.name_end(at).map(|end| (MentionKind::Name, end));
         match token.kind {
-            Kind::Mark => None,
-            Kind::Quoted => Some((Said::Text, at + 1)),
-            Kind::Word => self.read_figure(at).or_else(name),
-            _ => self.read_figure(at).or(Some((Said::Text, at + 1))),
+            TokenKind::Mark => None,
+            TokenKind::Quoted => Some((MentionKind::Text, at + 1)),
+            TokenKind::Word => self.read_figure(at).or_else(name),
+            _ => self.read_figure(at).or(Some((MentionKind::Text, at + 1))),
         }
     }
 
     /// Reads a list in brackets, where the tool takes lists: `[1, 2]`, `['a', 'b']`.
-    fn read_list(&self, at: usize) -> Option<(Said, usize)> {
+    fn read_list(&self, at: usize) -> Option<(MentionKind, usize)> {
         let has_lists = self.tool.slots.iter().any(|slot| slot.is_list);
         let open = Some(&self.tokens[at]).filter(|token| has_lists && token.is_mark("["))?;
-        let text = self.scene.query.get(open.start..)?.replace('\'', "\"");
+        let text = self.fill_context.query.get(open.start..)?.replace('\'', "\"");
         let mut values = serde_json::Deserializer::from_str(&text).into_iter();
         let list = values.next()?.ok()?;
         let end = open.start + values.byte_offset();
         let closing = self.tokens.iter().position(|token| token.end >= end)?;
-        Some((Said::List(list), closing + 1))
+        Some((MentionKind::List(list), closing + 1))
     }
 
-    /// Returns whether a name consists of words of the tool and its slots, so that it is no value.
-    fn is_no_value(&self, range: Range<usize>) -> bool {
+    /// Returns whether a name consists of words of the tool and its slots, so that it is not a
+    /// value.
+    fn is_tool_or_slot_name(&self, range: Range<usize>) -> bool {
         let tokens = &self.tokens[range];
         let is_own = |token: &Token| {
             let mut slots = self.tool.slots.iter();
-            // `Celsius` is a unit.
+            // A unit such as `Celsius` is not a value.
             let is_unit = |slot: &Slot| slot.is_numeric && slot.about.contains(&token.stem);
             self.is_tool_word(&token.stem)
                 || slots.any(|slot| slot.words.contains(&token.stem) || is_unit(slot))
         };
-        tokens[0].kind != Kind::Quoted && tokens.iter().all(is_own)
+        tokens[0].kind != TokenKind::Quoted && tokens.iter().all(is_own)
     }
 
     /// Reads words in small letters that may be a value: `marble` in `made of marble`.
-    fn read_words(&self, at: usize) -> Option<(Said, usize)> {
+    fn read_words(&self, at: usize) -> Option<(MentionKind, usize)> {
         let is_value = |token: &&Token| {
             let stem = &token.stem;
             let is_chosen = |slot: &Slot| {
@@ -190,23 +195,23 @@ impl Filler<'_> {
                 slot.mentions(stem)
                     || shown.into_iter().any(|own| own.to_lowercase() == token.lower)
             };
-            token.kind == Kind::Word
+            token.kind == TokenKind::Word
                 && !token.is_capitalised()
                 && !self.lexicon.is_filler(token)
                 && self.lexicon.concepts(stem).is_empty()
                 && !self.is_tool_word(stem)
                 && !self.tool.slots.iter().any(is_chosen)
         };
-        let count = self.tokens[at..].iter().take(MAX_WORDS).take_while(is_value).count();
-        // `the next 100 generations`
+        let count = self.tokens[at..].iter().take(MAX_VALUE_WORDS).take_while(is_value).count();
+        // Words before a number are not a value: `the next 100 generations`.
         let next = self.tokens.get(at + count).filter(|_| count > 0);
-        let is_before_figure = next.is_some_and(|next| next.kind == Kind::Number);
-        (count > 0 && !is_before_figure).then_some((Said::Words, at + count))
+        let is_before_figure = next.is_some_and(|next| next.kind == TokenKind::Number);
+        (count > 0 && !is_before_figure).then_some((MentionKind::Words, at + count))
     }
 
     /// Reads `5`, `$1.2`, `5 million`, `3%`, `20kg`, `7-day`, `2nd`, and `three` before the noun of a
     /// slot.
-    fn read_figure(&self, at: usize) -> Option<(Said, usize)> {
+    fn read_figure(&self, at: usize) -> Option<(MentionKind, usize)> {
         let token = &self.tokens[at];
         let next = self.tokens.get(at + 1);
         if let Some(small) = self.lexicon.small_number(&token.lower) {
@@ -215,18 +220,18 @@ impl Filler<'_> {
             let counts = |slot: &&Slot| slot.about.first().is_some_and(|word| word == "number");
             let about = slots.clone().filter(counts).flat_map(|slot| &slot.about);
             let mut words = slots.flat_map(|slot| &slot.words).chain(about);
-            // `five tallest buildings`
+            // Other words may be between the number and the noun: `five tallest buildings`.
             let near = &self.tokens[at + 1..self.tokens.len().min(at + 3)];
             let is_counted = words.any(|word| near.iter().any(|next| is_alike(word, &next.stem)));
-            let said = Said::Figure { value: small.into(), is_share: false };
-            return (small > 1 && is_counted).then_some((said, at + 1));
+            let kind = MentionKind::Figure { value: small.into(), is_share: false };
+            return (small > 1 && is_counted).then_some((kind, at + 1));
         }
         let text = token.lower.trim_end_matches('%');
         let is_digit = |char: char| char.is_ascii_digit() || "$€£#+-.,".contains(char);
         let (digits, unit) = text.split_at(text.find(|char| !is_digit(char)).unwrap_or(text.len()));
         let is_unit = unit.chars().all(|char| char.is_alphabetic() || "/^²³°".contains(char));
         let value = number(digits.trim_end_matches(['-', '.']))?;
-        if unit.len() > UNIT_BYTES || !is_unit {
+        if unit.len() > MAX_UNIT_BYTES || !is_unit {
             return None;
         }
         let scale: f64 = match next.map_or("", |next| next.lower.as_str()) {
@@ -240,12 +245,12 @@ impl Filler<'_> {
         let scaled = scaled.and_then(|amount| number(&round(amount * scale).to_string()));
         let is_share =
             token.lower.ends_with('%') || next.is_some_and(|next| next.is_any(&["%", "percent"]));
-        Some((Said::Figure { value: scaled.unwrap_or(value), is_share }, end))
+        Some((MentionKind::Figure { value: scaled.unwrap_or(value), is_share }, end))
     }
 
-    /// Returns where a name ends that begins at a place: `Lebron James`, `Museum of Art`.
+    /// Returns the end of the name that begins at a place: `Lebron James`, `Museum of Art`.
     fn name_end(&self, at: usize) -> Option<usize> {
-        // A capital letter at the start of a sentence makes no name.
+        // A capital letter at the start of a sentence does not make a name.
         let is_verb = || {
             let stem = &self.tokens[at].stem;
             !self.lexicon.concepts(stem).is_empty() || self.is_tool_word(stem)
@@ -268,7 +273,7 @@ impl Filler<'_> {
     fn is_name_word(&self, at: usize) -> bool {
         self.tokens.get(at).is_some_and(|token| {
             let is_inner = || !self.begins_sentence(at) && self.is_name_word(at + 1);
-            token.kind == Kind::Word
+            token.kind == TokenKind::Word
                 && token.value.starts_with(char::is_uppercase)
                 && !token.is_any(&["i", "id", "no"])
                 && (!self.lexicon.is_filler(token) || is_inner())

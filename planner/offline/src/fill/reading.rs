@@ -15,7 +15,7 @@ pub(crate) enum Filling {
 
 impl Filling {
     /// Makes a filling with one value, or with several values for several calls.
-    pub(crate) fn of(mut values: Vec<Value>) -> Self {
+    pub(crate) fn from_values(mut values: Vec<Value>) -> Self {
         if values.len() == 1 { Self::One(values.remove(0)) } else { Self::Many(values) }
     }
 }
@@ -52,7 +52,7 @@ impl Candidate {
         self.fills[0].0
     }
 
-    /// Tells which of the tokens are the value.
+    /// Sets the tokens that are the value.
     pub(super) fn valued(self, value: Range<usize>) -> Self {
         Self { value, ..self }
     }
@@ -63,15 +63,15 @@ impl Candidate {
 pub(crate) struct Reading {
     pub(crate) tool: usize,
     pub(crate) score: f32,
-    /// The score of the verb and the nouns alone.
-    pub(crate) words: f32,
+    /// The score of the verb and the nouns, without the score of the values.
+    pub(crate) words_score: f32,
     pub(crate) has_noun: bool,
     pub(crate) fillings: BTreeMap<usize, Filling>,
-    pub(crate) missing: Vec<usize>,
-    pub(crate) unplaced: Vec<usize>,
-    /// Tells for each token whether it is a value or a cue of a value.
-    pub(crate) claimed: Vec<bool>,
-    pub(crate) guessed: Vec<usize>,
+    pub(crate) missing_slots: Vec<usize>,
+    pub(crate) unplaced_tokens: Vec<usize>,
+    /// For each token, `true` if it is a value or a cue of a value.
+    pub(crate) claimed_tokens: Vec<bool>,
+    pub(crate) guessed_slots: Vec<usize>,
     pub(crate) links: Vec<usize>,
 }
 

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::{Candidate, Filler};
 use crate::{
-    memory::{Recalled, Wanted},
-    token::{Kind, Token},
+    memory::{RecalledValue, WantedValue},
+    token::{Token, TokenKind},
     tool::{Slot, SlotKind},
 };
 
@@ -19,11 +19,11 @@ struct Phrase<'a> {
 
 impl Filler<'_> {
     pub(super) fn add_references(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
-        if self.scene.memory.steps.is_empty() {
+        if self.fill_context.memory.steps.is_empty() {
             return;
         }
         for (place, token) in self.tokens.iter().enumerate() {
-            if token.kind != Kind::Word || self.verb.contains(&place) {
+            if token.kind != TokenKind::Word || self.verb.contains(&place) {
                 continue;
             }
             if let Some(candidate) = self.named_step(at, slot, place) {
@@ -49,14 +49,20 @@ impl Filler<'_> {
             return None;
         }
         let found =
-            self.scene.memory.named(token.without_possessive(), &self.wanted(slot, None))?;
+            self.fill_context.memory.named(token.without_possessive(), &self.wanted(slot, None))?;
         let start = self.context(place, slot).start;
         let score = self.weights.reference + self.weights.cue;
-        Some(self.linked(at, found, &(start..place + 1), score))
+        Some(self.make_linked_candidate(at, found, &(start..place + 1), score))
     }
 
-    fn wanted<'a>(&'a self, slot: &'a Slot, noun: Option<&'a str>) -> Wanted<'a> {
-        Wanted { slot, tool: self.tool, noun, tools: self.scene.tools, lexicon: self.lexicon }
+    fn wanted<'a>(&'a self, slot: &'a Slot, noun: Option<&'a str>) -> WantedValue<'a> {
+        WantedValue {
+            slot,
+            tool: self.tool,
+            noun,
+            tools: self.fill_context.tools,
+            lexicon: self.lexicon,
+        }
     }
 
     /// Returns the phrases that begin with a pronoun or `the`, the longest first.
@@ -64,7 +70,7 @@ impl Filler<'_> {
         let is_rank = |token: &&Token| self.lexicon.ranks.has(&token.lower);
         let head = place + 1 + self.tokens[place + 1..].iter().take_while(is_rank).count();
         let is_content =
-            |token: &&Token| token.kind == Kind::Word && !self.lexicon.is_filler(token);
+            |token: &&Token| token.kind == TokenKind::Word && !self.lexicon.is_filler(token);
         let noun = self.tokens.get(head).filter(is_content);
         // In `the order id`, the last word names a field of the order, unless it announces another
         // value.
@@ -101,7 +107,7 @@ impl Filler<'_> {
         let is_person = token.is_any(&["him", "her", "his", "them"]);
         let is_place = token.is("there");
         // After several results, `it` means none of them.
-        if self.scene.is_several && slot.kind != SlotKind::Path {
+        if self.fill_context.has_several_results && slot.kind != SlotKind::Path {
             return false;
         }
         match slot.kind {
@@ -120,11 +126,16 @@ impl Filler<'_> {
         let is_field = matches!(slot.kind, SlotKind::Text | SlotKind::Title)
             || slot.kind == SlotKind::Word && phrase.noun.is_some();
         if !is_field {
-            let found = self.scene.memory.value_for(&wanted)?;
+            let found = self.fill_context.memory.value_for(&wanted)?;
             let score = weights.reference + context.score;
-            return Some(self.linked(at, found, &(context.start..phrase.end), score));
+            return Some(self.make_linked_candidate(
+                at,
+                found,
+                &(context.start..phrase.end),
+                score,
+            ));
         }
-        let found = self.scene.memory.text(&wanted)?;
+        let found = self.fill_context.memory.text(&wanted)?;
         let is_own = phrase
             .noun
             .is_some_and(|noun| slot.words.iter().any(|own| self.lexicon.is_same_noun(own, noun)));
@@ -134,12 +145,18 @@ impl Filler<'_> {
         }
         let score =
             weights.reference + context.score.max(0.0) + if is_own { weights.cue } else { 0.0 };
-        Some(self.linked(at, found, &(context.start..phrase.end), score))
+        Some(self.make_linked_candidate(at, found, &(context.start..phrase.end), score))
     }
 
     /// Makes a candidate from a value of an earlier step. None of its words is the value itself, so
     /// all of them are cues.
-    fn linked(&self, slot: usize, found: Recalled, tokens: &Range<usize>, score: f32) -> Candidate {
+    fn make_linked_candidate(
+        &self,
+        slot: usize,
+        found: RecalledValue,
+        tokens: &Range<usize>,
+        score: f32,
+    ) -> Candidate {
         let none = tokens.start..tokens.start;
         let candidate = self.propose(slot, found.value, tokens.clone(), score).valued(none);
         Candidate { link: Some(found.step), ..candidate }

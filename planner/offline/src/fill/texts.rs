@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use serde_json::json;
 
-use super::{Candidate, Filler, count_f32};
+use super::{Candidate, Filler, to_f32};
 use crate::{
-    token::{Kind, Token},
+    token::{Token, TokenKind},
     tool::{Slot, SlotKind},
 };
 
@@ -51,7 +51,7 @@ impl Filler<'_> {
         let is_verb = self.verb.contains(&place)
             && place + 1 < self.tokens.len()
             && !self.lexicon.file.states.contains_key(&token.lower);
-        // `about X` is a text only if the slot requires one.
+        // `about X` is a text only if the slot requires a text.
         let is_possible = is_cue || self.is_announced(slot, place);
         if !is_possible || is_verb || is_about && !slot.is_required {
             return None;
@@ -75,7 +75,7 @@ impl Filler<'_> {
     }
 
     /// Adds the text that an opening announces: a quotation, a list, or words, for each place at
-    /// which they may end.
+    /// which the words may end.
     fn add_text(
         &self,
         at: usize,
@@ -86,7 +86,7 @@ impl Filler<'_> {
         let weights = self.weights;
         let ValueStart { start, value, .. } = *opening;
         let Some(first) = self.tokens.get(value) else { return };
-        if first.kind == Kind::Quoted {
+        if first.kind == TokenKind::Quoted {
             let score = opening.score + weights.typed + weights.quoted;
             candidates.push(self.propose(at, json!(first.value), start..value + 1, score));
         } else if self.begins_text(opening, slot) {
@@ -100,10 +100,10 @@ impl Filler<'_> {
         let next = self.tokens.get(opening.value + 1);
         match first.kind {
             _ if is_preposition && slot.kind == SlotKind::Text => false,
-            Kind::Mark => false,
-            Kind::Word => !self.lexicon.is_preposition(first),
-            Kind::Number => next.is_some_and(|next| next.kind == Kind::Word),
-            Kind::Email => !self.tool.slots.iter().any(|other| other.kind == SlotKind::Email),
+            TokenKind::Mark => false,
+            TokenKind::Word => !self.lexicon.is_preposition(first),
+            TokenKind::Number => next.is_some_and(|next| next.kind == TokenKind::Word),
+            TokenKind::Email => !self.tool.slots.iter().any(|other| other.kind == SlotKind::Email),
             _ => !is_preposition,
         }
     }
@@ -131,12 +131,12 @@ impl Filler<'_> {
             if is_text && end == self.tokens.len() {
                 text.extend(self.closing_mark());
             }
-            let length = self.weights.length * count_f32(count);
+            let length = self.weights.length * to_f32(count);
             let score = opening.score
                 + if is_bare { 0.0 } else { self.weights.text }
                 + if is_text && !is_bare { length } else { -length };
             let candidate = self.propose(at, json!(text), start..end, score).valued(value..end);
-            // In `send a mail about lunch`, the words name a topic and are no finished text.
+            // In `send a mail about lunch`, the words name a topic and are not a finished text.
             let is_guess = announced_by == Announcer::About && self.tool.verb == "send";
             candidates.push(Candidate { is_guess, ..candidate });
         }
@@ -144,7 +144,7 @@ impl Filler<'_> {
 
     fn closing_mark(&self) -> Option<char> {
         let last = self.tokens.last()?;
-        let mark = self.scene.query.get(last.end..)?.chars().next();
+        let mark = self.fill_context.query.get(last.end..)?.chars().next();
         mark.filter(|mark| matches!(mark, '!' | '?'))
     }
 
@@ -168,7 +168,7 @@ impl Filler<'_> {
             SlotKind::Text => !(is_single && has_typed),
             SlotKind::Title => {
                 is_single && !tokens[0].is_separator()
-                    || !tokens.iter().any(|token| token.is_typed() && token.kind != Kind::Code)
+                    || !tokens.iter().any(|token| token.is_typed() && token.kind != TokenKind::Code)
             }
             SlotKind::Query => !has_typed && !tokens.iter().any(|token| self.is_noun(token)),
             _ => {
@@ -182,14 +182,17 @@ impl Filler<'_> {
         }
     }
 
-    /// Returns where a text that begins at a place may end: before marks, cues and prepositions.
+    /// Returns the places at which a text that begins at `start` may end: before marks, cues and
+    /// prepositions.
     fn extents(&self, start: usize, slot: &Slot) -> Vec<usize> {
         let stops = (start + 1..self.tokens.len()).filter(|place| self.is_stop(*place, slot));
         let mut ends: Vec<usize> = stops.take(MAX_EXTENTS - 1).collect();
         ends.push(self.tokens.len());
         for end in &mut ends {
             let is_loose = |token: &Token| {
-                self.lexicon.soft.has(&token.lower) || token.kind == Kind::Mark || token.is("and")
+                self.lexicon.soft_words.has(&token.lower)
+                    || token.kind == TokenKind::Mark
+                    || token.is("and")
             };
             while *end > start + 1 && is_loose(&self.tokens[*end - 1]) {
                 *end -= 1;
@@ -202,9 +205,9 @@ impl Filler<'_> {
     fn is_stop(&self, place: usize, slot: &Slot) -> bool {
         let token = &self.tokens[place];
         match token.kind {
-            Kind::Mark => !token.is_any(&["-", "'"]),
-            Kind::Quoted => false,
-            Kind::Word => {
+            TokenKind::Mark => !token.is_any(&["-", "'"]),
+            TokenKind::Quoted => false,
+            TokenKind::Word => {
                 let is_cue = |other: &Slot| {
                     other.parameter != slot.parameter
                         && other.is_free()
@@ -213,7 +216,7 @@ impl Filler<'_> {
                 token.is_separator()
                     || self.lexicon.is_preposition(token)
                     || self.lexicon.is_pronoun(token)
-                    || self.lexicon.soft.has(&token.lower)
+                    || self.lexicon.soft_words.has(&token.lower)
                     || slot.words.contains(&token.stem)
                     || slot.kind == SlotKind::Word && slot.about.contains(&token.stem)
                     || self.tool.slots.iter().any(is_cue)
@@ -236,8 +239,8 @@ impl Filler<'_> {
     fn bare_start(&self) -> Option<usize> {
         let is_passed = |token: &Token| {
             token.is_mark(":")
-                || token.kind == Kind::Word
-                    && !self.lexicon.soft.has(&token.lower)
+                || token.kind == TokenKind::Word
+                    && !self.lexicon.soft_words.has(&token.lower)
                     && (self.lexicon.is_filler(token)
                         || self.lexicon.small_number(&token.lower).is_some()
                         || self.is_noun(token)
@@ -246,7 +249,7 @@ impl Filler<'_> {
         let behind = self.verb.iter().max().map_or(0, |place| place + 1);
         let start = (behind..self.tokens.len()).find(|place| !is_passed(&self.tokens[*place]))?;
         let first = &self.tokens[start];
-        (first.kind == Kind::Word && !self.lexicon.loops.has(&first.lower)).then_some(start)
+        (first.kind == TokenKind::Word && !self.lexicon.loops.has(&first.lower)).then_some(start)
     }
 
     /// Returns whether the words at a place can be a value without a cue: no cue of another slot,
@@ -254,7 +257,7 @@ impl Filler<'_> {
     fn is_bare(&self, start: usize, slot: &Slot) -> bool {
         let first = &self.tokens[start];
         let is_order = !self.lexicon.concepts(&first.stem).is_empty();
-        let is_known_noun = self.scene.nouns.contains(&first.stem)
+        let is_known_noun = self.fill_context.nouns.contains(&first.stem)
             || slot.kind == SlotKind::Word && self.lexicon.is_noun(&first.stem);
         let is_name = matches!(slot.kind, SlotKind::Title | SlotKind::Word);
         let is_other = is_known_noun && (self.tool.has_effect || slot.kind == SlotKind::Word)

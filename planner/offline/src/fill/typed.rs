@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{Candidate, Filler, groups::Found};
+use super::{Candidate, Filler, groups::FoundValue};
 use crate::{
     moment::{Moment, write_moment},
-    token::{Kind, Token, number},
+    token::{Token, TokenKind, number},
     tool::{Slot, SlotKind, has_form},
 };
 
@@ -22,14 +22,14 @@ impl Filler<'_> {
             }
             let context = self.context(place, slot);
             let evidence = if slot.kind == SlotKind::Number { fit } else { 0.0 } + context.score;
-            // Many other values have the same form.
+            // Skips the value, because many other values have the same form.
             let is_loose = matches!(slot.kind, SlotKind::Number | SlotKind::Word);
             if is_loose && !slot.is_required && evidence <= 0.0 {
                 continue;
             }
             let score = weights.typed + fit + context.score;
             let value = self.convert(value, place, slot);
-            let found = Found { value, tokens: place..end, start: context.start, score };
+            let found = FoundValue { value, tokens: place..end, start: context.start, score };
             let read = |next: usize| {
                 let is_same = self.tokens[next].kind == self.tokens[place].kind;
                 let (value, _) = self.typed_value(next, slot).filter(|_| is_same)?;
@@ -39,7 +39,7 @@ impl Filler<'_> {
         }
     }
 
-    /// Returns the value that one token gives a slot, and how well it fits.
+    /// Returns the value that one token gives a slot, and the points for its fit.
     fn typed_value(&self, at: usize, slot: &Slot) -> Option<(Value, f32)> {
         let weights = self.weights;
         let token = &self.tokens[at];
@@ -50,41 +50,42 @@ impl Filler<'_> {
         match (slot.kind, token.kind) {
             (SlotKind::Id, _) if self.is_id_of_other(at, slot) => None,
             (SlotKind::Word, _) if slot.is_slashed => None,
-            (SlotKind::Word, Kind::Email) if !slot.takes_people() => None,
-            (SlotKind::Path, Kind::Quoted) if token.value.contains(' ') => None,
-            (SlotKind::Id, Kind::Number) if slot.is_numeric => {
+            (SlotKind::Word, TokenKind::Email) if !slot.takes_people() => None,
+            (SlotKind::Path, TokenKind::Quoted) if token.value.contains(' ') => None,
+            (SlotKind::Id, TokenKind::Number) if slot.is_numeric => {
                 let fit = if token.value.starts_with('#') { weights.form } else { 0.0 };
                 Some((Value::Number(number(&token.value)?), fit))
             }
-            (SlotKind::Id, Kind::Code | Kind::Id) if !slot.is_numeric => {
+            (SlotKind::Id, TokenKind::Code | TokenKind::Id) if !slot.is_numeric => {
                 text(self.id_fit(&token.value, slot)?)
             }
-            (SlotKind::Number, Kind::Number | Kind::Word) => self.number_value(at),
-            (SlotKind::Path, Kind::Path) => text(0.0),
-            (SlotKind::Text | SlotKind::Title | SlotKind::Query, Kind::Quoted) => {
+            (SlotKind::Number, TokenKind::Number | TokenKind::Word) => self.number_value(at),
+            (SlotKind::Path, TokenKind::Path) => text(0.0),
+            (SlotKind::Text | SlotKind::Title | SlotKind::Query, TokenKind::Quoted) => {
                 text(weights.quoted)
             }
-            (SlotKind::Email, Kind::Email)
-            | (SlotKind::Url, Kind::Url)
-            | (SlotKind::Word, Kind::Quoted) => text(weights.near_form),
-            (SlotKind::Path, Kind::Glob | Kind::Quoted)
-            | (SlotKind::Id, Kind::Number)
-            | (SlotKind::Query | SlotKind::Word, Kind::Email | Kind::Code)
-            | (SlotKind::Title, Kind::Code)
-            | (SlotKind::Word, Kind::Slug) => text(-weights.unusual),
+            (SlotKind::Email, TokenKind::Email)
+            | (SlotKind::Url, TokenKind::Url)
+            | (SlotKind::Word, TokenKind::Quoted) => text(weights.near_form),
+            (SlotKind::Path, TokenKind::Glob | TokenKind::Quoted)
+            | (SlotKind::Id, TokenKind::Number)
+            | (SlotKind::Query | SlotKind::Word, TokenKind::Email | TokenKind::Code)
+            | (SlotKind::Title, TokenKind::Code)
+            | (SlotKind::Word, TokenKind::Slug) => text(-weights.unusual),
             _ => None,
         }
     }
 
-    /// Returns whether the noun before a token says that it is the id of another thing: `order A-1020`
-    /// is no payment.
+    /// Returns whether the noun before a token says that it is the id of another thing: `order
+    /// A-1020` is not a payment.
     fn is_id_of_other(&self, at: usize, slot: &Slot) -> bool {
         let is_link = |token: &&Token| token.is_any(&["number", "id", "the"]);
         let before = self.tokens[..at].iter().enumerate().rev().find(|(_, token)| !is_link(token));
         let Some((place, noun)) = before else { return false };
-        let mut slots = self.scene.tools.iter().flat_map(|tool| &tool.slots);
+        let mut slots = self.fill_context.tools.iter().flat_map(|tool| &tool.slots);
         let is_thing = |slot: &Slot| slot.kind == SlotKind::Id && slot.words.contains(&noun.stem);
-        let is_noun = self.scene.nouns.contains(&noun.stem) || self.lexicon.is_noun(&noun.stem);
+        let is_noun =
+            self.fill_context.nouns.contains(&noun.stem) || self.lexicon.is_noun(&noun.stem);
         (is_noun || slots.any(is_thing))
             && !self.verb.contains(&place)
             && !self.is_noun(noun)
@@ -93,15 +94,15 @@ impl Filler<'_> {
             && !slot.mentions(&noun.stem)
     }
 
-    /// Returns whether a token belongs to a day or a time, and is no value of its own.
+    /// Returns whether a token belongs to a day or a time, so that it is not a value itself.
     fn is_part_of_moment(&self, at: usize, slot: &Slot) -> bool {
-        let is_possible = slot.kind != SlotKind::Word && self.tokens[at].kind != Kind::Quoted;
+        let is_possible = slot.kind != SlotKind::Word && self.tokens[at].kind != TokenKind::Quoted;
         is_possible && self.moments.iter().any(|moment| moment.tokens.contains(&at))
     }
 
     fn number_value(&self, at: usize) -> Option<(Value, f32)> {
         let token = &self.tokens[at];
-        if token.kind == Kind::Word {
+        if token.kind == TokenKind::Word {
             let small = self.lexicon.small_number(&token.lower)?;
             return (small != 1).then(|| (json!(small), -self.weights.unusual));
         }
@@ -111,15 +112,16 @@ impl Filler<'_> {
         Some((value, 0.0))
     }
 
-    /// Returns how well a code fits the examples and the nouns of an id, if it can be one.
+    /// Returns the points for the fit of a code to the examples and the nouns of an id, if the code
+    /// can be this id.
     fn id_fit(&self, code: &str, slot: &Slot) -> Option<f32> {
         let weights = self.weights;
         let fits = |slot: &Slot| slot.options.iter().any(|example| has_form(code, example));
         if fits(slot) {
             return Some(weights.form);
         }
-        // A code that has the form of another id is no value of this slot.
-        let mut others = self.scene.tools.iter().flat_map(|tool| &tool.slots);
+        // A code that has the form of another id is not a value of this slot.
+        let mut others = self.fill_context.tools.iter().flat_map(|tool| &tool.slots);
         let is_other = others.any(|other| other.kind == SlotKind::Id && fits(other));
         match (is_other, slot.options.is_empty()) {
             (true, false) => None,
@@ -131,7 +133,7 @@ impl Filler<'_> {
     /// Returns whether the word after a number is its unit: `12 minutes`.
     fn has_unit(&self, at: usize, slot: &Slot) -> bool {
         let is_content =
-            |token: &&Token| token.kind == Kind::Word && !self.lexicon.is_filler(token);
+            |token: &&Token| token.kind == TokenKind::Word && !self.lexicon.is_filler(token);
         let Some(next) = self.tokens.get(at + 1).filter(is_content) else { return false };
         let last = slot.words.last();
         slot.mentions(&next.stem)
@@ -163,7 +165,7 @@ impl Filler<'_> {
         let is_end = slot.words.iter().any(|word| word == "end" || word == "until");
         let place = usize::from(is_end);
         let own_day = days.get(place).copied();
-        let time = times.get(place).copied().filter(|_| slot.with_time);
+        let time = times.get(place).copied().filter(|_| slot.has_time);
         if is_end && days.len() < 2 && time.is_none() {
             return;
         }
@@ -180,9 +182,9 @@ impl Filler<'_> {
         candidates.push(self.propose(at, value, context.start..last, score));
     }
 
-    /// Returns the day of an earlier step: `at 11:00 that day`.
+    /// Returns the latest day in an earlier step, for words such as `at 11:00 that day`.
     fn recalled_day(&self) -> Option<chrono::NaiveDate> {
-        let steps = self.scene.memory.steps.iter().rev();
+        let steps = self.fill_context.memory.steps.iter().rev();
         let mut values = steps.flat_map(|step| step.parameters.values());
         values.find_map(|value| value.as_str()?.get(..10)?.parse().ok())
     }

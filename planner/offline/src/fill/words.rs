@@ -1,13 +1,18 @@
-//! Words that are no values: the nouns of the tool, and words that no slot takes.
+//! Words that are not values: the nouns of the tool, and words that no slot takes.
 
 use std::collections::BTreeSet;
 
-use super::{Filler, count_f32};
-use crate::token::{Kind, Token};
+use super::{Filler, to_f32};
+use crate::token::{Token, TokenKind};
 
 impl Filler<'_> {
-    /// Scores the nouns of the tool that are said. Returns also whether there is one.
-    pub(super) fn score_nouns(&self, claimed: &[bool], values: &BTreeSet<usize>) -> (f32, bool) {
+    /// Scores the nouns of the tool that the clause contains. Also returns whether there is such a
+    /// noun.
+    pub(super) fn score_nouns(
+        &self,
+        claimed_tokens: &[bool],
+        values: &BTreeSet<usize>,
+    ) -> (f32, bool) {
         let weights = self.weights;
         let nouns = &self.tool.nouns;
         if nouns.is_empty() {
@@ -15,8 +20,8 @@ impl Filler<'_> {
         }
         let mut said: Vec<&str> = Vec::new();
         for (at, token) in self.tokens.iter().enumerate() {
-            let is_value = claimed[at] && values.contains(&at);
-            if token.kind == Kind::Word && !self.verb.contains(&at) && !is_value {
+            let is_value = claimed_tokens[at] && values.contains(&at);
+            if token.kind == TokenKind::Word && !self.verb.contains(&at) && !is_value {
                 said.push(token.stem.as_str());
             }
             said.extend(token.path_noun());
@@ -26,12 +31,12 @@ impl Filler<'_> {
         };
         let found = nouns.iter().filter(|noun| is_said(noun)).count();
         let absent = nouns.len() - found;
-        let score = weights.noun * count_f32(found.min(2) + found.min(1)) / 2.0
-            - weights.noun_missing * count_f32(absent);
+        let score = weights.noun * to_f32(found.min(2) + found.min(1)) / 2.0
+            - weights.noun_missing * to_f32(absent);
         (score, found > 0)
     }
 
-    /// Returns whether a noun of two words is said: `pr` says `pull request`.
+    /// Returns whether two adjacent words of the clause mean a noun: `pull request` means `pr`.
     fn has_compound(&self, noun: &str) -> bool {
         self.tokens.windows(2).any(|pair| self.lexicon.is_same_noun(&pair_stem(pair), noun))
     }
@@ -40,13 +45,13 @@ impl Filler<'_> {
     pub(super) fn unplaced_cost(&self, at: usize) -> f32 {
         let token = &self.tokens[at];
         let weights = self.weights;
-        if token.kind == Kind::Mark || self.verb.contains(&at) {
+        if token.kind == TokenKind::Mark || self.verb.contains(&at) {
             0.0
-        } else if token.kind != Kind::Word {
+        } else if token.kind != TokenKind::Word {
             weights.unplaced_value
         } else if self.is_known_word(at) {
             0.0
-        } else if self.scene.nouns.contains(&token.stem) {
+        } else if self.fill_context.nouns.contains(&token.stem) {
             weights.unplaced_value
         } else {
             weights.unplaced
@@ -70,7 +75,7 @@ impl Filler<'_> {
     }
 
     pub(super) fn is_noun(&self, token: &Token) -> bool {
-        token.kind == Kind::Word && self.tool.has_noun(&token.stem, self.lexicon)
+        token.kind == TokenKind::Word && self.tool.has_noun(&token.stem, self.lexicon)
     }
 }
 

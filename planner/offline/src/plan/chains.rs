@@ -1,8 +1,7 @@
-//! Answers to queries whose words name only a wanted value and known ones.
+//! Answers to queries whose words name only a wanted value and known values.
 //!
 //! [`planner::toolkit::chain`] finds the calls from the known values to the wanted value. A list
-//! never gives a value, because
-//! the query does not say which of its items is meant.
+//! never gives a value, because the query does not say which of its items is meant.
 
 use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
@@ -17,22 +16,22 @@ use super::Planning;
 use crate::{
     clause::{Clause, Mood},
     plan_name,
-    token::{Kind, Token, number},
+    token::{Token, TokenKind, number},
     tool::{Tool, has_form, read_options},
 };
 
 /// Maximum number of words that name a value, and of small words between these words and the value:
 /// `the order is A-1`.
-const MAX_NAME: usize = 8;
-const MAX_SMALL: usize = 2;
+const MAX_NAME_WORDS: usize = 8;
+const MAX_SMALL_WORDS: usize = 2;
 
 /// The tools of a catalog as a graph.
-struct Linked {
+struct LinkedTools {
     graph: ChainGraph,
     vocabulary: Vocabulary,
 }
 
-impl Linked {
+impl LinkedTools {
     fn read(catalog: &Catalog) -> Self {
         let tools = catalog.list_plannable();
         let graph = ChainGraph::new(tools.map(|tool| (plan_name(catalog, tool), Arc::clone(tool))));
@@ -46,20 +45,20 @@ impl Planning<'_> {
     /// A-1020`.
     fn name_before(&self, tokens: &[Token], at: usize) -> Range<usize> {
         let is_small = |place: &usize| self.lexicon.is_filler(&tokens[*place]);
-        let end = at - (0..at).rev().take(MAX_SMALL).take_while(is_small).count();
+        let end = at - (0..at).rev().take(MAX_SMALL_WORDS).take_while(is_small).count();
         let is_content = |place: &usize| self.is_content(&tokens[*place]);
-        let start = end - (0..end).rev().take(MAX_NAME).take_while(is_content).count();
+        let start = end - (0..end).rev().take(MAX_NAME_WORDS).take_while(is_content).count();
         start..end
     }
 
-    /// Answers a query that names a wanted value and known ones, by a chain of calls between them.
-    /// Returns whether there is one.
+    /// Answers a query that names a wanted value and known values, by a chain of calls between
+    /// them. Returns whether there is such a chain.
     pub(super) fn plan_answer(&mut self, clauses: &[Clause]) -> bool {
-        let Some(catalog) = self.reach else { return false };
+        let Some(catalog) = self.chain_catalog else { return false };
         if !self.planned.steps.is_empty() || clauses.iter().any(|clause| self.may_act(clause)) {
             return false;
         }
-        let linked = Linked::read(catalog);
+        let linked = LinkedTools::read(catalog);
         let values = |clause: &Clause| -> Vec<Given> {
             let places = 0..clause.tokens.len();
             places.filter_map(|at| self.named_value(&linked, &clause.tokens, at)).collect()
@@ -107,7 +106,7 @@ impl Planning<'_> {
     }
 
     /// Returns the value of a token for the parameters that the words before it name.
-    fn named_value(&self, linked: &Linked, tokens: &[Token], at: usize) -> Option<Given> {
+    fn named_value(&self, linked: &LinkedTools, tokens: &[Token], at: usize) -> Option<Given> {
         let name = self.name_before(tokens, at);
         let words: Vec<&str> = tokens[name].iter().map(|token| token.stem.as_str()).collect();
         let graph = &linked.graph;
@@ -130,7 +129,7 @@ impl Planning<'_> {
     }
 
     /// Returns the outputs that a clause names best, if they are of one type.
-    fn wanted_outputs(&self, linked: &Linked, clause: &Clause) -> Option<Vec<(usize, usize)>> {
+    fn wanted_outputs(&self, linked: &LinkedTools, clause: &Clause) -> Option<Vec<(usize, usize)>> {
         let has_output = |places: &[Place]| places.iter().any(|place| !place.is_input);
         let pieces = clause.tokens.split(|token| !self.is_content(token));
         let named = pieces.filter_map(|piece| {
@@ -145,15 +144,15 @@ impl Planning<'_> {
     }
 
     pub(super) fn is_content(&self, token: &Token) -> bool {
-        token.kind == Kind::Word && !self.lexicon.is_filler(token)
+        token.kind == TokenKind::Word && !self.lexicon.is_filler(token)
     }
 }
 
 /// Returns whether a token is a value that can identify something.
 fn is_given(token: &Token) -> bool {
     let is_word = || !token.value.contains(char::is_whitespace);
-    matches!(token.kind, Kind::Code | Kind::Id | Kind::Number | Kind::Email)
-        || token.kind == Kind::Quoted && is_word()
+    matches!(token.kind, TokenKind::Code | TokenKind::Id | TokenKind::Number | TokenKind::Email)
+        || token.kind == TokenKind::Quoted && is_word()
 }
 
 /// Returns the value of a token in the type of a parameter, if it has the form of its examples.

@@ -6,9 +6,9 @@ use shared::diagnostic::Diagnostic;
 use super::Planning;
 use crate::{
     clause::Clause,
-    fill::{Filling, Reading, count_f32},
+    fill::{Filling, Reading, to_f32},
     refusal::Refusal,
-    token::Kind,
+    token::TokenKind,
     tool::{Slot, SlotKind, Tool},
 };
 
@@ -17,16 +17,19 @@ impl Planning<'_> {
         let tool = &self.tools[reading.tool];
         let weights = self.weights;
         let said = || self.words(&clause.tokens);
-        let is_word = |at: &usize| clause.tokens[*at].kind == Kind::Word;
-        let lost = count_f32(reading.unplaced.len());
+        let is_word = |at: &usize| clause.tokens[*at].kind == TokenKind::Word;
+        let lost = to_f32(reading.unplaced_tokens.len());
         let most = weights.most_unplaced * if tool.has_effect { 1.0 } else { 2.0 };
         let is_weak = reading.score < weights.least;
         if is_weak || !self.names_tool(clause, reading) {
             return Err(Refusal::nothing_fits(&said()));
         }
-        if lost > most || !reading.unplaced.iter().all(is_word) {
-            let words: Vec<&str> =
-                reading.unplaced.iter().map(|at| clause.tokens[*at].value.as_str()).collect();
+        if lost > most || !reading.unplaced_tokens.iter().all(is_word) {
+            let words: Vec<&str> = reading
+                .unplaced_tokens
+                .iter()
+                .map(|at| clause.tokens[*at].value.as_str())
+                .collect();
             return Err(Refusal::unplaced(tool, &words.join(" "), &said()));
         }
         Ok(())
@@ -53,9 +56,9 @@ impl Planning<'_> {
         let has_id = slots().any(|slot| slot.is_required && !slot.is_free());
         let is_exact = has_typed
             && (has_id || !tool.has_effect)
-            && reading.words > 0.0
-            && reading.missing.is_empty()
-            && (reading.unplaced.is_empty() || !tool.has_effect);
+            && reading.words_score > 0.0
+            && reading.missing_slots.is_empty()
+            && (reading.unplaced_tokens.is_empty() || !tool.has_effect);
         reading.has_noun || has_own_verb || has_choice || is_exact
     }
 
@@ -67,7 +70,7 @@ impl Planning<'_> {
 
     pub(super) fn add_doubts(&mut self, clause: &Clause, reading: &Reading) {
         let path = format!("tools[{}]", self.planned.steps.len());
-        for range in reading.unplaced.chunk_by(|at, next| at + 1 == *next) {
+        for range in reading.unplaced_tokens.chunk_by(|at, next| at + 1 == *next) {
             let words = self.words(&clause.tokens[range[0]..range[0] + range.len()]);
             let message = format!("the plan does not use `{words}`");
             let help =
@@ -75,7 +78,7 @@ impl Planning<'_> {
             let doubt = Diagnostic::warning("plan.unplaced_words", path.clone(), message);
             self.planned.doubts.push(doubt.with_help(help));
         }
-        for at in &reading.guessed {
+        for at in &reading.guessed_slots {
             let slot = &self.tools[reading.tool].slots[*at];
             let value = match reading.fillings.get(at) {
                 Some(Filling::One(value)) => value.clone(),

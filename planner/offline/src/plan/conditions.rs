@@ -11,7 +11,7 @@ use crate::{
     clause::{Clause, Condition},
     fill::Reading,
     refusal::Refusal,
-    token::{Kind, Token, number, stem},
+    token::{Token, TokenKind, number, stem},
     tool::{Output, OutputKind, SlotKind, Tool},
 };
 
@@ -28,7 +28,8 @@ struct Statement {
     /// The sign and the number of a comparison.
     comparison: Option<(String, f64)>,
     is_negated: bool,
-    /// Something exists, or nothing does: `there are open issues`, `I have no events`.
+    /// `true` if the statement only says that something exists, or that nothing exists: `there are
+    /// open issues`, `I have no events`.
     is_existence: bool,
 }
 
@@ -64,7 +65,7 @@ impl Planning<'_> {
             .ok_or_else(|| Refusal::nothing_fits(&self.words(&main.tokens)))?;
         let known = self.memory.steps[step].parameters.clone();
         self.inherit_values(&mut best, Some(&known));
-        self.accept(&Clause { is_next: false, ..main }, best, Some(&when))
+        self.add_reading(&Clause { is_next: false, ..main }, best, Some(&when))
     }
 
     /// Reads a condition. `shared` are the parameters of the action, as far as they are known.
@@ -79,20 +80,21 @@ impl Planning<'_> {
         let is_small = |token: &Token| self.lexicon.is_filler(token) || token.is("are");
         let is_pronoun =
             |token: &Token| self.lexicon.is_pronoun(token) || token.is_any(&["it's", "there"]);
-        let mut words = clause.tokens.iter().filter(|token| token.kind == Kind::Word);
+        let mut words = clause.tokens.iter().filter(|token| token.kind == TokenKind::Word);
         let refers =
             if statement.is_existence { words.all(is_small) } else { words.any(is_pronoun) };
         let mut steps = self.memory.steps.iter().enumerate().rev();
         let known = steps.find_map(|(at, step)| {
-            let expression = self.express(&statement, &self.tools[step.tool])?;
+            let expression = self.write_expression(&statement, &self.tools[step.tool])?;
             Some(Fact { step: Some(at), reading: Reading::default(), expression })
         });
         if known.is_some() && refers && !clause.has_value() {
             return known;
         }
-        let reads = |tool: &Tool| !tool.has_effect && self.express(&statement, tool).is_some();
+        let reads =
+            |tool: &Tool| !tool.has_effect && self.write_expression(&statement, tool).is_some();
         let reading = self.known_reading(self.readings(&clause, &reads), shared)?;
-        let expression = self.express(&statement, &self.tools[reading.tool])?;
+        let expression = self.write_expression(&statement, &self.tools[reading.tool])?;
         Some(Fact { step: None, reading, expression })
     }
 
@@ -113,7 +115,7 @@ impl Planning<'_> {
             let behind = at + found.map_or(1, |found| found.len);
             let number = tokens
                 .get(behind)
-                .filter(|token| token.kind == Kind::Number && key.starts_with(['<', '>']))
+                .filter(|token| token.kind == TokenKind::Number && key.starts_with(['<', '>']))
                 .and_then(|token| number(&token.value)?.as_f64());
             if let Some(value) = number {
                 statement.comparison = Some((key.to_owned(), value));
@@ -138,8 +140,8 @@ impl Planning<'_> {
         statement
     }
 
-    /// Returns the best reading that names its tool or a value, and misses nothing. `shared` are
-    /// parameters that it may have in common with another call.
+    /// Returns the best reading that names its tool or a value, and has all required values.
+    /// `shared` are parameters that it may have in common with another call.
     pub(super) fn known_reading(
         &self,
         mut readings: Vec<Reading>,
@@ -152,11 +154,11 @@ impl Planning<'_> {
         readings.into_iter().find(|reading| {
             let mut slots = reading.fillings.keys().map(|at| &self.tools[reading.tool].slots[*at]);
             let is_named = slots.any(|slot| matches!(slot.kind, SlotKind::Id | SlotKind::Choice));
-            (reading.has_noun || is_named) && reading.missing.is_empty()
+            (reading.has_noun || is_named) && reading.missing_slots.is_empty()
         })
     }
 
-    fn express(&self, statement: &Statement, tool: &Tool) -> Option<String> {
+    fn write_expression(&self, statement: &Statement, tool: &Tool) -> Option<String> {
         let is_scalar =
             |output: &&Output| output.kind != OutputKind::List && output.kind != OutputKind::Object;
         let scalars: Vec<&Output> = tool.outputs.iter().filter(is_scalar).collect();
@@ -214,7 +216,7 @@ impl Planning<'_> {
     fn predicate<'s>(&self, statement: &'s Statement) -> Option<&'s Token> {
         let behind = statement.copula()? + 1;
         let mut words = statement.tokens[behind..].iter().rev();
-        words.find(|token| token.kind == Kind::Word && !self.lexicon.is_filler(token))
+        words.find(|token| token.kind == TokenKind::Word && !self.lexicon.is_filler(token))
     }
 }
 

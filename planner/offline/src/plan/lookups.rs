@@ -1,20 +1,21 @@
-//! Queries that only read, where no clause is an order that a tool carries out.
+//! Queries that only read, in which no clause asks for an action of a tool.
 //!
-//! The tool that shares most words with the query answers it. Values without a place are doubts.
+//! The tool that shares most words with the query answers it. A doubt names each value of the query
+//! that no parameter takes.
 
 use std::collections::BTreeSet;
 
 use super::{MAX_CLAUSE_TOKENS, Planning, steps::Call};
 use crate::{
     clause::Clause,
-    fill::{Reading, count_f32, look_up},
+    fill::{Reading, look_up, to_f32},
     memory::{Memory, PlannedStep},
     token::Token,
     tool::Tool,
 };
 
 /// With so few tools, the values alone can tell which tool is meant.
-const FEW_TOOLS: usize = 4;
+const MAX_LOOKUP_TOOLS: usize = 4;
 
 impl Planning<'_> {
     /// Returns whether the plan only calls one tool with values of the query.
@@ -28,25 +29,26 @@ impl Planning<'_> {
         !has_condition && self.memory.steps.iter().all(is_plain)
     }
 
-    /// Returns whether the tools are so few that values can tell which is meant, and none acts.
-    fn is_small(&self) -> bool {
-        self.tools.len() <= FEW_TOOLS && !self.tools.iter().any(|tool| tool.has_effect)
+    /// Returns whether there are so few tools that values can tell which tool is meant, and no tool
+    /// has an effect.
+    fn has_few_tools(&self) -> bool {
+        self.tools.len() <= MAX_LOOKUP_TOOLS && !self.tools.iter().any(|tool| tool.has_effect)
     }
 
-    /// Plans calls of the tool that reads what a query speaks of. Returns whether there is such a
+    /// Plans calls of the tool that reads what a query asks about. Returns whether there is such a
     /// tool.
     pub(super) fn plan_lookup(&mut self, tokens: &[Token]) -> bool {
-        if tokens.len() > MAX_CLAUSE_TOKENS || !self.is_small() {
+        if tokens.len() > MAX_CLAUSE_TOKENS || !self.has_few_tools() {
             return false;
         }
-        let scene = self.fill_context();
+        let fill_context = self.fill_context();
         let clause = Clause::question(tokens.to_vec());
         let mut best: Option<(f32, Reading)> = None;
         for (tool, shared) in self.score_shared_words(tokens).into_iter().enumerate() {
-            let reading = look_up(&scene, &clause, tool);
+            let reading = look_up(&fill_context, &clause, tool);
             let score = shared + self.weights.foreign * reading.score;
             let is_better = best.as_ref().is_none_or(|(most, _)| score > *most);
-            if reading.missing.is_empty() && is_better {
+            if reading.missing_slots.is_empty() && is_better {
                 best = Some((score, reading));
             }
         }
@@ -79,7 +81,7 @@ impl Planning<'_> {
         let mut scores = vec![0.0; self.tools.len()];
         for word in words {
             let fits: Vec<f32> = self.tools.iter().map(|tool| weigh(tool, word)).collect();
-            let count = count_f32(fits.iter().filter(|fit| **fit > 0.0).count()).max(1.0);
+            let count = to_f32(fits.iter().filter(|fit| **fit > 0.0).count()).max(1.0);
             scores.iter_mut().zip(fits).for_each(|(score, fit)| *score += fit / count);
         }
         scores

@@ -8,7 +8,7 @@ use crate::{
     fill::{Filling, Reading},
     memory::{field_for, template},
     refusal::Refusal,
-    token::{Kind, Token},
+    token::{Token, TokenKind},
     tool::{SlotKind, Tool},
 };
 
@@ -16,10 +16,12 @@ impl Planning<'_> {
     /// Returns whether a clause such as `delete all emails from X` acts on each item of a call that lists the items.
     pub(super) fn is_loop(&self, clause: &Clause, best: &Reading) -> bool {
         let is_word = |(at, token): (usize, &Token)| {
-            token.kind == Kind::Word && self.lexicon.loops.has(&token.lower) && !best.claimed[at]
+            token.kind == TokenKind::Word
+                && self.lexicon.loops.has(&token.lower)
+                && !best.claimed_tokens[at]
         };
         self.tools[best.tool].has_effect
-            && !best.missing.is_empty()
+            && !best.missing_slots.is_empty()
             && clause.tokens.iter().enumerate().any(is_word)
     }
 
@@ -28,7 +30,7 @@ impl Planning<'_> {
     pub(super) fn plan_loop(&mut self, clause: &Clause, action: Reading) -> Result<(), Refusal> {
         let is_left = |(at, token): &(usize, &Token)| {
             !clause.verb_places().contains(at)
-                && !action.claimed[*at]
+                && !action.claimed_tokens[*at]
                 && !self.lexicon.loops.has(&token.lower)
         };
         let rest = clause.tokens.iter().enumerate().filter(is_left);
@@ -70,7 +72,7 @@ impl Planning<'_> {
             self.known_reading(self.readings(rest, &lists), Some(&shared)).ok_or_else(|| {
                 Refusal::no_list(&self.tools[action.tool], &self.words(&clause.tokens))
             })?;
-        if let Some(at) = list.unplaced.first() {
+        if let Some(at) = list.unplaced_tokens.first() {
             // A word that no slot takes may be a filter. Without the filter, the loop would include
             // wrong items.
             let own = &self.tools[list.tool];
@@ -94,23 +96,23 @@ impl Planning<'_> {
     ) -> Result<(), Refusal> {
         let tool = &self.tools[action.tool];
         self.fill_from_item(&mut action, step);
-        if !action.missing.is_empty() {
-            return Err(self.missing(clause, &action, &action.missing));
+        if !action.missing_slots.is_empty() {
+            return Err(self.missing(clause, &action, &action.missing_slots));
         }
         // The call that lists the items already uses the words about the list.
         let in_list =
             |at: &usize| rest.tokens.iter().any(|token| token.start == clause.tokens[*at].start);
-        action.unplaced.retain(|at| !in_list(at));
+        action.unplaced_tokens.retain(|at| !in_list(at));
         action.score = action.score.max(self.weights.least);
         self.check(clause, &action)?;
         self.add_doubts(clause, &action);
         for parameters in action.calls(tool) {
-            let each = self.over_items(step, &parameters);
+            let each = self.repeat_over_items(step, &parameters);
             let each = each.ok_or_else(|| Refusal::condition(&self.words(&clause.tokens)))?;
             let (tool, parameters, each) = (action.tool, each.parameters, Some(each.items));
             self.last = vec![self.add_step(Call { tool, parameters, each, ..Call::default() })];
         }
-        self.previous = Some(clause.clone());
+        self.previous_clause = Some(clause.clone());
         Ok(())
     }
 
@@ -119,7 +121,7 @@ impl Planning<'_> {
     fn fill_from_item(&self, action: &mut Reading, step: usize) {
         let list = &self.memory.steps[step];
         let output = self.tools[list.tool].list();
-        for at in std::mem::take(&mut action.missing) {
+        for at in std::mem::take(&mut action.missing_slots) {
             let slot = &self.tools[action.tool].slots[at];
             let field = output.and_then(|output| field_for(&output.items, slot, true));
             let known =
@@ -130,13 +132,17 @@ impl Planning<'_> {
                     let value = if slot.is_list { json!([value]) } else { value };
                     action.fillings.insert(at, Filling::One(value));
                 }
-                None => action.missing.push(at),
+                None => action.missing_slots.push(at),
             }
         }
     }
 
     /// Turns a call about the first item of a list into a call for each item.
-    pub(super) fn over_items(&self, step: usize, call: &Map<String, Value>) -> Option<EachItem> {
+    pub(super) fn repeat_over_items(
+        &self,
+        step: usize,
+        call: &Map<String, Value>,
+    ) -> Option<EachItem> {
         let list = &self.memory.steps[step];
         let path = &self.tools[list.tool].list()?.path;
         let first = format!("{{{{{}.{path}[0].", list.id);

@@ -4,7 +4,7 @@ use super::Planning;
 use crate::{
     clause::{Clause, Verb},
     fill::Reading,
-    token::{Kind, Token, stem},
+    token::{Token, TokenKind, stem},
     tool::Tool,
 };
 
@@ -14,9 +14,10 @@ impl Planning<'_> {
     pub(super) fn split(&self, clause: &Clause, best: &Reading) -> Option<[(Clause, Reading); 2]> {
         let tool = &self.tools[best.tool];
         let verb = clause.verb_places();
-        let is_noun =
-            |token: &Token| token.kind == Kind::Word && tool.has_noun(&token.stem, self.lexicon);
-        if best.unplaced.is_empty() && best.missing.is_empty() {
+        let is_noun = |token: &Token| {
+            token.kind == TokenKind::Word && tool.has_noun(&token.stem, self.lexicon)
+        };
+        if best.unplaced_tokens.is_empty() && best.missing_slots.is_empty() {
             return None;
         }
         let noun = clause.tokens.iter().position(is_noun);
@@ -60,7 +61,9 @@ impl Planning<'_> {
         let (known, later) = (one.first_call(tool), two.first_call(tool));
         self.inherit_values(&mut one, Some(&later));
         self.inherit_values(&mut two, Some(&known));
-        let is_full = |reading: &Reading| reading.missing.is_empty() && reading.unplaced.is_empty();
+        let is_full = |reading: &Reading| {
+            reading.missing_slots.is_empty() && reading.unplaced_tokens.is_empty()
+        };
         let is_split = is_both && is_full(&one) && is_full(&two);
         is_split.then_some([(first, one), (second, two)])
     }
@@ -84,8 +87,8 @@ impl Planning<'_> {
         }
         let is_copy = self.lexicon.means(&verb.stem, "copi") && !has_copy
             || self.lexicon.means(&verb.stem, "write");
-        let has_text = clause.tokens.iter().any(|token| token.kind == Kind::Quoted);
-        let is_path = |at: &usize| clause.tokens[*at].kind == Kind::Path;
+        let has_text = clause.tokens.iter().any(|token| token.kind == TokenKind::Quoted);
+        let is_path = |at: &usize| clause.tokens[*at].kind == TokenKind::Path;
         let mut paths = (0..clause.tokens.len()).filter(is_path);
         let (Some(_), Some(second), None) = (paths.next(), paths.next(), paths.next()) else {
             return None;

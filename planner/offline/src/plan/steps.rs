@@ -22,14 +22,14 @@ pub(super) struct Call<'c> {
     /// The list of a loop, as a template.
     pub(super) each: Option<String>,
     pub(super) when: Option<&'c str>,
-    /// The query says that the step comes after the steps of the last clause.
+    /// `true` if the query says that the step comes after the steps of the last clause.
     pub(super) is_next: bool,
     pub(super) links: &'c [usize],
 }
 
 impl Planning<'_> {
-    /// Adds the calls of a reading, or says why not.
-    pub(super) fn accept(
+    /// Adds the calls of a reading. The error explains why they cannot be added.
+    pub(super) fn add_reading(
         &mut self,
         clause: &Clause,
         mut reading: Reading,
@@ -37,19 +37,19 @@ impl Planning<'_> {
     ) -> Result<(), Refusal> {
         self.inherit_values(&mut reading, None);
         let tool = &self.tools[reading.tool];
-        let has_verb = clause.verb.is_some() && reading.words >= self.weights.akin;
-        if !(reading.has_noun && has_verb) || reading.missing.is_empty() {
+        let has_verb = clause.verb.is_some() && reading.words_score >= self.weights.akin;
+        if !(reading.has_noun && has_verb) || reading.missing_slots.is_empty() {
             self.check(clause, &reading)?;
         }
-        if !reading.missing.is_empty() {
-            return Err(self.missing(clause, &reading, &reading.missing));
+        if !reading.missing_slots.is_empty() {
+            return Err(self.missing(clause, &reading, &reading.missing_slots));
         }
         self.add_doubts(clause, &reading);
         let calls = reading.calls(tool);
         let is_them = clause.tokens.iter().any(|token| token.is_any(&["them", "these", "those"]));
         // `archive them` means each item of the list from the step before.
         let list = match (calls.as_slice(), self.last.as_slice()) {
-            ([only], [last]) if is_them && tool.has_effect => self.over_items(*last, only),
+            ([only], [last]) if is_them && tool.has_effect => self.repeat_over_items(*last, only),
             _ => None,
         };
         let mut places = Vec::new();
@@ -65,7 +65,7 @@ impl Planning<'_> {
             }
         }
         self.last = places;
-        self.previous = Some(clause.clone());
+        self.previous_clause = Some(clause.clone());
         Ok(())
     }
 
@@ -113,7 +113,8 @@ impl Planning<'_> {
         }
     }
 
-    /// Returns the id that a step of a tool gets: the tool's name, else `name_2`, `name_3`, ….
+    /// Returns the id that a step of a tool gets: the tool's name, otherwise the first free name of
+    /// `name_2`, `name_3`, ….
     pub(super) fn free_id(&self, name: &str) -> String {
         let base: String = name
             .chars()

@@ -7,8 +7,7 @@ use crate::{
     tool::Tool,
 };
 
-/// Returns whether a concept only reads. A verb of such a concept fits tools of every other such
-/// concept, too.
+/// Returns whether a concept only reads. A verb that reads fits the tools of all these concepts.
 pub(crate) fn is_read(concept: &str) -> bool {
     matches!(concept, "get" | "list" | "search" | "tree")
 }

@@ -4,7 +4,7 @@ use expect_test::expect;
 
 use super::*;
 
-fn text() -> Value {
+fn text_schema() -> Value {
     json!({ "type": "string" })
 }
 
@@ -12,9 +12,9 @@ fn text() -> Value {
 fn link(name: &str, input: &str, outputs: &[&str]) -> ToolDefinition {
     let mut fields = json!({});
     for output in outputs {
-        fields[*output] = text();
+        fields[*output] = text_schema();
     }
-    let mut made = tool(name, "", json!({ format!("{input}!"): text() }));
+    let mut made = tool(name, "", json!({ format!("{input}!"): text_schema() }));
     let words = name.replace('_', " ");
     made.description = format!("{}.", words[..1].to_uppercase() + &words[1..]);
     made.output_schema = Some(json!({ "type": "object", "properties": fields }));
@@ -67,7 +67,7 @@ fn an_id_of_another_thing_is_never_taken() {
 #[test]
 fn an_item_of_a_list_is_never_taken() {
     let mut list = link("list_orders", "customer_id", &[]);
-    let item = json!({ "type": "object", "properties": { "order_id": text() } });
+    let item = json!({ "type": "object", "properties": { "order_id": text_schema() } });
     list.output_schema = Some(
         json!({ "type": "object", "properties": { "orders": { "type": "array", "items": item } } }),
     );

@@ -117,8 +117,8 @@ fn word() -> impl Strategy<Value = String> {
     prop_oneof![4 => proptest::sample::select(words.to_vec()).prop_map(str::to_owned), 1 => any::<String>()]
 }
 
-/// Two queries of the yardstick, cut anywhere and put together.
-fn spliced() -> impl Strategy<Value = String> {
+/// The start of one test query, joined with the end of another test query.
+fn spliced_query() -> impl Strategy<Value = String> {
     let queries: Vec<String> = queries("dev").into_iter().map(|(.., query)| query).collect();
     let query = proptest::sample::select(queries);
     let join = proptest::sample::select(vec![" ", " and ", ", then ", ". ", " if ", " for each "]);
@@ -176,10 +176,10 @@ proptest! {
         }
     }
 
-    /// The parameters of calls that act are said, allowed by the schema or given by earlier steps,
-    /// and the same query gives the same plan.
+    /// The parameters of calls that act are in the query, allowed by the schema or returned by
+    /// earlier steps. The same query gives the same plan.
     #[test]
-    fn no_value_is_invented(query in spliced()) {
+    fn no_value_is_invented(query in spliced_query()) {
         let all = &catalogs()["all"];
         prop_assert_eq!(outcome(all, &query), outcome(all, &query));
         for step in propose(&query, all).map(|proposal| proposal.draft.tools).unwrap_or_default() {

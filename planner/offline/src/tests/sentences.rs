@@ -4,7 +4,7 @@ use expect_test::expect;
 
 use super::*;
 
-fn text() -> Value {
+fn text_schema() -> Value {
     json!({ "type": "string" })
 }
 
@@ -17,60 +17,80 @@ fn reads(mut tool: ToolDefinition, output: Value) -> ToolDefinition {
 
 /// A shop, files, issues and a mailer.
 fn office() -> Catalog {
-    let issue = json!({ "number": { "type": "integer" }, "title": text(), "body": text() });
+    let issue =
+        json!({ "number": { "type": "integer" }, "title": text_schema(), "body": text_schema() });
     catalog(vec![
         reads(
-            tool("getStock", "Get the stock of an article.", json!({ "sku!": text() })),
-            json!({ "sku": text(), "pieces": { "type": "integer" } }),
+            tool("getStock", "Get the stock of an article.", json!({ "sku!": text_schema() })),
+            json!({ "sku": text_schema(), "pieces": { "type": "integer" } }),
         ),
         tool(
             "reserve",
             "Reserve pieces of an article.",
-            json!({ "sku!": text(), "pieces!": { "type": "integer" } }),
+            json!({ "sku!": text_schema(), "pieces!": { "type": "integer" } }),
         ),
         reads(
-            tool("find_customer", "Find a customer by name.", json!({ "name!": text() })),
-            json!({ "id": text(), "name": text(), "email": text() }),
+            tool("find_customer", "Find a customer by name.", json!({ "name!": text_schema() })),
+            json!({ "id": text_schema(), "name": text_schema(), "email": text_schema() }),
         ),
         tool(
             "send_mail",
             "Send a mail.",
-            json!({ "to!": { "type": "string", "format": "email" }, "subject": text(), "body!": text() }),
+            json!({
+                "to!": { "type": "string", "format": "email" },
+                "subject": text_schema(),
+                "body!": text_schema(),
+            }),
         ),
         reads(
             tool(
                 "get_blog",
                 "Get a blog post.",
-                json!({ "id!": { "type": "string", "description": "The `_id` of the blog post." } }),
+                json!({
+                    "id!": { "type": "string", "description": "The `_id` of the blog post." },
+                }),
             ),
-            json!({ "_id": text(), "title": text(), "content": text() }),
+            json!({ "_id": text_schema(), "title": text_schema(), "content": text_schema() }),
         ),
         reads(
-            tool("read_file", "Read a file.", json!({ "path!": text() })),
-            json!({ "content": text() }),
+            tool("read_file", "Read a file.", json!({ "path!": text_schema() })),
+            json!({ "content": text_schema() }),
         ),
         reads(tool("get_time", "Get the time.", json!({})), json!({})),
         reads(
             tool(
                 "get_price",
                 "Get the price of an article in cents",
-                json!({ "article!": text() }),
+                json!({ "article!": text_schema() }),
             ),
             json!({}),
         ),
-        tool("append_file", "Append text to a file.", json!({ "path!": text(), "text!": text() })),
+        tool(
+            "append_file",
+            "Append text to a file.",
+            json!({ "path!": text_schema(), "text!": text_schema() }),
+        ),
         reads(
             tool(
                 "get_issue",
                 "Get an issue.",
-                json!({ "owner!": text(), "repo!": text(), "number!": { "type": "integer" } }),
+                json!({
+                    "owner!": text_schema(),
+                    "repo!": text_schema(),
+                    "number!": { "type": "integer" },
+                }),
             ),
             issue,
         ),
         tool(
             "add_comment",
             "Comment on an issue.",
-            json!({ "owner!": text(), "repo!": text(), "number!": { "type": "integer" }, "body!": text() }),
+            json!({
+                "owner!": text_schema(),
+                "repo!": text_schema(),
+                "number!": { "type": "integer" },
+                "body!": text_schema(),
+            }),
         ),
     ])
 }

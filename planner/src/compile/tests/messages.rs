@@ -9,7 +9,7 @@ fn check(tools: &Value, expected: &Expect) {
 }
 
 #[test]
-fn diagnostics_of_names() {
+fn the_text_of_diagnostics_of_names_is_stable() {
     check(
         &json!([
             { "name": "createAutor" },
@@ -40,7 +40,7 @@ fn diagnostics_of_names() {
 }
 
 #[test]
-fn diagnostics_of_references() {
+fn the_text_of_diagnostics_of_references_is_stable() {
     check(
         &json!([
             { "id": "author1", "name": "listAuthors" },
@@ -71,7 +71,7 @@ fn diagnostics_of_references() {
 }
 
 #[test]
-fn diagnostics_of_parameters() {
+fn the_text_of_diagnostics_of_parameters_is_stable() {
     check(
         &json!([
             { "name": "createAuthor", "parameters": { "emial": "a@b.c", "age": "x", "kind": "dog", "address": {} } },
@@ -94,7 +94,7 @@ fn diagnostics_of_parameters() {
 }
 
 #[test]
-fn diagnostics_of_policies_and_mappings() {
+fn the_text_of_diagnostics_of_policies_and_mappings_is_stable() {
     check(
         &json!([
             { "name": "flow.noop", "timeoutMs": 0, "retry": { "maxAttempts": 5_000, "multiplier": 1e9 } },
@@ -115,7 +115,7 @@ fn diagnostics_of_policies_and_mappings() {
 }
 
 #[test]
-fn diagnostics_of_cycles_and_order() {
+fn the_text_of_diagnostics_of_cycles_and_order_is_stable() {
     let mut draft = draft_of_steps(&[("a", &["b"]), ("b", &["a"])]);
     draft["executionOrder"] = json!(["a", "c"]);
     expect![[r#"
@@ -146,7 +146,7 @@ fn diagnostics_of_cycles_and_order() {
 }
 
 #[test]
-fn diagnostics_of_outputs() {
+fn the_text_of_diagnostics_of_outputs_is_stable() {
     let plan = compile_valid(json!({ "tools": [
         { "name": "createAuthor", "parameters": { "name": "A", "email": "a@b.c" } },
         { "name": "flow.echo", "parameters": { "a": "{{createAuthor.id}}", "b": "{{createAuthor._id.x}}",

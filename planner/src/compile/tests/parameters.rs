@@ -140,7 +140,7 @@ fn many_templates_do_not_hide_a_later_violation() {
 }
 
 #[test]
-fn an_invalid_tool_schema_checks_nothing() {
+fn an_invalid_tool_schema_rejects_no_parameters() {
     compile_valid(json!({ "tools": [{ "name": "wrong", "parameters": { "a": 1 } }] }));
 }
 

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use super::{Progress, PullError};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-const MAX_SILENCE: Duration = Duration::from_secs(30);
+const MAX_READ_PAUSE: Duration = Duration::from_secs(30);
 /// Maximum size of a file. Larger models are not supported.
 const MAX_FILE_BYTES: u64 = 8 << 30;
 const MAX_REDIRECTS: usize = 5;
@@ -117,7 +117,7 @@ pub(crate) async fn fetch_file(
     let options = options.create(true).write(true).append(goes_on).truncate(!goes_on);
     let mut file = options.open(part).map_err(disk)?;
     let mut reported = None;
-    while let Some(chunk) = timeout(MAX_SILENCE, response.chunk())
+    while let Some(chunk) = timeout(MAX_READ_PAUSE, response.chunk())
         .await
         .map_err(|_| no_data_error(&request.url))?
         .map_err(|err| unreachable_error(&host_name(&request.url), &err))?
@@ -193,7 +193,7 @@ fn parse_range_start(headers: &HeaderMap) -> Option<u64> {
 }
 
 async fn send_request(request: reqwest::RequestBuilder, url: &Url) -> Result<Response, PullError> {
-    let answered = timeout(MAX_SILENCE, request.send()).await.map_err(|_| no_data_error(url))?;
+    let answered = timeout(MAX_READ_PAUSE, request.send()).await.map_err(|_| no_data_error(url))?;
     answered.map_err(|err| unreachable_error(&host_name(url), &err))
 }
 
@@ -224,7 +224,7 @@ fn host_name(url: &Url) -> String {
 }
 
 fn no_data_error(url: &Url) -> PullError {
-    let reason = format!("it sent no data for {} s", MAX_SILENCE.as_secs());
+    let reason = format!("it sent no data for {} s", MAX_READ_PAUSE.as_secs());
     PullError::Unreachable { place: host_name(url), reason }
 }
 

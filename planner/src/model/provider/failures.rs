@@ -24,14 +24,14 @@ const SCHEMA_WORDS: [&str; 2] = ["response_format", "json_schema"];
 impl Provider {
     pub(super) fn exchange_failed(&self, err: ExchangeError) -> ModelError {
         match err {
-            ExchangeError::Unreachable(cause) => self.connection_lost(
+            ExchangeError::Unreachable(cause) => self.unavailable_error(
                 format!(
                     "it cannot be reached ({}): check that it runs, and check `planner.base_url`",
                     self.shorten_without_key(&cause)
                 ),
                 None,
             ),
-            ExchangeError::ConnectionLost(cause) => self.connection_lost(
+            ExchangeError::ConnectionLost(cause) => self.unavailable_error(
                 format!("its answer ended early ({})", self.shorten_without_key(&cause)),
                 None,
             ),
@@ -58,8 +58,8 @@ impl Provider {
             StatusCode::REQUEST_TIMEOUT
             | StatusCode::CONFLICT
             | StatusCode::TOO_EARLY
-            | StatusCode::TOO_MANY_REQUESTS => self.connection_lost(reason, wait),
-            _ if status.is_server_error() => self.connection_lost(reason, wait),
+            | StatusCode::TOO_MANY_REQUESTS => self.unavailable_error(reason, wait),
+            _ if status.is_server_error() => self.unavailable_error(reason, wait),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 self.refused_error(match &self.settings.key {
                     Key::Variable(name, _) => {
@@ -83,7 +83,7 @@ impl Provider {
         }
     }
 
-    pub(super) fn connection_lost(&self, reason: String, wait: Option<Duration>) -> ModelError {
+    pub(super) fn unavailable_error(&self, reason: String, wait: Option<Duration>) -> ModelError {
         ModelError::Unavailable { model: self.name.clone(), reason, wait }
     }
 

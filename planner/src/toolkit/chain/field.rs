@@ -10,31 +10,31 @@ use crate::select::words;
 const MAX_LEVELS: usize = 3;
 /// Maximum number of references of a schema that are followed.
 const MAX_REFERENCES: usize = 8;
-/// Minimum number of different words outside [`COMMON`] that a description needs. Only then can the
-/// description serve as the type of a field.
+/// Minimum number of different words outside [`COMMON_WORDS`] that a description needs. Only then
+/// can the description serve as the type of a field.
 const MIN_TELLING_WORDS: usize = 2;
 
 /// Words that name a property of any thing. Alone, they do not show which thing it belongs to.
-const PROPERTIES: &str = "id uuid guid key number name title email mail address phone date time day status \
+const PROPERTY_WORDS: &str = "id uuid guid key number name title email mail address phone date time day status \
     state type kind category url link path amount total price cost count quantity size description text body \
     content comment message note value code label display";
 /// Words before the name of a thing that tell which thing it is, but not the kind of the thing:
 /// `parent_id` of a page.
-const QUALIFIERS: &str = "first last full created updated start end begin default current new old parent child \
+const QUALIFIER_WORDS: &str = "first last full created updated start end begin default current new old parent child \
     root source target previous next other";
-const IDS: &str = "id uuid guid key number";
+const ID_WORDS: &str = "id uuid guid key number";
 /// Objects that only wrap a result.
-const WRAPPERS: &str = "data result response payload output";
+const WRAPPER_WORDS: &str = "data result response payload output";
 /// Words that occur in the description of any parameter.
-const COMMON: &str = "unique id identifier identifies number string integer value field parameter record \
+const COMMON_WORDS: &str = "unique id identifier identifies number string integer value field parameter record \
     object entity resource item thing name type key fetch get read return use example optional required";
 const READING_VERBS: &str = "get read show find fetch search lookup look retrieve list describe query check \
     load view resolve tell display see";
 /// Words after which a tool's name no longer names the thing: `get_order_by_number` is about an
 /// order.
-const ENDS: [&str; 9] = ["by", "from", "for", "of", "with", "using", "to", "in", "on"];
+const END_WORDS: [&str; 9] = ["by", "from", "for", "of", "with", "using", "to", "in", "on"];
 /// Words with which a description warns of its tool.
-const CAUTIONS: [&str; 22] = [
+const CAUTION_WORDS: [&str; 22] = [
     "deprecated",
     "legacy",
     "obsolete",
@@ -63,11 +63,11 @@ fn stems(words: &str) -> BTreeSet<String> {
     words::stem_words(words).into_iter().collect()
 }
 
-static PROPERTY_STEMS: LazyLock<BTreeSet<String>> = LazyLock::new(|| stems(PROPERTIES));
-static QUALIFIER_STEMS: LazyLock<BTreeSet<String>> = LazyLock::new(|| stems(QUALIFIERS));
-static ID_STEMS: LazyLock<BTreeSet<String>> = LazyLock::new(|| stems(IDS));
-static WRAPPER_STEMS: LazyLock<BTreeSet<String>> = LazyLock::new(|| stems(WRAPPERS));
-static COMMON_STEMS: LazyLock<BTreeSet<String>> = LazyLock::new(|| stems(COMMON));
+static PROPERTY_STEMS: LazyLock<BTreeSet<String>> = LazyLock::new(|| stems(PROPERTY_WORDS));
+static QUALIFIER_STEMS: LazyLock<BTreeSet<String>> = LazyLock::new(|| stems(QUALIFIER_WORDS));
+static ID_STEMS: LazyLock<BTreeSet<String>> = LazyLock::new(|| stems(ID_WORDS));
+static WRAPPER_STEMS: LazyLock<BTreeSet<String>> = LazyLock::new(|| stems(WRAPPER_WORDS));
+static COMMON_STEMS: LazyLock<BTreeSet<String>> = LazyLock::new(|| stems(COMMON_WORDS));
 static VERB_STEMS: LazyLock<BTreeSet<String>> = LazyLock::new(|| stems(READING_VERBS));
 
 /// The quality of the fit of two fields, the best first.
@@ -151,7 +151,7 @@ fn is_id(stem: &str) -> bool {
 
 pub(super) fn is_cautioned(description: &str) -> bool {
     let lower = description.to_lowercase();
-    CAUTIONS.iter().any(|caution| lower.contains(caution))
+    CAUTION_WORDS.iter().any(|caution| lower.contains(caution))
 }
 
 /// The thing that a tool is about, as the stems of the words in the tool's name.
@@ -170,7 +170,7 @@ impl Owner {
         } else if all.last().is_some_and(is_verb) {
             all.pop();
         }
-        let end = all.iter().position(|word| ENDS.contains(&word.as_str()));
+        let end = all.iter().position(|word| END_WORDS.contains(&word.as_str()));
         all.truncate(end.unwrap_or(all.len()));
         Self(words::stem_words(&all.join(" ")))
     }
@@ -215,7 +215,7 @@ pub(super) fn inputs_of(
 /// Returns the scalar outputs of a tool, including those inside objects. A list has no outputs.
 pub(super) fn outputs_of(schema: &Value, owner: &Owner, subjects: &BTreeSet<String>) -> Vec<Field> {
     let mut fields = Vec::new();
-    let top = Place { schema, path: String::new(), owner: owner.clone() };
+    let top = OutputObject { schema, path: String::new(), owner: owner.clone() };
     let mut open = vec![(top, MAX_LEVELS)];
     while let Some((place, levels)) = open.pop() {
         let object = resolve(place.schema, schema);
@@ -228,7 +228,7 @@ pub(super) fn outputs_of(schema: &Value, owner: &Owner, subjects: &BTreeSet<Stri
                 let name_words = words::stem_words(name);
                 let is_wrapper = name_words.iter().all(|word| WRAPPER_STEMS.contains(word));
                 let owner = if is_wrapper { place.owner.clone() } else { Owner(name_words) };
-                open.push((Place { schema: described, path, owner }, levels - 1));
+                open.push((OutputObject { schema: described, path, owner }, levels - 1));
             }
         }
     }
@@ -237,7 +237,7 @@ pub(super) fn outputs_of(schema: &Value, owner: &Owner, subjects: &BTreeSet<Stri
 }
 
 /// An object inside an output schema.
-struct Place<'a> {
+struct OutputObject<'a> {
     schema: &'a Value,
     path: String,
     owner: Owner,
@@ -260,7 +260,7 @@ fn read_field(
     let mut keys = Vec::new();
     let key = |fit, text: String| Key { fit, text };
     keys.extend(whole.as_ref().map(|whole| key(Fit::Exact, whole.join(" "))));
-    keys.extend(telling_words(&description).map(|text| key(Fit::Described, text)));
+    keys.extend(comparable_description(&description).map(|text| key(Fit::Described, text)));
     let is_property =
         |word: &String| PROPERTY_STEMS.contains(word) || QUALIFIER_STEMS.contains(word);
     let is_telling =
@@ -300,8 +300,9 @@ fn whole_name(
     (!owner.is_empty()).then(|| owner.iter().chain(&name_words[shared..]).cloned().collect())
 }
 
-/// Returns a description in a form that can be compared, if it describes the value.
-fn telling_words(description: &str) -> Option<String> {
+/// Returns the stemmed words of a description, for comparison with other descriptions. Returns
+/// `None` if too few of the words describe the value.
+fn comparable_description(description: &str) -> Option<String> {
     let words = words::stem_words(description);
     let telling: BTreeSet<&String> =
         words.iter().filter(|word| !COMMON_STEMS.contains(*word)).collect();

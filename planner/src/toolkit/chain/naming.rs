@@ -13,15 +13,15 @@ use super::{
 use crate::select::words;
 
 /// The points of any word of a name, besides the points for a rare word.
-const WORD: f64 = 2.0;
+const WORD_POINTS: f64 = 2.0;
 /// Factor for the points of a word that only the description has.
-const DESCRIBED: f64 = 0.4;
+const DESCRIBED_WORD_FACTOR: f64 = 0.4;
 /// Additional points for each word of a name that the text contains as a whole.
-const PIECE: f64 = 1.0;
+const WHOLE_NAME_POINTS: f64 = 1.0;
 /// Additional points for an id, because people name the id of a thing more often than its status.
-const ID: f64 = 0.5;
+const ID_POINTS: f64 = 0.5;
 /// Factor by which the points of the best type must exceed the points of any other type.
-const MARGIN: f64 = 1.05;
+const MIN_LEAD_FACTOR: f64 = 1.05;
 
 /// A parameter or an output, by the index of its tool and its index in the tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,7 +32,7 @@ pub struct Place {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Type {
+struct ValueType {
     places: Vec<Place>,
     names: BTreeSet<Vec<String>>,
     words: BTreeSet<String>,
@@ -42,14 +42,14 @@ struct Type {
 /// The types of a graph with their words.
 #[derive(Clone, Debug, Default)]
 pub struct Vocabulary {
-    types: Vec<Type>,
+    types: Vec<ValueType>,
     /// The number of types that have a word.
     counts: BTreeMap<String, usize>,
 }
 
 /// The type that words name.
 #[derive(Clone, Debug)]
-pub struct Named<'a> {
+pub struct NamedType<'a> {
     /// The parameters and outputs of this type, in the order of tools.
     pub places: &'a [Place],
     /// The words that belong to the type, by their positions in the text.
@@ -89,8 +89,8 @@ impl ChainGraph {
     }
 
     /// Groups the fields of tools in chains by their types.
-    fn group_fields(&self) -> Vec<Type> {
-        let mut types: Vec<Type> = Vec::new();
+    fn group_fields(&self) -> Vec<ValueType> {
+        let mut types: Vec<ValueType> = Vec::new();
         let mut type_by_key: BTreeMap<&Key, usize> = BTreeMap::new();
         let tools = self.tools.iter().enumerate().filter(|(_, tool)| tool.can_link);
         let places = tools.flat_map(|(tool, tool_links)| {
@@ -111,7 +111,7 @@ impl ChainGraph {
             let keys = || self.field(place).keys.iter().filter(is_sure);
             let Some(first) = keys().find_map(|key| type_by_key.get(key).copied()).or_else(|| {
                 keys().next().map(|_| {
-                    types.push(Type::default());
+                    types.push(ValueType::default());
                     types.len() - 1
                 })
             }) else {
@@ -145,11 +145,12 @@ impl Vocabulary {
         &self,
         query_words: &[&str],
         accepts: impl Fn(&[Place]) -> bool,
-    ) -> Option<Named<'_>> {
+    ) -> Option<NamedType<'_>> {
         let mut best: Option<(f64, usize)> = None;
         let mut second = 0.0;
         for (index, kind) in self.types.iter().enumerate() {
-            let points = self.points(kind, query_words) + if kind.is_id() { ID } else { 0.0 };
+            let points =
+                self.points(kind, query_words) + if kind.is_id() { ID_POINTS } else { 0.0 };
             if best.is_none_or(|(best_points, _)| points > best_points) {
                 second = best.map_or(0.0, |(best_points, _)| best_points);
                 best = Some((points, index));
@@ -157,7 +158,7 @@ impl Vocabulary {
                 second = points;
             }
         }
-        let (points, index) = best.filter(|(points, _)| *points > second * MARGIN)?;
+        let (points, index) = best.filter(|(points, _)| *points > second * MIN_LEAD_FACTOR)?;
         let kind = &self.types[index];
         let has_word = |index: &usize| kind.words.contains(query_words[*index]);
         let words: Vec<usize> = (0..query_words.len()).filter(has_word).collect();
@@ -167,24 +168,24 @@ impl Vocabulary {
             |name: &Vec<String>| name.iter().filter(|word| *word != "id").cloned().collect();
         let things: Vec<Vec<String>> = kind.names.iter().map(thing).collect();
         let is_identified = things.iter().any(|thing| has_piece(query_words, thing));
-        let named = Named { places: &kind.places, words, points, is_whole, is_identified };
+        let named = NamedType { places: &kind.places, words, points, is_whole, is_identified };
         (!named.words.is_empty() && accepts(&kind.places)).then_some(named)
     }
 
-    fn points(&self, kind: &Type, query_words: &[&str]) -> f64 {
+    fn points(&self, kind: &ValueType, query_words: &[&str]) -> f64 {
         let distinct: BTreeSet<&str> = query_words.iter().copied().collect();
         let words = distinct.into_iter().map(|word| {
             let share = match (kind.words.contains(word), kind.described.contains(word)) {
                 (true, _) => 1.0,
-                (false, true) => DESCRIBED,
+                (false, true) => DESCRIBED_WORD_FACTOR,
                 _ => 0.0,
             };
-            share * (WORD + self.rarity(word))
+            share * (WORD_POINTS + self.rarity(word))
         });
         let pieces =
             kind.names.iter().filter(|name| name.len() > 1 && has_piece(query_words, name));
         let piece = pieces.map(Vec::len).max().unwrap_or_default();
-        words.sum::<f64>() + PIECE * to_f64(piece)
+        words.sum::<f64>() + WHOLE_NAME_POINTS * to_f64(piece)
     }
 
     fn rarity(&self, word: &str) -> f64 {
@@ -193,7 +194,7 @@ impl Vocabulary {
     }
 }
 
-impl Type {
+impl ValueType {
     fn is_id(&self) -> bool {
         self.words.contains("id")
     }

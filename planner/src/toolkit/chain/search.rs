@@ -22,11 +22,11 @@ const MAX_DEPTH: usize = 12;
 const MAX_STEPS: usize = 16;
 /// Maximum number of tools that one search visits.
 const MAX_SEARCHED: usize = 2_000;
-const CALL: u32 = 10;
+const CALL_COST: u32 = 10;
 /// Cost of a warning in a tool's description, higher than the cost of many calls of other tools.
-const CAUTION: u32 = 200;
-const NEAR: u32 = 5;
-const DESCRIBED: u32 = 1;
+const CAUTION_COST: u32 = 200;
+const NEAR_FIT_COST: u32 = 5;
+const DESCRIBED_FIT_COST: u32 = 1;
 
 /// The wanted value.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +63,7 @@ pub struct RouteStep {
 pub struct Route {
     pub steps: Vec<RouteStep>,
     pub source: Source,
-    /// How well the value fits.
+    /// The fit of the value to the goal.
     pub fit: Fit,
     /// `true` if no other value that can be reached fits as well.
     pub is_only: bool,
@@ -238,7 +238,7 @@ impl<'a> Search<'a> {
 
     fn call_if_ready(&mut self, tool: usize) {
         let links = &self.graph.tools[tool];
-        let mut cost = if links.is_cautioned { CALL + CAUTION } else { CALL };
+        let mut cost = if links.is_cautioned { CALL_COST + CAUTION_COST } else { CALL_COST };
         let mut depth = 0;
         for index in (0..links.inputs.len()).filter(|index| links.inputs[*index].is_required) {
             let Some(filled) = self.filled.get(&(tool, index)) else { return };
@@ -324,8 +324,8 @@ impl<'a> Search<'a> {
 fn cost_of(fit: Fit) -> u32 {
     match fit {
         Fit::Exact => 0,
-        Fit::Described => DESCRIBED,
-        Fit::Near => NEAR,
+        Fit::Described => DESCRIBED_FIT_COST,
+        Fit::Near => NEAR_FIT_COST,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{ACTION, TOOL, node_numbers, score};
+use super::{ACTION_COLORS, TOOL_COLORS, node_numbers, score};
 use crate::{
     escape,
     layout::{Direction, Drawing, Point, Size, Style, layout_graph},
@@ -10,13 +10,13 @@ use crate::{
 };
 use shared::id::NodeName;
 
-const HEIGHT: f64 = 34.0;
+const NODE_HEIGHT: f64 = 34.0;
 const NAME_PADDING: f64 = 14.0;
 /// The width of letters in most scripts, and in wide scripts.
-const LETTER: (f64, f64) = (7.3, 13.0);
+const LETTER_WIDTHS: (f64, f64) = (7.3, 13.0);
 const MAX_NAME_WIDTH: f64 = 230.0;
-const MARGIN: f64 = 16.0;
-const TITLE: f64 = 28.0;
+const DRAWING_MARGIN: f64 = 16.0;
+const TITLE_HEIGHT: f64 = 28.0;
 
 struct Labelled<'a> {
     name: &'a NodeName,
@@ -32,7 +32,10 @@ pub fn svg(toolkit: &Toolkit, title: &str) -> String {
         .collect();
     let sizes: Vec<Size> = nodes
         .iter()
-        .map(|node| Size { width: text_width(&node.label) + 2.0 * NAME_PADDING, height: HEIGHT })
+        .map(|node| Size {
+            width: text_width(&node.label) + 2.0 * NAME_PADDING,
+            height: NODE_HEIGHT,
+        })
         .collect();
     let numbers = node_numbers(toolkit);
     let edges = toolkit.ordered_edges();
@@ -57,9 +60,10 @@ pub fn svg(toolkit: &Toolkit, title: &str) -> String {
 
 fn svg_head(drawing: &Drawing, title: &str) -> String {
     let title = escape::escape_xml(title);
-    let width = (drawing.width + 2.0 * MARGIN).max(self::text_width(&title) + 2.0 * MARGIN);
-    let height = drawing.height + 2.0 * MARGIN + TITLE;
-    let ((action, action_border), (tool, tool_border)) = (ACTION, TOOL);
+    let width =
+        (drawing.width + 2.0 * DRAWING_MARGIN).max(self::text_width(&title) + 2.0 * DRAWING_MARGIN);
+    let height = drawing.height + 2.0 * DRAWING_MARGIN + TITLE_HEIGHT;
+    let ((action, action_border), (tool, tool_border)) = (ACTION_COLORS, TOOL_COLORS);
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
          viewBox=\"0 0 {width:.0} {height:.0}\" role=\"img\" font-family=\"system-ui, sans-serif\" \
@@ -74,12 +78,12 @@ fn svg_head(drawing: &Drawing, title: &str) -> String {
          </style>\n\
          <defs>\n{}{}</defs>\n\
          <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
-         <text x=\"{MARGIN}\" y=\"{:.0}\" font-weight=\"bold\">{title}</text>\n\
-         <g transform=\"translate({MARGIN} {:.0})\" stroke-width=\"1.3\">\n",
+         <text x=\"{DRAWING_MARGIN}\" y=\"{:.0}\" font-weight=\"bold\">{title}</text>\n\
+         <g transform=\"translate({DRAWING_MARGIN} {:.0})\" stroke-width=\"1.3\">\n",
         svg_marker("tk-next-end", action_border),
         svg_marker("tk-call-end", tool_border),
-        MARGIN + 8.0,
-        MARGIN + TITLE,
+        DRAWING_MARGIN + 8.0,
+        DRAWING_MARGIN + TITLE_HEIGHT,
     )
 }
 
@@ -143,8 +147,8 @@ fn draw_score(text: &mut String, edge: &Edge<'_>, points: &[Point]) {
     let [a, b, ..] = points else { return };
     let (x, y) = (f64::midpoint(a.x, b.x), f64::midpoint(a.y, b.y) + 4.0);
     let colour = match edge.kind {
-        EdgeKind::Next => ACTION.1,
-        EdgeKind::Call => TOOL.1,
+        EdgeKind::Next => ACTION_COLORS.1,
+        EdgeKind::Call => TOOL_COLORS.1,
     };
     let score = score(edge.score);
     let _ = writeln!(
@@ -156,7 +160,7 @@ fn draw_score(text: &mut String, edge: &Edge<'_>, points: &[Point]) {
 
 fn letter_width(c: char) -> f64 {
     // From this character on, most scripts have wide letters.
-    if c >= '\u{1100}' { LETTER.1 } else { LETTER.0 }
+    if c >= '\u{1100}' { LETTER_WIDTHS.1 } else { LETTER_WIDTHS.0 }
 }
 
 fn text_width(text: &str) -> f64 {
@@ -167,7 +171,7 @@ fn cut_name(name: &str) -> String {
     if text_width(name) <= MAX_NAME_WIDTH {
         return name.to_owned();
     }
-    let mut room = MAX_NAME_WIDTH - LETTER.0;
+    let mut room = MAX_NAME_WIDTH - LETTER_WIDTHS.0;
     let fits = |c: &char| {
         room -= letter_width(*c);
         room >= 0.0

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use shared::{clock::Timestamp, id::ToolName};
 
 use super::*;
-use crate::toolkit::learned::{FLOOR, HALF_LIFE, Learned};
+use crate::toolkit::learned::{HALF_LIFE, Learned, MIN_SCORE};
 
 const DAY: Timestamp = Timestamp::UNIX_EPOCH;
 
@@ -54,7 +54,7 @@ fn learned_edge_scores_are_shares() {
     lesson(&mut learned, &["t1", "t3"], DAY);
     let there = |from: &str, to: &str| score(&learned, from, to, DAY).unwrap();
     assert!(there("a1", "a2") > 0.9, "{}", there("a1", "a2"));
-    assert!((FLOOR..0.1).contains(&there("a1", "a3")), "{}", there("a1", "a3"));
+    assert!((MIN_SCORE..0.1).contains(&there("a1", "a3")), "{}", there("a1", "a3"));
     assert!((there("a1", "t1") - 1.0).abs() < 1e-9, "the action calls no other tool");
     assert_eq!(score(&learned, "a3", "a4", DAY), None, "no action followed it");
 }
@@ -103,7 +103,8 @@ proptest! {
         }
         for edge in seed().ordered_edges() {
             let score = learned.score(&seed(), edge.from, edge.to, tool, last);
-            prop_assert!(score.is_none_or(|score| (FLOOR..=1.0).contains(&score)), "{:?}", score);
+            let is_in_range = score.is_none_or(|score| (MIN_SCORE..=1.0).contains(&score));
+            prop_assert!(is_in_range, "{:?}", score);
         }
     }
 }

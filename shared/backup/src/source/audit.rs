@@ -1,4 +1,4 @@
-//! Audit entries, the newest first.
+//! Reads and writes audit entries, the newest first.
 
 use shared::store::{AuditFilter, Page};
 

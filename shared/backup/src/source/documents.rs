@@ -1,4 +1,4 @@
-//! Requests with their transcripts, and plans without executions.
+//! Reads and writes requests with their transcripts, and plans without executions.
 
 use std::{collections::BTreeSet, mem, sync::Arc};
 
@@ -15,7 +15,8 @@ use shared::{
 use super::{CONCURRENT_READS, MAX_SKEW, PAGE_LEN, Source};
 use crate::{entry::Entry, error::BackupError, report::Stage};
 
-/// Maximum bytes of a transcript in one entry. A single item of the transcript may be larger.
+/// Maximum bytes of a transcript in one line of the backup, unless a single item of the transcript
+/// is larger.
 const TRANSCRIPT_BYTES: usize = 4 << 20;
 
 impl Source<'_> {
@@ -100,9 +101,10 @@ impl Source<'_> {
         }
     }
 
-    /// Returns `true` only if the plan was certainly written together with the log of an execution.
+    /// Returns `true` if the log of an execution of this plan was certainly written, because the
+    /// plan was then written before that log.
     async fn is_written_with_log(&self, plan: PlanId) -> Result<bool, BackupError> {
-        // If a damaged log was left out, its plan may not have been written.
+        // If a damaged log was left out, the plan of that log may not have been written.
         if !self.report.damaged.is_empty() {
             return Ok(false);
         }
@@ -132,7 +134,8 @@ impl Source<'_> {
         }
     }
 
-    /// Writes a plan, and the request and the plans that it refers to if the lists may lack them.
+    /// Writes a plan. If the lists may lack its request or the plans that it refers to, writes
+    /// them, too.
     pub(super) async fn write_plan_with_needs(
         &mut self,
         plan: Arc<Plan>,

@@ -1,4 +1,5 @@
-//! Reads and writes the logs of executions, each up to one moment.
+//! Reads and writes the logs of executions. Each log is written up to the event that was its last
+//! event when it was read.
 //!
 //! Each log is folded before it is written, so a backup contains no log that a worker could not
 //! load.
@@ -23,7 +24,7 @@ use crate::{
     spool::{SpoolReader, SpooledExecution},
 };
 
-/// Number of executions that are read together. The children among them are written last.
+/// Number of executions that are read together. Of these, the children are written last.
 const CHUNK_LEN: usize = 64;
 /// Maximum bytes of events in one entry. A single event may be larger.
 const EVENT_BYTES: usize = 4 << 20;
@@ -37,7 +38,8 @@ const MAX_ANCESTORS: usize = 64;
 /// The state of an execution, and the first part of its log.
 struct LogStart {
     execution: SpooledExecution,
-    /// The head of an execution that is over is not read, so it is `None`.
+    /// `None` if the execution is over, because its head then contains nothing that is not in the
+    /// log.
     head: Option<ExecutionHead>,
     commands: Vec<SentCommand>,
     events: Vec<RecordedEvent>,
@@ -57,7 +59,8 @@ impl Source<'_> {
     ) -> Result<(), BackupError> {
         let store = self.store;
         let total = executions.rows_left() as u64;
-        // Parents that were written before their place in the list, because a child came first.
+        // Parents whose logs are already written although they come later in the list, because a
+        // child came first.
         let mut early = BTreeSet::new();
         loop {
             let rows = executions
@@ -84,8 +87,8 @@ impl Source<'_> {
         }
     }
 
-    /// Writes the log of a child. Before that, writes the logs of its ancestors that come later in
-    /// the list.
+    /// Writes the log of a child. First writes the logs of those ancestors that come later in the
+    /// list.
     ///
     /// An ancestor comes later if the child has the same time, or an earlier time by the clock of
     /// another node.
@@ -291,8 +294,8 @@ fn describe_end(
         Some(_) => (execution.worker(), None),
         None => (None, None),
     };
-    // Without an owner and a due time, only a command would wake the execution. Its children may
-    // have sent such commands after the inbox was read, so the execution becomes due.
+    // Without an owner and a due time, only a command would wake the execution. The backup may lack
+    // a command that a child sent after the inbox was read, so the execution becomes due.
     let needs_look = !is_over && owner.is_none() && !execution.agenda().in_children().is_empty();
     let due = due.or_else(|| needs_look.then(|| execution.created_at()));
     let is_unheard = |command: &SentCommand| !execution.has_command(command.id);

@@ -1,4 +1,4 @@
-//! Records of the kinds that a backup or an export contains.
+//! Reads and writes the records of the kinds that a backup or an export contains.
 
 use shared::{
     clock::Timestamp,
@@ -7,18 +7,19 @@ use shared::{
 
 use super::Source;
 use crate::{
-    entry::{Entry, known_kinds},
+    entry::{Entry, backup_kinds},
     error::BackupError,
     report::Stage,
 };
 
-/// Number of names in one page. A name has half a kilobyte at most, except the names of keys.
+/// Number of names in one page. A name has half a kilobyte at most, except the name of an
+/// idempotency key.
 const NAMES_PER_PAGE: usize = 1_000;
 const BLOBS_PER_PAGE: usize = 256;
 
 impl Source<'_> {
     pub(super) async fn write_records(&mut self) -> Result<(), BackupError> {
-        for kind in known_kinds() {
+        for kind in backup_kinds() {
             match kind {
                 RecordKind::BlobPart => (),
                 RecordKind::Blob => self.write_blobs().await?,
@@ -48,7 +49,7 @@ impl Source<'_> {
         }
     }
 
-    /// Writes records one by one, because each may be as large as a document of a store.
+    /// Writes records one by one, because a page of large records would need too much memory.
     async fn write_large_records(&mut self, kind: RecordKind) -> Result<(), BackupError> {
         let mut after = None;
         loop {
@@ -74,7 +75,7 @@ impl Source<'_> {
     }
 
     async fn write_record(&mut self, record: Record) -> Result<(), BackupError> {
-        if !self.is_wanted(&record).await? {
+        if !self.should_write(&record).await? {
             return Ok(());
         }
         self.report.counts.records += 1;
@@ -90,7 +91,7 @@ impl Source<'_> {
         }
     }
 
-    async fn is_wanted(&self, record: &Record) -> Result<bool, BackupError> {
+    async fn should_write(&self, record: &Record) -> Result<bool, BackupError> {
         let Some(since) = self.since else {
             return Ok(record.kind != RecordKind::Output || record.at > self.began_at);
         };
@@ -102,8 +103,8 @@ impl Source<'_> {
         Ok(head.is_some_and(|head| head.created_at >= since))
     }
 
-    /// Writes each blob before its parts. If a blob is removed meanwhile, its last parts may be
-    /// missing. It then counts as removed.
+    /// Writes each blob before its parts. If a blob is removed meanwhile, the backup may lack its
+    /// last parts. A store treats a blob without all parts as removed.
     async fn write_blobs(&mut self) -> Result<(), BackupError> {
         let mut after = None;
         loop {
@@ -144,8 +145,8 @@ impl Source<'_> {
     }
 }
 
-/// Returns `true` if an export contains records of this kind: those that belong to plans, to
-/// executions and to calls. Settings of a store are part of its backup only.
+/// Returns `true` if an export contains records of this kind. An export contains records that
+/// belong to plans, to executions and to calls. Settings of a store are part of its backup only.
 fn is_history(kind: RecordKind) -> bool {
     matches!(
         kind,

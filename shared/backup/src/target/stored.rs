@@ -33,7 +33,7 @@ pub(super) enum Found {
 
 impl Found {
     /// Combines the results of two parts of an object.
-    fn and(self, other: Self) -> Self {
+    fn combine(self, other: Self) -> Self {
         match (self, other) {
             (Self::Different(why), _) | (_, Self::Different(why)) => Self::Different(why),
             (Self::New, _) | (_, Self::New) => Self::New,
@@ -130,7 +130,7 @@ pub(super) struct Log {
     pub(super) events: Vec<RecordedEvent>,
     pub(super) commands: Vec<SentCommand>,
     /// The result of the earlier parts, if there are any.
-    pub(super) earlier: Option<Found>,
+    pub(super) earlier_result: Option<Found>,
     pub(super) is_complete: bool,
 }
 
@@ -138,7 +138,7 @@ impl Log {
     /// Compares the log with the store, and writes what is missing unless `mode` is `Compare`. A
     /// restore also writes the head and the commands of a log that the store has already.
     pub(super) async fn put(self, store: &dyn Store, mode: Mode) -> Result<Found, BackupError> {
-        if let Some(Found::Different(why)) = &self.earlier {
+        if let Some(Found::Different(why)) = &self.earlier_result {
             return Ok(Found::Different(why.clone()));
         }
         let id = self.head.execution;
@@ -149,8 +149,8 @@ impl Log {
         } else {
             self.append(store).await?
         };
-        let found = match &self.earlier {
-            Some(before) => before.clone().and(found),
+        let found = match &self.earlier_result {
+            Some(before) => before.clone().combine(found),
             None => found,
         };
         if mode == Mode::Compare || !self.is_complete || matches!(found, Found::Different(_)) {

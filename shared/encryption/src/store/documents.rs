@@ -23,7 +23,8 @@ const REQUESTS: &str = "requests";
 const TRANSCRIPTS: &str = "transcripts";
 const PLANS: &str = "plans";
 
-/// An entry of a transcript. Its position is unknown when it is written.
+/// The place of an entry of a transcript. It does not contain the position of the entry, because
+/// the position is unknown when the entry is encrypted.
 struct EntryPlace<'a> {
     request: RequestId,
     entry: &'a TranscriptEntry,
@@ -55,7 +56,7 @@ impl EncryptedStore {
         Ok(TranscriptEntry { at: entry.at, kind: entry.kind.clone(), content })
     }
 
-    /// Decrypts a plan, and keeps it unless a key is missing.
+    /// Decrypts a plan, and caches it unless a key is missing.
     fn open_plan(&self, sealed: Arc<Plan>) -> Result<Arc<Plan>, StoreError> {
         let id = sealed.id();
         let mut plan = sealed.to_unchecked();

@@ -120,7 +120,7 @@ impl Log for EncryptedStore {
             HeadQuery::Finished { .. } => false,
         };
         if is_for_work && !self.can_work() {
-            // A worker could not continue these executions.
+            // A worker could not write its next event, so it must not find executions to claim.
             return Ok(Vec::new());
         }
         let heads = self.inner.find_heads(query, most).await?;
@@ -158,7 +158,8 @@ impl Inbox for EncryptedStore {
         if !self.can_work() {
             return Ok(Vec::new());
         }
-        // One command that only other nodes can read must not hide those of other executions.
+        // Leaves out a command whose key is missing, so that the commands of other executions can
+        // still be read.
         let readable = opened.filter(|command| !command.as_ref().is_err_and(StoreError::is_locked));
         readable.collect()
     }

@@ -29,7 +29,8 @@ impl EncryptedStore {
         let mut edited = record.clone();
         let place = RecordPlace { kind: record.kind, name: &record.name };
         let task = match (task, record.kind.secret_parts()) {
-            // A reader of such a record expects an object or a text of its own form.
+            // Readers of these records cannot parse the value that is shown for a missing key, so
+            // the read fails instead.
             (Task::Show, SecretParts::Whole | SecretParts::Queries) => Task::Open,
             (task, _) => task,
         };
@@ -37,8 +38,8 @@ impl EncryptedStore {
         Ok(edited)
     }
 
-    /// Decrypts a record. A cached output without its key counts as missing, so that it is made
-    /// again.
+    /// Decrypts a record. A cached output whose key is missing counts as missing, so that its step
+    /// is executed again.
     fn open_record(&self, record: &Record) -> Result<Option<Record>, StoreError> {
         match self.convert_record(self.read_task(), record) {
             Err(StoreError::Locked { .. }) if record.kind == RecordKind::Output => Ok(None),
@@ -66,7 +67,7 @@ impl KeyValue for EncryptedStore {
         if record.kind.secret_parts() == SecretParts::None {
             return self.inner.put_record(record, unless).await;
         }
-        // The limits of a value are those of its clear form.
+        // Checks the limits of the clear record, because its encrypted form is larger.
         record.encode()?;
         let sealed = self.convert_record(self.write_task(), record)?;
         self.inner.put_record(&sealed, unless).await

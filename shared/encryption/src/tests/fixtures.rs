@@ -20,7 +20,7 @@ use shared::{
     tool::{ErrorCode, Progress, ToolError},
 };
 
-use super::protected;
+use super::protect_store;
 use crate::{Key, Keyring};
 
 pub(super) const SECRET: &str = "xyzzy-secret";
@@ -28,7 +28,7 @@ pub(super) const SECRET: &str = "xyzzy-secret";
 pub(super) fn keyring(ids: &[&str], active: &str) -> Keyring {
     let key = |id: &&str| {
         let mut bytes: [u8; 32] = std::array::from_fn(|index| u8::try_from(index).unwrap());
-        // The key `k1` is that of the golden value.
+        // The id `k1` must give the key that encrypted the golden value.
         bytes[31] = bytes[31].wrapping_add(id.as_bytes()[1].wrapping_sub(b'1'));
         ((*id).to_owned(), Some(Key::parse(&STANDARD.encode(bytes)).unwrap()))
     };
@@ -40,7 +40,7 @@ pub(super) fn other_key() -> Key {
 }
 
 pub(super) async fn store_with(inner: &Arc<Memory>, keys: &[&str]) -> Arc<dyn Store> {
-    protected(inner, Some(keyring(keys, keys[0]))).await
+    protect_store(inner, Some(keyring(keys, keys[0]))).await
 }
 
 pub(super) fn execution() -> ExecutionId {

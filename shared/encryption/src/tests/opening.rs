@@ -1,4 +1,4 @@
-//! Tests of keys that differ from those of the store.
+//! Tests of keys that differ from the keys of the store.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use shared::{
 
 use super::{
     fixtures::{all_events, execution, keyring, other_key, worker},
-    protected,
+    protect_store,
 };
 use crate::{Key, KeyError, Keyring, protect};
 
 #[tokio::test]
 async fn another_key_with_the_same_id_counts_as_missing() {
     let inner = Arc::new(Memory::new());
-    let store = protected(&inner, Some(keyring(&["k1"], "k1"))).await;
+    let store = protect_store(&inner, Some(keyring(&["k1"], "k1"))).await;
     store.append(Append::new(execution(), Seq(0), &all_events())).await.unwrap();
     let wrong = Keyring::new(vec![("k1".to_owned(), Some(other_key()))], "k1", false).unwrap();
-    let store = protected(&inner, Some(wrong)).await;
+    let store = protect_store(&inner, Some(wrong)).await;
     assert!(store.read(execution(), Seq(0)).await.unwrap_err().is_locked());
     let shown = show_locked_values(store.read(execution(), Seq(0))).await.unwrap();
     assert!(format!("{shown:?}").contains(r#"{"$encrypted": String("k1")}"#));
@@ -41,10 +41,10 @@ async fn encryption_does_not_begin_while_workers_run() {
     let refused = refused.map(drop).unwrap_err().to_string();
     assert!(refused.contains(&worker().to_string()), "{refused}");
     inner.remove_worker(worker()).await.unwrap();
-    protected(&inner, Some(keyring(&["k1"], "k1"))).await;
+    protect_store(&inner, Some(keyring(&["k1"], "k1"))).await;
     // Once a store is encrypted, its workers know about it.
     inner.renew_lease(lease).await.unwrap();
-    protected(&inner, Some(keyring(&["k1"], "k1"))).await;
+    protect_store(&inner, Some(keyring(&["k1"], "k1"))).await;
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Properties of one encrypted value, and its form.
+//! Tests of the form of one encrypted value, and of its decryption.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -75,7 +75,7 @@ proptest! {
         let opened = edit_value(&ring, Task::Open, &sealed).unwrap();
         prop_assert_eq!(opened.to_string(), value.to_string());
         prop_assert_eq!(edit_value(&ring, Task::Keep, &sealed).unwrap(), sealed.clone());
-        prop_assert_eq!(edit_value(&ring, Task::SealRest, &sealed).unwrap(), sealed);
+        prop_assert_eq!(edit_value(&ring, Task::SealClear, &sealed).unwrap(), sealed);
 
         let mut changed = text.clone();
         let sealing = Edit::new(&ring, Task::Seal, "events", &"exec_1/1");

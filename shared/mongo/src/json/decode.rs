@@ -62,7 +62,7 @@ fn append_fields(text: &mut Vec<u8>, fields: RawIter<'_>, what: &str) -> Result<
         if let (Some(date), RawBsonRef::Int64(micros)) = (date_field.take(), value)
             && name.strip_suffix(MICROS) == Some(date)
         {
-            // The exact time replaces the date, which has just been written.
+            // Replaces the date, which the last step appended, by the exact time.
             let end = text.iter().rposition(|byte| *byte == b':').unwrap_or_default();
             text.truncate(end + 1);
             text.extend(micros.to_string().as_bytes());

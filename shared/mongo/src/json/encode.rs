@@ -1,11 +1,12 @@
 //! Writes the BSON of a JSON text.
 //!
-//! The text is compact JSON as `serde_json` writes it. The encoder knows the place of each value in
-//! the text, so it can store any value as text instead.
+//! The text is compact JSON as `serde_json` writes it. The encoder knows where each value begins
+//! and ends in the text, so it can store any value as text instead.
 
 use super::{MAX_DEPTH, MICROS, Times, Type};
 
-/// Returns a document whose only field has the value. Parts of more than `max_text` bytes stay text.
+/// Returns a document whose only field has the value. Lists and objects of more than `max_text`
+/// bytes inside the value stay text.
 pub(super) fn encode(text: &str, times: Times, max_text: usize) -> Result<Vec<u8>, ()> {
     let mut encoder = Encoder::new(text, max_text);
     let document = encoder.start_document();
@@ -116,7 +117,8 @@ impl<'a> Encoder<'a> {
         } else {
             self.write_list(depth, times).map(|()| Type::Array)
         };
-        // Converts an event as a whole at any size, because developers search for its fields.
+        // An event is converted at any size, because developers search for its fields. Only its
+        // values can stay text.
         let is_large = depth >= 2 && self.at - start > self.max_text;
         match written {
             Err(Fault::Syntax) => Err(()),

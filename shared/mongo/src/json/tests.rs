@@ -1,4 +1,4 @@
-//! Any JSON comes back as the same text.
+//! Tests that stored JSON is read back as the same text.
 
 use mongodb::bson::{Bson, doc, raw::cstr, rawdoc};
 use proptest::prelude::*;

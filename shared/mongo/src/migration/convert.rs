@@ -137,7 +137,7 @@ impl Mongo {
     }
 }
 
-/// Splits the beginning of an entry's text into its time, its kind and the rest.
+/// Splits the first part of an entry's JSON into the time, the kind, and the text of the content.
 fn split_entry(text: &str) -> Option<(i64, &str, &str)> {
     let (at, rest) = text.strip_prefix(r#"{"at":"#)?.split_once(r#","kind":""#)?;
     let (kind, rest) = rest.split_once(r#"","content":"#)?;

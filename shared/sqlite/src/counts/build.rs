@@ -1,17 +1,17 @@
 //! Creates the tables of counts, and counts the executions of a file that has none.
 //!
-//! Each transaction counts a few thousand executions and moves the cursor in `meta`. So a killed
-//! process loses at most one transaction, and several processes may count the same file. No process
-//! writes executions meanwhile, because a process counts before it opens the file for others.
+//! Each transaction counts up to 10,000 executions and moves the cursor in `meta`. So a killed
+//! process loses at most one transaction, and several processes can count the same file. A process
+//! writes its first execution only after all executions are counted.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use shared::store::{StoreError, backend::MigrationReport};
 
 use super::{
-    super::connection::to_store_error, COUNTED_COLUMNS, CountChanges, Counted, IS_FINISHED,
+    super::connection::to_store_error, COUNTED_COLUMNS, CountChanges, CountedExecution, IS_FINISHED,
 };
 
-/// `slot` is the beginning of a part of the time, in microseconds. `label` is empty, or `key=value`.
+/// `slot` is the beginning of the cell's period, in microseconds. `label` is empty, or `key=value`.
 const CREATE_TABLES: &str = "
 CREATE TABLE IF NOT EXISTS execution_counts (
     level INTEGER NOT NULL, label TEXT NOT NULL, slot INTEGER NOT NULL, kind INTEGER NOT NULL,
@@ -29,19 +29,19 @@ CREATE INDEX IF NOT EXISTS plan_counts_count
 DELETE FROM execution_counts;
 DELETE FROM plan_counts;
 ";
-/// The row of `meta` that says that the executions are counted.
-const READY: &str = "counts";
-/// The row of `meta` with the number of the last counted execution. It is there until all are
-/// counted.
-const CURSOR: &str = "counts_after";
-/// Executions that one transaction counts.
+/// Name of the row of `meta` that exists as soon as all executions are counted.
+const COUNTED_KEY: &str = "counts";
+/// Name of the row of `meta` with the number of the last counted execution. The row exists until
+/// all executions are counted.
+const CURSOR_KEY: &str = "counts_after";
+/// Maximum number of executions that one transaction counts.
 const BATCH_LEN: u32 = 10_000;
 
 /// Counts the executions of a file that has no counts.
 pub(in super::super) fn prepare_counts(connection: &Connection) -> Result<(), StoreError> {
     let prepare = || -> rusqlite::Result<()> {
         let mut report: Option<MigrationReport> = None;
-        while let Some(counted) = count_part(connection, BATCH_LEN)? {
+        while let Some(counted) = count_batch(connection, BATCH_LEN)? {
             if let Some(report) = &mut report {
                 report.add(counted);
             } else {
@@ -56,28 +56,31 @@ pub(in super::super) fn prepare_counts(connection: &Connection) -> Result<(), St
     prepare().map_err(|err| to_store_error(&err))
 }
 
-/// Counts the next executions in one transaction. Returns `None` if all are counted.
-pub(super) fn count_part(
+/// Counts the next executions in a transaction. Returns `None` if all executions are counted.
+pub(super) fn count_batch(
     connection: &Connection,
     batch_len: u32,
 ) -> rusqlite::Result<Option<usize>> {
-    if find_meta(connection, READY)?.is_some() {
+    if find_meta(connection, COUNTED_KEY)?.is_some() {
         return Ok(None);
     }
     connection.execute_batch("BEGIN IMMEDIATE")?;
-    let counted = count_next_batch(connection, batch_len);
+    let counted = count_batch_in_transaction(connection, batch_len);
     let ended = connection.execute_batch(if counted.is_ok() { "COMMIT" } else { "ROLLBACK" });
     let counted = counted?;
     ended?;
     Ok(counted)
 }
 
-fn count_next_batch(connection: &Connection, batch_len: u32) -> rusqlite::Result<Option<usize>> {
-    // Another process may have counted executions since the last look.
-    if find_meta(connection, READY)?.is_some() {
+fn count_batch_in_transaction(
+    connection: &Connection,
+    batch_len: u32,
+) -> rusqlite::Result<Option<usize>> {
+    // Another process may have counted the rest before this transaction began.
+    if find_meta(connection, COUNTED_KEY)?.is_some() {
         return Ok(None);
     }
-    let after = if let Some(after) = find_meta(connection, CURSOR)? {
+    let after = if let Some(after) = find_meta(connection, CURSOR_KEY)? {
         after
     } else {
         connection.execute_batch(CREATE_TABLES)?;
@@ -92,8 +95,8 @@ fn count_next_batch(connection: &Connection, batch_len: u32) -> rusqlite::Result
     let (mut changes, mut counted, mut last) = (CountChanges::default(), 0, after);
     while let Some(row) = found.next()? {
         last = row.get("number")?;
-        // A damaged row is not counted.
-        changes.change(Counted::read(row).ok(), |change| &mut change.added);
+        // A damaged row changes no cell.
+        changes.add_change(CountedExecution::from_row(row).ok(), |change| &mut change.added);
         counted += 1;
     }
     changes.write(connection)?;
@@ -102,17 +105,17 @@ fn count_next_batch(connection: &Connection, batch_len: u32) -> rusqlite::Result
         connection.execute(sql, [name, &value.to_string()]).map(drop)
     };
     if counted > 0 {
-        put_meta(CURSOR, last)?;
+        put_meta(CURSOR_KEY, last)?;
     } else {
-        connection.execute("DELETE FROM meta WHERE name = ?1", [CURSOR])?;
-        put_meta(READY, 1)?;
+        connection.execute("DELETE FROM meta WHERE name = ?1", [CURSOR_KEY])?;
+        put_meta(COUNTED_KEY, 1)?;
     }
     Ok(Some(counted))
 }
 
 /// Returns the number of executions up to the cursor.
 fn count_until_cursor(connection: &Connection) -> rusqlite::Result<u64> {
-    let Some(after) = find_meta(connection, CURSOR)? else { return Ok(0) };
+    let Some(after) = find_meta(connection, CURSOR_KEY)? else { return Ok(0) };
     let sql = "SELECT count(*) FROM executions WHERE number <= ?1";
     connection.query_row(sql, [after], |row| row.get::<_, i64>(0)).map(i64::unsigned_abs)
 }

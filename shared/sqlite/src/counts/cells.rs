@@ -3,11 +3,13 @@
 use rusqlite::{Connection, OptionalExtension, ToSql, params};
 use shared::store::backend::Tally;
 
-use super::{CHILD, COUNTED, CellChange, CellKey, DRY_RUN, LEVELS, PlanKey, read_tally};
+use super::{
+    CHILD_KIND, CellChange, CellKey, DRY_RUN_KIND, LEVEL_MICROS, PlanKey, ROOT_KIND, read_tally,
+};
 
-/// Number of executions of a plan above which the bounds of its tally are searched in the order of
-/// time.
-const MANY: u64 = 10_000;
+/// Number of executions up to which a plan is rare. The executions of any other plan are close
+/// together in the index by time, so this index finds the bounds of its tally faster.
+const MAX_RARE_PLAN_EXECUTIONS: u64 = 10_000;
 
 /// The times of the first and the last execution of a cell.
 struct Bounds {
@@ -17,8 +19,8 @@ struct Bounds {
     newest_id: String,
 }
 
-/// Changes a cell, and returns its tally unless it counts nothing now. Reads the stored tally unless
-/// `before` is given.
+/// Applies a change to a cell. Returns the new tally, or `None` if the cell is now empty and was
+/// removed. If `before` is `None`, reads the stored tally first.
 pub(super) fn write_cell(
     connection: &Connection,
     key: &CellKey,
@@ -130,18 +132,19 @@ fn apply_change(
 
 fn kind_condition(kind: i64) -> &'static str {
     match kind {
-        COUNTED => "parentExecutionId IS NULL AND NOT dryRun",
-        DRY_RUN => "parentExecutionId IS NULL AND dryRun",
-        CHILD => "parentExecutionId IS NOT NULL",
+        ROOT_KIND => "parentExecutionId IS NULL AND NOT dryRun",
+        DRY_RUN_KIND => "parentExecutionId IS NULL AND dryRun",
+        CHILD_KIND => "parentExecutionId IS NOT NULL",
         _ => "FALSE",
     }
 }
 
-/// Finds the bounds of a cell. Searches the executions for a minute or a label, and otherwise the
-/// cells of the next finer level.
+/// Searches the executions for the bounds of a minute or of a cell with a label. Searches the cells
+/// of the next shorter period for the bounds of an hour or a day, because there are fewer cells
+/// than executions.
 fn find_bounds(connection: &Connection, key: &CellKey) -> rusqlite::Result<Option<Bounds>> {
     let CellKey { level, label, slot, kind, state, error, tool } = key;
-    let end = slot + LEVELS[*level];
+    let end = slot + LEVEL_MICROS[*level];
     let condition = format!(
         "{} AND state = ?3 AND coalesce(errorCode, '') = ?4 AND coalesce(failedTool, '') = ?5",
         kind_condition(*kind)
@@ -155,7 +158,7 @@ fn find_bounds(connection: &Connection, key: &CellKey) -> rusqlite::Result<Optio
         let values = params![slot, end, state, error, tool, key, value];
         return find_ends(connection, "label", &from, values);
     }
-    if *level + 1 == LEVELS.len() {
+    if *level + 1 == LEVEL_MICROS.len() {
         let from = format!(
             "executions INDEXED BY heads_time WHERE createdAt >= ?1 AND createdAt < ?2
              AND {condition}"
@@ -173,15 +176,14 @@ fn find_bounds(connection: &Connection, key: &CellKey) -> rusqlite::Result<Optio
     connection.prepare_cached(sql)?.query_row(values, read).optional()
 }
 
-/// Finds the bounds of a plan's tally.
 fn find_plan_bounds(
     connection: &Connection,
     key: &PlanKey,
     tally: &Tally,
 ) -> rusqlite::Result<Option<Bounds>> {
-    // Executions of a common plan are found quickly in the order of time, and any other plan has
-    // few executions.
-    let index = if tally.count > MANY { "heads_time" } else { "heads_plan" };
+    // A search by plan would sort all executions of the plan by time, which is fast only if they
+    // are few.
+    let index = if tally.count > MAX_RARE_PLAN_EXECUTIONS { "heads_time" } else { "heads_plan" };
     let state = if key.state.is_empty() { super::IS_FINISHED } else { "state = ?4" };
     let from = format!(
         "executions INDEXED BY {index} WHERE planId = ?3 AND createdAt >= ?1 AND createdAt <= ?2
@@ -192,7 +194,7 @@ fn find_plan_bounds(
     find_ends(connection, "executions", &from, values)
 }
 
-/// Finds the first and the last row of a selection by its time of creation.
+/// Finds the selected rows that were created first and last.
 fn find_ends(
     connection: &Connection,
     table: &str,

@@ -11,14 +11,14 @@ use shared::store::{
 
 use super::{
     super::{connection::to_store_error, lists},
-    COUNTED, DRY_RUN, LABEL_LEVEL, LEVELS, label_term, read_tally,
+    DRY_RUN_KIND, LABEL_LEVEL, LEVEL_MICROS, ROOT_KIND, label_term, read_tally,
 };
 
 const FINISHED: [&str; 3] = ["COMPLETED", "FAILED", "CANCELLED"];
 const UNFINISHED: [&str; 5] = ["PENDING", "IN_PROGRESS", "PAUSED", "WAITING", "COMPENSATING"];
-/// The columns that [`add_execution`] expects, before the label.
-const COLUMNS: &str = "state, planId, failedTool, errorCode, executions.createdAt, startedAt,
-    finishedAt, executions.executionId";
+/// The columns that [`add_execution`] reads. The value of a label can follow them.
+const EXECUTION_COLUMNS: &str = "state, planId, failedTool, errorCode, executions.createdAt,
+    startedAt, finishedAt, executions.executionId";
 
 pub(in super::super) fn count_executions(
     connection: &Connection,
@@ -37,7 +37,7 @@ pub(in super::super) fn count_executions(
     Ok(table.finish(query.first))
 }
 
-/// Counts the executions of a list.
+/// Returns the number of executions that a list with this filter has on all its pages.
 pub(in super::super) fn count_heads(
     connection: &Connection,
     filter: &ExecutionFilter,
@@ -45,19 +45,19 @@ pub(in super::super) fn count_heads(
     let count_rows = |states: &[&str], range| -> Result<u64, StoreError> {
         let mut query = lists::head_query(connection, "count(*)", filter)?;
         add_states(&mut query, states);
-        query.add_range(range);
+        query.add_micros_range(range);
         let mut statement = connection.prepare(&query.sql).map_err(|err| to_store_error(&err))?;
         let count = statement.query_row(params_from_iter(query.values), |row| row.get::<_, i64>(0));
         count.map(i64::unsigned_abs).map_err(|err| to_store_error(&err))
     };
     let Some(cells) = CellQuery::new(filter, &[]) else { return count_rows(&[], None) };
     let mut total = count_rows(&UNFINISHED, None)?;
-    for segment in cells.segments() {
+    for segment in cells.divide_into_segments() {
         total += match segment {
             Segment::Executions { from, to } => count_rows(&FINISHED, Some((from, to)))?,
             Segment::Cells { level, from, to } => {
-                let last_kind = if filter.is_root { DRY_RUN } else { super::CHILD };
-                let (condition, values) = cells.condition(level, from, to, last_kind);
+                let last_kind = if filter.is_root { DRY_RUN_KIND } else { super::CHILD_KIND };
+                let (condition, values) = cells.build_condition(level, from, to, last_kind);
                 let sql = format!("SELECT total(count) FROM execution_counts WHERE {condition}");
                 let count = connection.prepare_cached(&sql).and_then(|mut statement| {
                     statement.query_row(params_from_iter(values), |row| row.get::<_, f64>(0))
@@ -112,8 +112,8 @@ struct Counter<'a, 'b> {
 }
 
 impl Counter<'_, '_> {
-    /// Returns `true` if the tallies of plans answer the query: by plan, or by plan and state, with
-    /// a filter by at most one state.
+    /// Returns `true` if the tallies of plans can answer the query. Its groups must be by plan, or
+    /// by plan and state, and its filter must have at most one state and no other condition.
     fn can_use_plans(&self) -> bool {
         let CountQuery { filter, groups, .. } = self.query;
         let states = filter.states.clone();
@@ -128,8 +128,8 @@ impl Counter<'_, '_> {
         self.add_executions(&UNFINISHED, None)
     }
 
-    /// Adds executions one by one. If `states` is not empty or `range` is given, adds only the
-    /// executions in these states and in this range of time.
+    /// Adds executions one by one. If `states` is not empty, adds only executions in these states.
+    /// If `range` is `Some`, adds only executions that were created in this range of time.
     fn add_executions(
         &mut self,
         states: &[&str],
@@ -141,10 +141,10 @@ impl Counter<'_, '_> {
         });
         let columns = match label {
             Some(_) => format!(
-                "{COLUMNS}, (SELECT value FROM execution_labels AS grouped
+                "{EXECUTION_COLUMNS}, (SELECT value FROM execution_labels AS grouped
                  WHERE grouped.number = executions.number AND grouped.key = ?)"
             ),
-            None => COLUMNS.to_owned(),
+            None => EXECUTION_COLUMNS.to_owned(),
         };
         let mut query = lists::head_query(self.connection, &columns, &self.query.filter)?;
         if let Some(key) = &label {
@@ -152,7 +152,7 @@ impl Counter<'_, '_> {
         }
         query.sql.push_str(" AND parentExecutionId IS NULL AND NOT dryRun");
         add_states(&mut query, states);
-        query.add_range(range);
+        query.add_micros_range(range);
         let mut statement = self.connection.prepare(&query.sql)?;
         let mut found = statement.query(params_from_iter(query.values))?;
         while let Some(row) = found.next()? {
@@ -179,7 +179,7 @@ impl Counter<'_, '_> {
                 FROM plan_counts INDEXED BY plan_counts_count
                 WHERE kind = ?1 AND state = ?2 ORDER BY count DESC, planId LIMIT ?3";
             let mut statement = self.connection.prepare_cached(largest)?;
-            let mut found = statement.query(rusqlite::params![COUNTED, state, first])?;
+            let mut found = statement.query(rusqlite::params![ROOT_KIND, state, first])?;
             let mut added = std::collections::BTreeSet::new();
             while let Some(row) = found.next()? {
                 let plan: String = row.get(0)?;
@@ -190,7 +190,7 @@ impl Counter<'_, '_> {
                 WHERE planId = ?1 AND kind = ?2 AND state = ?3";
             let mut statement = self.connection.prepare_cached(one)?;
             for plan in plans.iter().filter(|plan| !added.contains(*plan)) {
-                let mut found = statement.query(rusqlite::params![plan, COUNTED, state])?;
+                let mut found = statement.query(rusqlite::params![plan, ROOT_KIND, state])?;
                 while let Some(row) = found.next()? {
                     self.table.add(&plan_fields(plan, state), &read_tally(row, 1)?);
                 }
@@ -201,13 +201,13 @@ impl Counter<'_, '_> {
 
     fn add_cells(&mut self, cells: &CellQuery<'_>) -> Result<(), Failure> {
         // The newest segments come first, so that a query for the newest buckets can stop.
-        for segment in cells.segments() {
+        for segment in cells.divide_into_segments() {
             match segment {
                 Segment::Executions { from, to } => {
                     self.add_executions(&FINISHED, Some((from, to)))?;
                 }
                 Segment::Cells { level, from, to } => {
-                    let (condition, values) = cells.condition(level, from, to, COUNTED);
+                    let (condition, values) = cells.build_condition(level, from, to, ROOT_KIND);
                     let sql = format!(
                         "SELECT slot, label, state, error, tool, count, firstAt, lastAt, sample,
                          durations FROM execution_counts WHERE {condition} ORDER BY slot DESC"
@@ -299,7 +299,7 @@ struct CellQuery<'a> {
 }
 
 impl<'a> CellQuery<'a> {
-    /// Returns `None` if cells lack data that the filter or a key needs.
+    /// Returns `None` if cells lack data that the filter or a group needs.
     fn new(filter: &'a ExecutionFilter, groups: &[CountGroup]) -> Option<Self> {
         let has_more = filter.request.is_some()
             || filter.plan.is_some()
@@ -326,14 +326,15 @@ impl<'a> CellQuery<'a> {
             CountGroup::Bucket(length) => Some(*length),
             _ => None,
         });
-        let divides = |level: &usize| is_divided(bucket, LEVELS[*level]);
-        let levels = if label.is_some() { LABEL_LEVEL..LABEL_LEVEL + 1 } else { 0..LEVELS.len() };
+        let divides = |level: &usize| is_divided(bucket, LEVEL_MICROS[*level]);
+        let levels =
+            if label.is_some() { LABEL_LEVEL..LABEL_LEVEL + 1 } else { 0..LEVEL_MICROS.len() };
         let levels: Vec<usize> = levels.filter(divides).collect();
         (!levels.is_empty()).then_some(Self { filter, label, levels })
     }
 
     /// Divides the time of the filter into periods, the newest first.
-    fn segments(&self) -> Vec<Segment> {
+    fn divide_into_segments(&self) -> Vec<Segment> {
         let from = self.filter.from.map_or(i64::MIN, |time| time.timestamp_micros());
         let to = self.filter.to.map_or(i64::MAX, |time| time.timestamp_micros());
         let mut segments = Vec::new();
@@ -341,8 +342,14 @@ impl<'a> CellQuery<'a> {
         segments
     }
 
-    /// Returns the condition for cells, and its values.
-    fn condition(&self, level: usize, from: i64, to: i64, last_kind: i64) -> (String, Vec<Value>) {
+    /// Returns SQL that selects cells, and the values for its `?`.
+    fn build_condition(
+        &self,
+        level: usize,
+        from: i64,
+        to: i64,
+        last_kind: i64,
+    ) -> (String, Vec<Value>) {
         let mut sql = "level = ?".to_owned();
         let mut values: Vec<Value> = vec![i64::try_from(level).unwrap_or_default().into()];
         let mut add = |condition: &str, value: Value| {
@@ -382,7 +389,8 @@ fn is_divided(bucket: Option<Duration>, length: i64) -> bool {
     bucket.is_none_or(|bucket| bucket_micros(bucket) % length == 0)
 }
 
-/// Covers a range of time with periods of the coarsest level, and its ends with finer periods.
+/// Covers a range of time with periods of the longest level, and the rest before and after them
+/// with shorter periods.
 fn add_segments(segments: &mut Vec<Segment>, levels: &[usize], from: i64, to: i64) {
     if from >= to {
         return;
@@ -391,7 +399,7 @@ fn add_segments(segments: &mut Vec<Segment>, levels: &[usize], from: i64, to: i6
         segments.push(Segment::Executions { from, to });
         return;
     };
-    let length = LEVELS[*level];
+    let length = LEVEL_MICROS[*level];
     let is_open = |time: i64| time == i64::MIN || time == i64::MAX;
     let start = if is_open(from) { from } else { from.div_euclid(length) * length };
     let start = if start < from { start + length } else { start };
@@ -410,8 +418,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_of_time_is_covered_by_the_coarsest_parts() {
-        let [day, hour, minute] = LEVELS;
+    fn a_range_of_time_is_covered_by_the_longest_periods() {
+        let [day, hour, minute] = LEVEL_MICROS;
         let cover = |levels: &[usize], from, to| {
             let mut segments = Vec::new();
             add_segments(&mut segments, levels, from, to);

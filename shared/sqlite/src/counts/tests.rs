@@ -1,4 +1,4 @@
-//! Tests that counts are built in parts, and measures counts over many executions. Measure with
+//! Tests that counts are built in batches, and measures counts over many executions. Measure with
 //! `FABER_COUNT_ROWS=1000000 cargo test --release -p sqlite counts::tests -- --ignored --nocapture`.
 
 use std::{
@@ -13,12 +13,12 @@ use shared::{
     store::{CountGroup, CountQuery, ExecutionFilter, LabelFilter, backend::LAYOUT},
 };
 
-use super::{build::count_part, count_executions, count_heads, prepare_counts};
+use super::{build::count_batch, count_executions, count_heads, prepare_counts};
 use crate::schema;
 
-/// Inserts executions. Every ten of them are two minutes later, so that 10⁷ executions take four
-/// years.
-const INSERT: &str = "
+/// Inserts executions. The value of `createdAt` grows by a quarter of a second with each execution,
+/// so that ten million executions are spread over a month.
+const INSERT_EXECUTIONS: &str = "
 INSERT INTO logs SELECT value, printf('exec_1704067200_%09d', value)
     FROM generate_series;
 INSERT INTO executions (number, executionId, requestId, planId, state, createdAt, seq, epoch,
@@ -34,18 +34,18 @@ SELECT value, printf('exec_1704067200_%09d', value), printf('req_1_%09d', value)
 FROM generate_series;
 ";
 
-fn fill(connection: &Connection, rows: u64) {
+fn insert_executions(connection: &Connection, rows: u64) {
     connection
         .execute_batch(&format!(
             "CREATE TEMP TABLE generate_series AS WITH RECURSIVE n(value) AS
              (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < {rows})
              SELECT value FROM n;
-             BEGIN; {INSERT} COMMIT; DROP TABLE generate_series;"
+             BEGIN; {INSERT_EXECUTIONS} COMMIT; DROP TABLE generate_series;"
         ))
         .unwrap();
 }
 
-fn time<T>(title: &str, run: impl Fn() -> T) -> (T, Duration) {
+fn measure_time<T>(title: &str, run: impl Fn() -> T) -> (T, Duration) {
     let (mut best, mut result) = (Duration::MAX, None);
     for _ in 0..5 {
         let start = Instant::now();
@@ -57,7 +57,7 @@ fn time<T>(title: &str, run: impl Fn() -> T) -> (T, Duration) {
     (result.unwrap(), best)
 }
 
-/// Opens a file, or the same file again.
+/// Opens the file in the folder. The first call creates the file.
 fn open(folder: &Path) -> Connection {
     let path = folder.join("faber.db");
     crate::connection::create_file(&path).unwrap();
@@ -81,25 +81,25 @@ fn read_cells(connection: &Connection) -> Vec<String> {
     cells
 }
 
-/// A process is killed after two parts and in the middle of the third one.
+/// A process is killed after two batches, in the middle of the third batch.
 #[test]
 fn counting_goes_on_where_a_killed_process_stopped() {
     const ROWS: u64 = 1_000;
     let [whole, parts] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let whole = open(whole.path());
-    fill(&whole, ROWS);
+    insert_executions(&whole, ROWS);
     prepare_counts(&whole).unwrap();
     let killed = open(parts.path());
-    fill(&killed, ROWS);
+    insert_executions(&killed, ROWS);
     for _ in 0..2 {
-        assert_eq!(count_part(&killed, 300), Ok(Some(300)));
+        assert_eq!(count_batch(&killed, 300), Ok(Some(300)));
     }
     killed.execute_batch("BEGIN IMMEDIATE; DELETE FROM execution_counts;").unwrap();
     drop(killed);
     let next = open(parts.path());
-    assert_eq!(count_part(&next, 300), Ok(Some(300)));
+    assert_eq!(count_batch(&next, 300), Ok(Some(300)));
     prepare_counts(&next).unwrap();
-    assert_eq!(count_part(&next, 300), Ok(None));
+    assert_eq!(count_batch(&next, 300), Ok(None));
     assert_eq!(count_heads(&next, &ExecutionFilter::default()), Ok(ROWS));
     assert_eq!(read_cells(&next), read_cells(&whole));
     let cursor = "SELECT count(*) FROM meta WHERE name = 'counts_after'";
@@ -116,10 +116,10 @@ fn counts_of_many_executions_are_fast() {
     let rows = std::env::var("FABER_COUNT_ROWS").map_or(1_000_000, |rows| rows.parse().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let connection = open(folder.path());
-    fill(&connection, rows);
+    insert_executions(&connection, rows);
     let start = Instant::now();
     prepare_counts(&connection).unwrap();
-    time(&format!("built the counts of {rows} executions in {:?}", start.elapsed()), || ());
+    measure_time(&format!("built the counts of {rows} executions in {:?}", start.elapsed()), || ());
     let none = ExecutionFilter::default;
     let day = CountGroup::Bucket(Duration::from_hours(24));
     let minute = CountGroup::Bucket(Duration::from_mins(1));
@@ -162,11 +162,12 @@ fn counts_of_many_executions_are_fast() {
     let limit = Duration::from_millis(if rows > 2_000_000 { 300 } else { 50 });
     for (title, groups, filter) in cases {
         let query = CountQuery { filter, groups, first: 100 };
-        let (found, took) = time(title, || count_executions(&connection, &query).unwrap());
+        let (found, took) = measure_time(title, || count_executions(&connection, &query).unwrap());
         assert_eq!(found.is_empty(), title.starts_with("nothing"), "{title}");
         assert!(took < limit, "{title}: {took:?}");
     }
-    let (total, took) = time("the length of the list", || count_heads(&connection, &none()));
+    let (total, took) =
+        measure_time("the length of the list", || count_heads(&connection, &none()));
     assert_eq!(total, Ok(rows));
     assert!(took < limit, "{took:?}");
 }

@@ -19,10 +19,10 @@ const NEEDING_PERSON_OR_ANCESTOR: &str = "WITH RECURSIVE above (number) AS (
 /// The column with the time of creation in lists that read the index of labels.
 pub(super) const LABEL_CREATED: &str = "label.createdAt";
 /// Maximum number of rows that a search in errors can find. If it finds more, the list reads all
-/// failed executions in its own order instead.
-const MAX_FOUND: usize = 2_000;
-/// The length of the parts of words in the index, in characters.
-const PART_CHARS: usize = 3;
+/// failed executions in the order of the list instead.
+const MAX_ERROR_MATCHES: usize = 2_000;
+/// Length of the parts of words in the index of errors, in characters.
+const WORD_PART_CHARS: usize = 3;
 
 /// Returns a query of `columns` for the executions that a filter selects.
 pub(in super::super) fn head_query(
@@ -47,7 +47,8 @@ pub(in super::super) fn head_query(
     Ok(query)
 }
 
-/// Starts with the rows of an index that has the order of lists.
+/// Selects from an index that has the rows in the order of the list, so that SQLite need not sort
+/// them.
 fn start_query(columns: &str, filter: &ExecutionFilter) -> Query {
     let mut query = match (filter.needs_person, &filter.labels[..]) {
         // Few executions need a person, so the search begins with them.
@@ -149,7 +150,7 @@ fn add_words(
     if let Some(parts) = parts_of_words(&words) {
         let found =
             "SELECT count(*) FROM (SELECT 1 FROM error_texts WHERE error_texts MATCH ?1 LIMIT ?2)";
-        let most = MAX_FOUND.cast_signed() + 1;
+        let most = MAX_ERROR_MATCHES.cast_signed() + 1;
         let found = connection
             .prepare_cached(found)
             .and_then(|mut found| found.query_row(params![parts, most], |row| row.get(0)));
@@ -166,12 +167,13 @@ fn add_words(
     Ok(())
 }
 
-/// Returns a query for all parts of the words in the index. `None` if all words are too short.
+/// Returns a query for the index of errors that contains all parts of the words, or `None` if each
+/// word is shorter than a part.
 fn parts_of_words(words: &[String]) -> Option<String> {
     let mut parts = Vec::new();
     for word in words {
         let characters: Vec<char> = word.chars().filter(|letter| *letter != '\0').collect();
-        for part in characters.windows(PART_CHARS) {
+        for part in characters.windows(WORD_PART_CHARS) {
             let part: String = part.iter().collect();
             parts.push(format!("\"{}\"", part.replace('"', "\"\"")));
         }

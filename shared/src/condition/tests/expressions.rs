@@ -1,4 +1,4 @@
-//! Expressions of `flow.compute`, and the functions over lists.
+//! Tests of expressions of `flow.compute`, and of functions over lists.
 
 use proptest::prelude::*;
 use serde_json::{Map, json};

@@ -1,4 +1,4 @@
-//! Untrusted conditions: none of them panics, overflows the stack, or takes long.
+//! Tests that no untrusted condition panics, overflows the stack, or needs much time.
 
 use std::thread;
 

@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 
-/// A time far shorter than an unlimited check takes, and far longer than a limited check takes on a
-/// slow machine.
+/// Far more time than a limited check needs on a slow machine, and far less than a check without
+/// limits would need.
 const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 fn assert_ends_soon<T>(description: &str, run: impl FnOnce() -> T) -> T {
@@ -252,10 +252,10 @@ fn metering_does_not_change_the_result_of_a_check() {
     ];
     for schema in &schemas {
         let figures = cost::measure_schema(schema).unwrap();
-        let plain =
-            build(schema, figures.pattern_bytes()).unwrap_or_else(|err| panic!("{schema}: {err}"));
+        let plain = build_validator(schema, figures.pattern_bytes())
+            .unwrap_or_else(|err| panic!("{schema}: {err}"));
         let metered = meter::add_meters(schema).unwrap();
-        let built = build(&metered, figures.pattern_bytes())
+        let built = build_validator(&metered, figures.pattern_bytes())
             .unwrap_or_else(|err| panic!("{metered}: {err}"));
         for value in &values {
             let sorted_errors = |valid: &Validator| -> Vec<String> {
@@ -286,7 +286,7 @@ async fn many_parallel_checks_do_not_block_the_runtime() {
         let schema = schema.clone();
         checks.spawn(async move { schema.violations(&nested_value(90)) });
     }
-    // If the checks took the runtime's threads, this loop would wait for all checks.
+    // If the checks blocked the threads of the runtime, this loop would wait for all checks.
     let mut answered = 0;
     while checks.try_join_next().is_none() && answered < 100 {
         tokio::task::yield_now().await;

@@ -15,7 +15,7 @@ use crate::{
 pub(super) struct StoredAudit(BTreeMap<(Timestamp, String), String>);
 
 impl StoredAudit {
-    /// Returns `false` if the entry exists.
+    /// Returns `false`, and changes nothing, if the entry is already stored.
     pub(super) fn put(&mut self, entry: &AuditEntry) -> bool {
         let key = (entry.at, entry.id.to_string());
         if self.0.contains_key(&key) {

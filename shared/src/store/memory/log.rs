@@ -21,8 +21,8 @@ use crate::{
 pub(super) struct Logs {
     documents: BTreeMap<ExecutionId, Vec<EventDocument>>,
     inbox: BTreeMap<u64, WaitingCommand>,
-    known: BTreeMap<CommandId, u64>,
-    arrived: u64,
+    arrival_numbers: BTreeMap<CommandId, u64>,
+    last_arrival_number: u64,
 }
 
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Logs {
         }
         let documents = self.documents.entry(append.execution).or_default();
         documents.append(&mut append.documents);
-        self.discard(&append.heard);
+        self.discard_commands(&append.heard);
         Ok(())
     }
 
@@ -61,8 +61,8 @@ impl Logs {
         assembly.finish()
     }
 
-    fn send(&mut self, envelope: &SentCommand) -> Result<(), StoreError> {
-        if self.known.contains_key(&envelope.id) {
+    fn add_command(&mut self, envelope: &SentCommand) -> Result<(), StoreError> {
+        if self.arrival_numbers.contains_key(&envelope.id) {
             return Ok(());
         }
         let of = envelope.execution;
@@ -71,15 +71,15 @@ impl Logs {
         {
             return Err(inbox_full_error(of));
         }
-        self.arrived += 1;
+        self.last_arrival_number += 1;
         let json = serde_json::to_string(envelope).expect("envelopes are JSON");
-        self.known.insert(envelope.id, self.arrived);
+        self.arrival_numbers.insert(envelope.id, self.last_arrival_number);
         let waiting = WaitingCommand { id: envelope.id, execution: of, json };
-        self.inbox.insert(self.arrived, waiting);
+        self.inbox.insert(self.last_arrival_number, waiting);
         Ok(())
     }
 
-    fn inbox(&self, of: Option<ExecutionId>) -> Result<Vec<SentCommand>, StoreError> {
+    fn list_commands_of(&self, of: Option<ExecutionId>) -> Result<Vec<SentCommand>, StoreError> {
         let waiting =
             self.inbox.values().filter(|waiting| of.is_none_or(|of| of == waiting.execution));
         let read = |WaitingCommand { id, json, .. }: &WaitingCommand| {
@@ -95,17 +95,17 @@ impl Logs {
         waiting.take_while(fits).take(most).map(read).collect()
     }
 
-    pub(super) fn remove(&mut self, id: ExecutionId) {
+    pub(super) fn remove_log(&mut self, id: ExecutionId) {
         self.documents.remove(&id);
         self.inbox.retain(|_, waiting| waiting.execution != id);
-        let Self { inbox, known, .. } = self;
-        known.retain(|_, arrived| inbox.contains_key(arrived));
+        let Self { inbox, arrival_numbers, .. } = self;
+        arrival_numbers.retain(|_, number| inbox.contains_key(number));
     }
 
-    fn discard(&mut self, commands: &[CommandId]) {
+    fn discard_commands(&mut self, commands: &[CommandId]) {
         for command in commands {
-            if let Some(arrived) = self.known.remove(command) {
-                self.inbox.remove(&arrived);
+            if let Some(number) = self.arrival_numbers.remove(command) {
+                self.inbox.remove(&number);
             }
         }
     }
@@ -153,7 +153,7 @@ impl Log for Memory {
         query: HeadQuery,
         most: usize,
     ) -> Result<Vec<ExecutionHead>, StoreError> {
-        Ok(self.lock_state().work.find(query, most))
+        Ok(self.lock_state().work.find_heads(query, most))
     }
 
     async fn renew_lease(&self, lease: Lease) -> Result<(), StoreError> {
@@ -198,7 +198,7 @@ impl Permits for Memory {
 impl Inbox for Memory {
     async fn send_command(&self, command: SentCommand) -> Result<(), StoreError> {
         let mut state = self.lock_state();
-        state.logs.send(&command)?;
+        state.logs.add_command(&command)?;
         if let Some(entry) = AuditEntry::of_command(&command) {
             state.audit.put(&entry);
         }
@@ -208,11 +208,11 @@ impl Inbox for Memory {
     }
 
     async fn list_commands(&self, of: Option<ExecutionId>) -> Result<Vec<SentCommand>, StoreError> {
-        self.lock_state().logs.inbox(of)
+        self.lock_state().logs.list_commands_of(of)
     }
 
     async fn remove_commands(&self, commands: Vec<CommandId>) -> Result<(), StoreError> {
-        self.lock_state().logs.discard(&commands);
+        self.lock_state().logs.discard_commands(&commands);
         Ok(())
     }
 }

@@ -9,20 +9,20 @@ use crate::{
     },
 };
 
-/// Idle limits are dropped when the number of limits reaches this value, and each time it has
-/// doubled after that.
-const SWEEP_LEN: usize = 1_024;
+/// Number of limits at which idle limits are dropped for the first time, and then each time the
+/// number has doubled.
+const FIRST_CLEANUP_LIMITS: usize = 1_024;
 
 /// Limits with holders or recent calls. Idle limits are dropped from time to time.
 #[derive(Debug)]
 pub(super) struct StoredPermits {
     tallies: Tallies,
-    sweep_at: usize,
+    next_cleanup_limits: usize,
 }
 
 impl Default for StoredPermits {
     fn default() -> Self {
-        Self { tallies: Tallies::new(), sweep_at: SWEEP_LEN }
+        Self { tallies: Tallies::new(), next_cleanup_limits: FIRST_CLEANUP_LIMITS }
     }
 }
 
@@ -37,10 +37,10 @@ impl StoredPermits {
         let mut tallies = self.take_tallies(keys);
         let permission = take_all(&mut tallies, ask, now, is_gone);
         self.tallies.append(&mut tallies);
-        if self.tallies.len() >= self.sweep_at {
+        if self.tallies.len() >= self.next_cleanup_limits {
             let now = now.timestamp_micros();
             self.tallies.retain(|_, tally| !tally.holders.is_empty() || tally.next > now);
-            self.sweep_at = SWEEP_LEN.max(2 * self.tallies.len());
+            self.next_cleanup_limits = FIRST_CLEANUP_LIMITS.max(2 * self.tallies.len());
         }
         permission
     }
@@ -59,7 +59,7 @@ impl StoredPermits {
         }
     }
 
-    pub(super) fn drop_unknown(&mut self, is_known: impl Fn(WorkerId) -> bool) {
+    pub(super) fn drop_unknown_workers(&mut self, is_known: impl Fn(WorkerId) -> bool) {
         for tally in self.tallies.values_mut() {
             tally.holders.retain(|_, worker| is_known(*worker));
         }

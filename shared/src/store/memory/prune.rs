@@ -13,26 +13,26 @@ use crate::{
 
 impl State {
     pub(super) fn prune(&mut self, before: Timestamp, most: usize) -> Pruned {
-        self.records.drop_old(RecordKind::Output, |until| until <= before);
-        self.records.drop_old(RecordKind::Call, |at| at < before);
+        self.records.drop_old_records(RecordKind::Output, |until| until <= before);
+        self.records.drop_old_records(RecordKind::Call, |at| at < before);
         let work = &self.work;
-        self.permits.drop_unknown(|worker| work.has_lease(worker));
+        self.permits.drop_unknown_workers(|worker| work.has_lease(worker));
         if most == 0 {
             return Pruned::default();
         }
-        let (executions, more) = take_first(self.old_executions(before), most);
+        let (executions, more) = take_first(self.find_old_executions(before), most);
         self.remove_executions(&executions);
         let mut pruned = Pruned { executions: executions.len(), more, ..Pruned::default() };
         if more {
             return pruned;
         }
-        let (plans, more) = take_first(self.old_plans(before), most);
+        let (plans, more) = take_first(self.find_old_plans(before), most);
         let has_parts = self.remove_plans(&plans);
         (pruned.plans, pruned.more) = (plans.len(), more || has_parts);
         if more {
             return pruned;
         }
-        let (requests, more) = take_first(self.old_requests(before), most);
+        let (requests, more) = take_first(self.find_old_requests(before), most);
         self.remove_requests(&requests);
         (pruned.requests, pruned.more) = (requests.len(), more || has_parts);
         pruned
@@ -41,17 +41,17 @@ impl State {
     pub(super) fn remove_unused(&mut self, objects: &Removable) -> usize {
         match objects {
             Removable::Executions(ids) => {
-                let unused = select_unused(ids, self.old_executions(Timestamp::MAX_UTC));
+                let unused = select_unused(ids, self.find_old_executions(Timestamp::MAX_UTC));
                 self.remove_executions(&unused);
                 unused.len()
             }
             Removable::Plans(ids) => {
-                let unused = select_unused(ids, self.old_plans(Timestamp::MAX_UTC));
+                let unused = select_unused(ids, self.find_old_plans(Timestamp::MAX_UTC));
                 self.remove_plans(&unused);
                 unused.len()
             }
             Removable::Requests(ids) => {
-                let unused = select_unused(ids, self.old_requests(Timestamp::MAX_UTC));
+                let unused = select_unused(ids, self.find_old_requests(Timestamp::MAX_UTC));
                 self.remove_requests(&unused);
                 unused.len()
             }
@@ -60,8 +60,8 @@ impl State {
 
     fn remove_executions(&mut self, executions: &[ExecutionId]) {
         for id in executions {
-            self.logs.remove(*id);
-            self.work.remove(*id);
+            self.logs.remove_log(*id);
+            self.work.remove_head(*id);
         }
         self.remove_keys(executions);
         self.remove_settlements(executions);
@@ -69,13 +69,13 @@ impl State {
 
     /// Removes plans. Returns `true` if one of them has sub-plans.
     fn remove_plans(&mut self, plans: &[PlanId]) -> bool {
-        let mut have_sub_plans = false;
+        let mut has_sub_plans = false;
         for id in plans {
             let removed = self.documents.plans.remove(id);
-            have_sub_plans |= removed.is_some_and(|plan| !plan.sub_plans.is_empty());
+            has_sub_plans |= removed.is_some_and(|plan| !plan.sub_plans.is_empty());
             self.documents.versions.retain(|_, plan| plan != id);
         }
-        have_sub_plans
+        has_sub_plans
     }
 
     fn remove_requests(&mut self, requests: &[RequestId]) {
@@ -108,7 +108,7 @@ impl State {
         }
     }
 
-    fn old_executions(&self, before: Timestamp) -> Vec<(Timestamp, ExecutionId)> {
+    fn find_old_executions(&self, before: Timestamp) -> Vec<(Timestamp, ExecutionId)> {
         let is_over =
             |id| self.work.head(id).is_none_or(|head: &ExecutionHead| head.state.is_finished());
         let old = self.work.heads().filter(|head| {
@@ -118,7 +118,7 @@ impl State {
         ended.filter(|(at, _)| *at < before).collect()
     }
 
-    fn old_plans(&self, before: Timestamp) -> Vec<(Timestamp, PlanId)> {
+    fn find_old_plans(&self, before: Timestamp) -> Vec<(Timestamp, PlanId)> {
         let saved = self.records.values(RecordKind::SavedPlan);
         let mut used: BTreeSet<PlanId> =
             saved.filter_map(|(_, value)| value["planId"].as_str()?.parse().ok()).collect();
@@ -129,7 +129,7 @@ impl State {
         old.map(|(id, plan)| (plan.created_at, *id)).collect()
     }
 
-    fn old_requests(&self, before: Timestamp) -> Vec<(Timestamp, RequestId)> {
+    fn find_old_requests(&self, before: Timestamp) -> Vec<(Timestamp, RequestId)> {
         let mut used: BTreeSet<RequestId> = self.work.heads().map(|head| head.request).collect();
         used.extend(self.documents.plans.values().map(|plan| plan.request));
         let requests = self.documents.requests.iter();

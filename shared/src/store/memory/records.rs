@@ -47,8 +47,13 @@ impl StoredRecords {
         Ok(true)
     }
 
-    /// Removes the records of a kind with a limit for whose time `is_old` returns `true`.
-    pub(super) fn drop_old(&mut self, kind: RecordKind, is_old: impl Fn(Timestamp) -> bool) {
+    /// Removes the oldest records of a kind with a limit, as long as `is_old` returns `true` for
+    /// their times.
+    pub(super) fn drop_old_records(
+        &mut self,
+        kind: RecordKind,
+        is_old: impl Fn(Timestamp) -> bool,
+    ) {
         let by_time = self.by_time.entry(kind).or_default().iter();
         let old = by_time.take_while(|(at, _)| is_old(*at)).map(|(_, name)| name.clone());
         for name in old.collect::<Vec<_>>() {

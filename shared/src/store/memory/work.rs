@@ -17,10 +17,10 @@ use crate::{
 pub(super) struct ExecutionIndex {
     heads: BTreeMap<ExecutionId, ExecutionHead>,
     /// Executions without an owner, in the order of claims.
-    free: BTreeMap<Reverse<i32>, BTreeSet<(Timestamp, ExecutionId)>>,
+    by_priority: BTreeMap<Reverse<i32>, BTreeSet<(Timestamp, ExecutionId)>>,
     /// Executions without an owner, by due time only.
-    queue: BTreeSet<(Timestamp, ExecutionId)>,
-    owned: BTreeSet<(WorkerId, ExecutionId)>,
+    by_due_time: BTreeSet<(Timestamp, ExecutionId)>,
+    by_owner: BTreeSet<(WorkerId, ExecutionId)>,
     leases: BTreeMap<WorkerId, Lease>,
 }
 
@@ -36,11 +36,11 @@ impl ExecutionIndex {
         }
         match (head.owner, head.due) {
             (Some(owner), _) => {
-                self.owned.insert((owner, id));
+                self.by_owner.insert((owner, id));
             }
             (None, Some(due)) if head.is_claimable() => {
-                self.free.entry(Reverse(head.priority)).or_default().insert((due, id));
-                self.queue.insert((due, id));
+                self.by_priority.entry(Reverse(head.priority)).or_default().insert((due, id));
+                self.by_due_time.insert((due, id));
             }
             _ => (),
         }
@@ -49,20 +49,20 @@ impl ExecutionIndex {
 
     fn unindex_head(&mut self, head: &ExecutionHead) {
         let id = head.execution;
-        head.owner.map(|owner| self.owned.remove(&(owner, id)));
+        head.owner.map(|owner| self.by_owner.remove(&(owner, id)));
         if let Some(due) = head.due {
-            self.queue.remove(&(due, id));
+            self.by_due_time.remove(&(due, id));
             let place = Reverse(head.priority);
-            if let Some(queue) = self.free.get_mut(&place) {
+            if let Some(queue) = self.by_priority.get_mut(&place) {
                 queue.remove(&(due, id));
                 if queue.is_empty() {
-                    self.free.remove(&place);
+                    self.by_priority.remove(&place);
                 }
             }
         }
     }
 
-    pub(super) fn remove(&mut self, id: ExecutionId) {
+    pub(super) fn remove_head(&mut self, id: ExecutionId) {
         if let Some(head) = self.heads.remove(&id) {
             self.unindex_head(&head);
         }
@@ -89,23 +89,23 @@ impl ExecutionIndex {
         found
     }
 
-    pub(super) fn find(&self, query: HeadQuery, most: usize) -> Vec<ExecutionHead> {
+    pub(super) fn find_heads(&self, query: HeadQuery, most: usize) -> Vec<ExecutionHead> {
         let ids: Vec<ExecutionId> = match query {
-            HeadQuery::Due { now } => self.due(now, most),
+            HeadQuery::Due { now } => self.find_due(now, most),
             HeadQuery::DueAfter { now, after } => {
                 let after = after.map(|after| (after.due, after.execution));
                 let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-                let queue = self.queue.range((from, Bound::Unbounded));
+                let queue = self.by_due_time.range((from, Bound::Unbounded));
                 queue.take_while(|(due, _)| *due <= now).map(|(_, id)| *id).take(most).collect()
             }
             HeadQuery::Orphans { now } => {
                 let is_live =
                     |id: &WorkerId| self.leases.get(id).is_some_and(|lease| lease.until > now);
-                let orphans = self.owned.iter().filter(|(worker, _)| !is_live(worker));
+                let orphans = self.by_owner.iter().filter(|(worker, _)| !is_live(worker));
                 orphans.map(|(_, id)| *id).take(most).collect()
             }
             HeadQuery::OwnedBy(worker) => {
-                let owned = self.owned.iter().filter(|(owner, _)| *owner == worker);
+                let owned = self.by_owner.iter().filter(|(owner, _)| *owner == worker);
                 owned.map(|(_, id)| *id).take(most).collect()
             }
             HeadQuery::Finished { after, until } => {
@@ -120,12 +120,12 @@ impl ExecutionIndex {
         ids.iter().map(|id| self.heads[id].clone()).collect()
     }
 
-    fn due(&self, now: Timestamp, most: usize) -> Vec<ExecutionId> {
+    fn find_due(&self, now: Timestamp, most: usize) -> Vec<ExecutionId> {
         let aged = aged_places(most);
-        let queues = self.free.values().take(limits::PRIORITIES);
+        let queues = self.by_priority.values().take(limits::PRIORITIES);
         let due = queues.flat_map(|queue| queue.iter().take_while(|(due, _)| *due <= now));
         let mut ids: Vec<_> = due.take(most - aged).map(|(_, id)| *id).collect();
-        let longest = self.queue.iter().take_while(|(due, _)| *due <= now).map(|(_, id)| *id);
+        let longest = self.by_due_time.iter().take_while(|(due, _)| *due <= now).map(|(_, id)| *id);
         let taken: BTreeSet<_> = ids.iter().copied().collect();
         ids.extend(longest.filter(|id| !taken.contains(id)).take(most - ids.len()));
         ids

@@ -16,7 +16,7 @@ const NOT_OFFERED: &str = "Faber offers only tools, and declares that";
 const NEEDS_SESSIONS: &str =
     "requests are stateless, so there are no sessions and no streams to resume";
 
-/// Scenarios that do not apply, with the reason.
+/// Scenarios that do not apply to Faber, with the reason.
 const EXCLUDED_SCENARIOS: [(&str, &str); 28] = [
     ("logging-set-level", NOT_OFFERED),
     ("completion-complete", NOT_OFFERED),

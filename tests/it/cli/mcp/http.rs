@@ -84,7 +84,7 @@ async fn an_mcp_client_plans_and_executes_over_http() {
     let (status, _) = client.call_ok("status", json!({ "id": done["requestId"] })).await;
     assert_eq!(status["executionId"], done["executionId"]);
 
-    // One client leaves, and another one continues.
+    // One client disconnects during a call, and another client continues the execution.
     let plan = client.create_plan(WAITING_PLAN).await;
     let leaves =
         json!({ "do": "call", "name": "execute", "arguments": { "id": plan }, "leave": true });

@@ -143,7 +143,7 @@ async fn an_execution_continues_when_the_client_stops_waiting() {
     let workspace = Workspace::new();
     let mut client = Client::start_in(&workspace, &[]).await;
     let plan = client.create_plan(WAITING_PLAN).await;
-    // A client that does not wait is answered at once.
+    // A client that does not want to wait gets the answer without a delay.
     let (started, _) = client.call_ok("execute", json!({ "id": plan, "wait": false })).await;
     assert_eq!(started["done"], false);
     let (started, text) = client.call_ok("execute", json!({ "id": plan, "timeoutMs": 0 })).await;
@@ -154,7 +154,7 @@ async fn an_execution_continues_when_the_client_stops_waiting() {
     let (done, _) = client.call_ok("status", json!({ "id": id, "wait": true })).await;
     assert_eq!((&done["state"], &done["outputs"]["w"]), (&json!("COMPLETED"), &json!(7)));
 
-    // Cancelling a call stops the wait, not the execution.
+    // If the client cancels the call, only the wait ends, and the execution continues.
     let leaves =
         json!({ "do": "call", "name": "execute", "arguments": { "id": plan }, "leave": true });
     let left = client.ask(&leaves).await;

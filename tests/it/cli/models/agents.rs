@@ -45,12 +45,14 @@ async fn an_agent_answers_after_a_turn_with_many_large_outputs() {
     let watched = workspace.run(&["watch", ran["executionId"].as_str().unwrap()]).await;
     assert_eq!(watched.status, 0, "{watched:?}");
     assert!(watched.err.contains("COMPLETED") && !watched.err.contains("note: "), "{watched:?}");
-    // Turns of an agent are steps, but the usage of tools does not count them.
+    // Turns of an agent are steps that call `faber_agent`, but `tools usage` does not count these
+    // calls.
     let usage = workspace.json(&["tools", "usage"], 0).await.to_string();
     assert!(usage.contains("local.quotes") && !usage.contains("faber_agent"), "{usage}");
 }
 
-/// The model of this test obeys every instruction that tool descriptions and outputs contain.
+/// The model of this test obeys every instruction that it finds in descriptions and outputs of
+/// tools.
 #[tokio::test]
 async fn tool_descriptions_and_outputs_cannot_make_a_model_call_an_inactive_tool() {
     let workspace = Workspace::new();

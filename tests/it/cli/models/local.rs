@@ -57,8 +57,8 @@ impl LocalModelTest {
         let server = workspace.file("bin/llama-server", SERVER_SCRIPT);
         fs::set_permissions(server, fs::Permissions::from_mode(0o755)).unwrap();
         workspace.file("bin/plan", &demo_plan("alice@test.com"));
-        // Faber must start its own server, because other servers on this machine do not have this
-        // model.
+        // Faber must start its own server, because a server that already runs on this machine does
+        // not have the model `faber-planner`.
         workspace.file(
             "faber.yaml",
             "store: sqlite:./faber.db\nplanner: { provider: local, model: faber-planner }\n",
@@ -99,7 +99,7 @@ async fn wait_for_end(process: &str) {
     time::timeout(MAX_WAIT, ended).await.expect("the model server ends with Faber");
 }
 
-/// Downloads a small file in place of the planning model.
+/// Downloads a small file instead of the weights of the planning model.
 async fn pull_model(test: &LocalModelTest) {
     let app = Router::new().route("/tiny.gguf", get(|| async { "GGUF and the weights" }));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -60,8 +60,8 @@ async fn replan_after_a_failure_reuses_the_steps_that_succeeded() {
 
     let again = workspace.json(&["replan", ran["executionId"].as_str().unwrap()], 2).await;
     assert_eq!(again["error"]["code"], "CONFLICT", "{again:#}");
-    // A second request for a replan is refused. The error names the execution that the first
-    // request started.
+    // A failed execution is replanned only once. The error names the execution that the first
+    // replan started.
     let twice = workspace.json(&["replan", id], 2).await;
     assert_eq!(twice["error"]["code"], "CONFLICT", "{twice:#}");
     let message = twice["error"]["message"].as_str().unwrap();
@@ -92,7 +92,7 @@ async fn a_replan_reuses_a_call_that_the_model_renamed() {
     let model = MockModel::with_answers(&workspace, "model", answers).await;
     configure(&workspace, &model.planner_settings("openai"));
     let failed = workspace.json(&["run", DEMO_QUERY], 1).await;
-    // The model leaves the approval out, and Faber keeps it.
+    // The next version waits for the approval that the model left out.
     let ran = workspace.json(&["replan", failed["executionId"].as_str().unwrap()], 4).await;
     assert_eq!(ran["state"], "WAITING", "{ran:#}");
     assert_eq!(ran["outputs"]["createAuthor"], failed["outputs"]["createAuthor"]);
@@ -118,7 +118,7 @@ async fn an_agent_cannot_be_replanned() {
     assert_eq!(model.requests().await.len(), 1);
 }
 
-/// The request keeps the attempt in its transcript, and no execution starts.
+/// The transcript of the request records the refused replan, and no execution starts.
 #[tokio::test]
 async fn a_replan_that_the_model_declines_leaves_the_execution_failed() {
     let workspace = Workspace::new();
@@ -168,7 +168,7 @@ async fn run_follows_an_automatic_replan_of_a_failed_execution() {
     assert_eq!(second["outputs"]["createAuthor"], first["outputs"]["createAuthor"]);
 }
 
-/// Regression: an MCP client was told that everything is done while the model still replanned.
+/// Regression: an MCP client got `done: true` while the model still replanned.
 #[tokio::test]
 async fn an_mcp_client_waits_for_an_automatic_replan() {
     let workspace = Workspace::new();
@@ -199,7 +199,7 @@ async fn an_mcp_client_waits_for_an_automatic_replan() {
     let request = json!({ "id": first["executionId"], "wait": true });
     let (status, _) = client.call_ok("status", request).await;
     assert_eq!(status["executionId"], ran["executionId"]);
-    // A replan that is given up reports the reason.
+    // If the model finds no plan, the answer contains the reason.
     let request = json!({ "query": "Do what cannot be done", "replans": 1 });
     let (failed, text) = client.call_ok("run", request).await;
     assert_eq!((&failed["state"], &failed["done"]), (&json!("FAILED"), &json!(true)), "{failed:#}");
@@ -250,7 +250,7 @@ async fn an_automatic_replan_that_is_given_up_leaves_the_execution_failed_with_t
     let request = workspace.json(&["debug", failed["requestId"].as_str().unwrap()], 0).await;
     assert_eq!(transcript_kinds(&request).last().unwrap(), "replan_given_up");
     assert_eq!(model.requests().await.len(), 2);
-    // No other process asks the model again.
+    // Another process must not ask the model again.
     workspace.json(&["execute", failed["executionId"].as_str().unwrap()], 1).await;
     assert_eq!(model.requests().await.len(), 2);
 }

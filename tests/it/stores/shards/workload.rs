@@ -25,23 +25,23 @@ use tests::conformance::{
 };
 
 /// More executions than any limit of the queries, so that a query that reads too much is found.
-const EXECUTIONS: usize = 40;
+const EXECUTION_COUNT: usize = 40;
 /// The plan whose text is in `parts`.
-const LARGE_PLAN: usize = EXECUTIONS + 1;
+const LARGE_PLAN_NUMBER: usize = EXECUTION_COUNT + 1;
 
 pub(super) async fn run_work(store: &dyn Store, other: &dyn Store, database: &Database) {
     let lease = Lease { worker: worker(1), node: "n".to_owned(), until: at(100) };
     store.renew_lease(lease).await.unwrap();
-    for n in 1..=EXECUTIONS {
+    for n in 1..=EXECUTION_COUNT {
         start_execution(store, n).await;
     }
     claim_work(store).await;
-    for n in 1..=EXECUTIONS {
+    for n in 1..=EXECUTION_COUNT {
         finish_execution(other, n).await;
     }
-    store.put_plan(&plan(LARGE_PLAN, 1, 2, &["a.b"])).await.unwrap();
+    store.put_plan(&plan(LARGE_PLAN_NUMBER, 1, 2, &["a.b"])).await.unwrap();
     move_plan_to_parts(database).await;
-    assert!(other.plan(plan_id(LARGE_PLAN)).await.unwrap().is_some());
+    assert!(other.plan(plan_id(LARGE_PLAN_NUMBER)).await.unwrap().is_some());
     take_permits(store).await;
     use_records(store).await;
     store.remove_worker(worker(1)).await.unwrap();
@@ -102,14 +102,14 @@ async fn finish_execution(other: &dyn Store, n: usize) {
     let over = ExecutionHead { state, finished_at, error, ..head(n, seq + 1) };
     let heard = vec![command_id(n)];
     let append = Append { head: Some(over), heard, ..some_events(execution(n), seq, 1) };
-    // The other node has read the log, but did not write it.
+    // The other node appends to a log that it has read, but not written.
     other.append(append).await.unwrap();
 }
 
 /// Changes a plan as if its text were too long for one document.
 async fn move_plan_to_parts(database: &Database) {
-    let id = plan_id(LARGE_PLAN).to_string();
-    let text = plan(LARGE_PLAN, 1, 2, &["a.b"]).to_unchecked();
+    let id = plan_id(LARGE_PLAN_NUMBER).to_string();
+    let text = plan(LARGE_PLAN_NUMBER, 1, 2, &["a.b"]).to_unchecked();
     let text = serde_json::to_string(&text).unwrap();
     let plans = database.collection::<Document>("plans");
     let update = doc! { "$set": { "parts": 1_i64 }, "$unset": { "steps": "" } };
@@ -236,7 +236,7 @@ pub(super) async fn run_retention(store: &dyn Store) {
     store.remove_unused(&Removable::Plans(of.map(plan_id).to_vec())).await.unwrap();
     store.remove_unused(&Removable::Requests(of.map(request_id).to_vec())).await.unwrap();
     let pruned = store.prune(at(60), 100).await.unwrap();
-    assert_eq!(pruned.executions, EXECUTIONS - 2);
+    assert_eq!(pruned.executions, EXECUTION_COUNT - 2);
     assert!(pruned.plans > 0 && pruned.requests > 0);
     assert_eq!(store.remove_audit_entries(at(60), 10).await, Ok(1));
 }

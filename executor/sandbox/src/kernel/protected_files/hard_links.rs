@@ -12,7 +12,7 @@ use std::{
 use super::outermost_paths;
 
 /// Maximum number of files and folders to visit. A visit of so many files takes seconds, and
-/// happens only if a file has other names.
+/// happens only if one of Faber's files has several names.
 const MAX_ENTRIES: usize = 1_000_000;
 
 /// Device and inode number of a file. They are the same under all its names.

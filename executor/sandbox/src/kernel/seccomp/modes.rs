@@ -40,7 +40,7 @@ const REMOVEXATTRAT: libc::c_long = 466;
 const FILE_SETATTR: libc::c_long = 469;
 
 /// A call whose mode is in memory, where a filter cannot read it. Programs fall back to `openat`.
-pub(super) const UNFILTERABLE: libc::c_long = libc::SYS_openat2;
+pub(super) const UNFILTERABLE_CALL: libc::c_long = libc::SYS_openat2;
 /// Calls that change extended attributes. Refusing them breaks no program, because programs expect
 /// file systems without such attributes.
 pub(super) const ATTRIBUTE_CALLS: [libc::c_long; 9] = [

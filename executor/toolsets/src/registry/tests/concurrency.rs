@@ -65,7 +65,7 @@ async fn a_deactivated_set_is_never_visible_as_active() {
     one.switch(&strings(&["b"]), false).await.unwrap();
     other.sync().await.unwrap();
     one.register_tool(Some("b"), tool("y")).await.unwrap();
-    let config = other.0.applied.lock().await.wanted[0].config.clone();
+    let config = other.0.applied.lock().await.wanted_sets[0].config.clone();
     assert!(config.active, "the configuration is unchanged");
     let (toolbox, name) = (other.toolbox().clone(), config.name);
     let watching = std::thread::spawn(move || {

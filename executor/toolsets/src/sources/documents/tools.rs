@@ -13,7 +13,7 @@ use toolbox::{Tool, ToolContext, function};
 
 use super::{super::builtin::with_set_name, Document, Documents};
 
-const DEFAULT_LIMIT: usize = 5;
+const DEFAULT_RESULT_LIMIT: usize = 5;
 const MAX_LIMIT: usize = 100;
 
 /// The parameters of `list_rags`.
@@ -43,7 +43,7 @@ struct QueryParameters {
 }
 
 fn default_limit() -> usize {
-    DEFAULT_LIMIT
+    DEFAULT_RESULT_LIMIT
 }
 
 fn default_true() -> bool {

@@ -199,7 +199,8 @@ mod tests {
         let sizes =
             fields.iter().map(|field| build_schema(&types, &field.args, maximum).to_string().len());
         let bytes: usize = sizes.sum();
-        // Without the budget there are 300 schemas with 60 input objects of 300 fields each.
+        // Without the limit on nodes, there would be 300 schemas with 60 input objects of 300
+        // fields each.
         assert!(bytes < 60 << 20, "{bytes}");
         assert!(nodes_per_tool(1) <= 4_000 && nodes_per_tool(1_000_000) >= 40);
         let whole = build_schema(&database_types(5), &fields[0].args, nodes_per_tool(1));

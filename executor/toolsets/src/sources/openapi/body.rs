@@ -11,7 +11,7 @@ use crate::http::{answer::is_json, encode_form};
 /// parameters.
 pub(super) const BODY_PARAMETER: &str = "body";
 
-/// The schema of a text without a schema.
+/// The schema of a text body for which the document has no schema.
 static TEXT_SCHEMA: LazyLock<Value> = LazyLock::new(|| json!({ "type": "string" }));
 
 #[derive(Clone, Debug, Default)]

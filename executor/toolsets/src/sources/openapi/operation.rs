@@ -16,7 +16,9 @@ use super::{
 };
 use crate::{
     http::HttpMethod,
-    sources::offer::{MAX_TOOLS, UniqueNames, clip_description, tool_id, tool_name},
+    sources::offer::{
+        MAX_TOOLS, UniqueNames, clip_description, name_from_identifier, name_from_text,
+    },
 };
 
 /// Maximum number of nodes of all schemas of a document. A node has a few hundred bytes.
@@ -131,14 +133,14 @@ fn has_tag(declaration: &Value, tags: &[String]) -> bool {
 
 /// Returns the identifier of the operation, or a name made of its method and path.
 fn operation_name(method: &str, path: &str, declaration: &Value) -> String {
-    let id = declaration.get("operationId").and_then(Value::as_str).and_then(tool_id);
+    let id = declaration.get("operationId").and_then(Value::as_str).and_then(name_from_identifier);
     if let Some(id) = id {
         return id.to_string();
     }
     let words: Vec<&str> =
         path.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
     let called = format!("{method}_{}", words.join("_"));
-    tool_name(&called).map_or_else(|| method.to_owned(), |name| name.to_string())
+    name_from_text(&called).map_or_else(|| method.to_owned(), |name| name.to_string())
 }
 
 struct Reader<'a> {

@@ -36,9 +36,9 @@ pub(super) struct Parameter {
     pub(super) is_required: bool,
     style: Style,
     /// `true` if each item is written as a parameter (`explode`).
-    explode: bool,
+    is_exploded: bool,
     /// `true` if reserved characters are not encoded (`allowReserved`).
-    allow_reserved: bool,
+    keeps_reserved_characters: bool,
 }
 
 #[derive(Debug, Default)]
@@ -102,15 +102,16 @@ pub(super) fn read<'a>(
         }
     };
     let is_marked = |key: &str| declaration.get(key) == Some(&Value::Bool(true));
-    let explode =
+    let is_exploded =
         declaration.get("explode").and_then(Value::as_bool).unwrap_or(style == Style::Form);
     let parameter = Parameter {
         name: name.to_owned(),
         location,
         is_required: location == ParameterLocation::Path || is_marked("required"),
         style,
-        explode,
-        allow_reserved: location == ParameterLocation::Query && is_marked("allowReserved"),
+        is_exploded,
+        keeps_reserved_characters: location == ParameterLocation::Query
+            && is_marked("allowReserved"),
     };
     let schema = match content {
         Some((_, media)) => media.get("schema"),
@@ -154,8 +155,8 @@ impl Parameter {
         Ok(())
     }
 
-    /// Rejects items that contain the separator, because a server could not tell whether it belongs
-    /// to the item: both are encoded in the same way.
+    /// Rejects items that contain the separator. Both would be encoded in the same way, so a server
+    /// could not tell a separator in an item from a separator between items.
     fn check_items(&self, value: &Value) -> Result<(), String> {
         let (separator, called) = match self.style {
             Style::Spaces => (' ', "blanks"),
@@ -164,7 +165,7 @@ impl Parameter {
         };
         let has = |value: &Value| text(value).contains(separator);
         let is_clear = match value {
-            Value::Array(items) => self.explode || !items.iter().any(has),
+            Value::Array(items) => self.is_exploded || !items.iter().any(has),
             Value::Object(fields) => {
                 let fields = fields.iter().filter(|(_, value)| !value.is_null());
                 !fields.into_iter().any(|(key, value)| key.contains(separator) || has(value))
@@ -183,7 +184,8 @@ impl Parameter {
 
     fn add_query(&self, value: &Value, query: &mut Vec<String>) {
         let name = percent_encode(&self.name);
-        let encode = if self.allow_reserved { percent_encode_unreserved } else { percent_encode };
+        let encode =
+            if self.keeps_reserved_characters { percent_encode_unreserved } else { percent_encode };
         let separator = match self.style {
             Style::Spaces => "%20",
             Style::Bars => "%7C",
@@ -193,17 +195,21 @@ impl Parameter {
             Value::Array(_) | Value::Object(_) if self.style == Style::Deep => {
                 add_deep_object(&name, value, query, encode);
             }
-            Value::Array(items) if self.explode && self.style != Style::Json => {
+            Value::Array(items) if self.is_exploded && self.style != Style::Json => {
                 query.extend(items.iter().map(|item| format!("{name}={}", encode(&text(item)))));
             }
-            Value::Object(fields) if self.explode && self.style == Style::Form => {
+            Value::Object(fields) if self.is_exploded && self.style == Style::Form => {
                 let fields = fields.iter().filter(|(_, value)| !value.is_null());
                 query.extend(fields.map(|(key, value)| {
                     format!("{}={}", percent_encode(key), encode(&text(value)))
                 }));
             }
             Value::Array(_) | Value::Object(_) if self.style != Style::Json => {
-                let item = if self.allow_reserved { percent_encode_item } else { percent_encode };
+                let item = if self.keeps_reserved_characters {
+                    percent_encode_item
+                } else {
+                    percent_encode
+                };
                 query.push(format!("{name}={}", self.join_items(value, separator, item)));
             }
             value => query.push(format!("{name}={}", self.join_items(value, separator, encode))),
@@ -218,7 +224,7 @@ impl Parameter {
                 items.iter().map(|item| encode(&text(item))).collect::<Vec<_>>().join(separator)
             }
             Value::Object(fields) => {
-                let equals = if self.explode { "=" } else { separator };
+                let equals = if self.is_exploded { "=" } else { separator };
                 let fields = fields.iter().filter(|(_, value)| !value.is_null());
                 let fields = fields
                     .map(|(key, value)| format!("{}{equals}{}", encode(key), encode(&text(value))));
@@ -251,7 +257,7 @@ fn percent_encode_unreserved(text: &str) -> String {
     kept
 }
 
-/// Percent-encodes a value, with commas, because commas separate the items of a list.
+/// Percent-encodes a value, including its commas, because commas separate the items of a list.
 fn percent_encode_item(text: &str) -> String {
     percent_encode_unreserved(text).replace(',', "%2C")
 }
@@ -313,7 +319,7 @@ mod tests {
     #[test]
     fn parameter_styles_match_the_openapi_specification() {
         let (list, object) = values();
-        let exploded = |explode: bool| json!({ "explode": explode });
+        let exploded = |is_exploded: bool| json!({ "explode": is_exploded });
         check_written_parameter("query", json!({}), list.clone(), expect!["p%20q=a%20b&p%20q=1"]);
         check_written_parameter("query", exploded(false), list.clone(), expect!["p%20q=a%20b,1"]);
         check_written_parameter("query", json!({}), object.clone(), expect!["k=v%2Fw&n=2"]);
@@ -360,7 +366,7 @@ mod tests {
         for (style, sign, called) in
             [("pipeDelimited", "|", "`|`"), ("spaceDelimited", " ", "blanks")]
         {
-            let style = |explode: bool| json!({ "style": style, "explode": explode });
+            let style = |is_exploded: bool| json!({ "style": style, "explode": is_exploded });
             let expected = format!(
                 "the items of `p q` are separated by {called}, so no item may contain that \
                  separator"

@@ -48,7 +48,8 @@ impl<'a> SchemaConverter<'a> {
         }
     }
 
-    /// Converts a schema. Its references point into [`into_defs`](Self::into_defs).
+    /// Converts a schema. References in the result name schemas that
+    /// [`into_defs`](Self::into_defs) returns.
     pub(super) fn schema(&mut self, schema: &'a Value) -> Value {
         self.convert_schema(schema, 0)
     }

@@ -94,8 +94,8 @@ fn parse_scheme(written: &Value) -> Option<Scheme> {
 /// The schemes that calls use, and the schemes for which credentials are missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Security {
-    pub(super) used: Vec<String>,
-    pub(super) missing: Vec<String>,
+    pub(super) used_schemes: Vec<String>,
+    pub(super) missing_schemes: Vec<String>,
 }
 
 pub(super) fn choose_schemes(
@@ -114,9 +114,12 @@ pub(super) fn choose_schemes(
         !names.is_empty() && names.iter().all(|name| auth.contains_key(name))
     };
     if let Some(used) = alternatives.iter().find(can) {
-        return Security { used: used.clone(), missing: Vec::new() };
+        return Security { used_schemes: used.clone(), missing_schemes: Vec::new() };
     }
-    Security { used: Vec::new(), missing: alternatives.into_iter().next().unwrap_or_default() }
+    Security {
+        used_schemes: Vec::new(),
+        missing_schemes: alternatives.into_iter().next().unwrap_or_default(),
+    }
 }
 
 impl Scheme {

@@ -77,7 +77,7 @@ impl Tool for OperationTool {
         let reply = caller.call(&self.definition, request, &cx, &redaction).await?;
         let is_stranger = matches!(reply.status.as_u16(), 401 | 403);
         let result = read_output(reply, self.definition.effect, caller.max_bytes, &redaction);
-        match self.call.security.missing.first() {
+        match self.call.security.missing_schemes.first() {
             Some(scheme) if is_stranger => result.map_err(|err| {
                 let hint = format!("{}; set `auth.{scheme}` of the toolset", err.message);
                 ToolError { message: hint.into(), ..err }
@@ -99,7 +99,7 @@ impl OperationTool {
             let value = parameters.get(key).unwrap_or(&Value::Null);
             parameter.write(value, &mut parts).map_err(|error| invalid_parameters_error(&error))?;
         }
-        for name in &self.call.security.used {
+        for name in &self.call.security.used_schemes {
             if let (Some(scheme), Some(credential)) =
                 (self.api.schemes.get(name), self.api.auth.get(name))
             {

@@ -49,9 +49,9 @@ impl Corpus {
     fn make_tool(&self, n: u64) -> Value {
         let (verb, topic) = (VERBS[index_below(n, VERBS.len())], self.make_topic(n));
         let mut dice = SeededRandom::new(n);
-        let about: Vec<String> = (0..DESCRIPTION_WORDS).map(|_| dice.word()).collect();
+        let about: Vec<String> = (0..DESCRIPTION_WORDS).map(|_| dice.draw_word()).collect();
         let examples: Vec<String> = (0..EXAMPLES_PER_TOOL)
-            .map(|_| format!("{verb} the {topic} {} {}", dice.word(), dice.word()))
+            .map(|_| format!("{verb} the {topic} {} {}", dice.draw_word(), dice.draw_word()))
             .collect();
         json!({
             "name": format!("{verb}_{topic}_{n}"),
@@ -76,7 +76,7 @@ impl Corpus {
         let mut part = || {
             let verb = VERBS[index_below(dice.next(), VERBS.len())];
             let topic = self.make_topic(dice.next() % (self.topics * VERBS.len() as u64));
-            format!("{verb} the {topic} with {} and {}", dice.word(), dice.word())
+            format!("{verb} the {topic} with {} and {}", dice.draw_word(), dice.draw_word())
         };
         let parts: Vec<String> = (0..parts).map(|_| part()).collect();
         parts.join(". Then ")
@@ -87,16 +87,16 @@ impl Corpus {
 /// of the words add up to the vector of a text, so texts that share words are close. Takes almost
 /// no time, and counts the texts that it embeds.
 #[derive(Debug, Default)]
-pub(crate) struct Words(AtomicUsize);
+pub(crate) struct WordEmbedder(AtomicUsize);
 
-impl Words {
+impl WordEmbedder {
     pub(crate) fn count_embedded_texts(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 #[async_trait]
-impl Embedder for Words {
+impl Embedder for WordEmbedder {
     fn model(&self) -> &'static str {
         "bench-words"
     }
@@ -143,7 +143,7 @@ impl SeededRandom {
     }
 
     /// Returns a word. Earlier words of the vocabulary are more frequent, as in natural language.
-    fn word(&mut self) -> String {
+    fn draw_word(&mut self) -> String {
         let drawn = self.next();
         let room = VOCABULARY_WORDS >> (drawn % 12);
         name_of_number((drawn >> 8) % room.max(1))

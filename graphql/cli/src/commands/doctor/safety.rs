@@ -11,18 +11,18 @@ use crate::config::AccessConfig;
 
 /// Checks that this kernel can confine the commands of the active toolsets.
 pub(crate) fn check_confinement(sets: &[SetConfig], support: sandbox::Support) -> Check {
-    let there = format!("{support}; limits and a clean environment hold everywhere");
+    let confinement = format!("{support}; limits and a clean environment hold everywhere");
     let refused = sets.iter().filter(|set| set.active && set.is_refused(support));
     let refused: Vec<_> = refused.map(|set| set.name.as_str()).collect();
     let usual = support.missing_for(&sandbox::Confinement::default());
     let result = match (refused.as_slice(), usual) {
-        ([], None) => Ok(there),
+        ([], None) => Ok(confinement),
         ([], Some(missing)) => Ok(format!(
-            "{there}; commands with `confine` are refused, because the kernel lacks {missing}"
+            "{confinement}; commands with `confine` are refused, because the kernel lacks {missing}"
         )),
         (refused, _) => {
             let names = refused.join("`, `");
-            Err(format!("commands of `{names}` are refused on this machine: {there}"))
+            Err(format!("commands of `{names}` are refused on this machine: {confinement}"))
         }
     };
     let help = "run Faber on Linux 6.2 or newer, with Landlock and seccomp, or set `confine: \
@@ -60,9 +60,9 @@ pub(crate) fn check_access(
 pub(crate) fn check_patterns(
     access: &AccessConfig,
     sets: &[SetConfig],
-    there: &[ToolSet],
+    toolsets: &[ToolSet],
 ) -> Option<Check> {
-    let idle = access.find_unmatched(sets, there);
+    let idle = access.find_unmatched(sets, toolsets);
     if idle.is_empty() {
         return None;
     }
@@ -71,7 +71,7 @@ pub(crate) fn check_patterns(
     Some(Check::new("tools of tokens", Err(format!("no tool matches {}", idle.join(", "))), help))
 }
 
-/// Reports secrets of toolsets that the environment lacks.
+/// Checks that the environment has every secret that the toolsets name.
 pub(crate) fn check_secrets(
     sets: &[SetConfig],
     variable: impl Fn(&str) -> Option<String>,

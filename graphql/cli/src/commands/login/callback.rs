@@ -70,7 +70,8 @@ impl Page<'_> {
 
 impl Reply {
     pub(crate) fn send_page(self, page: Page<'_>) {
-        // Fails if the browser has closed the connection. Then nobody needs the page.
+        // Ignores a failure: sending fails if the browser has closed the connection, and then no
+        // browser shows the page.
         let _ = self.0.send(page.to_html());
     }
 }

@@ -12,14 +12,16 @@ impl AccessConfig {
     pub fn find_unmatched(&self, sets: &[SetConfig], toolsets: &[ToolSet]) -> Vec<String> {
         let is_idle = |pattern: &ToolPattern| {
             let mut meant = with_equivalents(pattern, sets);
-            !meant.any(|pattern| has_tool(&pattern, toolsets) || may_have(&pattern, sets, toolsets))
+            !meant.any(|pattern| {
+                has_tool(&pattern, toolsets) || can_match_unknown_tool(&pattern, sets, toolsets)
+            })
         };
-        let of = |token: &TokenConfig| {
+        let describe_idle = |token: &TokenConfig| {
             let idle = token.tools.iter().flatten().filter(|pattern| is_idle(pattern));
             idle.map(|pattern| format!("`{pattern}` of the token `{}`", token.name))
                 .collect::<Vec<_>>()
         };
-        self.tokens.iter().flat_map(of).collect()
+        self.tokens.iter().flat_map(describe_idle).collect()
     }
 }
 
@@ -42,7 +44,7 @@ fn has_tool(pattern: &ToolPattern, toolsets: &[ToolSet]) -> bool {
 }
 
 /// Returns whether a pattern could match a tool of a toolset that is missing or not ready.
-fn may_have(pattern: &ToolPattern, sets: &[SetConfig], toolsets: &[ToolSet]) -> bool {
+fn can_match_unknown_tool(pattern: &ToolPattern, sets: &[SetConfig], toolsets: &[ToolSet]) -> bool {
     let is_known_tool = |name: &str| {
         let found = toolsets.iter().find(|set| set.name.as_str() == name);
         found.is_some_and(|set| set.status == SetStatus::Ready)

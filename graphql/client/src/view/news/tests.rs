@@ -23,7 +23,7 @@ fn durations_come_from_the_event_times() {
     let news = board.apply(&event(3500, "step_succeeded", Some("a"), &json!({})));
     let (_, view) = step(news);
     assert_eq!((view.state, view.duration_ms), (ShownState::Succeeded, Some(2.5)));
-    assert_eq!((board.steps_over, board.seq), (1, 3500));
+    assert_eq!((board.finished_step_count, board.seq), (1, 3500));
 }
 
 #[test]
@@ -83,10 +83,10 @@ fn items_are_counted_and_only_a_few_are_named() {
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!((reported, board.steps_over), (MAX_ITEM_NEWS, 0));
+    assert_eq!((reported, board.finished_step_count), (MAX_ITEM_NEWS, 0));
     let news = board.apply(&event(4, "step_succeeded", Some("l"), &json!({})));
     assert_eq!(step(news).1.detail.as_deref(), Some("10 items, 10 of them failed"));
-    assert_eq!(board.steps_over, 1);
+    assert_eq!(board.finished_step_count, 1);
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn compensations_do_not_count_as_steps() {
     let news = board.apply(&event(3, "step_compensated", Some("a"), &json!({})));
     let (name, view) = step(news);
     assert_eq!((name.as_str(), view.state), ("a (undo)", ShownState::Compensated));
-    assert_eq!(board.steps_over, 0);
+    assert_eq!(board.finished_step_count, 0);
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn a_wait_for_a_signal_asks_no_person() {
     let news = board.apply(&event(1, "step_waiting", Some("a"), &data));
     let StepView { detail, next, .. } = step(news).1;
     assert_eq!(detail.as_deref(), Some("waits for signal go"));
-    assert_eq!(next, Some(Next::Command("faber signal exec_1 go".to_owned())));
+    assert_eq!(next, Some(NextAction::Command("faber signal exec_1 go".to_owned())));
     assert!(!board.waits_for_person(|_| false));
 }
 

@@ -40,14 +40,14 @@ async fn calls_are_grouped_by_effect_and_invalid_ones_rejected() {
     let (agent_context, _toolbox, model) = make_agent_context(vec![reply]);
     let turn =
         call_tool("faber_agent.turn", agent_context, turn_parameters(json!({}))).await.unwrap();
-    let of = |key: &str| -> Vec<(u64, String)> {
+    let listed_calls = |key: &str| -> Vec<(u64, String)> {
         let list = turn[key].as_array().unwrap().iter();
         list.map(|call| (call["n"].as_u64().unwrap(), call["tool"].as_str().unwrap().to_owned()))
             .collect()
     };
-    assert_eq!(of("call"), [(0, "blog.make".to_owned())]);
-    assert_eq!(of("read"), [(1, "blog.look".to_owned())]);
-    assert_eq!(of("repeat"), [(2, "blog.keep".to_owned())]);
+    assert_eq!(listed_calls("call"), [(0, "blog.make".to_owned())]);
+    assert_eq!(listed_calls("read"), [(1, "blog.look".to_owned())]);
+    assert_eq!(listed_calls("repeat"), [(2, "blog.keep".to_owned())]);
     let errors: Vec<_> = turn["refused"]
         .as_array()
         .unwrap()
@@ -460,7 +460,7 @@ async fn a_turn_searches_at_most_three_times_and_never_beside_other_calls() {
     let (agent_context, _toolbox, model) = make_crowded_context(replies);
     let turn =
         call_tool("faber_agent.turn", agent_context, turn_parameters(json!({}))).await.unwrap();
-    assert_eq!(turn["refused"][0]["error"], SEARCH_ALONE);
+    assert_eq!(turn["refused"][0]["error"], MIXED_SEARCH_ERROR);
     let last = model.questions.lock().unwrap().last().unwrap().tools.clone();
     assert!(!last.iter().any(|tool| tool.name.as_str() == "search_tools"));
     let mixed = reply_with("", &[search(), ("blog.look", json!({}))]);
@@ -468,7 +468,7 @@ async fn a_turn_searches_at_most_three_times_and_never_beside_other_calls() {
     let turn =
         call_tool("faber_agent.turn", agent_context, turn_parameters(json!({}))).await.unwrap();
     assert_eq!(turn["read"][0]["tool"], "blog.look");
-    assert_eq!(turn["refused"][0]["error"], SEARCH_ALONE);
+    assert_eq!(turn["refused"][0]["error"], MIXED_SEARCH_ERROR);
 }
 
 #[tokio::test]

@@ -31,15 +31,15 @@ pub(super) fn add_compensations<'a>(view: &'a View<'a>, candidates: &mut Candida
     for (task, step) in view.list_steps() {
         let Some(undo) = view.planned_step(task).compensate.as_deref() else {
             if is_over {
-                add_not_undoable(view, task, step, candidates);
+                add_step_without_compensation(view, task, step, candidates);
             }
             continue;
         };
-        add_undone(view, task, step, candidates);
+        add_undone_step(view, task, step, candidates);
         for (task, call) in undoable_calls(view, task, step) {
-            add_failed_undo(view, task, call, candidates);
+            add_failed_compensation(view, task, call, candidates);
             if is_over {
-                add_not_undone(view, task, call, undo, candidates);
+                add_call_not_undone(view, task, call, undo, candidates);
             }
         }
     }
@@ -88,7 +88,12 @@ fn reason_for_disabled(view: &View<'_>) -> Option<&'static str> {
     }
 }
 
-fn add_undone<'a>(view: &'a View<'a>, task: Task, step: &'a Step, candidates: &mut Candidates<'a>) {
+fn add_undone_step<'a>(
+    view: &'a View<'a>,
+    task: Task,
+    step: &'a Step,
+    candidates: &mut Candidates<'a>,
+) {
     let undone: Vec<(Task, &Step)> =
         undoable_calls(view, task, step).filter(|(_, call)| has_been_undone(call)).collect();
     let last = undone.iter().filter_map(|(_, call)| call.undo.as_ref()?.changed).max();
@@ -105,7 +110,7 @@ fn add_undone<'a>(view: &'a View<'a>, task: Task, step: &'a Step, candidates: &m
     });
 }
 
-fn add_failed_undo<'a>(
+fn add_failed_compensation<'a>(
     view: &'a View<'a>,
     task: Task,
     call: &'a Step,
@@ -128,7 +133,7 @@ fn add_failed_undo<'a>(
     });
 }
 
-fn add_not_undone<'a>(
+fn add_call_not_undone<'a>(
     view: &'a View<'a>,
     task: Task,
     call: &'a Step,
@@ -187,9 +192,9 @@ fn manual_undo_remedy(view: &View<'_>, task: Task) -> Option<Remedy> {
 }
 
 /// Adds a step that is not undone, because the plan has no `compensate` for it. Such a step is
-/// reported only if the execution undoes other steps, because people may then expect that this step
-/// is undone, too.
-fn add_not_undoable<'a>(
+/// reported only if the execution undoes other steps, because people then expect that this step is
+/// undone, too.
+fn add_step_without_compensation<'a>(
     view: &'a View<'a>,
     task: Task,
     step: &'a Step,

@@ -26,9 +26,9 @@ pub(super) fn add_failures<'a>(view: &'a View<'a>, candidates: &mut Candidates<'
             candidates
                 .add(severity, step.changed, move || describe_failure(view, task, step, error));
         }
-        add_items(view, task, candidates);
+        add_failed_items(view, task, candidates);
     }
-    add_deadline(view, candidates);
+    add_missed_deadline(view, candidates);
     add_execution_failure(view, candidates);
     for takeover in &view.execution.history().takeovers {
         candidates.add(Severity::Info, Some(takeover.claim), move || {
@@ -50,7 +50,7 @@ fn failure_severity(view: &View<'_>, task: Task) -> Severity {
 
 /// Adds the failed items of a step whose failures let the execution continue. For any other step,
 /// the finding is about the first failed item, so adds only the items that a person can settle.
-fn add_items<'a>(view: &'a View<'a>, task: Task, candidates: &mut Candidates<'a>) {
+fn add_failed_items<'a>(view: &'a View<'a>, task: Task, candidates: &mut Candidates<'a>) {
     let is_fatal = view.is_fatal(task);
     let list = view.execution.step(task.step).items.as_deref();
     let first = list.and_then(shared::execution::Items::first_failed);
@@ -65,7 +65,7 @@ fn add_items<'a>(view: &'a View<'a>, task: Task, candidates: &mut Candidates<'a>
 }
 
 /// Adds a finding about the missed deadline if no step failed because of the deadline.
-fn add_deadline<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
+fn add_missed_deadline<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
     let execution = view.execution;
     let has_code = |step: &Step| matches!(&step.state, StepState::Failed(error) if error.code == ErrorCode::DEADLINE);
     if execution.missed_deadline() && !view.list_steps().any(|(_, step)| has_code(step)) {
@@ -377,7 +377,8 @@ fn find_toolset(view: &View<'_>, task: Task) -> Option<ToolSetName> {
     set_prefix(tool.as_str())?.parse().ok()
 }
 
-/// Returns whether this node has no such tool, or its toolset failed on this node.
+/// Returns whether this node lacks the tool of a task, or the toolset of the tool failed on this
+/// node.
 fn lacks_tool(view: &View<'_>, task: Task) -> bool {
     let tool = view.planned_step(task).call_of_part(task.part).tool;
     let candidates = view.toolbox().map(|toolbox| toolbox.find(tool));

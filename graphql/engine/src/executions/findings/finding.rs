@@ -95,7 +95,7 @@ impl Finding {
 /// execution can have thousands of failed items, but a list shows one finding for each execution.
 #[derive(Default)]
 pub(super) struct Candidates<'a> {
-    all: Vec<Candidate<'a>>,
+    candidates: Vec<Candidate<'a>>,
 }
 
 struct Candidate<'a> {
@@ -113,14 +113,18 @@ impl<'a> Candidates<'a> {
     ) {
         let at = event.map(|event| event.at);
         let render = Box::new(move || Finding { severity, ..render() }.with_cause(event));
-        self.all.push(Candidate { severity, at, render });
+        self.candidates.push(Candidate { severity, at, render });
     }
 
     /// Renders the most severe, earliest candidates, at most [`MAX_FINDINGS`].
     pub(super) fn render_first(mut self, max_findings: usize) -> Vec<Finding> {
         let max_findings = max_findings.min(MAX_FINDINGS);
-        self.all
+        self.candidates
             .sort_by_key(|candidate| (candidate.severity, candidate.at.is_none(), candidate.at));
-        self.all.into_iter().take(max_findings).map(|candidate| (candidate.render)()).collect()
+        self.candidates
+            .into_iter()
+            .take(max_findings)
+            .map(|candidate| (candidate.render)())
+            .collect()
     }
 }

@@ -66,7 +66,8 @@ fn wait_finding(code: &'static str, severity: Severity, message: String) -> Find
     Finding::new(FindingKind::Wait, severity, code, message)
 }
 
-/// Adds a finding if no worker drives the execution. Names the tools that this node lacks for it.
+/// Adds a finding if no worker drives the execution. Names the tools that the execution needs and
+/// this node lacks.
 fn add_missing_worker<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
     let ownership = view.ownership();
     if !matches!(ownership, Ownership::Free | Ownership::Orphaned) {
@@ -328,9 +329,10 @@ fn describe_retry(
     let step = view.execution.task(task);
     let next = step.map_or(1, |step| step.attempts + 1);
     let allowed = view.planned_step(task).call_of_part(task.part).policy.retry.max_attempts;
-    // Attempts that a crash interrupted do not count toward the maximum, so they are added to it.
+    // Attempts that a crash interrupted do not count toward the maximum, so the shown maximum is
+    // larger by their number.
     let lost = step.map_or(0, |step| step.interruptions);
-    let of =
+    let of_maximum =
         if allowed > 1 { format!(" of {}", allowed.saturating_add(lost)) } else { String::new() };
     let when = if until <= view.now {
         "is due".to_owned()
@@ -341,7 +343,8 @@ fn describe_retry(
         Some(error) => format!("after {}: {}", error.code, find_cause_line(&error.message)),
         None => "because its worker was lost".to_owned(),
     };
-    let message = format!("{}: attempt {next}{of} {when}, {reason}", format_task_name(view, task));
+    let message =
+        format!("{}: attempt {next}{of_maximum} {when}, {reason}", format_task_name(view, task));
     let finding = wait_finding("wait.retry", Severity::Warning, message);
     if until > view.now { finding.with_end(until) } else { finding }
 }

@@ -93,8 +93,8 @@ async fn a_next_execution_without_a_head_is_found_and_not_duplicated() {
     faber.close().await;
 }
 
-/// The calls of reused steps are in the log of an earlier execution, so the guard must read it,
-/// too.
+/// The calls of reused steps are in the log of an earlier execution, so the guard must read this
+/// log, too.
 #[tokio::test]
 async fn a_replan_does_not_repeat_effects_of_earlier_versions() {
     let (faber, _) = open_faber(vec![make_toolset("crm", &["pay"])]).await;
@@ -153,7 +153,7 @@ async fn a_repeat_guard_is_truncated_after_too_many_sub_plans() {
     assert_eq!(ended.state(), ExecutionState::Failed);
     let engine = faber.engine();
     for (maximum, is_cut) in [(0, true), (2, true), (3, false), (9, false)] {
-        let guard = engine.executions.reader.repeat_guard(&ended, maximum).await.unwrap();
+        let guard = engine.executions.reader.load_repeat_guard(&ended, maximum).await.unwrap();
         assert_eq!(guard.is_truncated(), is_cut, "{maximum}");
     }
     faber.close().await;

@@ -59,8 +59,9 @@ pub(super) fn add_texts(value: &Value, texts: &mut BTreeSet<String>) {
 
 /// Returns whether a query contains a value, as the same text or as all its words in any order. For
 /// a composed text, such as the body of a mail, half of the words are enough. A text with a
-/// template needs none of its words. `query` is in lower case with single spaces.
-pub(super) fn says_value(
+/// template needs only its exact words, such as ids and numbers. `query` is in lower case with
+/// single spaces.
+pub(super) fn contains_value(
     query: &str,
     wording: &Wording<'_>,
     text: &str,
@@ -76,9 +77,9 @@ pub(super) fn says_value(
     if text.is_empty() || says(&text) {
         return true;
     }
-    let words: Vec<String> = plain_words(&text).collect();
+    let words: Vec<String> = words_outside_templates(&text).collect();
     let said_count = words.iter().filter(|word| says(word)).count();
-    if words.iter().any(|word| is_exact(word) && !says(word)) {
+    if words.iter().any(|word| needs_exact_match(word) && !says(word)) {
         return false;
     }
     text.contains("{{")
@@ -87,7 +88,7 @@ pub(super) fn says_value(
 }
 
 /// Returns the words of a text outside templates, in lower case and without punctuation.
-pub(super) fn plain_words(text: &str) -> impl Iterator<Item = String> {
+pub(super) fn words_outside_templates(text: &str) -> impl Iterator<Item = String> {
     let mut plain = String::new();
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once("{{") {
@@ -107,7 +108,7 @@ pub(super) fn plain_words(text: &str) -> impl Iterator<Item = String> {
 
 /// Returns whether a word is an address, a path, an id or a number. A query must contain such a
 /// word exactly.
-fn is_exact(word: &str) -> bool {
+fn needs_exact_match(word: &str) -> bool {
     word.contains(|char: char| char.is_ascii_digit() || "@/\\_.:".contains(char))
 }
 

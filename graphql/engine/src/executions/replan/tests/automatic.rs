@@ -192,8 +192,7 @@ async fn a_step_requests_one_replan_that_does_not_repeat() {
     faber.close().await;
 }
 
-/// The answers in turn: the model refuses, writes an invalid plan, or writes a plan that would
-/// repeat an effect.
+/// The model refuses, writes an invalid plan, or writes a plan that would repeat an effect.
 #[tokio::test]
 async fn a_replan_without_a_plan_is_given_up_with_a_reason() {
     let answers = [

@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Time limit of every wait. It is long, because the machine of the test can be busy.
-const LONG: Duration = Duration::from_mins(1);
+const WAIT_LIMIT: Duration = Duration::from_mins(1);
 const REFUND: &str = "Find order A-1020, then refund its payment";
 const READ: &str = "Get order A-1020";
 
@@ -33,14 +33,14 @@ const READ: &str = "Get order A-1020";
 type Calls = Arc<Mutex<Vec<String>>>;
 
 #[derive(Debug)]
-struct Link {
+struct ShopTool {
     definition: Arc<ToolDefinition>,
     error: Option<ToolError>,
     calls: Calls,
 }
 
 #[async_trait]
-impl Tool for Link {
+impl Tool for ShopTool {
     fn definition(&self) -> &Arc<ToolDefinition> {
         &self.definition
     }
@@ -77,7 +77,7 @@ impl Shop {
             };
             let error = failing.iter().find(|(own, _)| *own == name).map(|(_, err)| err.clone());
             let (definition, calls) = (Arc::new(definition), Arc::clone(&calls));
-            Arc::new(Link { definition, error, calls }) as Arc<dyn Tool>
+            Arc::new(ShopTool { definition, error, calls }) as Arc<dyn Tool>
         };
         let set = ToolSet::ready(
             "shop".parse().unwrap(),
@@ -100,14 +100,14 @@ impl Shop {
         let engine = self.faber.engine();
         let planning = PlanningOptions::default();
         let id = engine.executions.plan_and_start(query, &planning, order(times)).await.unwrap();
-        tokio::time::timeout(LONG, self.last_of(id)).await.expect("it ends")
+        tokio::time::timeout(WAIT_LIMIT, self.last_of(id)).await.expect("it ends")
     }
 
     async fn last_of(&self, id: ExecutionId) -> Arc<Execution> {
         let executions = &self.faber.engine().executions;
         let mut id = id;
         loop {
-            let now = self.settled(id).await;
+            let now = self.wait_until_settled(id).await;
             match executions.reader.load_replanning(&now).await.unwrap() {
                 Some(Replanning { stage: Stage::Begun, .. }) => id = next_execution(&now),
                 Some(Replanning { stage: Stage::Pending, .. }) => {
@@ -119,13 +119,13 @@ impl Shop {
     }
 
     /// Waits until an execution is finished or needs a person.
-    async fn settled(&self, id: ExecutionId) -> Arc<Execution> {
+    async fn wait_until_settled(&self, id: ExecutionId) -> Arc<Execution> {
         loop {
             let now = self.faber.engine().executions.reader.load(id).await.unwrap().map(Arc::new);
-            let is_still = |now: &Arc<Execution>| {
+            let is_settled = |now: &Arc<Execution>| {
                 now.state().is_finished() || now.state() == ExecutionState::Waiting
             };
-            if let Some(now) = now.filter(is_still) {
+            if let Some(now) = now.filter(is_settled) {
                 return now;
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -143,13 +143,13 @@ fn order(times: u32) -> Order {
     Order { options, ..Order::default() }
 }
 
-fn gone() -> ToolError {
+fn gone_error() -> ToolError {
     ToolError::failed("410 Gone").without_retry()
 }
 
 #[tokio::test]
 async fn a_tool_that_is_gone_is_replaced_without_a_model() {
-    let shop = Shop::open(&[("get_order", gone())]).await;
+    let shop = Shop::open(&[("get_order", gone_error())]).await;
     let last = shop.run(READ, 3).await;
     assert_eq!(last.state(), ExecutionState::Completed);
     assert_eq!(shop.calls(), ["get_order", "find_order"]);
@@ -159,7 +159,7 @@ async fn a_tool_that_is_gone_is_replaced_without_a_model() {
 
 #[tokio::test]
 async fn replans_without_a_model_are_used_up() {
-    let shop = Shop::open(&[("get_order", gone()), ("find_order", gone())]).await;
+    let shop = Shop::open(&[("get_order", gone_error()), ("find_order", gone_error())]).await;
     let last = shop.run(READ, 3).await;
     assert_eq!(last.state(), ExecutionState::Failed);
     assert_eq!(shop.calls(), ["get_order", "find_order"], "no tool is called twice");
@@ -179,10 +179,11 @@ async fn a_failure_that_may_pass_causes_no_detour() {
     }
 }
 
-/// Only `get_order` is left that returns the payment of an order, so the payment is no guess.
+/// After the detour, only `get_order` returns the payment of an order, so the planner does not
+/// guess the payment.
 #[tokio::test]
 async fn an_acting_call_after_a_detour_is_made_once() {
-    let shop = Shop::open(&[("find_order", gone())]).await;
+    let shop = Shop::open(&[("find_order", gone_error())]).await;
     let last = shop.run(REFUND, 3).await;
     assert_eq!(last.state(), ExecutionState::Completed);
     assert_eq!(last.plan().info().version, 2);
@@ -192,7 +193,7 @@ async fn an_acting_call_after_a_detour_is_made_once() {
 
 #[tokio::test]
 async fn no_detour_leads_around_an_acting_call() {
-    for err in [gone(), gone().with_unknown_outcome()] {
+    for err in [gone_error(), gone_error().with_unknown_outcome()] {
         let shop = Shop::open(&[("refund_payment", err)]).await;
         let last = shop.run(REFUND, 3).await;
         assert_ne!(last.state(), ExecutionState::Completed);
@@ -205,14 +206,14 @@ async fn no_detour_leads_around_an_acting_call() {
 
 #[tokio::test]
 async fn a_detour_has_only_the_tools_of_the_caller() {
-    let shop = Shop::open(&[("get_order", gone())]).await;
+    let shop = Shop::open(&[("get_order", gone_error())]).await;
     let mut token = Token::new("ci", "a secret that is hard to guess", Role::Operator);
     token.tools = Some(vec!["shop.get_order".parse().unwrap()]);
     let access = Access::new([token]);
     let engine = shop.faber.engine().with_grant(access.find_grant_by_name("ci").unwrap());
     let planning = PlanningOptions::default();
     let id = engine.executions.plan_and_start(READ, &planning, order(3)).await.unwrap();
-    let last = tokio::time::timeout(LONG, shop.last_of(id)).await.unwrap();
+    let last = tokio::time::timeout(WAIT_LIMIT, shop.last_of(id)).await.unwrap();
     assert_eq!(last.state(), ExecutionState::Failed);
     assert_eq!(shop.calls(), ["get_order"]);
     shop.faber.close().await;
