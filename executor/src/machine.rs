@@ -175,7 +175,7 @@ pub fn decide<'a>(
         Input::Renewed { worker, node } => decision.record_claim(worker, node, true),
         Input::Ended { task, attempt, result } => decision.record_result(task, attempt, result),
         Input::NotCalled { task, attempt, error } => {
-            decision.end_uncalled_attempt(task, attempt, error)
+            decision.end_uncalled_attempt(task, attempt, error);
         }
         Input::Progressed { task, attempt, progress } => {
             decision.record_progress(task, attempt, progress);

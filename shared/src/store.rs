@@ -4,7 +4,7 @@
 //! for every store:
 //!
 //! * **Order.** An append succeeds only if its `after` is the end of the log. An append that is too
-//! large for one document can write its first events and then fail.
+//!   large for one document can write its first events and then fail.
 //! * **Durability.** Every later read returns the events of an append that returned `Ok`.
 //! * **Honesty.** An append may return an error although it has written. Callers must read again.
 //!

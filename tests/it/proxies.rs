@@ -116,9 +116,8 @@ impl Proxy {
                 poll.tick().await;
             }
         };
-        if timeout(MAX_WAIT, listening).await.is_err() {
-            panic!("the proxy does not listen: {}", fs::read_to_string(log).unwrap());
-        }
+        let result = timeout(MAX_WAIT, listening).await;
+        assert!(result.is_ok(), "the proxy does not listen: {}", fs::read_to_string(log).unwrap());
         Self { _process: process, socket }
     }
 
@@ -201,7 +200,10 @@ async fn start_faber(workspace: &Workspace) -> (RunningCommand, String) {
 async fn check_page(proxy: &Proxy) {
     let page = proxy.get("/faber/").await;
     assert_status(&page, 200);
-    let script = page.split('"').find(|part| part.ends_with(".js")).unwrap();
+    let script = page
+        .split('"')
+        .find(|part| part.starts_with("/faber/assets/index") && part.contains(".js"))
+        .unwrap();
     assert!(script.starts_with("/faber/assets/"), "{page}");
     let answer = proxy.get(script).await;
     assert_status(&answer, 200);

@@ -87,7 +87,7 @@ impl Connected {
         }
     }
 
-    /// Calls a tool as a step would.
+    /// Calls a tool as the second attempt of a step would.
     pub async fn call(&self, name: &str, parameters: Value) -> Result<Value, ToolError> {
         self.call_in(name, parameters, second_attempt()).await
     }

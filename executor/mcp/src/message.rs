@@ -120,7 +120,8 @@ fn mark_task_tools(text: &[u8]) -> Option<Vec<u8>> {
     is_any.then(|| message.to_string().into_bytes())
 }
 
-/// Converts an unreadable message to the error of the call that it answers, if it names a call.
+/// Converts an unreadable message to the error of the call that the message answers. Returns `None`
+/// if the message names no call.
 fn unreadable_error(text: &[u8], err: &serde_json::Error) -> Option<RxJsonRpcMessage<RoleClient>> {
     let id = match parse_lenient::<Value>(text) {
         Ok(Value::Array(batch)) => {

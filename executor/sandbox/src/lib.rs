@@ -414,7 +414,8 @@ fn matches_name(listed: &str, name: &str) -> bool {
 pub struct Support {
     /// Access to files: Landlock, Linux 6.2. Older versions do not restrict truncation.
     pub files: bool,
-    /// TCP ports: Linux 6.7. Together with [`calls`](Self::calls) the command has no network.
+    /// Access to TCP ports: Landlock, Linux 6.7. [`calls`](Self::calls) restricts other sockets,
+    /// such as UDP.
     pub tcp: bool,
     /// Signals to other processes: Linux 6.12.
     pub signals: bool,

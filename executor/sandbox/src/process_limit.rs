@@ -47,8 +47,9 @@ impl ProcessLimit {
         count_descendants(|| self.may_be_exceeded()).is_some_and(|count| count > max_processes)
     }
 
-    /// Counts all processes of the command, without a time limit. The processes that exist now
-    /// become the baseline, so processes of other programs are not counted as new later.
+    /// Returns `true` if the command exceeds the limit. Always counts to the end, so the caller
+    /// stops the command first. The current number of processes becomes the baseline, so that
+    /// processes that other programs started earlier do not cause the check again.
     pub(super) fn is_certainly_exceeded(&mut self) -> bool {
         self.baseline = count_all().unwrap_or(u64::MAX);
         count_descendants(|| false).is_some_and(|count| count > self.max_processes)

@@ -50,7 +50,7 @@ pub(super) struct Child {
     parent: Parent,
     calls: ChildCalls,
     /// The child of the previous attempt, whose calls this child takes over.
-    earlier_child: Option<ExecutionId>,
+    earlier: Option<ExecutionId>,
     /// The span of the attempt, or of the parent's caller.
     trace: Option<SpanContext>,
     /// `true` if the parent stops, so the child must stop, too.
@@ -94,7 +94,7 @@ impl Child {
             options,
             parent,
             calls: execution.calls_for_child(task),
-            earlier_child: state.earlier_child.as_deref().copied(),
+            earlier: state.earlier_child.as_deref().copied(),
             trace: None,
             is_stopped: matches!(execution.phase(), Phase::Cancelling | Phase::Expired),
             has_ended: false,
@@ -173,7 +173,7 @@ impl Child {
     /// Returns the calls whose outcome is unknown, or that a person settled, in the child of the
     /// previous attempt, or in the child of an earlier execution.
     async fn calls_to_take_over(&self, context: &WorkerContext) -> Result<ChildCalls, StoreError> {
-        let Some(execution) = self.earlier_child else { return Ok(self.calls.clone()) };
+        let Some(execution) = self.earlier else { return Ok(self.calls.clone()) };
         let path = ChildPath { steps: Vec::new(), execution };
         let (call_keys, settled) = context.store.calls_of_children(vec![path]).await?;
         Ok(ChildCalls::from_earlier_child(call_keys, settled))

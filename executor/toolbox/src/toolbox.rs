@@ -134,8 +134,10 @@ struct ToolboxState {
     /// Connects failed sets again.
     reconnect: OnceLock<Reconnect>,
     /// Starts the source of an idle set.
-    start: OnceLock<Box<dyn Fn(&ToolSetName) + Send + Sync>>,
+    start: OnceLock<StartSource>,
 }
+
+type StartSource = Box<dyn Fn(&ToolSetName) + Send + Sync>;
 
 /// Connects a failed set again. Returns `false` if the set has not failed, or its next attempt is
 /// not due yet.

@@ -107,7 +107,7 @@ fn failed_steps(earlier: &EarlierPlan) -> Result<Vec<String>, String> {
         match (result.state, &result.failure) {
             ("succeeded" | "skipped" | "cancelled", _) => {}
             ("failed", Some((Effect::Read, err))) if is_permanent_error(err) => {
-                failed.push(id.clone())
+                failed.push(id.clone());
             }
             ("failed", Some((Effect::Read, _))) => {
                 return Err(format!("another attempt of `{id}` may help: run `faber retry`"));

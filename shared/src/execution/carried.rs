@@ -186,7 +186,8 @@ impl Execution {
         carried.find(|call| known_key.as_deref() != Some(&*call.key))
     }
 
-    /// Returns `true` if a person can settle a call of this finished execution.
+    /// Returns `false` if no call of this execution, and no call of the earlier executions that it
+    /// continues, can have an unknown outcome. Then there are no settlements to read.
     pub fn has_unknown_outcome(&self) -> bool {
         !self.carried_calls.keys.is_empty()
             || self.steps.iter().any(|step| step.parts().any(Step::is_outcome_unknown))

@@ -18,7 +18,7 @@ pub struct Items {
     /// Index of the first item that never had a turn.
     next_index: u32,
     /// Items that waited for a person or a signal and can continue.
-    returned_items: BTreeSet<u32>,
+    returned: BTreeSet<u32>,
     /// The number of items that have a turn.
     held_turn_count: u32,
     open_count: u32,
@@ -34,7 +34,7 @@ impl Items {
         Self {
             tasks,
             next_index: 0,
-            returned_items: BTreeSet::new(),
+            returned: BTreeSet::new(),
             held_turn_count: 0,
             open_count: n,
             waiting_count: 0,
@@ -99,7 +99,7 @@ impl Items {
     }
 
     pub(super) fn requeue_item(&mut self, index: u32) {
-        self.returned_items.insert(index);
+        self.returned.insert(index);
     }
 
     /// Gives the next item a turn and returns its index, if fewer than `width` items have a turn.
@@ -113,7 +113,7 @@ impl Items {
     }
 
     fn next_returned(&mut self) -> Option<u32> {
-        while let Some(index) = self.returned_items.pop_first() {
+        while let Some(index) = self.returned.pop_first() {
             if self.get(index).is_some_and(|item| item.state == StepState::Pending) {
                 return Some(index);
             }

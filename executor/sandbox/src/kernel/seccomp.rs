@@ -101,7 +101,7 @@ fn build_filters(
     confinement: &Confinement,
     has_mount_namespace: bool,
 ) -> Result<Vec<BpfProgram>, FilterError> {
-    // Uses the error that a process also gets for a missing permission.
+    // Uses the error of a missing permission, because programs know how to report that.
     let mut filters = vec![compile_filter(build_rules(confinement)?, libc::EACCES)?];
     // These calls fail as unknown, because a filter cannot read their arguments in memory. Programs
     // fall back to older calls.

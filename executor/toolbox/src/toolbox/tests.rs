@@ -206,17 +206,17 @@ async fn an_idle_set_starts_when_its_tools_are_needed() {
         let ready = ReadyTool::new(tool("b", "t"));
         weak.upgrade().unwrap().update_set(name, SetStatus::Ready, vec![ready]);
     });
-    let long = Duration::from_mins(10);
+    let ten_minutes = Duration::from_mins(10);
     let tools = |text: &str| [text.parse::<ToolName>().unwrap()];
     assert!(matches!(toolbox.find(&tools("b.t")[0]), ToolLookup::Connecting));
     assert!(started.lock().unwrap().is_empty(), "a look-up alone starts nothing");
     assert!(!toolbox.has_all(&tools("b.t")) && toolbox.has_all(&tools("b.t")));
-    toolbox.wait_for_names(&tools("b.t"), long).await;
+    toolbox.wait_for_names(&tools("b.t"), ten_minutes).await;
     assert_eq!(*started.lock().unwrap(), ["b"]);
     toolbox.switch_sets(&[(name("c"), false)].into());
-    toolbox.wait_for_started_sets(long, |set| set.is_active).await;
+    toolbox.wait_for_started_sets(ten_minutes, |set| set.is_active).await;
     assert_eq!(*started.lock().unwrap(), ["b", "a"]);
     // A name without a toolset can belong to each set.
-    toolbox.wait_for_names(&tools("plain"), long).await;
+    toolbox.wait_for_names(&tools("plain"), ten_minutes).await;
     assert_eq!(*started.lock().unwrap(), ["b", "a", "c"]);
 }

@@ -155,7 +155,7 @@ pub(crate) async fn serve_mcp(app: &App) -> Result<ExitStatus, Failure> {
     let end_signal = listen_for_end_signal()?;
     let session = Session::open(app, Need::Driving).await?;
     if let Some(engine) = session.engine() {
-        // Starts all servers, because an assistant can ask for any tool during a long session.
+        // Starts all idle toolsets, because an assistant can ask for any tool during a long session.
         engine.tools.inventory.toolbox().start_sets(|_| true);
     }
     let ended = tokio::select! {

@@ -76,7 +76,7 @@ fn indentation(line: &str) -> usize {
 /// Formats a list with one item as YAML, with `indent` before each line.
 fn format_item(set: &Value, indent: &str) -> Result<String, String> {
     let item = yaml::format(&json!([set]))?;
-    Ok(item.lines().map(|line| format!("{indent}{line}\n")).collect())
+    Ok(item.lines().flat_map(|line| [indent, line, "\n"]).collect())
 }
 
 #[cfg(test)]

@@ -49,8 +49,9 @@ impl<'a> Timeline<'a> {
         }
     }
 
-    /// Returns a line for each step or group of equal steps. Only a full timeline contains more
-    /// than `MAX_LINES` lines.
+    /// Returns the lines of the timeline. Neighbouring steps in the same state share a line if they
+    /// need none of their own. Unless `is_full` is `true`, the steps take at most `MAX_LINES` lines,
+    /// and one more line tells how many are omitted.
     pub fn draw_lines(&self, is_full: bool) -> Vec<String> {
         let mut lines = Vec::new();
         let mut rest = self.steps.as_slice();

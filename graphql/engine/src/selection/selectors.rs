@@ -14,9 +14,9 @@ use planner::{
 pub(super) struct Selectors {
     embedder: ConfiguredEmbedder,
     /// Compares only words, so it never waits for an embedder.
-    lexical_selectors: SelectorPair,
+    lexical: SelectorPair,
     /// Uses the embedder and keeps the vectors of the tools.
-    embedding_selectors: OnceLock<SelectorPair>,
+    by_embedding: OnceLock<SelectorPair>,
     /// The last logged reason why only words are compared, so that the same reason is not logged
     /// again.
     logged_fallback: LastLoggedError,
@@ -54,8 +54,8 @@ impl Selectors {
     pub(super) fn new(embedder: ConfiguredEmbedder) -> Self {
         Self {
             embedder,
-            lexical_selectors: SelectorPair::new(None),
-            embedding_selectors: OnceLock::new(),
+            lexical: SelectorPair::new(None),
+            by_embedding: OnceLock::new(),
             logged_fallback: LastLoggedError::default(),
         }
     }
@@ -69,9 +69,9 @@ impl Selectors {
     async fn selector_with_embedder(&self, scope: ToolScope) -> Result<&Selector, EmbedError> {
         let selectors = match self.embedder.open().await? {
             Some(embedding) => {
-                self.embedding_selectors.get_or_init(|| SelectorPair::new(Some(&embedding)))
+                self.by_embedding.get_or_init(|| SelectorPair::new(Some(&embedding)))
             }
-            None => &self.lexical_selectors,
+            None => &self.lexical,
         };
         Ok(selectors.selector_for(scope))
     }
@@ -85,7 +85,7 @@ impl Selectors {
         request: &SelectionRequest<'_>,
         is_allowed: impl Fn(usize) -> bool,
     ) -> Result<Selection, SelectError> {
-        let lexical = self.lexical_selectors.selector_for(scope);
+        let lexical = self.lexical.selector_for(scope);
         match request.by {
             Criterion::Lexical => lexical.select(tools, request, is_allowed).await,
             Criterion::Centroid | Criterion::Description => {

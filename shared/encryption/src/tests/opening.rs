@@ -1,4 +1,5 @@
-//! Tests of keys that differ from the keys of the store.
+//! Tests of opening an encrypted store: with a wrong key, with malformed keys, and while workers
+//! run.
 
 use std::sync::Arc;
 

@@ -314,7 +314,7 @@ impl<'a> InputBuilder<'a> {
         Body::Whole { key, kind }
     }
 
-    /// Returns `true` for an object whose properties are known and differ from all parameters.
+    /// Returns `true` for an object whose properties are known and share no name with a parameter.
     fn is_mergeable(&self, schema: &Value) -> bool {
         let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
             return false;

@@ -235,6 +235,7 @@ fn the_examples_of_the_documentation_fit_the_schema() {
 /// Editors read the schemas in the repository. `FABER_BLESS=1 cargo test -p faber-cli schema`
 /// renews them.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the variable is for tests only")]
 fn the_golden_schemas_are_up_to_date() {
     for (name, schema) in
         [("faber.schema.json", config_schema()), ("plan.schema.json", plan_file_schema())]
