@@ -249,5 +249,8 @@ fn down_error(error: &str, retry_at: Instant) -> ToolError {
 }
 
 fn stopped_error() -> ToolError {
-    ToolError::new(ErrorCode::UNAVAILABLE, "the MCP server was stopped with this process")
+    ToolError::new(
+        ErrorCode::UNAVAILABLE,
+        "the MCP server was stopped, because its toolset was changed or removed, or this process ends",
+    )
 }

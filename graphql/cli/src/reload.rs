@@ -35,8 +35,11 @@ pub(crate) struct Reloader {
 
 impl Reloader {
     pub(crate) fn new(app: &App, local: &LocalEngine, access: Option<Access>) -> Self {
+        // Names the file of the start. Otherwise a missing default file would mean a configuration
+        // without tokens.
+        let file = app.config.file.clone().or_else(|| app.flags.config.clone());
         Self {
-            flags: app.flags.clone(),
+            flags: Flags { config: file, ..app.flags.clone() },
             environment: app.environment.clone(),
             screen: app.screen.clone(),
             log: app.log.clone(),

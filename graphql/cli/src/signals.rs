@@ -133,15 +133,16 @@ impl ServiceSignals {
     }
 
     pub(crate) async fn receive(&mut self) -> ServiceSignal {
+        let Self { interrupt, terminate, hang_up, .. } = self;
         let hang_up = async {
-            match &mut self.hang_up {
+            match hang_up {
                 Some(hang_up) => hang_up.recv().await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
-            _ = self.interrupt.recv() => return ServiceSignal::End,
-            _ = self.terminate.recv() => return ServiceSignal::End,
+            _ = interrupt.recv() => return ServiceSignal::End,
+            _ = terminate.recv() => return ServiceSignal::End,
             _ = hang_up => {}
         }
         time::sleep(TERMINAL_CHECK_DELAY).await;

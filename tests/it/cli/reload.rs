@@ -1,5 +1,7 @@
 //! SIGHUP reloads the configuration of a real server.
 
+use std::process::Stdio;
+
 use serde_json::{Value, json};
 use tests::{installed::find_program, toolset::MAX_WAIT};
 use tokio::time::timeout;
@@ -37,6 +39,11 @@ async fn a_reload_changes_toolsets_and_tokens_and_names_what_needs_a_restart() {
     server.wait_for_line("the configuration has a mistake, so nothing was changed").await;
     assert!(names().await.contains("goodbye"));
 
+    std::fs::remove_file(workspace.path("faber.yaml")).unwrap();
+    server.signal("-HUP");
+    server.wait_for_line("the configuration has a mistake, so nothing was changed").await;
+    assert!(names().await.contains("goodbye"));
+
     let mut with_token: Value = serde_json::from_str(&config("goodbye", 5_000)).unwrap();
     let token = json!({ "name": "owner", "token_file": "owner.token", "role": "admin" });
     with_token["access"] = json!({ "tokens": [token] });
@@ -54,17 +61,11 @@ async fn a_reload_changes_toolsets_and_tokens_and_names_what_needs_a_restart() {
 async fn a_closed_terminal_ends_a_server() {
     let workspace = Workspace::new();
     let serve = format!("{} serve --listen 127.0.0.1:0 2>log", tests::binary::faber().display());
-    let mut command = workspace.command(&[]);
     // `script` gives the server a terminal, and closes it when it is killed.
-    let program = find_program("script");
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    command = {
-        let mut script = tokio::process::Command::new(program);
-        script.args(["-qec", &serve, "/dev/null"]).current_dir(workspace.path("."));
-        script.env("HOME", workspace.path(".")).env("PATH", path).kill_on_drop(true);
-        drop(command);
-        script
-    };
+    let mut command = tokio::process::Command::new(find_program("script"));
+    command.args(["-qec", &serve, "/dev/null"]).current_dir(workspace.path(".")).env_clear();
+    command.env("HOME", workspace.path(".")).env("PATH", std::env::var_os("PATH").unwrap());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true);
     let mut terminal = command.spawn().unwrap();
     let wait_for = async |part: &str| {
         let reading = async {

@@ -261,7 +261,7 @@ async fn reload_until_end(mut signals: ServiceSignals, mut reloader: Reloader) {
     while signals.receive().await == ServiceSignal::Reload {
         // A store that does not answer must not delay the end.
         tokio::select! {
-            () = reloader.reload() => (),
+            () = Box::pin(reloader.reload()) => (),
             () = signals.receive_end() => return,
         }
     }
