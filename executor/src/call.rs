@@ -174,7 +174,7 @@ impl Call {
     /// Restores blobs in the parameters, and checks the parameters against the tool's schema.
     async fn check_parameters(&self, tool: &ReadyTool) -> Result<Arc<Value>, ToolError> {
         // Keeps references to blobs in calls of `flow`, because its tools return their parameters,
-        // and in calls that an agent chose, because a model cannot read binary data.
+        // and in calls of an agent's own tools, because a model cannot read binary data.
         let needs_blobs = !matches!(tool.definition().set.as_str(), flow::SET | dispatch::SET);
         let parameters = match self.cx.blobs.as_ref().filter(|_| needs_blobs) {
             Some(blobs) => blobs.restore(&self.parameters).await?,
@@ -255,8 +255,8 @@ async fn catch_panic<T>(
 
 /// Forwards reports until none arrives for `idle_limit`, and then returns that limit.
 ///
-/// After each report, the function pauses. It then forwards only the newest report of the pause,
-/// with the time at which the tool made it.
+/// After each report, the function pauses. It then forwards only the newest report of the pause.
+/// The limit counts from the time at which the tool made the report.
 async fn forward_reports(
     mut reports: Listener,
     sink: &ProgressSink<AttemptKey>,

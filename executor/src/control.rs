@@ -1,4 +1,4 @@
-//! Starts executions, and sends them commands: cancel, pause, resume, approve, signal.
+//! Starts executions, and sends them commands: cancel, pause, resume, approve, settle, signal.
 //!
 //! A start writes the first event of the log. If a worker of this process has room, the same append
 //! also contains the worker's claim. A command goes into the execution's inbox and is acknowledged
@@ -48,7 +48,7 @@ pub enum ControlError {
     Conflict(String),
     #[error("{0}")]
     Invalid(String),
-    /// An argument exceeds a limit.
+    /// The input of an execution or the payload of a signal has too many bytes.
     #[error("{0}")]
     LimitExceeded(String),
     #[error(transparent)]
@@ -83,8 +83,8 @@ pub struct Start {
     /// id is drawn.
     pub id: Option<ExecutionId>,
     pub key: Option<IdempotencyKey>,
-    /// Gets a message when a worker of this process has finished the execution. If another process
-    /// finishes the execution, the sender is dropped.
+    /// Gets a message if the worker of this process drives the execution to its end without a
+    /// break. Otherwise, for example when the execution is parked, the sender is dropped.
     pub finished: Option<oneshot::Sender<()>>,
 }
 

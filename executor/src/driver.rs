@@ -82,8 +82,8 @@ pub(crate) struct WorkerContext {
     pub(crate) slots: Arc<Semaphore>,
     /// Memory slots for executions that only wait for permits.
     pub(crate) waiting_slots: Arc<Semaphore>,
-    /// `true` if the worker drives only the executions that this process starts. Such a worker does
-    /// not scan for other executions.
+    /// `true` if the worker drives only the executions that this process gives to it. Such a worker
+    /// does not scan for other executions.
     pub(crate) is_alone: bool,
     pub(crate) drain: CancellationToken,
 }
@@ -165,7 +165,7 @@ pub(crate) enum DriveError {
     ClaimedElsewhere(Epoch),
     #[error("the log is not in the store")]
     NoLog,
-    /// The store failed for too long.
+    /// The store failed for too long, or permanently.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -230,8 +230,8 @@ impl Driver {
         driver
     }
 
-    /// Ends a stored execution whose next events are too large for the store. Calling its tools
-    /// again would give the same result.
+    /// Claims a stored execution whose next events are too large for the store, and fails the tasks
+    /// that would start. Calling its tools again would give the same result.
     pub(crate) fn fail_unwritable(
         context: Arc<WorkerContext>,
         execution: Execution,
@@ -450,7 +450,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Waits for the next input. A driver waits nowhere else, except for the store when it stops.
+    /// Waits for the next input. A driver waits nowhere else, except for the store when it stops or
+    /// an append failed.
     async fn next_input(&mut self) -> DriverInput {
         let wake = self.wake_delay();
         let is_full = self.pending.is_full();

@@ -1,13 +1,14 @@
 //! The state machine of an execution. It is pure: it uses no clock, no store, no tools and no
 //! randomness.
 //!
-//! [`decide`] applies one input to an execution and returns the new events. Nothing else changes an
-//! execution, so its event log is its state. Replaying the log gives the same execution.
+//! [`decide`] applies one input to an execution and returns the new events. Only events change the
+//! recorded state of an execution, so replaying its log gives the same execution.
 //!
-//! Decisions are idempotent: a stale or repeated input returns no events. [`wake_at`] returns the
-//! time of the next decision that needs no input, such as a retry or a deadline.
+//! A stale or repeated result or command returns no events. [`wake_at`] returns the time of the
+//! next decision that needs no input, such as a retry or a deadline.
 //!
-//! The cost of a decision grows with the number of tasks that become ready, not with the plan.
+//! The cost of a decision grows with the number of tasks that become ready, not with the plan. Only
+//! decisions that start or stop an execution read all its steps.
 
 mod cancel;
 mod commands;
@@ -66,7 +67,7 @@ pub enum Input {
         attempt: Attempt,
         result: Result<CallOutput, ToolError>,
     },
-    /// The tool of an attempt was removed before the call.
+    /// The tool of an attempt was not available, so no tool was called.
     NotCalled {
         task: Task,
         attempt: Attempt,
@@ -80,7 +81,7 @@ pub enum Input {
     /// The driver holds a permit for the call of a task.
     Permitted(Task),
     Command(SentCommand),
-    /// The store can never write the next events. The execution finishes without them.
+    /// The store can never write the next events, so the tasks that would start fail.
     Unwritable(ToolError),
     /// Time has passed, or tasks can start again.
     Woken,
@@ -104,8 +105,8 @@ impl From<Value> for CallOutput {
 #[derive(Clone, Copy, Debug)]
 pub struct DecisionContext<'a> {
     pub now: Timestamp,
-    /// `true` if the decision is allowed to start tasks. `false` while the worker drains, lacks a
-    /// tool, or doubts its lease.
+    /// `true` if the decision is allowed to start tasks. `false` for example while the worker
+    /// drains, lacks a tool, or doubts its lease.
     pub is_start_allowed: bool,
     /// The present effects of tools. Without them, the effects in the plan apply.
     pub effects: Option<&'a dyn CurrentEffects>,
@@ -221,7 +222,7 @@ pub fn wake_at(execution: &Execution) -> Option<Timestamp> {
     .min()
 }
 
-/// Returns the name under which the next attempt of a task holds a permit.
+/// Returns the start of the name under which the next attempt of a task holds a permit.
 pub(crate) fn permit_holder(execution: &Execution, task: Task) -> String {
     let attempt = execution.task(task).map_or(Attempt::FIRST, Step::next_attempt);
     attempt_name(execution.id(), task, attempt)
@@ -330,7 +331,6 @@ impl Decision<'_> {
         self.execution.plan().step(task.step).call_of_part(task.part)
     }
 
-    /// Returns the state of a task that an event or the agenda has named.
     fn task_state(&self, task: Task) -> Option<&StepState> {
         self.execution.task(task).map(|task| &task.state)
     }
@@ -521,7 +521,8 @@ impl Decision<'_> {
         }
     }
 
-    /// Returns whether every step finished by itself: none was skipped or stopped by the deadline.
+    /// Returns whether the plan ran to its end: no required step failed, the deadline skipped or
+    /// stopped no step, and no outcome is unknown.
     fn has_run_to_end(&self) -> bool {
         let plan = self.execution.plan().steps().iter();
         plan.zip(self.execution.steps()).all(|(planned, step)| match &step.state {
@@ -545,8 +546,8 @@ impl Decision<'_> {
         let outcome = match self.execution.phase() {
             Phase::Finished(_) => return,
             Phase::Open => Outcome::Completed,
-            // Ends as completed, because the calls that were running at the deadline succeeded and
-            // were the last calls of the plan.
+            // Ends as completed, because the calls that were running at the deadline ended by
+            // themselves and were the last calls of the plan.
             Phase::Expired if self.has_run_to_end() => Outcome::Completed,
             Phase::Failing if self.commands_follow => return,
             Phase::Failing | Phase::Expired => Outcome::Failed,

@@ -38,7 +38,8 @@ pub(crate) struct Permits {
     worker: WorkerId,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    /// The longest delay between two requests of the first call in a queue.
+    /// The longest delay between two requests of the first call in a queue, except while a rate is
+    /// used up.
     poll: Duration,
     queues: Mutex<BTreeMap<String, Queue>>,
     /// The number of the next request. It makes the names of holders unique, so that the release of

@@ -72,7 +72,7 @@ impl WorkerHandle {
     }
 
     /// Gives a new execution to the worker, and waits until its creation is durable. Returns the
-    /// execution if the worker has no free slot, or lacks a tool.
+    /// execution if the worker has no free slot, lacks a tool, or has ended.
     pub(crate) async fn start_execution(
         &self,
         execution: Execution,

@@ -1,8 +1,8 @@
 //! The web page, embedded from `web/dist`.
 //!
-//! Each file has compressed copies, so the server compresses nothing here. File names under
-//! `/assets/` contain a checksum and never change. A browser revalidates all other files by their
-//! tag.
+//! Large files under `/assets/` have compressed copies, so the server compresses nothing here. The
+//! names of these files contain a checksum, so a browser caches them for ever. It revalidates all
+//! other files by their tag.
 //!
 //! The build writes relative URLs such as `./assets/…` into the HTML files. [`Pages`] puts the path
 //! prefix of the server in front of them, because a page such as `/requests/…` has another folder.

@@ -22,7 +22,7 @@ const MAX_LISTED_CANDIDATES: usize = 256;
 pub struct Candidates {
     /// The candidates. Tools that cannot be planned are included, because messages name them.
     pub catalog: Catalog,
-    /// The score of every candidate, and the reason to keep it, for the transcript.
+    /// The scores of the best candidates, and the reasons to keep or drop them, for the transcript.
     pub report: Value,
 }
 

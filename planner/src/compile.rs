@@ -37,7 +37,7 @@ pub(crate) use self::place::key_path;
 pub use self::schema::plan_file_schema;
 use self::{
     names::{Naming, shorten_name},
-    parameters::{CheckedParameters, ErrorBudget},
+    parameters::{ByteBudget, CheckedParameters},
     report::Report,
     sub_plan::{DraftTree, InlinePlans},
     tools::ToolChoice,
@@ -106,8 +106,8 @@ fn compile_single(
     context: &CompileContext<'_>,
 ) -> Result<Plan, Vec<Diagnostic>> {
     let mut report = Report::new(&draft.notices);
-    if let Some(check_size) = check_size(draft) {
-        report.error(report::WHOLE_DRAFT, || check_size);
+    if let Some(diagnostic) = check_size(draft) {
+        report.error(report::WHOLE_DRAFT, || diagnostic);
         return Err(report.into_diagnostics());
     }
     let steps = read_steps(draft, context, &mut report);
@@ -118,8 +118,8 @@ fn compile_single(
     if order.len() < steps.len() {
         cycle::report_cycles(&steps, &naming, &links.edges, &order, &mut report);
     }
-    if let Some(checked_parameters) = &draft.execution_order {
-        order::check_order(checked_parameters, &order, &steps, &naming, &mut report);
+    if let Some(given) = &draft.execution_order {
+        order::check_order(given, &order, &steps, &naming, &mut report);
     }
     if report.has_errors() {
         return Err(report.into_diagnostics());
@@ -157,7 +157,7 @@ impl<'a> UndoCall<'a> {
         index: usize,
         written: &Value,
         catalog: &'a Catalog,
-        error_budget: &mut ErrorBudget,
+        byte_budget: &mut ByteBudget,
         report: &mut Report,
     ) -> Option<Self> {
         if written.is_null() {
@@ -166,7 +166,7 @@ impl<'a> UndoCall<'a> {
         let draft = parse::read_compensation(index, written, report)?;
         let tool_choice = tools::choose_undo(index, &draft, catalog, report);
         let checked_parameters =
-            error_budget.read(index, UNDO_PARAMETERS, draft.parameters.as_ref(), report);
+            byte_budget.read(index, UNDO_PARAMETERS, draft.parameters.as_ref(), report);
         let policy = policy::read_undo(index, &draft, &tool_choice, report);
         Some(Self { tool_choice, checked_parameters, policy })
     }
@@ -195,23 +195,23 @@ fn read_steps<'a>(
 ) -> Vec<Step<'a>> {
     let choices = tools::choose_tools(draft, context, report);
     let ids = names::assign_ids(draft, report);
-    let mut error_budget = ErrorBudget::default();
+    let mut byte_budget = ByteBudget::default();
     let steps = draft.tools.iter().zip(choices).zip(ids).enumerate();
     let steps = steps.map(|(index, ((written, tool_choice), id))| {
         let checked_parameters =
-            error_budget.read(index, "parameters", written.parameters.as_ref(), report);
+            byte_budget.read(index, "parameters", written.parameters.as_ref(), report);
         let mapping = read_mapping(index, written, report);
         let policy = policy::read_policy(index, written, &tool_choice, report);
         let for_each = written.for_each.as_ref().map(|list| Arc::new(Value::from(list.as_str())));
         let undo = written.compensate.as_ref();
         let undo = undo.and_then(|compensation| {
-            UndoCall::read_undo(index, compensation, context.catalog, &mut error_budget, report)
+            UndoCall::read_undo(index, compensation, context.catalog, &mut byte_budget, report)
         });
         let undo = undo.map(Box::new);
         Step { written, id, tool_choice, checked_parameters, mapping, policy, for_each, undo }
     });
     let steps = steps.collect();
-    error_budget.check(report);
+    byte_budget.check(report);
     steps
 }
 

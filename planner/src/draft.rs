@@ -1,6 +1,6 @@
 //! Untrusted plans, as a model or a person writes them.
 //!
-//! The JSON is
+//! Without optional settings, the JSON is
 //! `{"tools":[{"name","parameters","dependsOn","outputMapping"}],"executionOrder":[…]}`.
 
 use serde::{Deserialize, Serialize};

@@ -116,7 +116,8 @@ pub struct Proposal {
     pub notes: Vec<Note>,
     /// Assumptions of the planner that the author should know.
     pub warnings: Vec<Diagnostic>,
-    /// The author of the draft, if a fallback model wrote it and not [`Planner::name`].
+    /// The model that wrote the draft, which may be a fallback. Otherwise [`Planner::name`] is the
+    /// author.
     pub author: Option<String>,
 }
 

@@ -160,7 +160,8 @@ impl Price {
     }
 }
 
-/// Returns the cost of several answers, or `None` if the cost of one of them is unknown.
+/// Returns the cost of several answers, or `None` if the cost of one of them is unknown or there
+/// are no answers.
 pub fn sum_costs(costs: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
     let costs: Vec<f64> = costs.into_iter().collect::<Option<_>>()?;
     (!costs.is_empty()).then(|| (costs.iter().sum::<f64>() * 1e9).round() / 1e9)

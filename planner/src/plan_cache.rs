@@ -38,7 +38,7 @@ pub struct CachedDraft {
     request: RequestId,
     draft: Draft,
     warnings: Vec<Diagnostic>,
-    /// The fallback model, if it wrote the draft.
+    /// The model that wrote the draft, if a model wrote it.
     author: Option<String>,
 }
 

@@ -28,8 +28,8 @@ pub fn next_moment(at: Timestamp) -> Timestamp {
 
 /// A clock that does not jump when an administrator changes the machine's clock.
 ///
-/// It reads the machine's clock once and then adds the time since boot. Leases, retries, sleeps and
-/// deadlines of a process use it.
+/// It adds an offset to the time since boot. The offset changes only slowly, by
+/// [`approach`](Clock::approach). Leases, retries, sleeps and deadlines of a process use it.
 #[derive(Debug)]
 pub struct SteadyClock(Mutex<SteadyState>);
 

@@ -77,7 +77,7 @@ pub enum ConditionError {
         /// Either `steps` or `vars`.
         name: &'static str,
     },
-    /// `steps[…]` with a key that is not a literal string.
+    /// `steps[…]` or `vars[…]` with a key that is not a literal string.
     #[error("`{name}[…]` needs a name in quotes, so that the plan shows which value it reads")]
     Computed { name: &'static str },
     /// `matches` with a pattern that is not a literal string.

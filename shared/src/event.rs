@@ -32,7 +32,7 @@ use crate::{
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordedEvent {
-    /// The position in the log. A store keeps only the position of an append's first event.
+    /// The position in the log. A store keeps only the position of a document's first event.
     pub seq: Seq,
     /// The time by the writer's clock. Never used for ordering.
     pub at: Timestamp,
@@ -163,7 +163,7 @@ pub enum Event {
     },
     /// A person decided how a call with an unknown outcome ended. The step is finished.
     ///
-    /// In a retry, the decision is about an item's call in the earlier execution.
+    /// Without a command, the decision is about an item's call in an earlier execution.
     StepSettled {
         #[serde(rename = "stepId", alias = "step")]
         step: StepId,
@@ -188,7 +188,8 @@ pub enum Event {
     },
     /// The step was stopped, or will not run. It is finished.
     ///
-    /// Either the execution was cancelled, or the step was sleeping when the execution failed.
+    /// Either the execution was cancelled, or it failed before every item of the step's list had
+    /// run.
     StepCancelled {
         #[serde(rename = "stepId", alias = "step")]
         step: StepId,
@@ -229,8 +230,8 @@ pub enum Event {
     DeadlinePassed,
     /// A worker found that the waits were recorded by a clock that was ahead, and shortened them.
     ///
-    /// Each wait that began after the time of this event starts again now, with its full length.
-    /// The deadline starts again, too. A planned start keeps its time.
+    /// Each wait that began after the time of this event starts again now, with its full length. So
+    /// does the deadline, if the execution started after that time. A planned start keeps its time.
     WaitsShortened {
         /// The clock was ahead by at least this many milliseconds.
         #[serde(rename = "aheadMs", alias = "ahead_ms")]
@@ -418,7 +419,7 @@ pub enum WaitReason {
 pub enum Outcome {
     /// Every required step succeeded.
     Completed,
-    /// A required step failed, or the deadline passed.
+    /// A required step failed, the deadline passed, or the execution failed as a whole.
     Failed,
     /// The execution was cancelled.
     Cancelled,

@@ -1,8 +1,8 @@
 //! The state of an execution, which is a fold over its events.
 //!
-//! [`Execution::apply`] is the only mutation. [`StepState::next`] is the only definition of a
-//! step's transitions. The fold also keeps the work that the machine can do next in an [`Agenda`].
-//! So the cost of a decision depends on the event, and not on the size of the plan.
+//! [`Execution::apply`] makes all changes that events describe. [`StepState::next`] is the only
+//! definition of a step's transitions. The fold also keeps the work that the machine can do next in
+//! an [`Agenda`]. So the cost of a decision depends on the event, and not on the size of the plan.
 
 mod agenda;
 mod attempts;
@@ -94,7 +94,7 @@ pub struct Signal {
     pub payload: Arc<Value>,
 }
 
-/// The number of steps in each state.
+/// The number of all steps, and of the finished steps in each state.
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepCounts {

@@ -346,7 +346,8 @@ impl StepNumber {
     ///
     /// # Panics
     ///
-    /// If `position` is larger than any plan ([`crate::limits::PLAN_STEPS`]).
+    /// If `position` does not fit into 32 bits. Plans are far smaller
+    /// ([`crate::limits::PLAN_STEPS`]).
     pub fn new(position: usize) -> Self {
         Self(u32::try_from(position).expect("plans have far fewer steps than 2³²"))
     }

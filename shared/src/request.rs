@@ -27,13 +27,13 @@ impl Request {
     }
 }
 
-/// A record of planning: candidates, prompts, replies or diagnostics.
+/// A record of planning, such as a selection of tools, a prompt or a reply.
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TranscriptEntry {
     #[serde(with = "chrono::serde::ts_microseconds")]
     pub at: Timestamp,
-    /// The kind: `query`, `candidates`, `draft`, `diagnostics`, `plan` or `error`.
+    /// The kind, such as `selection`, `prompt`, `reply`, `draft`, `plan` or `error`.
     pub kind: String,
     pub content: Value,
 }

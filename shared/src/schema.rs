@@ -68,7 +68,8 @@ struct CompiledSchema {
     /// The validator that does not count evaluations, for small values. `None` if the schema itself
     /// is too costly for this validator.
     unmetered: Option<Validator>,
-    /// The validator that counts its evaluations. It is compiled on first use.
+    /// The validator that counts its evaluations. It is compiled on first use, or with the schema
+    /// if `unmetered` is `None`.
     metered: OnceLock<Result<Validator, String>>,
 }
 
@@ -220,7 +221,7 @@ impl Schema {
         }
     }
 
-    /// Describes all violations in one line, or returns `None` if the value fits.
+    /// Describes the violations in one line, or returns `None` if the value fits.
     pub fn complaint(&self, value: &Value) -> Option<String> {
         let misfits = self.violations(value).into_iter().map(|misfit| match misfit.at.as_str() {
             "" => misfit.message,

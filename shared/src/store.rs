@@ -125,12 +125,13 @@ use crate::{
 pub trait Store: Log + Inbox + Permits + Documents + KeyValue + Vectors + AuditLog {
     /// Removes finished data that is older than `before`, at most `most` of each kind.
     ///
-    /// It removes finished executions first: log, head, inbox and idempotency key. A child stays as
-    /// long as its parent runs. When no such execution is left, it removes plans without
-    /// references. Then it removes requests without plans and executions, with their transcripts.
+    /// It removes finished executions first: log, head, inbox, idempotency keys and settlements. A
+    /// child stays as long as its parent runs. When no such execution is left, it removes plans
+    /// without references. Then it removes requests without plans and executions, with their
+    /// transcripts.
     ///
-    /// If `most` is 0, it removes only records that expired: cached outputs, and calls outside
-    /// plans.
+    /// If `most` is 0, it removes only old records (expired outputs, and calls outside plans) and
+    /// permits of unknown workers.
     ///
     /// A concurrent reader may or may not find the data. `before` should be at least a minute in
     /// the past, so that a frozen worker has lost its lease.

@@ -37,7 +37,8 @@ use crate::{
 /// Number of crashes in each test, unless `FABER_CRASH_ROUNDS` is set.
 const DEFAULT_ROUNDS: u64 = 8;
 const CLIENT_COUNT: u64 = 6;
-/// Maximum number of events that clients receive between two crashes.
+/// Maximum number of events for which a round waits before its crash, apart from
+/// [`EVENTS_WHEN_RUNNING`].
 const MAX_EVENTS: u64 = 120;
 /// Number of received events after which at least one execution certainly runs.
 const EVENTS_WHEN_RUNNING: u64 = 2 * CLIENT_COUNT;
@@ -94,7 +95,7 @@ async fn a_process_frozen_beyond_its_lease_repeats_no_effect() {
     assert_accepted(&figures);
 }
 
-/// Freezes a process until other workers own all its executions.
+/// Freezes a process until each open execution has another owner or has finished.
 async fn freeze_until_taken_over(process: &Process, store: &dyn Store, open: &[String]) {
     process.signal("-STOP");
     let mut owners = Vec::new();

@@ -1,5 +1,5 @@
-//! The files that install Faber name commands, variables, settings and paths that exist, and `release/build` makes
-//! complete packages.
+//! The files that install Faber name commands, variables, settings and paths that exist, and
+//! `release/build` makes complete packages.
 
 use std::{
     collections::BTreeSet,
@@ -31,7 +31,8 @@ fn chart_templates() -> String {
     files.map(|file| fs::read_to_string(file.unwrap().path()).unwrap()).collect()
 }
 
-/// Returns the words of a text that start with `start`, which continue with the characters of names.
+/// Returns the words of a text that start with `start`, which continue with the characters of
+/// names.
 fn words<'t>(text: &'t str, start: &str) -> BTreeSet<&'t str> {
     let is_end = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '/'));
     let found = text.match_indices(start).map(|(at, _)| text[at..].split(is_end).next().unwrap());
@@ -151,7 +152,8 @@ fn run(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Small programs take the place of the compiled binaries, because compressing the real one takes long.
+/// Small programs take the place of the compiled binaries, because compressing the real one takes
+/// long.
 fn build_packages(folder: &Path) {
     let stub = fs::canonicalize("/bin/true").unwrap();
     let mut command = Command::new(repository().join("release/build"));

@@ -1,4 +1,5 @@
-//! The dashboard and the alert rules in `deploy/`, against a real Prometheus that scrapes a real server.
+//! The dashboard and the alert rules in `deploy/`, against a real Prometheus that scrapes a real
+//! server.
 
 use std::{
     collections::BTreeSet,

@@ -1,4 +1,5 @@
-//! The examples of `docs/how-to/proxies.md`: real proxies in front of the real binary, below a path.
+//! The examples of `docs/how-to/proxies.md`: real proxies in front of the real binary, below a
+//! path.
 //!
 //! The tests take the examples from the page. They change only the address of Faber and the address
 //! at which the proxy listens, which is a Unix socket without TLS.

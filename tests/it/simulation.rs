@@ -160,7 +160,7 @@ struct Simulation {
     ledger: Arc<Ledger>,
     /// The view of the store through which people send commands. This view has faults, too.
     client_view: Arc<View>,
-    /// Executions that a client started. Their children are not in this list.
+    /// Executions that a client started, and retries. Their children are not in this list.
     executions: Vec<ExecutionId>,
     retry_count: u32,
     workers: Vec<LivingWorker>,
@@ -481,7 +481,8 @@ async fn subscribe(world: Arc<World>, id: ExecutionId) -> (ExecutionId, Vec<Reco
 }
 
 impl FinalState {
-    /// Prints all events without ids, which are random.
+    /// Returns all events as text, with the ids of executions, but without the other ids, which are
+    /// random.
     fn describe(&self) -> String {
         let mut story = String::new();
         for (id, log) in &self.logs {

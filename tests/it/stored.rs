@@ -1,4 +1,5 @@
-//! Stores that an older version wrote. The current binary opens them and continues their executions.
+//! Stores that an older version wrote. The current binary opens them and continues their
+//! executions.
 
 mod conversion;
 

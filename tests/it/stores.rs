@@ -109,7 +109,7 @@ macro_rules! stores {
                     pages_have_no_gaps_and_no_repeats,
                     plans_are_found_by_request_and_words,
                     records_are_listed_by_name_in_both_directions,
-                    readers_during_pruning_see_whole_logs_or_none,
+                    readers_during_pruning_get_no_error,
                     requests_are_found_by_words_time_and_state,
                     requests_without_a_plan_are_found_as_failed,
                     the_first_vector_of_a_text_stays,

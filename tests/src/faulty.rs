@@ -80,8 +80,8 @@ pub struct FaultRates {
 }
 
 impl Default for FaultRates {
-    /// About every twentieth operation fails, and about as many stall, some of them for longer than
-    /// a lease.
+    /// About every twentieth operation fails, and about every tenth stalls, some of them for longer
+    /// than a lease.
     fn default() -> Self {
         Self {
             failures_before: 25,

@@ -19,10 +19,10 @@ use toolbox::{StepCall, Tool, ToolContext, ToolSet, Toolbox, flow};
 
 use crate::world::World;
 
-/// Longest duration of a simulated tool, in milliseconds.
+/// Longest duration of a simulated call that ends by itself, in milliseconds.
 const MAX_WORK_MS: u64 = 1_200;
-/// Maximum length of a list that a simulated tool returns.
-const MAX_LIST_LEN: u64 = 7;
+/// The lists that a simulated tool returns are shorter than this.
+const LIST_LEN_END: u64 = 7;
 
 #[derive(Debug)]
 pub struct Ledger {
@@ -176,7 +176,7 @@ impl Tool for SimulatedTool {
         if world.is_calm() {
             return Ok(with_list(output, 2));
         }
-        let output = with_list(output, world.dice.draw_below(MAX_LIST_LEN));
+        let output = with_list(output, world.dice.draw_below(LIST_LEN_END));
         if world.dice.happens(100) {
             cx.progress(Progress { progress: 1.0, total: None, message: None });
         }

@@ -69,7 +69,7 @@ impl Connected {
         connected
     }
 
-    /// Waits until the toolset is ready or has failed.
+    /// Connects the toolset again if it has failed, and waits until it is ready or has failed.
     pub async fn status(&self) -> SetStatus {
         self.toolbox.reconnect_set(&toolset_name());
         self.toolbox.wait_for_set(&toolset_name(), MAX_WAIT).await.expect("the set is registered")

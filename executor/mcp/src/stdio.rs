@@ -201,7 +201,7 @@ impl Child {
         let env = resolve_variables(&spec.env, &mut redaction).map_err(|err| err.to_string())?;
         launcher.add_passed_secrets(&spec.pass, &mut redaction);
         let (name, cwd) = (spec.command.as_str(), spec.cwd.as_deref());
-        let program = Program { name, cwd, own_file: None, pass: &spec.pass, env: &env };
+        let program = Program { name, cwd, readable_folder: None, pass: &spec.pass, env: &env };
         let to_start_error = |err: std::io::Error| program.start_error(&err);
         let mut command = program.watched_command(launcher).map_err(to_start_error)?;
         command.args(&spec.args);

@@ -25,11 +25,11 @@ const CALL_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 const MAX_CALL_WAIT: Duration = Duration::from_hours(1);
 /// Delay before the tools are read again, so that several changes are read once.
 const REFRESH_DELAY: Duration = Duration::from_millis(50);
-/// Delay before the second start in a row. Doubles with each start, up to [`MAX_RESTART_DELAY`].
+/// Delay before the second restart in a row. Doubles with each restart, up to
+/// [`MAX_RESTART_DELAY`].
 const MIN_RESTART_DELAY: Duration = Duration::from_millis(500);
 const MAX_RESTART_DELAY: Duration = Duration::from_secs(30);
-/// Retry interval for a server whose tools are unknown. No call can name such a tool, so no call
-/// triggers the retry.
+/// Retry interval for a server whose tools are unknown, if nothing asks for the server earlier.
 const RETRY_INTERVAL: Duration = Duration::from_mins(1);
 /// A server that was up for this long starts again without delay.
 const MIN_HEALTHY_RUN: Duration = Duration::from_secs(30);
@@ -137,8 +137,7 @@ impl Supervisor {
 
     async fn wait_for_restart(&self, retry_at: Instant) {
         if self.known_tools().is_empty() {
-            // A timer retries, because the server's tools are unknown and no call waits for the
-            // server.
+            // A timer retries, too, because few calls ask for a server whose tools are unknown.
             let _ = timeout(RETRY_INTERVAL, self.availability.wait_for_demand()).await;
         } else {
             self.availability.wait_for_demand().await;

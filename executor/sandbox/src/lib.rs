@@ -52,9 +52,9 @@ const NEEDS_SECCOMP: &str = "the connections of the command (this needs system c
                              seccomp)";
 const CONFINED_VARIABLES: [&str; 4] = ["PATH", HOME_VARIABLE, "LANG", "TMPDIR"];
 const HOME_VARIABLE: &str = "HOME";
-/// Variables that other programs get: user, locale, terminal, proxies, and the library paths of
-/// languages. A star matches any suffix. The list has no variable that may be a secret. Secrets are
-/// passed by name.
+/// Variables that other programs get, such as user, locale, terminal, proxies, and the library
+/// paths of languages. A star matches any suffix. The list has no variable that may be a secret.
+/// Secrets are passed by name.
 const PROGRAM_VARIABLES: [&str; 52] = [
     "PATH",
     "HOME",
@@ -113,8 +113,8 @@ const PROGRAM_VARIABLES: [&str; 52] = [
 /// The limits of a command.
 ///
 /// The command may read and run the folders of the system (`/usr`, `/etc`, …), and the paths in
-/// [`read`](Self::read) and [`write`](Self::write). Of `/etc` it may read only the files that
-/// every user may read.
+/// [`read`](Self::read) and [`write`](Self::write). Of `/etc`, `/opt` and `/usr/local` it may read
+/// only the files that every user may read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Confinement {
@@ -128,7 +128,7 @@ pub struct Confinement {
     /// `true` allows connections to socket files. A server at such a file can act for the command
     /// without these limits.
     pub sockets: bool,
-    /// `true` refuses the command on machines that cannot restrict its files.
+    /// `true` refuses the command on machines that cannot restrict its files or its sockets.
     pub required: bool,
     /// CPU seconds of one process.
     pub cpu_seconds: u64,
@@ -292,7 +292,8 @@ impl Launcher {
     ///
     /// # Errors
     ///
-    /// If a path is not UTF-8, or a placeholder cannot be created.
+    /// If a path is not UTF-8, a placeholder cannot be created, or the command needs another user
+    /// and this launcher has no binary.
     pub fn confined_command(
         &self,
         confinement: &Confinement,
@@ -331,8 +332,8 @@ impl Launcher {
         subcommand_for(binary, program, &order, &usual, &confinement.pass)
     }
 
-    /// Prepares an unconfined program that ends with everything that it started. It gets the usual
-    /// variables and the variables in `pass`.
+    /// Prepares an unconfined program. If this launcher has a binary, the program ends with
+    /// everything that it started. It gets the usual variables and the variables in `pass`.
     fn watched_command(&self, program: &OsStr, pass: &[String]) -> io::Result<Command> {
         let Some(binary) = &self.binary else {
             let mut command = Command::new(program);

@@ -2,8 +2,8 @@
 //!
 //! Landlock and mounts can protect a file, but not a path at which no file exists yet. A command
 //! could create a configuration, a script, or a journal that SQLite rolls back. So before such a
-//! command runs, an empty file is created and then covered like other files. The last Faber process
-//! that needs the placeholder removes it, if it is still empty.
+//! command runs, a placeholder is created and then covered like other files. The last Faber process
+//! that needs the placeholder removes it, if no program has written to it.
 
 use std::{
     collections::BTreeMap,

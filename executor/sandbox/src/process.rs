@@ -29,7 +29,7 @@ use super::{Confinement, Launcher, Lifetime, ORDER_VARIABLE, reaper::KILL_NOW};
 pub const STOP_GRACE: Duration = Duration::from_secs(3);
 /// Time limit for stopping a process, even if the process and its reaper hang.
 const STOP_TIMEOUT: Duration = Duration::from_millis(4_500);
-/// The part of [`STOP_TIMEOUT`] after the kill.
+/// The part of [`STOP_TIMEOUT`] after the last kill.
 const KILL_TIMEOUT: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Copy)]
@@ -37,7 +37,7 @@ pub struct Program<'a> {
     /// A name on the search path, or a path.
     pub name: &'a str,
     pub cwd: Option<&'a Path>,
-    pub own_file: Option<&'a Path>,
+    pub readable_folder: Option<&'a Path>,
     pub pass: &'a [String],
     pub env: &'a BTreeMap<String, String>,
 }
@@ -73,7 +73,9 @@ impl Program<'_> {
         let program = resolve_executable(self.name);
         let file = Some(program.as_path()).filter(|path| path.is_absolute());
         let mut confinement = confinement.clone();
-        confinement.read.extend(file.into_iter().chain(self.own_file).map(Path::to_path_buf));
+        confinement
+            .read
+            .extend(file.into_iter().chain(self.readable_folder).map(Path::to_path_buf));
         confinement.pass.extend_from_slice(self.pass);
         Ok(self.with_streams(launcher.confined_command(
             &confinement,
@@ -304,7 +306,7 @@ mod tests {
     #[test]
     fn a_command_line_is_shown_without_secrets() {
         let env = BTreeMap::from([("KEY".to_owned(), "hush".to_owned())]);
-        let program = Program { name: "x", cwd: None, own_file: None, pass: &[], env: &env };
+        let program = Program { name: "x", cwd: None, readable_folder: None, pass: &[], env: &env };
         let text = format!("{program:?}");
         assert!(text.contains("KEY") && !text.contains("hush"), "{text}");
     }

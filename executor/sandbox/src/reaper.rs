@@ -117,7 +117,7 @@ fn adopt_orphans() -> io::Result<()> {
     Ok(())
 }
 
-/// Kills the command if it ignores a request to stop, and if the engine ends.
+/// Kills the command if it ignores a request to stop, at [`KILL_NOW`], and if the engine ends.
 fn spawn_guards(child: &Child, caller: u32, has_ended: &Arc<AtomicBool>) -> io::Result<()> {
     let kill_after = |should_kill: fn(u32) -> bool| {
         let (has_ended, child) = (Arc::clone(has_ended), as_pid(child.id()));

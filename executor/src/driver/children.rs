@@ -1,6 +1,6 @@
 //! Child executions: steps that execute another plan.
 //!
-//! The id of a child is derived from the parent's step and attempt, so starting a child twice
+//! The parent's `step_started` event contains the id of the child, so starting a child twice
 //! creates only one execution. The parent has no driver during a long wait.
 //!
 //! When a child finishes, its driver sends a command to the parent's inbox, and only then clears
@@ -35,7 +35,7 @@ use tracing::warn;
 use super::{DriveError, Driver, JobResult, WorkerContext, load_existing};
 use crate::{call::FinishedCall, machine::CallOutput, required_tools::can_continue};
 
-/// Poll interval for a child that no other process drives. Also the retry interval while the
+/// Interval at which this process checks a child again, and at which a child tries again while the
 /// parent's inbox is full.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 

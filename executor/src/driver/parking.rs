@@ -55,8 +55,8 @@ impl Driver {
         if self.is_delayed_by_lease() {
             return false;
         }
-        // Keeps the execution in memory until the child finishes, because no other worker would
-        // find the child again.
+        // Keeps a parent in memory while a child may finish soon. Keeps a child of a worker that is
+        // alone, because no other worker would find the child again.
         if self.linger_time().is_some() || (self.context.is_alone && self.is_child()) {
             return false;
         }
@@ -115,7 +115,8 @@ impl Driver {
             // Keeps the execution in memory, because no other worker would find the execution
             // again.
             Err(_) if only_waits => return *is_alone,
-            // Moves the execution even beyond the limit, because it has waited long enough.
+            // Continues in the waiting slot, beyond the limit, because the execution has waited
+            // long enough.
             Err(_) => (),
         }
         true

@@ -168,7 +168,8 @@ impl Driver {
         });
     }
 
-    /// Starts the task of a permit. Releases the permit if the task can no longer start.
+    /// Starts the task of a permit. Keeps a permit without a concurrency limit while no slot is
+    /// free. Releases the permit if the task can no longer start.
     pub(super) fn accept_permit(&mut self, task: Task, number: u64, permit: HeldPermit) {
         if !self.permit_requests.is_open_request(task, number) {
             return;

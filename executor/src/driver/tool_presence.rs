@@ -12,7 +12,7 @@ use super::{Driver, WorkerContext};
 
 #[derive(Debug, Default)]
 pub(super) struct ToolPresence {
-    /// The checked revision of the toolbox. `None` before the first check.
+    /// The checked revision of the toolbox. `None` if a check is due.
     revision: Option<u64>,
     missing: Option<MissingTools>,
 }

@@ -1,5 +1,5 @@
 //! Stops an execution after a failed step, at its deadline, or after a cancel command. Then undoes
-//! its finished steps, the latest first.
+//! its succeeded steps that have a compensation, the latest first, if the execution compensates.
 
 use shared::{
     event::{Event, SkipReason, WaitReason},

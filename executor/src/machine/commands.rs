@@ -19,8 +19,8 @@ use super::{
 };
 
 impl Decision<'_> {
-    /// Applies a command once. Records a command that has no effect, so that it has no effect later
-    /// either.
+    /// Applies a command once. Records a command that has no effect now but could have one later,
+    /// so that it has no effect later either.
     pub(super) fn apply_command(&mut self, envelope: SentCommand) {
         let SentCommand { id, command, by, .. } = envelope;
         if self.execution.has_command(id) {
@@ -162,7 +162,8 @@ impl Decision<'_> {
         });
     }
 
-    /// Stores a signal, or gives it to the first step that waits for it.
+    /// Gives a signal to the first step that waits for it. Otherwise stores the signal, or refuses
+    /// it if too many are stored.
     fn receive_signal(&mut self, command: CommandId, name: &str, payload: Arc<Value>) {
         let taker = self.execution.agenda().first_awaiting(name);
         if taker.is_none() && self.execution.signals().len() >= limits::KEPT_SIGNALS {

@@ -73,7 +73,7 @@ fn is_false_by_input(step: &ToolExecution, input: &Value) -> bool {
     condition.is_some_and(|condition| condition.evaluate(&NoOutputs, input) == Ok(false))
 }
 
-/// The values that templates can read before the first step: none.
+/// The outputs that a condition can read before the first step: none.
 struct NoOutputs;
 
 impl LookUpValues for NoOutputs {

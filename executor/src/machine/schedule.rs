@@ -16,8 +16,8 @@ use toolbox::flow;
 
 use super::{Decision, add_millis, attempt_name, can_start_tasks, input, is_blocked_by_permit};
 
-/// Maximum number of a step's warnings about templates without a value. The limit keeps events
-/// small.
+/// Maximum number of templates without a value that the warnings of a step name. The limit keeps
+/// events small.
 const MAX_WARNINGS: usize = 1_000;
 
 /// Warning that a call differs from the earlier call whose outcome is unknown.
@@ -87,8 +87,8 @@ impl Decision<'_> {
 
     /// Returns the next ready task or due retry.
     ///
-    /// With one slot, this is the first task in plan order, and it waits for earlier tasks that
-    /// need a permit. With more slots, whole steps come before items of loops.
+    /// With one slot, this is the first task in plan order. In a sequential execution, it waits for
+    /// earlier tasks that need a permit. With more slots, whole steps come before items of loops.
     fn next_startable_task(&self) -> Option<Task> {
         let agenda = self.execution.agenda();
         let due = self.first_due_retry();

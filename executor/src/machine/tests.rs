@@ -1,7 +1,7 @@
 //! Tests of the machine. Each test is a story: its inputs, and the events that they lead to.
 //!
-//! Every decision is made twice, and the second decision must return no events. Every story is
-//! replayed from its log, and must end in the same state.
+//! Every decision except a claim is made twice, and the second decision must return no events.
+//! `Story::check` replays the log, which must lead to the same state.
 
 mod compensation;
 mod conditions;
@@ -59,7 +59,7 @@ fn time_at(ms: i64) -> Timestamp {
     Timestamp::from_timestamp_millis(1_700_000_000_000 + ms).unwrap()
 }
 
-/// Returns a step `id` that calls `set.tool` (or `flow.sleep`, `flow.wait`) after other steps.
+/// Returns a step `id` that calls `tool` after the steps `after`.
 fn step(id: &str, tool: &str, after: &[&str]) -> UncheckedStep {
     UncheckedStep {
         id: id.parse().unwrap(),
@@ -312,7 +312,7 @@ impl Story {
     }
 
     /// Compares the events since the last check with `expected`, one decision per line. Replays the
-    /// log, and makes sure that no event follows.
+    /// log, and makes sure that no event follows the end.
     #[expect(clippy::needless_pass_by_value, reason = "`expect![…]` is written where it is used")]
     fn check(&mut self, expected: Expect) -> &mut Self {
         let mut lines: Vec<String> = Vec::new();

@@ -22,15 +22,16 @@ pub(super) struct Backlog {
     /// Executions that drivers gave up, with the newest known claim. The worker claims them again
     /// unless another worker has claimed them.
     pub(super) given_up: BTreeMap<ExecutionId, Epoch>,
-    /// Number of due executions at the last scan that need a tool which this node lacks.
-    pub(super) missing_tool_count: usize,
-    /// For each due execution of the last scan that has started, the tools that it still needs.
+    /// Number of due executions at the last scan that this worker already drives or cannot drive.
+    pub(super) unclaimable_count: usize,
+    /// The tools that executions still need, for executions whose plan has a tool that this node
+    /// lacks.
     pub(super) required_tools: BTreeMap<ExecutionId, RequiredTools>,
     /// Position at which the next scan continues, if many due executions lack their tools.
     pub(super) cursor: Option<QueuePosition>,
     /// Orphans that another worker should claim, each with the time at which this worker found it.
     pub(super) orphans: BTreeMap<ExecutionId, Instant>,
-    /// Executions whose log or plan cannot be read.
+    /// Executions whose log or plan cannot be read, or whose next events cannot be written.
     pub(super) damaged: Postponed,
     /// Executions with values whose key this process lacks.
     pub(super) locked: Postponed,
@@ -43,7 +44,7 @@ impl Backlog {
     pub(super) fn new() -> Self {
         Self {
             given_up: BTreeMap::new(),
-            missing_tool_count: 0,
+            unclaimable_count: 0,
             required_tools: BTreeMap::new(),
             cursor: None,
             orphans: BTreeMap::new(),
@@ -77,7 +78,7 @@ impl Backlog {
 /// Executions that this worker cannot drive now, with the time of the next attempt.
 ///
 /// The first pause is short, because the reason can be temporary: a new primary of MongoDB may not
-/// return the newest documents yet. Each further pause is twice as long.
+/// return the newest documents yet. Each further pause is twice as long, up to `MAX_PAUSE`.
 #[derive(Debug, Default)]
 pub(super) struct Postponed(BTreeMap<ExecutionId, Pause>);
 

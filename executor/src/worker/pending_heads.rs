@@ -13,8 +13,7 @@ use tracing::{debug, info};
 use super::Worker;
 
 const RETRY_DELAY: Duration = Duration::from_secs(5);
-/// Maximum number of heads that are kept. Executions whose head was dropped are found by the next
-/// scan.
+/// Maximum number of heads that are kept. A later scan finds executions whose head was dropped.
 const MAX_HEADS: usize = 4_096;
 
 #[derive(Debug, Default)]
@@ -24,8 +23,8 @@ pub(super) struct PendingHeads(BTreeMap<ExecutionId, PendingHead>);
 struct PendingHead {
     head: ExecutionHead,
     retry_at: Instant,
-    /// The time when the execution becomes due. `None` if it was due already, and was released to
-    /// other workers.
+    /// The time when the execution becomes due. `None` if it waits only for a command, or if it was
+    /// due already and was released to other workers.
     due: Option<Timestamp>,
 }
 

@@ -20,7 +20,7 @@ use super::{DriveError, DriverStop, Worker, WorkerContext, load_existing};
 /// Maximum number of replans that run at the same time. Keeps capacity of the model's provider free
 /// for other requests.
 const MAX_RUNNING: usize = 4;
-/// Maximum number of executions that wait. The next scan finds further executions.
+/// Maximum number of executions that wait. A later scan finds further executions.
 const MAX_WAITING: usize = 4_096;
 /// Delay before the first retry. Doubles with each retry, up to [`MAX_RETRY_DELAY`].
 const RETRY_DELAY: Duration = Duration::from_secs(2);

@@ -6,7 +6,7 @@
 //! gone or full.
 //!
 //! A scan leaves out executions that this worker cannot drive: those with tools that are missing on
-//! this node, and those whose log is damaged.
+//! this node, and those that it cannot read.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -28,7 +28,7 @@ use super::{DriveError, DriverStop, Worker, WorkerContext, WorkerScope};
 use crate::required_tools::RequiredTools;
 
 const MAX_HEADS: usize = 256;
-const MAX_MISSING_TOOLS: usize = 256;
+const MAX_UNCLAIMABLE: usize = 256;
 const UNDRIVEN_CHECK_INTERVAL: Duration = Duration::from_secs(20);
 const MAX_REQUIRED_TOOLS: usize = 4_096;
 
@@ -39,7 +39,7 @@ fn preferred_worker(execution: ExecutionId, workers: &[WorkerId]) -> Option<Work
     workers.iter().max_by_key(weight).copied()
 }
 
-/// Mixes the bits of a hash (the finalizer of `MurmurHash3`). The ids of two workers differ in
+/// Mixes the bits of a hash (the finalizer of `MurmurHash3`). The ids of two workers may differ in
 /// their last characters only, and FNV-1a alone spreads such ids badly.
 fn mix_hash(hash: u64) -> u64 {
     let hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -77,7 +77,7 @@ pub(super) async fn postpone_if_damaged(
     }
 }
 
-/// Releases an orphan whose tools this worker lacks. The orphan becomes a due execution, so that it
+/// Releases an orphan that this worker cannot drive. The orphan becomes a due execution, so that it
 /// does not hide other orphans.
 async fn release_orphan(store: &dyn Store, head: ExecutionHead) -> Result<(), StoreError> {
     let due = head.due.unwrap_or(head.created_at);
@@ -181,18 +181,18 @@ impl Worker {
         let due = store
             .find_heads(
                 HeadQuery::Due { now },
-                free_slots + self.backlog.missing_tool_count.min(MAX_MISSING_TOOLS),
+                free_slots + self.backlog.unclaimable_count.min(MAX_UNCLAIMABLE),
             )
             .await?;
-        // Counts executions that this worker drives or whose tools are missing. The next scan reads
-        // that many more heads, so that these executions do not hide other executions.
+        // Counts executions that this worker drives or cannot drive. The next scan reads that many
+        // more heads, so that these executions do not hide other executions.
         let n_local = due.iter().filter(|head| self.local.contains(head.execution)).count();
         let (n_due, lacking) = self.claim_heads(due).await?;
-        self.backlog.missing_tool_count = lacking.len() + n_local;
+        self.backlog.unclaimable_count = lacking.len() + n_local;
         if n_due + n_orphans >= free_slots {
             return Ok(Duration::ZERO);
         }
-        if self.backlog.missing_tool_count >= MAX_MISSING_TOOLS {
+        if self.backlog.unclaimable_count >= MAX_UNCLAIMABLE {
             self.claim_next_page(now).await?;
         }
         let next = store.next_due_at().await?;
@@ -200,8 +200,9 @@ impl Worker {
         Ok(wait.filter(|wait| !wait.is_zero()).map_or(poll, |wait| wait.min(poll)))
     }
 
-    /// Claims further due executions if all of the first executions lack tools. Each scan reads one
-    /// page after the cursor. After the last page, it begins again with the first page.
+    /// Claims further due executions if too many of the first executions cannot be claimed. Each
+    /// scan reads one page after the cursor. After the last page, it begins again with the first
+    /// page.
     async fn claim_next_page(&mut self, now: Timestamp) -> Result<(), StoreError> {
         let query = HeadQuery::DueAfter { now, after: self.backlog.cursor };
         let part = self.context.store.find_heads(query, MAX_HEADS).await?;
@@ -211,8 +212,8 @@ impl Worker {
         self.claim_heads(part).await.map(drop)
     }
 
-    /// Claims the executions that this worker should claim. Returns their number, and the heads of
-    /// executions with missing tools.
+    /// Claims the executions that this worker should claim. Returns the number of new claims, and
+    /// the heads of executions that it cannot drive.
     async fn claim_heads(
         &mut self,
         heads: Vec<ExecutionHead>,

@@ -54,7 +54,8 @@ impl Tool for EndlessTool {
     }
 }
 
-/// Returns the `flow` tools and `set.endless`, `set.limited`, which never answer.
+/// Returns the `flow` tools and `set.endless`, `set.limited`, which answer only when they are
+/// cancelled.
 fn toolbox() -> Toolbox {
     let tools = [("endless", Effect::Once), ("limited", Effect::Once)].map(|(name, effect)| {
         let definition = ToolDefinition {

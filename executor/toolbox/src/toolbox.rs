@@ -2,7 +2,7 @@
 //!
 //! A set is registered immediately, and its tools arrive when its source has connected. Until then,
 //! a name may still change its meaning, so callers wait with [`Toolbox::wait_for_names`] first. A
-//! set whose source has failed keeps its tools, and connects again when a call needs one of them.
+//! set whose source has failed connects again when a call needs a tool that the set lacks.
 //!
 //! Plans store qualified names (`set.name`), which always mean the same tool. If that tool is
 //! missing, [`Toolbox::find_planned`] returns no other tool of a similar name.
@@ -36,7 +36,7 @@ use super::{tool::Tool, tool_names, usage::Meter};
 pub struct ToolSet {
     pub name: ToolSetName,
     pub description: String,
-    /// The kind of the source for people: `mcp`, `local`, `builtin`.
+    /// The kind of the source for people, such as `mcp`, `local` or `builtin`.
     pub source: String,
     /// `true` for a built-in set that reads or changes this machine, under any name.
     pub acts_on_this_machine: bool,
@@ -44,7 +44,8 @@ pub struct ToolSet {
     pub is_active: bool,
     pub status: SetStatus,
     pub tools: Vec<ReadyTool>,
-    /// The reasons why tools of the source are left out.
+    /// The reasons why tools of the source are left out, or parts of their schemas are not
+    /// enforced.
     pub left_out: Vec<String>,
 }
 
@@ -108,7 +109,7 @@ pub enum ToolLookup {
     Tool(ReadyTool),
     /// A tool of an inactive set.
     Inactive(ReadyTool),
-    /// The name may belong to a set that is connecting.
+    /// The name may belong to a set that is connecting or has not started.
     Connecting,
     /// The name may belong to a set whose connection failed.
     Failed {
@@ -371,7 +372,7 @@ impl Toolbox {
     }
 
     /// Connects a failed set again, unless its next attempt is not due yet. Returns `true` if the
-    /// set is connecting now. The set keeps its tools while it connects.
+    /// set starts to connect. The set keeps its tools while it connects.
     pub fn reconnect_set(&self, name: &ToolSetName) -> bool {
         let mut inventory = self.0.inventory.write().unwrap_or_else(PoisonError::into_inner);
         let is_failed = |set: &ToolSet| matches!(set.status, SetStatus::Failed { .. });
@@ -487,7 +488,7 @@ impl Toolbox {
         let inventory = self.lock_inventory();
         let rivals = match inventory.name_index().find(name.as_str()) {
             Some((NameOrigin::Qualified, _)) => return false,
-            // Checks only this set, because other sets have no tools with the prefix of this set.
+            // Checks only this set, because a name with the prefix of a set belongs to that set.
             Some((_, (set, _))) if set_prefix(name.as_str()) == Some(inventory.set_name(set)) => {
                 return inventory.sets[set].status == SetStatus::Connecting;
             }

@@ -230,11 +230,11 @@ impl CommandTool {
         let Some(Action::Command(run)) = &self.run else { return Ok(()) };
         let cwd = run.cwd.as_deref().or(run.base.as_deref());
         let (name, env) = (run.command.program(), &BTreeMap::new());
-        let program = Program { name, cwd, own_file: None, pass: &[], env };
+        let program = Program { name, cwd, readable_folder: None, pass: &[], env };
         program.check().map_err(|error| format!("`{}`: {error}", self.name))
     }
 
-    /// Builds the tool. The tool's output has at most `max_bytes` bytes. `launcher` starts confined
+    /// Builds the tool. The tool's output has at most `max_bytes` bytes. `launcher` starts the
     /// commands. The error describes the mistake in the configuration.
     pub(crate) fn into_tool(
         self,
@@ -379,9 +379,9 @@ impl RunningProcess {
         parameters: &Value,
         cx: &ToolContext,
     ) -> Result<Self, ToolError> {
-        let own_file = run.cwd.as_deref();
-        let (name, cwd) = (run.command.program(), own_file.or(run.base.as_deref()));
-        let program = Program { name, cwd, own_file, pass: &run.pass, env };
+        let readable_folder = run.cwd.as_deref();
+        let (name, cwd) = (run.command.program(), readable_folder.or(run.base.as_deref()));
+        let program = Program { name, cwd, readable_folder, pass: &run.pass, env };
         let to_start_error = |err: io::Error| {
             let code = match err.kind() {
                 io::ErrorKind::InvalidInput | io::ErrorKind::ArgumentListTooLong => {

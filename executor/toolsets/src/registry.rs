@@ -2,9 +2,9 @@
 //!
 //! The configuration defines the toolsets. Changes by callers are
 //! [records](shared::store::KeyValue) in the store: added sets, registered tools, activations and
-//! data of contexts. Each node reads the records at its start, after each hint, and in fixed
-//! intervals. It then updates its [`Toolbox`]. The records alone decide, so a node that missed a
-//! hint catches up at the next poll.
+//! data of contexts. Each node reads the records at its start, after each hint, and at intervals.
+//! It then updates its [`Toolbox`]. The records alone decide, so a node that missed a hint catches
+//! up at the next poll.
 
 mod activation;
 mod condition;

@@ -108,7 +108,7 @@ pub struct Config {
     /// The data of each context by its name. Conditions of toolsets read it.
     pub contexts: BTreeMap<String, Value>,
     pub toolkit: Setting<ToolkitFiles>,
-    /// `true` if Faber learns from successful executions which tool follows which.
+    /// `true` if Faber learns from finished executions.
     pub learning: Setting<bool>,
     /// The margin of a hit: a tool is a hit if its score is at least the score of its least similar
     /// example plus this margin.

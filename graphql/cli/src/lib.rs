@@ -54,7 +54,8 @@ use crate::{
 pub(crate) enum ExitStatus {
     Done,
     Failed,
-    /// Some of the named objects do not exist. The command changed the other objects.
+    /// Some of the named objects do not exist or cannot be changed. The command changed the other
+    /// objects.
     NotFound,
     /// A server, a store, a model or a tool source is unavailable.
     Unreachable,
@@ -291,7 +292,7 @@ async fn run_command(app: &App, command: Command) -> Result<ExitStatus, Failure>
 }
 
 /// Opens the parts of the engine that a command needs. If the store does not exist, only commands
-/// that write plans or tools create it.
+/// that plan, call tools, or change tools, toolsets or the toolkit create it.
 async fn open_session<'a>(app: &'a App, command: &Command) -> Result<Session<'a>, Failure> {
     match command {
         Command::Agent(_) | Command::Tools { subcommand: Tools::Call { .. } } => {

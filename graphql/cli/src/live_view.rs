@@ -1,5 +1,5 @@
 //! Shows an execution while it runs. A terminal gets the plan by layers, redrawn at each tick. A
-//! pipe gets one line for each finished step.
+//! pipe gets one line for each step that finishes, waits or will be tried again.
 //!
 //! In a long plan, a finished or pending layer is one line. Steps that run, wait or failed have
 //! their own lines. The drawing is never taller than the window.
@@ -27,6 +27,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use shared::clock::{Clock, Timestamp, WallClock};
 
 use super::screen::Screen;
+
+/// The name by which the template of the progress bar finds the drawing.
+const DRAWING_KEY: &str = "drawing";
 
 const REDRAW_INTERVAL: Duration = Duration::from_millis(80);
 const MAX_FINAL_LINES: usize = 60;
@@ -89,7 +92,7 @@ fn draw_repeatedly(drawing: Drawing, paint: Paint) -> (ProgressBar, Arc<Mutex<Dr
     let drawing = Arc::new(Mutex::new(drawing));
     let shared_drawing = Arc::clone(&drawing);
     let style = progress_style().with_key(
-        "stage",
+        DRAWING_KEY,
         move |_: &indicatif::ProgressState, out: &mut dyn std::fmt::Write| {
             let drawing = shared_drawing.lock().unwrap_or_else(PoisonError::into_inner);
             let lines = drawing.draw_live(WallClock.now(), window_size(), paint);
@@ -104,7 +107,8 @@ fn draw_repeatedly(drawing: Drawing, paint: Paint) -> (ProgressBar, Arc<Mutex<Dr
 }
 
 fn progress_style() -> ProgressStyle {
-    ProgressStyle::with_template("{drawing}").expect("the template is a literal that is tested")
+    let template = format!("{{{DRAWING_KEY}}}");
+    ProgressStyle::with_template(&template).expect("the template is valid")
 }
 
 fn window_size() -> Size {

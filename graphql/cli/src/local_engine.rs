@@ -200,7 +200,8 @@ impl RunningWorker {
     }
 }
 
-/// Returns no limits for operations, because this process sends its operations to itself.
+/// Does not limit the cost and the answer of an operation, because this process sends its
+/// operations to itself.
 pub(crate) fn unlimited_operations() -> Limits {
     Limits { complexity: usize::MAX, answer_bytes: usize::MAX, ..Limits::default() }
 }

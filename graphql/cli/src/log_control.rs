@@ -79,8 +79,8 @@ pub(crate) fn parse_log_filter(setting: &str, text: &str) -> Result<EnvFilter, S
     EnvFilter::try_new(text).map_err(|err| refuse(err.to_string()))
 }
 
-/// Keeps events of the crates in [`MAX_LOG_LEVELS`] out of the log, because they could contain
-/// tokens.
+/// Keeps the less severe events of the crates in [`MAX_LOG_LEVELS`] out of the log, because they
+/// could contain tokens.
 fn is_log_allowed(metadata: &Metadata<'_>) -> bool {
     MAX_LOG_LEVELS
         .iter()

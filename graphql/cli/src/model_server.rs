@@ -118,7 +118,7 @@ impl ModelServer {
         // The server does not start in the user's current folder, because Python imports modules
         // from the working directory.
         let cwd = Some(&*self.data_folder);
-        let program = |name| Program { name, cwd, own_file: None, pass: &[], env: &env };
+        let program = |name| Program { name, cwd, readable_folder: None, pass: &[], env: &env };
         let mut command = match program(SERVER_PROGRAM).watched_command(&self.launcher) {
             Ok(mut command) => {
                 command.args(arguments);
@@ -196,7 +196,9 @@ impl ServerStarter for ModelServer {
         let model = self.model_file()?;
         let none = BTreeMap::new();
         let is_there = |name| {
-            Program { name, cwd: None, own_file: None, pass: &[], env: &none }.check().is_ok()
+            Program { name, cwd: None, readable_folder: None, pass: &[], env: &none }
+                .check()
+                .is_ok()
         };
         let server = match (is_there(SERVER_PROGRAM), is_there("python3")) {
             (true, _) => "`llama-server`",

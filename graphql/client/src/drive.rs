@@ -14,7 +14,7 @@ use tokio::time;
 /// Poll interval. Polling is needed because no hint tells that the process of an execution's owner
 /// was killed.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-const MAX_UNOWNED_CHILDREN: usize = 1_024;
+const MAX_READ_ORPHANS: usize = 1_024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DriveNeed {
@@ -90,7 +90,7 @@ impl Drive {
         }
         if head.owner.is_some() {
             let orphans =
-                self.store.find_heads(HeadQuery::Orphans { now }, MAX_UNOWNED_CHILDREN).await?;
+                self.store.find_heads(HeadQuery::Orphans { now }, MAX_READ_ORPHANS).await?;
             return Ok(orphans.iter().any(|orphan| orphan.execution == id));
         }
         // A running execution that is never due waits for its children. Other workers drive the

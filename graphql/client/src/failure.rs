@@ -9,7 +9,7 @@ use shared::{diagnostic::Diagnostic, store::StoreError};
 pub struct Failure {
     pub code: String,
     pub message: String,
-    /// Other fields of the JSON document: `requestId`, `diagnostics`, `nearest`.
+    /// Other fields of the JSON document, such as `requestId`, `diagnostics` and `nearest`.
     pub extra_fields: Map<String, Value>,
 }
 

@@ -225,7 +225,7 @@ impl EventStream {
 enum Event {
     Next(Value),
     Complete,
-    /// A comment, which servers send as a keep-alive.
+    /// A comment, which servers send as a keep-alive, or an unknown event.
     Other,
 }
 

@@ -251,8 +251,8 @@ pub enum ShownState {
     Skipped,
     Cancelled,
     Compensated,
-    /// The step succeeded, but its compensation failed. Used only by the live view, because the API
-    /// reports such a step as `SUCCEEDED`.
+    /// The step succeeded, but its compensation failed. Only events lead to this state, because the
+    /// API reports such a step as `SUCCEEDED`.
     #[serde(skip)]
     CompensationFailed,
 }

@@ -19,11 +19,11 @@ pub enum EngineError {
     Conflict(String),
     #[error("{message}")]
     PlannerUnavailable { message: String, request: Option<RequestId> },
-    /// No tool fits the query, or the query lacks a parameter.
+    /// No tool fits the query, the query lacks a parameter, or the model found no plan.
     #[error("{message}")]
     NoPlanFound {
-        /// Names the part of the query that no tool fits or the missing parameter, and says what to
-        /// do.
+        /// Says why there is no plan: which part of the query no tool fits, which parameter is
+        /// missing, or the reason of the model.
         message: String,
         /// The nearest tools, best first.
         nearest: Vec<String>,

@@ -56,8 +56,8 @@ pub struct Executions {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     control: Control,
-    /// Locks of the idempotency keys of queries that are being planned, so that two requests with
-    /// the same key make only one plan.
+    /// Locks of the idempotency keys of queries that are being planned, so that two requests to
+    /// this process with the same key make only one plan.
     key_locks: Arc<NamedLocks>,
 }
 
@@ -67,8 +67,8 @@ pub struct Order {
     /// decides it.
     pub options: ExecutionOptions,
     /// `Some(true)` undoes successful steps if the execution does not succeed, and `Some(false)`
-    /// undoes nothing. `None` undoes them if a step of the plan has `compensate` and no replans are
-    /// requested.
+    /// undoes nothing. `None` undoes them if a step of the plan or of a sub-plan has `compensate`
+    /// and no replans are requested.
     pub compensates: Option<bool>,
     /// The idempotency key. A second start with this key returns the first execution.
     pub idempotency_key: Option<String>,
@@ -359,8 +359,8 @@ impl Executions {
         Ok(reasons)
     }
 
-    /// Returns the findings about calls with an unknown outcome, for the children that failed
-    /// because of them. Calls that a person settled come last. Reads at most `children_left`
+    /// Returns one finding about a call with an unknown outcome for each child that failed because
+    /// of such a call. Prefers a call that no person has settled. Reads at most `children_left`
     /// children.
     async fn find_unknown_child_calls(
         &self,

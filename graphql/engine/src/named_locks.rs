@@ -7,7 +7,7 @@ use std::{
 
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-/// If the map has more names than this, the names whose lock no task uses are removed.
+/// If the map has this number of names, the names whose lock no task uses are removed.
 const MAX_UNUSED_NAMES: usize = 256;
 
 #[derive(Debug, Default)]

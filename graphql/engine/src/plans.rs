@@ -74,7 +74,8 @@ pub struct Plans {
     pub(super) guard: Guard,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    /// One lock for each request, so that two plans do not get the same version.
+    /// One lock for each request, so that callers in this process do not compete for a version. The
+    /// store rejects a version that is taken.
     version_locks: Arc<NamedLocks>,
 }
 
@@ -400,8 +401,8 @@ impl Plans {
         Err(StoreError::Taken.into())
     }
 
-    /// Stores a plan. If another caller took its id or version first, the plan gets another id or
-    /// version.
+    /// Stores a plan. If another caller took its id or version first, the plan gets a new id and
+    /// the next version.
     pub(super) async fn store_plan(&self, mut plan: Plan) -> Result<Arc<Plan>, EngineError> {
         let request = plan.info().request;
         let mut lock = None;

@@ -120,7 +120,7 @@ impl Tools {
     }
 
     /// Returns the tools that the caller's plans are allowed to use, after every toolset has
-    /// connected for the first time.
+    /// connected for the first time or the timeout has passed.
     pub async fn catalog(&self) -> Catalog {
         self.inventory.wait_until_connected().await;
         self.catalog_without_waiting()

@@ -21,8 +21,8 @@ pub(crate) fn input_schema<T: JsonSchema>() -> Map<String, Value> {
     }
 }
 
-/// Removes null from the types of optional properties, because some clients cannot read lists of
-/// types.
+/// Removes unused keywords. Also removes null from the types of optional properties, because some
+/// clients cannot read lists of types.
 fn simplify_schema(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {

@@ -1,8 +1,8 @@
 //! The standard variables of `OpenTelemetry`.
 //!
 //! The exporter reads some variables itself: endpoint, headers and the size of batches. This module
-//! reads the variables that decide whether spans are exported. It rejects values that the exporter
-//! would ignore.
+//! reads the variables that decide which spans are exported, the timeout and whether the service
+//! has a name. It rejects unknown exporters, protocols and samplers.
 
 use std::{fmt, time::Duration};
 

@@ -19,7 +19,8 @@ use async_graphql::{
     },
 };
 
-/// Field that itself costs more than one. The cost of its selection is added.
+/// Field that itself costs more than one, or whose number of items is given here. The cost of its
+/// selection is added.
 struct ExpensiveField {
     field: &'static str,
     base_cost: usize,

@@ -87,8 +87,8 @@ impl ExecutionEvent {
     }
 }
 
-/// Replaces large inputs, outputs and payloads by their size, so that a client that shows many
-/// events does not have to load all of them.
+/// Replaces large inputs, outputs, payloads and parameters by their size, so that a client that
+/// shows many events does not have to load all of them.
 fn omit_large_values(data: &mut Value, maximum: usize) {
     let Value::Object(fields) = data else { return };
     for (name, value) in fields {

@@ -194,8 +194,8 @@ impl RequestFollower {
         }
     }
 
-    /// Polls for new executions, and before them for entries and plans, so that a client sees a
-    /// plan before its execution.
+    /// Polls for new executions. Reads entries and plans before it follows the executions, so that
+    /// a client sees a plan before its execution.
     async fn poll(&mut self) -> Result<(), ApiError> {
         let now = Instant::now();
         let heads = self.find_new_heads().await?;

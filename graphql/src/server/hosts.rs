@@ -173,7 +173,7 @@ impl HostPolicy {
 
     /// Returns whether a page from `origin` is allowed to send requests to this server under the
     /// name `host`. The page must come from `host`, from a loopback address or from the address on
-    /// which the server listens, or its origin must be configured.
+    /// which the server listens, or its host or its origin must be configured.
     pub(super) fn accepts_origin(&self, origin: &Origin, host: &HostAndPort) -> bool {
         let is_known_host = origin.host == *host
             || origin.host.is_loopback()

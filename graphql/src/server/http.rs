@@ -32,7 +32,7 @@ use super::{
 /// the response.
 const DRAIN_FACTOR: usize = 8;
 
-/// Maximum size of an ordinary body. Larger bodies are read and executed on separate threads,
+/// Maximum size of an ordinary body. Larger bodies are read and executed on a separate thread,
 /// because megabytes of JSON take seconds and would delay other requests.
 const LARGE_BODY_BYTES: u64 = 256 << 10;
 

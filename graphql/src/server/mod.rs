@@ -7,7 +7,7 @@
 //! | module | job |
 //! | --- | --- |
 //! | `serve`, `task_sender` | accepts connections and owns every task |
-//! | `connections`, `bodies` | limits connections |
+//! | `connections`, `bodies`, `answer_stream` | limits connections |
 //! | `guard`, `hosts` | checks `Host`, `Origin` and peer, and answers preflights |
 //! | `path_prefix` | removes the path prefix of a proxy |
 //! | `entry` | identifies the caller by its token |
@@ -16,7 +16,8 @@
 //! | `sse` | streams an operation as events |
 //! | `traced_request` | reads trace contexts, and makes spans of requests and operations |
 //! | `ws` | handles both WebSocket subprotocols |
-//! | `pages`, `metrics` | health checks and metrics |
+//! | `pages`, `metrics` | routes, health checks and metrics |
+//! | `options`, `app`, `peer` | options, shared state, and addresses of callers |
 //! | `refusal`, `refusal_log` | rejects requests, and logs that |
 
 mod answer_stream;

@@ -25,14 +25,15 @@ use crate::{document, schema::ClientGone};
 /// the same reference.
 const REFERENCE_LENGTH: usize = 12;
 
-/// The response of an operation. An error means that the server has a defect, such as a panic.
+/// The response of an operation. An error means that the operation panicked, or that the server is
+/// shutting down.
 pub(super) type OperationResult = Result<Response, Refusal>;
 
 #[derive(Debug)]
 pub(super) struct Operation {
     request: Request,
     kind: OperationType,
-    /// `true` if the operation runs on the threads of large requests.
+    /// `true` if the operation runs on the thread of large requests.
     pub(super) is_large: bool,
 }
 
@@ -164,7 +165,7 @@ fn select_operation<'a>(
     }
 }
 
-/// Returns an error for each missing variable.
+/// Returns an error for each non-null variable that is missing or null.
 ///
 /// Without this check, the executor would report a missing variable only when a field reads it,
 /// perhaps after other fields had effects.

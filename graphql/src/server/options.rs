@@ -22,7 +22,8 @@ pub struct ServerOptions {
     pub has_api: bool,
     /// Names under which clients reach the server, in addition to the names of this machine.
     pub allowed_hosts: Vec<AllowedHost>,
-    /// Origins whose pages are allowed to use the server, in addition to its own pages.
+    /// Origins whose pages are allowed to use the server, in addition to its own pages and to pages
+    /// of this machine and of `allowed_hosts`.
     pub allowed_origins: Vec<AllowedOrigin>,
     /// The path below which a proxy shows the server.
     pub path_prefix: PathPrefix,

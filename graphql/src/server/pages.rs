@@ -1,5 +1,4 @@
-//! All routes except `/graphql`: health checks, metrics, and the pages that the embedding program
-//! adds.
+//! All routes: `/graphql`, health checks, metrics, and the routes that the embedding program adds.
 
 use std::{sync::Arc, time::Duration};
 

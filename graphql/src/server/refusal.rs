@@ -1,4 +1,4 @@
-//! Rejections before GraphQL execution.
+//! Rejections before GraphQL execution, and internal errors.
 
 use async_graphql::{ErrorExtensionValues, ServerError};
 use axum::{

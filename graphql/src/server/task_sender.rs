@@ -14,7 +14,7 @@ pub(super) type TaskFuture = BoxFuture<'static, ()>;
 pub(super) enum Task {
     /// Runs on the threads that serve ordinary requests.
     Request(TaskFuture),
-    /// Runs on the threads of large requests, so that it delays no other request.
+    /// Runs on the thread of large requests, so that it delays only other large requests.
     Large(TaskFuture),
     /// Runs on the threads of subscriptions, so that thousands of subscriptions delay no request.
     Subscription(TaskFuture),
@@ -61,7 +61,7 @@ impl TaskSender {
         result.await.ok()
     }
 
-    /// Runs `future` on the threads of large requests while the caller waits.
+    /// Runs `future` on the thread of large requests while the caller waits.
     ///
     /// Returns `None` if the server shut down first.
     pub(super) async fn run_large<T: Send + 'static>(

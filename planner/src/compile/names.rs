@@ -142,7 +142,7 @@ impl<'a> Naming<'a> {
         let ends = name.char_indices().rev().filter(|(_, c)| matches!(c, '.' | '['));
         let prefixes = std::iter::once(name).chain(ends.map(|(end, _)| name[..end].trim_end()));
         if let Some((tool, tool_users)) =
-            prefixes.take(8).find_map(|prefix| Some((prefix, self.variable_users().get(prefix)?)))
+            prefixes.take(8).find_map(|prefix| Some((prefix, self.tool_users().get(prefix)?)))
         {
             let ids: Vec<_> = tool_users
                 .iter()
@@ -161,7 +161,7 @@ impl<'a> Naming<'a> {
         (format!("no step is called `{}`", shorten_name(first)), help)
     }
 
-    fn variable_users(&self) -> &BTreeMap<&'a str, Vec<usize>> {
+    fn tool_users(&self) -> &BTreeMap<&'a str, Vec<usize>> {
         self.tool_users.get_or_init(|| {
             let mut tool_users: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
             for (index, step) in self.steps.iter().enumerate() {

@@ -32,18 +32,18 @@ pub(super) struct CheckedParameters {
     pub(super) is_as_written: bool,
 }
 
-pub(super) struct ErrorBudget {
-    errors_left: usize,
+pub(super) struct ByteBudget {
+    bytes_left: usize,
     is_full: bool,
 }
 
-impl Default for ErrorBudget {
+impl Default for ByteBudget {
     fn default() -> Self {
-        Self { errors_left: limits::PLAN_BYTES, is_full: false }
+        Self { bytes_left: limits::PLAN_BYTES, is_full: false }
     }
 }
 
-impl ErrorBudget {
+impl ByteBudget {
     pub(super) fn read(
         &mut self,
         index: usize,
@@ -58,8 +58,8 @@ impl ErrorBudget {
             };
         };
         let bytes = json::json_size(&value);
-        self.is_full |= bytes > self.errors_left;
-        self.errors_left = self.errors_left.saturating_sub(bytes);
+        self.is_full |= bytes > self.bytes_left;
+        self.bytes_left = self.bytes_left.saturating_sub(bytes);
         CheckedParameters { parameters: Arc::new(value), is_as_written: true }
     }
 

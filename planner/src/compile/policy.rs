@@ -206,12 +206,12 @@ impl RangeChecker<'_> {
         maximum: u64,
     ) -> Option<u64> {
         let value = value?;
-        let field_prefix =
+        let number =
             u64::try_from(value).ok().filter(|number| (minimum..=maximum).contains(number));
-        if field_prefix.is_none() {
+        if number.is_none() {
             self.report_out_of_range(field, &value, minimum, &maximum);
         }
-        field_prefix
+        number
     }
 
     fn report_out_of_range(

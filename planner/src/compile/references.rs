@@ -120,7 +120,8 @@ impl<'a> TemplateReader<'a, '_> {
         (own_template, undo)
     }
 
-    /// Collects the references of one string. Returns `None` if the string is not a valid template.
+    /// Collects the references of one value. Returns `None` if one of its strings is not a valid
+    /// template.
     fn collect_site(&mut self, site: &TemplateSite<'a>) -> Option<Template> {
         match Template::parse_shared(site.value, &self.naming.names) {
             Ok(template) => {

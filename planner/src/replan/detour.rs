@@ -32,7 +32,7 @@ use crate::{
 /// value costs more.
 const SUSPECT_COST: u32 = 15;
 /// Number of tools that must reject the values of a tool before that tool counts as the cause.
-const MAX_REJECTIONS: usize = 2;
+const MIN_REJECTIONS: usize = 2;
 const SUFFIX_LEN: usize = 4;
 
 /// A permanent failure of a call that only reads.
@@ -147,7 +147,7 @@ impl<'a> DetourPlanner<'a> {
             }
         }
         let has_failed = |name: &str| {
-            let is_blamed = rejections.get(name).is_some_and(|by| by.len() >= MAX_REJECTIONS);
+            let is_blamed = rejections.get(name).is_some_and(|by| by.len() >= MIN_REJECTIONS);
             is_blamed || earlier.failures.iter().any(|failure| failure.tool.as_str() == name)
         };
         let must_avoid = |name: &String| !usable.contains(name) || has_failed(name);

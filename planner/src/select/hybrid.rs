@@ -113,13 +113,13 @@ impl Selector {
 /// Returns the scores of words and names, for each tool.
 fn lexical_scores(words: &Lexical, text: &str, allowed: &[bool]) -> Vec<f32> {
     let (mut lexical, names) = words.score_tools_and_names(text);
-    let max_count = lexical
+    let max_score = lexical
         .iter()
         .zip(allowed)
         .filter(|score| *score.1)
         .map(|score| *score.0)
         .fold(0.0, f32::max);
-    let share = if max_count > 0.0 { LEXICAL_WEIGHT / max_count } else { 0.0 };
+    let share = if max_score > 0.0 { LEXICAL_WEIGHT / max_score } else { 0.0 };
     for (lexical, name) in lexical.iter_mut().zip(names) {
         *lexical = share * *lexical + NAME_WEIGHT * name;
     }

@@ -114,7 +114,7 @@ fn split_clauses<'a>(sentence: &'a str, parts: &mut Vec<&'a str>) {
     keep_part(&words[start..], sentence, parts);
 }
 
-/// Returns the end of the clause before `start`, if the clauses are separated.
+/// Returns the end of the clause that begins at `start`, if it is separated from the next clause.
 fn clause_end(before: &[Word<'_>], start: usize) -> Option<usize> {
     let mut end = before.len();
     let mut is_parted = false;

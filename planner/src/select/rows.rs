@@ -93,12 +93,12 @@ impl Rows {
     pub(super) fn visit_quick_cosines(
         &self,
         query: &[QueryVector],
-        mut tell: impl FnMut(usize, usize, f32),
+        mut visit: impl FnMut(usize, usize, f32),
     ) {
         let rows = self.integers.chunks_exact(vector::padded_width(self.dimensions).max(1));
         for (owner, row) in self.owners.iter().zip(rows) {
             for (index, vector) in query.iter().enumerate() {
-                tell(index, *owner, vector.quick_cosine(row));
+                visit(index, *owner, vector.quick_cosine(row));
             }
         }
     }

@@ -239,7 +239,7 @@ impl Selector {
         Ok(self.lock_index().await.centroids(tools, &**texts).await?)
     }
 
-    /// Returns the kind of a query. Returns `None` without an embedder, or if no kind is similar.
+    /// Returns the kind of a query, or `None` if no kind is similar. Fails without an embedder.
     pub async fn kind(
         &self,
         outcomes: &Outcomes,

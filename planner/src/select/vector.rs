@@ -86,7 +86,7 @@ pub(super) fn padded_width(dimensions: usize) -> usize {
     dimensions.next_multiple_of(INTEGER_RUN_LEN)
 }
 
-/// Appends a normalized integer vector of `width` numbers.
+/// Appends a normalized integer vector of [`padded_width`] numbers.
 pub(super) fn append_integers(vector: &[f32], norm: f64, integers: &mut Vec<i16>) {
     let scale = if norm > 0.0 { SCALE / norm } else { 0.0 };
     let end = integers.len() + padded_width(vector.len());
@@ -118,7 +118,7 @@ fn to_f32(value: f64) -> f32 {
     value as f32
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "the number is between -`ONE` and `ONE`")]
+#[expect(clippy::cast_possible_truncation, reason = "the number is between -`SCALE` and `SCALE`")]
 fn to_integer(value: f64) -> i16 {
     value.round() as i16
 }

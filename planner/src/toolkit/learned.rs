@@ -33,7 +33,7 @@ pub(crate) const MAX_HALF_LIVES: f64 = 30.0;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Learned {
-    /// The reference time: the time of the first observation.
+    /// The reference time: the time of the first observation, or of the last rescaling.
     since: Option<Timestamp>,
     tools: BTreeMap<ToolName, ToolCounts>,
 }
@@ -102,8 +102,8 @@ impl Learned {
         self.tools.get(tool).is_some_and(|seen| !seen.next.is_empty())
     }
 
-    /// Returns the tools that usually follow a tool, likeliest first. Observed followers come
-    /// before other tools that are called often.
+    /// Returns the tools that usually follow a tool, likeliest first. Observed followers usually
+    /// come before other tools that are called often.
     pub fn followers(&self, tool: &ToolName, limit: usize, at: Timestamp) -> Vec<Follower> {
         let faded = self.fade_factor(at);
         let all: f64 = self.tools.values().map(|tool| tool.calls).sum();
@@ -123,8 +123,8 @@ impl Learned {
         followers
     }
 
-    /// Returns the learned score of an edge, unless no tool of its action was ever called. `tool`
-    /// returns the tool of a name in the graph.
+    /// Returns the learned score of an edge, or `None` if no such call or transition of its action
+    /// was observed. `tool` returns the tool of a name in the graph.
     ///
     /// Executions call tools, not actions. A tool of several actions counts for each of them in
     /// equal shares.

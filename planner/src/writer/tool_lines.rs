@@ -186,9 +186,9 @@ fn write_name(name: &str) -> String {
 
 /// Returns the beginning of a description on one line. The beginning ends after a sentence if
 /// possible.
-fn shorten_description(text: &str, max_count: usize) -> String {
+fn shorten_description(text: &str, max_bytes: usize) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let clipped = truncate(&text, max_count);
+    let clipped = truncate(&text, max_bytes);
     if clipped == text {
         return text;
     }
@@ -198,8 +198,8 @@ fn shorten_description(text: &str, max_count: usize) -> String {
     }
 }
 
-fn truncate(text: &str, max_count: usize) -> String {
-    let end = text.floor_char_boundary(max_count);
+fn truncate(text: &str, max_bytes: usize) -> String {
+    let end = text.floor_char_boundary(max_bytes);
     if end == text.len() { text.to_owned() } else { format!("{}…", &text[..end]) }
 }
 

@@ -68,7 +68,7 @@ pub struct Progress {
     pub total: Option<u64>,
 }
 
-/// Called after each page of a list, or each block of a file.
+/// Called after each page of a list, each block of a backup, or some lines of an import.
 pub type OnProgress<'a> = &'a (dyn Fn(Progress) + Send + Sync);
 
 impl Stage {

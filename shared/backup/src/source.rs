@@ -54,7 +54,8 @@ pub(crate) struct Source<'a> {
     store: &'a dyn Store,
     sink: &'a mut dyn Sink,
     on_progress: OnProgress<'a>,
-    /// If set, objects that are older than this time, or that have no time, are left out.
+    /// If set, settings are left out, and objects that are older than this time, unless younger
+    /// objects need them.
     since: Option<Timestamp>,
     began_at: Timestamp,
     plans: RecentPlans,

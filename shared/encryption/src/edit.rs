@@ -58,7 +58,7 @@ impl<'a> Edit<'a> {
         matches!(self.task, Task::Seal | Task::SealClear)
     }
 
-    /// Returns `true` if queries are not encrypted.
+    /// Returns `true` if this change encrypts other values, but not queries.
     pub(crate) fn skips_queries(&self) -> bool {
         self.is_sealing() && !self.ring.encrypts_queries()
     }
@@ -72,7 +72,7 @@ impl<'a> Edit<'a> {
         self.ring
     }
 
-    /// Returns `true` if any value was encrypted or decrypted.
+    /// Returns `true` if any value was encrypted or decrypted, or its key was missing.
     pub(crate) fn is_changed(&self) -> bool {
         self.is_changed.get()
     }

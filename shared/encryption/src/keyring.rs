@@ -145,7 +145,8 @@ impl Keyring {
         self.active_id.take_if(|active| active == id);
     }
 
-    /// Encrypts a value with the active key. Returns `None` if there is no active key.
+    /// Encrypts a value with the active key. Returns `None` if there is no active key or no
+    /// randomness.
     pub(crate) fn seal(&self, place: Place<'_>, content: &[u8]) -> Option<String> {
         let mut nonce = [0; NONCE_BYTES];
         getrandom::fill(&mut nonce).ok()?;

@@ -219,7 +219,8 @@ pub(crate) fn edit_query(edit: &Edit<'_>, query: &mut String) -> Edited {
     edit.edit_text("query", query)
 }
 
-/// Encrypts all values of a step as one value, which replaces its parameters.
+/// Encrypts all values of a step as one value, which replaces its parameters, or decrypts this
+/// value.
 ///
 /// A plan is parsed whenever it is loaded, even without the key. So a condition that can be parsed
 /// replaces the secret condition, and the steps still name their dependencies.

@@ -24,10 +24,9 @@ use crate::{
 
 /// A store that encrypts values before it passes them on, and decrypts them on reads.
 ///
-/// Without a key for new values, it writes nothing, and workers find no executions in it. Reads of
-/// values
-/// whose key is missing fail, except in operations that
-/// [only show values](shared::sealed::show_locked_values).
+/// Without a key for new values, it accepts no events, requests, plans and secret values, and
+/// workers find no executions in it. Reads of values whose key is missing fail, except in
+/// operations that [only show values](shared::sealed::show_locked_values).
 pub struct EncryptedStore {
     inner: Arc<dyn Store>,
     ring: Keyring,
@@ -80,8 +79,8 @@ impl EncryptedStore {
         Edit::new(&self.ring, task, collection, document)
     }
 
-    /// Returns `true` if new values can be encrypted, so that a worker can write the results of its
-    /// work.
+    /// Returns `true` if new values can be encrypted or are copied. Otherwise a worker could not
+    /// write the results of its work.
     fn can_work(&self) -> bool {
         self.is_copy || self.ring.active_id().is_some()
     }

@@ -1,7 +1,8 @@
 //! Wakes tasks of this process when another process writes, by a change stream.
 //!
 //! An event of the stream contains no data. It names the changed collection, and a hint makes
-//! waiting tasks read the store again. The stream leaves out the writes of this process.
+//! waiting tasks read the store again. The stream leaves out the events and heads that this process
+//! inserts.
 //!
 //! When the stream breaks, it is opened again, and every waiting task reads once because events may
 //! be lost. Waiting tasks also poll, so a broken stream delays them but never stops them.
@@ -24,8 +25,9 @@ const MAX_REOPEN_DELAY: Duration = Duration::from_secs(5);
 
 pub(super) type Stream = ChangeStream<ChangeStreamEvent<Document>>;
 
-/// Opens a stream of inserts by other processes, and of changes of the records' revision.
-/// `writer_name` is this process's name from [`new_writer_name`](super::rows::new_writer_name).
+/// Opens a stream of inserts, except events and heads of this process, and of changes of the
+/// records' revision. `writer_name` is this process's name from
+/// [`new_writer_name`](super::rows::new_writer_name).
 pub(super) async fn open_stream(
     database: &Database,
     writer_name: &str,

@@ -3,8 +3,8 @@
 //! At any time, at most one append of each event log is being written. Otherwise MongoDB could
 //! reject the first of two appends and store the second after the events of another worker.
 //!
-//! A batch is written in two steps: first the events, then the heads and the inbox. The next batch
-//! is sent when the first step has ended.
+//! A batch is written in two steps: first the events, then the heads, the inbox and the audit log.
+//! The next batch does not wait for the second step.
 
 use std::{
     collections::{BTreeSet, VecDeque},

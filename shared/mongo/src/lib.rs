@@ -1,10 +1,10 @@
 //! The store for more than one machine: a MongoDB replica set.
 //!
-//! *Fence.* Each append is one document whose `_id` is the log and the first position. Events are
-//! only inserted and never changed, so two workers that append at the same position get a
-//! duplicate-key error, and that error is the conflict. The store appends only after a position at
-//! which it knows that a document ends. It [remembers](known_ends) such positions, so most appends
-//! need no query.
+//! *Fence.* Each append is one document, or several if it is large. The `_id` of a document is the
+//! log and the first position. Events are only inserted and never changed, so two workers that
+//! append at the same position get a duplicate-key error, and that error is the conflict. The store
+//! appends only after a position at which it knows that a document ends. It [remembers](known_ends)
+//! such positions, so most appends need no query.
 //!
 //! *Durability.* Events are written with `{ w: "majority", j: true }` and read from the primary
 //! with read concern majority, whatever the URL says. Heads are caches. The loss of a finished
@@ -71,7 +71,7 @@ pub struct Mongo {
     _tasks: JoinSet<()>,
 }
 
-/// Counters of frequent operations. The store removes old data once after a fixed number of
+/// Counters of frequent operations. The store removes old data each time after a fixed number of
 /// operations.
 #[derive(Debug, Default)]
 struct CleanupCounters {
@@ -86,14 +86,15 @@ impl Mongo {
     ///
     /// # Errors
     ///
-    /// If no primary answers within 5 seconds, if the server is not in a replica set, if only a
-    /// newer version of Faber can use the store, or if a worker of an earlier version uses it.
+    /// If no primary answers within 5 seconds, or within the time that the URL names, if the server
+    /// is not in a replica set, if only a newer version of Faber can use the store, or if a worker
+    /// of an earlier version uses it.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         Self::open_as(url, LAYOUT).await
     }
 
-    /// Opens the store as a node that uses the previous store layout does, for tests. Such a node
-    /// does not write what the present layout added.
+    /// Opens the store as a node that uses the store layout `layout` does, for tests. Such a node
+    /// does not write what a later layout added.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! Pages of lists. Each list is one aggregation over an index that has its order.
+//! Pages of lists. Each page is one aggregation, which reads an index in the order of the list if
+//! the filter allows that.
 
 use futures::TryStreamExt;
 use mongodb::{

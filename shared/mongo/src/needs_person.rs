@@ -7,8 +7,8 @@ use shared::store::StoreError;
 
 use super::{Mongo, lists};
 
-/// Maximum number of ids in a query. A query with more ids would be too large, so the store then
-/// joins the collections instead.
+/// Maximum number of ids in a query. A query with more ids would be too large. For more requests,
+/// the store joins the collections instead.
 pub(super) const MAX_IDS: usize = 20_000;
 
 impl Mongo {

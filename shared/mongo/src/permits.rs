@@ -62,7 +62,7 @@ impl Mongo {
         Ok(Permission::Granted)
     }
 
-    /// Answers without a write if the call already has all its permits, or if a limit is full.
+    /// Answers if the call already has all its permits, or if a limit is full. Takes no permit.
     /// Without this check, a call could acquire permits of the first limits and lose them again
     /// because the last limit is full.
     async fn check_holders(

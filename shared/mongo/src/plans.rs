@@ -27,7 +27,8 @@ pub(super) struct StoredPlan {
     /// The parts of the JSON text of a large plan. The row of such a plan does not contain the
     /// text.
     pub(super) parts: Vec<String>,
-    /// The length of the JSON text of the whole plan.
+    /// The length of the JSON text, of the whole plan if it is stored in parts, and otherwise of
+    /// its steps.
     pub(super) bytes: usize,
 }
 

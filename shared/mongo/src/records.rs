@@ -286,7 +286,7 @@ impl Mongo {
     }
 }
 
-/// The collection of a kind. Kinds of the first schema version have their own collections.
+/// The collection of a kind. Four kinds have their own collections.
 struct Table {
     name: &'static str,
     time_field: &'static str,

@@ -3,9 +3,9 @@
 //! An execution is stored in several documents, and MongoDB cannot cheaply remove them in one step.
 //! So the store first writes the ids into the collection `going`, then removes the document that
 //! lists show, then the other documents, and then the ids. If the process dies in between, a later
-//! call finds the ids and finishes the removal.
+//! call finds the ids, and finishes the removal if the document that lists show is gone.
 //!
-//! A reader of a log whose id is in `going` gets no events, instead of an error about damage.
+//! A reader of a damaged log whose id is in `going` gets no events instead of an error.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ use super::{
     rows::{self, FINISHED_STATES},
 };
 
-/// Number of documents that one command checks or removes.
+/// Maximum number of objects that one command checks or removes.
 const BATCH_LEN: usize = 64;
 /// Age of a removal in `going` after which another process finishes it.
 const ABANDONED_AFTER_MS: i64 = 60_000;
@@ -74,7 +74,8 @@ pub(super) async fn is_being_removed(
 }
 
 impl Mongo {
-    /// Removes documents that are older than `before`, at most `most` of each kind.
+    /// Removes unused objects that are older than `before`, at most `most` of each kind. Also
+    /// removes old calls, expired outputs and permits of unknown workers.
     pub(super) async fn remove_old_documents(
         &self,
         before: Timestamp,

@@ -1,4 +1,5 @@
-//! The changes that the writer can make. All functions run inside one of its transactions.
+//! The changes that the writer can make. The functions that write run inside one of its
+//! transactions.
 
 use std::collections::BTreeMap;
 
@@ -95,7 +96,7 @@ pub(super) enum Answer {
     /// The inbox is full.
     Full,
     Permission(Permission),
-    /// The number of removed rows.
+    /// The number of removed objects.
     Removed(usize),
     /// The number of new rows.
     Added(usize),
@@ -108,7 +109,7 @@ impl Answer {
 }
 
 impl Change {
-    /// The approximate size of the written data.
+    /// The approximate size of the written data, or 0 for kinds of changes that are usually small.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Append(append) => append.bytes(),

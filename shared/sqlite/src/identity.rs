@@ -46,8 +46,7 @@ impl FileIdentity {
         self.files.extend(wal.and_then(|path| Some((path.clone(), file_id(&path).ok()?))));
     }
 
-    /// Like [`check_now`](Self::check_now), but does nothing if the last check is less than 10 ms
-    /// ago.
+    /// Like [`check_now`](Self::check_now), but does nothing if it succeeded less than 10 ms ago.
     pub(super) fn check(&mut self) -> Result<(), StoreError> {
         if self.checked_at.is_some_and(|at| at.elapsed() < MIN_CHECK_INTERVAL) {
             return Ok(());

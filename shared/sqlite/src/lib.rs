@@ -92,8 +92,8 @@ impl Sqlite {
         Self::open_as(path, LAYOUT)
     }
 
-    /// Opens the store as a node that uses the previous store layout does, for tests. Such a node
-    /// neither upgrades the file nor writes what the present layout added.
+    /// Opens the store as a node that uses the store layout `layout` does, for tests. Such a node
+    /// neither upgrades the file beyond this layout nor writes what a later layout added.
     ///
     /// # Errors
     ///

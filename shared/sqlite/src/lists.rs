@@ -1,4 +1,5 @@
-//! Pages of lists. Each list is one query over an index that has its order.
+//! Pages of lists. Each page is one query, which reads an index in the order of the list if the
+//! filter allows that.
 
 use rusqlite::{Connection, Row, types::Value};
 use shared::{
@@ -30,7 +31,7 @@ impl Query {
         Self { sql: format!("{select} WHERE TRUE"), values: Vec::new(), created_at: "createdAt" }
     }
 
-    /// Adds a condition with one `?`. Does nothing if `value` is `None`.
+    /// Adds a condition whose first `?` is `value`. Does nothing if `value` is `None`.
     fn add_condition(&mut self, condition: &str, value: Option<impl Into<Value>>) {
         let Some(value) = value else { return };
         self.sql.push_str(" AND ");

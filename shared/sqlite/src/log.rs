@@ -1,9 +1,9 @@
 //! Event logs, leases, permits and inboxes in the file.
 //!
-//! Every method either reads in the [pool](super::readers), which sees the last commit, or sends a
+//! Methods read in the [pool](super::readers), which sees the last commit, and write by sending a
 //! [`Change`] to the writer. A worker counts as gone when its lease has expired, or when its
-//! process no longer holds its lock file. Methods that need live workers check the locks first, so
-//! that dead workers lose their leases and permits immediately.
+//! process no longer holds its lock file. Methods that need live workers check the locks, so that
+//! dead workers lose their leases and permits immediately.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -120,7 +120,7 @@ impl Readers {
         }
     }
 
-    /// Frees the page caches of idle connections. A cache can hold 16 MiB after a large read, and
+    /// Frees the page caches of idle connections. A cache can hold 4 MiB after a large read, and
     /// the next commit makes its content outdated.
     pub(super) fn free_caches(self: &Arc<Self>) {
         let idle = std::mem::take(&mut self.lock_pool().idle_connections);

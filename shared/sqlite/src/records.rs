@@ -17,11 +17,11 @@ use super::{Answer, Change, Sqlite, connection::to_store_error, removal::Removal
 /// Number of writes of a kind after which its rows are counted, if the kind has a limit. A count
 /// costs as much as a hundred writes.
 const WRITES_PER_COUNT: usize = 256;
-/// Maximum number of records that one transaction removes. The writer commits other operations
+/// Maximum number of old calls that one transaction removes. The writer commits other operations
 /// between two such transactions.
 const BATCH_LEN: usize = 256;
 
-/// SQL for the table of a kind. Kinds of the first schema version have their own tables.
+/// SQL for the table of a kind. Four kinds have their own tables.
 struct Table {
     name: &'static str,
     key: &'static str,
@@ -132,7 +132,8 @@ impl RecordRow {
 pub(super) struct WriteCounts(BTreeMap<RecordKind, usize>);
 
 impl WriteCounts {
-    /// Writes a record. Every 256th write removes the oldest records above the limit of the kind.
+    /// Writes a record. If the kind has a limit, the first write and then every 256th write remove
+    /// the oldest records.
     pub(super) fn put_record(
         &mut self,
         connection: &Connection,

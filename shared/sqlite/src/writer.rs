@@ -125,8 +125,8 @@ impl Writer {
     }
 
     /// Commits the change in the thread of the caller. Returns `None` if the change must go through
-    /// the queue: because other operations wait or came lately, the disk is slow, another process
-    /// writes, or the runtime has no second thread for the other tasks.
+    /// the queue: because it is large or a removal, other operations wait or came lately, the disk
+    /// is slow, another process writes, or the runtime has no second thread for the other tasks.
     fn commit_in_place(&self, change: &Change) -> Option<Result<Answer, StoreError>> {
         let has_waiting = self.queue().is_none_or(|queue| queue.capacity() < queue.max_capacity());
         let may_commit = self.single_commits.has_enough()
@@ -137,7 +137,8 @@ impl Writer {
         if !may_commit {
             return None;
         }
-        // If the writer's thread holds the lock or has panicked, the change goes through the queue.
+        // If another thread holds the lock, or has panicked with it, the change goes through the
+        // queue.
         let Ok(mut committer) = self.committer.try_lock() else { return None };
         let started_at = Instant::now();
         let written = committer.commit_now(change);

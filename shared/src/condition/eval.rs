@@ -105,7 +105,8 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Returns the output of a step, or null if the step failed or was skipped.
+    /// Returns the output of a step, or null if the step failed or was skipped. For another target,
+    /// returns its value, or fails if it has none.
     fn target_value(&mut self, expr: &'a Expr, index: usize) -> EvalResult<'a> {
         match (self.find_value(index), self.targets.get(index)) {
             (Some(found), _) => Ok(Val::from_json(found)),

@@ -72,7 +72,7 @@ pub(super) struct Loop {
     pub(super) range: Expr,
     /// The test of each item. It is `true` for a `map` without a test.
     pub(super) test: Expr,
-    /// The expression that `map` evaluates for each item. `None` keeps the item, as `filter` does.
+    /// The expression whose values `map` or `filter` collects. `None` for other macros.
     pub(super) make: Option<Expr>,
 }
 
@@ -121,7 +121,8 @@ impl Operator {
 }
 
 impl Expr {
-    /// Returns `true` if no value of the inputs can make the result a boolean.
+    /// Returns `true` if no value of the inputs can make the result a boolean. For a choice, one
+    /// such side is enough.
     pub(super) fn is_never_bool(&self) -> bool {
         match self {
             Self::Binary(operator, _, _) => operator.is_arithmetic(),

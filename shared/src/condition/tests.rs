@@ -7,7 +7,8 @@ use serde_json::json;
 use super::*;
 use crate::id::StepNumber;
 
-/// The ids and outputs of steps, and two variables. The index of an item is the number of the step.
+/// The ids and outputs of steps. The index of an item is the number of the step. The variable
+/// `city` is the city of the first output.
 struct TestValues(Vec<(&'static str, Option<Value>)>);
 
 impl ResolveNames for TestValues {

@@ -193,9 +193,9 @@ impl Execution {
             || self.steps.iter().any(|step| step.parts().any(Step::is_outcome_unknown))
     }
 
-    /// Returns the keys of all calls of this execution and of earlier executions whose outcome is
-    /// unknown. Leaves out calls of a child execution that was started, because the child knows
-    /// them.
+    /// Returns the keys of all calls with the effect `ONCE` of this execution and of earlier
+    /// executions whose outcome is unknown. Leaves out calls of a child execution that was started,
+    /// because the child knows them.
     pub fn open_call_keys(&self) -> Vec<CallKey> {
         let mut open = Vec::new();
         for (position, planned) in self.plan.steps().iter().enumerate() {
@@ -248,7 +248,7 @@ impl Execution {
         }
     }
 
-    /// Returns the calls that a person settled as succeeded and that no execution has undone.
+    /// Returns the calls that a person settled as succeeded and that this execution does not undo.
     pub fn settled_calls(&self) -> Vec<SettledCall> {
         let mut settled = Vec::new();
         for (planned, step) in self.plan.steps().iter().zip(&self.steps) {

@@ -19,9 +19,10 @@ use crate::{
 pub struct Step {
     pub state: StepState,
     pub attempts: u32,
-    /// The number of attempts that failed. Attempts that a crash interrupted do not count.
+    /// The number of failed attempts since the last approval, without the attempt that failed the
+    /// step. Attempts that a crash interrupted do not count.
     pub failures: u32,
-    /// The number of attempts during which a worker was lost.
+    /// The number of attempts since the last approval during which a worker was lost.
     pub interruptions: u32,
     pub started_at: Option<Timestamp>,
     pub finished_at: Option<Timestamp>,
@@ -63,8 +64,8 @@ pub struct Step {
 /// Delays before another attempt count as neither.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimeSpent {
-    /// The time of all attempts. An interrupted attempt ends when the loss of its worker is
-    /// recorded.
+    /// The time of all attempts. The time between the last event of a lost worker and the next
+    /// claim does not count.
     pub worked: TimeDelta,
     /// The time that the task waited for a person or a signal, or slept. A sleep needs no worker,
     /// so its time counts even if the worker is lost.
@@ -127,7 +128,7 @@ pub enum StepState {
         /// The attempt. A list has only one attempt, because its items have attempts of their own.
         attempt: Attempt,
     },
-    /// An attempt failed or was interrupted, and the next attempt must not start yet.
+    /// An attempt failed or was interrupted, and the next attempt has not started.
     Retrying {
         attempt: Attempt,
         /// The earliest time of the next attempt.
@@ -140,8 +141,8 @@ pub enum StepState {
     Succeeded(Arc<Value>),
     Failed(ToolError),
     Skipped(SkipReason),
-    /// Finished without a result, because the execution was cancelled, or failed while the step
-    /// slept.
+    /// Finished without a result, because the execution was cancelled, or failed before every item
+    /// of the step's list had run.
     Cancelled,
 }
 

@@ -192,7 +192,8 @@ impl Execution {
     }
 
     /// Returns the error that explains a failed execution best: the error of the execution as a
-    /// whole, or of the step that failed first.
+    /// whole, or of the step that failed first. Steps that had to succeed come before all other
+    /// steps.
     pub fn first_error(&self) -> Option<(Option<StepNumber>, &ToolError)> {
         if let Some((_, error)) = &self.history.failed {
             return Some((None, error));
@@ -270,7 +271,7 @@ impl Execution {
         self.finished_steps
     }
 
-    /// Counts the steps by state.
+    /// Counts all steps, and the finished steps by state.
     pub fn count_steps(&self) -> StepCounts {
         let mut tally = StepCounts { total: self.steps.len(), ..StepCounts::default() };
         for step in &self.steps {
@@ -296,7 +297,7 @@ impl Execution {
         }
     }
 
-    /// Estimates the memory for parameters and outputs, as bytes of JSON.
+    /// Estimates the memory for the input, parameters and outputs, as bytes of JSON.
     pub fn estimated_size(&self) -> usize {
         let items = |step: &Step| {
             step.items.as_ref().map_or(0, |items| items.tasks.iter().map(step_bytes).sum())

@@ -11,7 +11,7 @@ use crate::{
     limits,
 };
 
-/// Maximum bytes of documents that one read decodes. A single document may be larger.
+/// Bytes of documents after which a read decodes no further document.
 const READ_BYTES: usize = 16 << 20;
 
 /// The events of one log, assembled document by document.

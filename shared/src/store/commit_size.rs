@@ -5,7 +5,7 @@
 //! committed immediately.
 
 pub const COMMIT_OPERATIONS: usize = 1_024;
-/// Maximum bytes of one commit. A single operation may be larger.
+/// Bytes after which a commit takes no further operation.
 pub const COMMIT_BYTES: usize = 16 << 20;
 
 #[derive(Clone, Copy, Debug, Default)]

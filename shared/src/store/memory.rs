@@ -1,8 +1,8 @@
 //! A store in memory, for tests, simulation and trials.
 //!
-//! It keeps the same JSON documents as the other stores and decodes them on reads. So tests notice
-//! data that JSON cannot keep. It has no background work and never waits: the same calls in the
-//! same order give the same results.
+//! It keeps events, plans, requests and records as JSON, as the other stores do, and decodes them
+//! on reads. So tests notice data that JSON cannot keep. It has no background work and never waits:
+//! the same calls in the same order give the same results.
 
 mod audit;
 mod documents;

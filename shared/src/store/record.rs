@@ -18,11 +18,12 @@ const MAX_SHOWN_NAME_CHARS: usize = 64;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
     pub kind: RecordKind,
-    /// The name: 1 to [`limits::NAME_BYTES`] bytes without control characters.
+    /// The name: 1 to [`limits::NAME_BYTES`] bytes without control characters, unless the kind
+    /// allows any text.
     pub name: String,
     /// The content: at most [`limits::DOCUMENT_BYTES`] of JSON.
     pub value: Arc<Value>,
-    /// The time of the write, by the writer's clock.
+    /// The time of the write, by the writer's clock. Some kinds keep another time.
     pub at: Timestamp,
 }
 

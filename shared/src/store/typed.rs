@@ -1,7 +1,6 @@
 //! Records with a Rust type: idempotency keys, saved plans, cached outputs and usage.
 //!
-//! These methods need nothing but [`KeyValue`](super::KeyValue) and lists, so they are written once
-//! for all stores.
+//! These methods use only the traits of [`Store`], so they are written once for all stores.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,7 +23,7 @@ const CONFIRM_INTERVAL: Duration = Duration::from_millis(20);
 /// Maximum number of reads of an unconfirmed record, which take ten seconds in total.
 const MAX_CONFIRMATIONS: usize = 500;
 /// Maximum number of heads that are read to find the next due time. One head is not enough, because
-/// a damaged head has no time.
+/// damaged heads are left out.
 const MAX_NEXT_DUE_HEADS: usize = 16;
 const PLANS_PER_PAGE: usize = 1_000;
 

@@ -2,7 +2,8 @@ use serde_json::json;
 
 use super::*;
 
-/// The ids and outputs of steps. The index of an item is the number of the step.
+/// Names and values: four steps, the input, and the item and index of a loop. The index of a step
+/// is its number.
 struct TestSteps(Vec<(&'static str, Value)>);
 
 impl ResolveNames for TestSteps {

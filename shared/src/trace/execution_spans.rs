@@ -12,8 +12,8 @@ use crate::{
     id::{Attempt, ExecutionId, Task, ToolName},
 };
 
-/// Returns the context of the span of an execution as a whole. `is_sampled` applies if the caller
-/// sent no context.
+/// Returns the context of the span of an execution as a whole. If the caller sent a context, the
+/// span belongs to the caller's trace.
 pub fn root_context(execution: &Execution, is_sampled: bool) -> SpanContext {
     let span = SpanId::from_seed(&execution.id().to_string());
     if let Some(caller) = execution.trace() {

@@ -1,5 +1,5 @@
-//! The audit log has every action of people and of Faber with its actor: through the API, the command
-//! line and MCP.
+//! The audit log has every action of people and of Faber with its actor: through the API, the
+//! command line and MCP.
 
 use serde_json::{Value, json};
 

@@ -62,8 +62,7 @@ pub(super) async fn run_on_terminal_with_input(
     let output = tokio::time::timeout(tests::toolset::MAX_WAIT, running.wait_with_output()).await;
     drop(keyboard);
     let output = output.unwrap_or_else(|_| panic!("{arguments:?} does not end")).unwrap();
-    // A terminal ends its lines with `\r
-    // `.
+    // A terminal ends its lines with `\r\n`.
     String::from_utf8(output.stdout).unwrap().replace("\r\n", "\n")
 }
 

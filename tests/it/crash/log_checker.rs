@@ -1,4 +1,4 @@
-//! The rules that the logs, the events of clients and the ledger must obey after the run.
+//! The rules that the logs and the ledger must obey after the run.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,7 +24,7 @@ pub(super) struct LogCounts {
     pub(super) executions: usize,
     pub(super) steps: usize,
     pub(super) calls: usize,
-    /// Claims of an execution that another process owned before.
+    /// Claims of executions after their first claim, without renewed claims.
     pub(super) takeovers: usize,
     pub(super) interruptions: usize,
     /// Steps that failed because their outcome is unknown.

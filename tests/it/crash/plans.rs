@@ -39,7 +39,7 @@ fn draw_fan(dice: &Dice) -> Value {
 }
 
 /// Draws a step that must return `expected`, which is one more than the output of the step
-/// `before`.
+/// `previous`.
 fn draw_step(
     dice: &Dice,
     index: u64,

@@ -70,7 +70,7 @@ impl SharedRun {
         (0..clients).map(|number| Arc::clone(self).run_client(seed * 1_000 + number)).collect()
     }
 
-    /// Waits until clients received `more` events, or for `longest`.
+    /// Waits until clients received `more` events and acknowledgements, or for `longest`.
     pub(super) async fn wait_for_events(&self, more: u64, longest: Duration) {
         let mut received = self.received_count.subscribe();
         let target = *received.borrow() + more;

@@ -53,8 +53,8 @@ async fn two_nodes_together_keep_limits_on_concurrency_and_rate() {
 
     let starts = start_times(&cluster, "flow.noop").await;
     assert!(starts.len() >= RATED_CALL_COUNT, "{starts:?}");
-    // The limit allows one burst of `CALLS_PER_SECOND` calls without a delay. The other calls follow at `CALLS_PER_SECOND`
-    // calls per second.
+    // The limit allows one burst of `CALLS_PER_SECOND` calls without a delay. The other calls
+    // follow at `CALLS_PER_SECOND` calls per second.
     #[expect(clippy::cast_precision_loss, reason = "small numbers")]
     let minimum = (RATED_CALL_COUNT - CALLS_PER_SECOND) as f64 / CALLS_PER_SECOND as f64;
     assert!(took.as_secs_f64() >= minimum, "{took:?}");
@@ -86,7 +86,8 @@ async fn start_times(cluster: &Cluster, tool: &str) -> Vec<Timestamp> {
     starts
 }
 
-/// Checks that each period has at most one burst of `CALLS_PER_SECOND` calls plus `CALLS_PER_SECOND` calls per second.
+/// Checks that each period has at most one burst of `CALLS_PER_SECOND` calls plus
+/// `CALLS_PER_SECOND` calls per second.
 #[expect(clippy::cast_precision_loss, reason = "small numbers")]
 fn assert_rate(starts: &[Timestamp]) {
     for (from, first) in starts.iter().enumerate() {

@@ -108,8 +108,8 @@ impl<'a> FaultInjector<'a> {
         }
     }
 
-    /// Stops a process, mostly for longer than its lease, and then lets it continue. Sometimes
-    /// kills another node during that time.
+    /// Stops a process, about every second time for longer than its lease, and then lets it
+    /// continue. Sometimes kills another node during that time.
     async fn freeze(&mut self, number: usize) {
         self.count_fault("freeze");
         let lease = u64::try_from(LEASE.as_millis()).unwrap();

@@ -146,8 +146,8 @@ impl<'a> LogChecker<'a> {
             debug_assert!(task.item.is_none());
         }
         for carried in data["callKeys"].as_array().into_iter().flatten() {
-            // The entry of a child execution's call is nested: it contains the key of each
-            // execution above the child. The innermost key belongs to the call itself.
+            // The entry of a child execution's call is nested: it contains the step of each
+            // execution above the child. The innermost step made the call.
             let mut call = carried;
             while call["child"].is_object() {
                 call = &call["child"];

@@ -227,7 +227,7 @@ impl PlanWriter<'_> {
         name
     }
 
-    /// Adds settings that do not depend on the tool.
+    /// Adds the settings other than the parameters.
     fn add_settings(&self, name: &str, step: &mut Step, tool: &mut Value) {
         let dice = self.dice;
         tool["onError"] = json!(step.on_error);

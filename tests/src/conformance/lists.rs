@@ -265,8 +265,8 @@ pub async fn executions_are_found_by_each_filter(pair: StorePair) {
     }
 }
 
-/// Executions with labels and errors, numbered from 1. Executions with odd numbers belong to the
-/// team `red`, and every third execution failed.
+/// Stores nine executions with labels and errors, numbered from 1. Executions with odd numbers
+/// belong to the team `red`, and every third execution failed.
 async fn put_labelled(pair: &StorePair) {
     for n in 1..=9 {
         let team = if n % 2 == 1 { "red" } else { "blue" };

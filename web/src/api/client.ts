@@ -66,7 +66,7 @@ export interface Asked<R> {
   data: R | null;
   error: ApiError | null;
   isLoading: boolean;
-  /** False while the data still belongs to the previous variables. */
+  /** False without data, and while the data still belongs to the previous variables. */
   isCurrent: boolean;
   refresh: () => void;
 }
@@ -176,7 +176,7 @@ function heartbeat() {
 /** Callbacks of a subscription. */
 export interface SubscriptionHandlers<R> {
   next: (data: R) => void;
-  /** The server rejected the subscription. */
+  /** The server rejected the subscription, or an answer contains an error. */
   refused?: (error: ApiError) => void;
   /** The server has ended the subscription. */
   done?: () => void;

@@ -9,7 +9,7 @@ const MAX_WAIT_MS = 4_000;
 
 /** True while the server cannot be reached. */
 export const isLost = new Cell(false);
-/** Number of times that the server came back. Components use it to run their queries again. */
+/** Counts when the server comes back or the token changes. Components use it to run their queries again. */
 export const returns = new Cell(0);
 /** The reason why the page must ask for a token. Null if no token is needed. */
 export const wantsToken = new Cell<string | null>(null);

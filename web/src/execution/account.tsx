@@ -22,7 +22,7 @@ interface Props {
   onAsk: (asking: Asking) => void;
 }
 
-/** Codes of waits that end so soon that a countdown replaces the date. */
+/** Codes of waits whose message contains the remaining time, so that no date is shown. */
 const COUNTDOWN_CODES: ReadonlySet<string> = new Set(["wait.retry", "wait.sleep"]);
 /** Maximum number of waits in the summary. `MAX_FINDINGS` limits failures and warnings. */
 const MAX_WAITS = 5;

@@ -207,7 +207,7 @@ function Cancel({ story, onClose }: { story: Story; onClose: () => void }) {
   );
 }
 
-/** Returns the options of an execution, for a new execution with the same options. */
+/** Returns the options that a new execution of the plan takes over. Replans, labels and the start time are left out. */
 function optionsOf(story: Story): ExecutionOptions {
   const { mode, input, dryRun, compensateOnFailure, priority } = story.about;
   const first = story.events[0]?.data;

@@ -41,7 +41,7 @@ export function isFailure({ kind, severity }: Finding): boolean {
   return kind === "FAILURE" || (kind === "WARNING" && severity === "ERROR");
 }
 
-/** Returns whether the execution waits for a person. */
+/** Returns whether a finding is a wait for a person. */
 export function needsPerson(finding: Finding): boolean {
   return finding.kind === "WAIT" && finding.remedies.some(({ mutation }) => mutation !== null && PERSON_MUTATIONS.has(mutation));
 }

@@ -48,13 +48,13 @@ export interface StepView {
   waitName: string | null;
   progress: { progress: number; total?: number; message?: string } | null;
   /**
-   * True if the step was skipped because of its condition or because an earlier step failed. A retry from a later
-   * step skips it again.
+   * True if the step was skipped because of its condition or because a step that it needs did not succeed. A retry
+   * from a later step skips it again.
    */
   isLeftOut: boolean;
   isReused: boolean;
   items: Items | null;
-  /** The step's progress reports and errors. Null if there are none. */
+  /** The step's progress reports, errors and texts on stderr. Null if there are none. */
   lines: Lines | null;
   /** True if the step's compensation failed. */
   isNotUndone: boolean;
@@ -390,7 +390,7 @@ function progressOf(data: Data): StepView["progress"] {
   };
 }
 
-/** Adds a progress report or an error to the lines of a step. */
+/** Adds a progress report, an error or a text on stderr to the lines of a step. */
 function addLine(step: StepView, { type, attempt }: Happened, data: Data, at: number): void {
   const isProgress = type.endsWith("_progress");
   const fault = (data.error ?? null) as Fault | null;
@@ -435,7 +435,10 @@ function finishStep(step: StepView, state: StepState, at: number): void {
   endPause(step, at);
 }
 
-/** Returns for how long a step has worked and waited until `now`, in milliseconds. A delay before a retry counts as neither. */
+/**
+ * Returns for how long a step has worked and waited until `now`, in milliseconds. A delay before a retry counts as
+ * neither, except in loops, where it counts as work.
+ */
 export function spentBy(step: StepView, now: number): { worked: number; waited: number } {
   const sum = (times: readonly { from: number; to: number | null }[]) => times.reduce((sum, { from, to }) => sum + Math.max(0, (to ?? now) - from), 0);
   const paused = sum(step.pauses.filter((pause) => pause.kind !== "retry"));

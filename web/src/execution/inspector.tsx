@@ -27,7 +27,7 @@ import type { Step, Story } from "./story";
 
 export type Detail = NonNullable<NonNullable<StepDetailResult["execution"]>["step"]>;
 
-/** Number of items that are shown at first, and that each click adds. */
+/** Number of items that are shown at first. Each click adds five times this number. */
 const ITEMS_PER_PAGE = 100;
 /** Minimum time between two queries about a running loop, in milliseconds. */
 const QUERY_INTERVAL = 500;

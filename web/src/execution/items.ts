@@ -18,7 +18,7 @@ export interface Item {
 export interface Items {
   total: number;
   counts: Partial<Record<StepState, number>>;
-  /** Items that have started, by index. */
+  /** Items that have an event, by index. */
   each: Map<number, Item>;
   undone: number;
 }

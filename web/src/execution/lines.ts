@@ -1,6 +1,6 @@
-/** The texts of a step: its progress reports, and the errors of its attempts. */
+/** The texts of a step: its progress reports, the errors of its attempts, and what it wrote on stderr. */
 
-/** A progress report or an error. */
+/** A progress report, an error, or a text on stderr. */
 export interface Line {
   at: number;
   attempt: number;
@@ -10,7 +10,7 @@ export interface Line {
   isBad: boolean;
 }
 
-/** Number of the newest texts that are kept for a step. */
+/** Minimum number of the newest texts that are kept for a step. */
 const MAX_LINES = 1_000;
 /** The texts of a step, oldest first. */
 export class Lines {

@@ -1,4 +1,4 @@
-/** Shows the progress reports of a step and the errors of its attempts that are in the event log. */
+/** Shows the progress reports of a step, the errors of its attempts, and what it wrote on stderr. */
 
 import { useState } from "preact/hooks";
 

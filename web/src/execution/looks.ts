@@ -20,7 +20,7 @@ export function lookOf(step: Step, view: StepView | undefined, now: number): Loo
   };
 }
 
-/** Returns the gates of a step. An approval is a gate only until it is given. */
+/** Returns the gates of a step. An approval is a gate only until the step waits for it. */
 function gatesOf(step: Step, view: StepView | undefined): Gate[] {
   const gates: Gate[] = [];
   if (step.when) gates.push({ kind: "condition", text: plain(step.when) });

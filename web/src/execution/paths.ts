@@ -23,8 +23,8 @@ function latest(steps: readonly StepView[]): StepView | undefined {
 
 /**
  * Returns the steps that a retry from a step runs again, by the server's rules. These are that step and all later steps
- * in execution order. The retry also repeats each earlier step that did not succeed, was compensated, or depends on
- * such a step.
+ * in execution order. The retry also repeats each earlier step that neither succeeded nor was left out, whose
+ * compensation has started, or that depends on such a step.
  */
 export function stepsToRepeatFrom(fold: Fold, dependsOn: ReadonlyMap<string, readonly string[]>, from: string): string[] {
   const stays = new Set<string>();
@@ -38,8 +38,8 @@ export function stepsToRepeatFrom(fold: Fold, dependsOn: ReadonlyMap<string, rea
 }
 
 /**
- * Returns the steps that a retry of the failed steps runs again: those that did not succeed, and those that were
- * compensated. Outputs of `settled` steps are reused, because a person knows that their calls succeeded.
+ * Returns the steps that a retry of the failed steps runs again: those that did not succeed, and those whose
+ * compensation has started. Outputs of `settled` steps are reused, because a person knows that their calls succeeded.
  */
 export function stepsToRepeatAfterFailure(fold: Fold, settled: ReadonlySet<string> = NONE): string[] {
   return fold.steps.filter((step) => ((step.state !== "SUCCEEDED" && step.state !== "COMPENSATED") || isUndone(step)) && !settled.has(step.id)).map((step) => step.id);

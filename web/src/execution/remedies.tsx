@@ -53,7 +53,7 @@ function text(value: Json | undefined): string {
 interface Props {
   finding: Finding;
   executionId: string;
-  /** Null while the page shows the past, where no action is possible. */
+  /** Null if no action is possible. */
   onAsk: ((asking: Asking) => void) | null;
 }
 

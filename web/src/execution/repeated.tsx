@@ -8,7 +8,7 @@ export type RepeatedCall = NonNullable<RepeatedCallsResult["execution"]>["repeat
 /** Maximum number of calls that are listed. */
 const MAX_LISTED = 30;
 
-/** A list of the calls. A call of another execution has a link to that execution. */
+/** A list of the calls. With `executionId`, its title has a link to that execution. */
 export function RepeatedList({ calls, executionId }: { calls: readonly RepeatedCall[]; executionId?: string }) {
   if (calls.length === 0) return null;
   return (

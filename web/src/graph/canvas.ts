@@ -25,7 +25,7 @@ const MAX_ZOOM = 2.5;
 /** Zoom from which nodes have titles. From `DETAIL_ZOOM` on, they have all texts. */
 const TITLE_ZOOM = 0.34;
 const DETAIL_ZOOM = 0.55;
-/** First zoom of a large graph. */
+/** Minimum first zoom of a large graph. */
 const START_ZOOM = 0.7;
 /** Zoom from which nodes without texts have the shape of their state. */
 const SHAPE_ZOOM = 0.12;
@@ -169,7 +169,7 @@ export class GraphCanvas {
     return Math.min(1.1, (width - 2 * room) / this.width, (height - 2 * room) / this.height);
   }
 
-  /** Zooms out until the whole graph is visible. Does not enlarge small graphs. */
+  /** Shows the whole graph. Enlarges small graphs by at most a tenth. */
   fit(): void {
     const { width, height } = this.#size;
     const zoom = this.#wholeZoom;
@@ -197,7 +197,7 @@ export class GraphCanvas {
     this.move({ zoom, x: within(x, width, this.width), y: within(y, height, this.height) });
   }
 
-  /** Moves the graph until a node is visible. */
+  /** Moves the graph until a node is visible. Also zooms in if the node would have no title. */
   reveal(at: number): void {
     const node = this.nodes[at];
     if (!node) return;
@@ -323,7 +323,7 @@ export class GraphCanvas {
     }
   }
 
-  /** Writes the note of an edge beside the middle of its first segment. */
+  /** Writes the note of an edge on the middle of its first segment. */
   #drawNote(context: CanvasRenderingContext2D, { points, note }: Edge): void {
     const [x, y, a, b] = points as [number, number, number, number];
     context.save();

@@ -1,4 +1,4 @@
-/** Layouts of plans. Plans never change, so each layout is queried once. */
+/** Layouts of plans. Plans never change, so layouts are cached. */
 
 import { ask } from "../api/client";
 import { PlanLayout, type Drawing, type LayoutDirection, type NodeSizeInput } from "../api/generated";
@@ -10,7 +10,7 @@ const ACROSS = { RIGHT: 74, DOWN: 220 };
 const PHONE_WIDTH = 600;
 /**
  * Number of layouts in the cache. It exceeds the number of nodes that can be open, so opening one more node queries
- * one layout.
+ * only its layout and those around it.
  */
 const MAX_CACHED = 120;
 
@@ -27,7 +27,7 @@ interface Step {
   dependsOn: readonly string[];
 }
 
-/** Returns the direction in which a plan is drawn larger on a screen of this size. */
+/** Returns the direction of a plan: to the right if it fits, and else the one in which it is drawn larger. */
 export function directionOf(steps: readonly Step[], width: number, height: number): LayoutDirection {
   const layers = new Map<string, number>();
   const sizes: number[] = [];
@@ -50,8 +50,8 @@ interface Plan {
 }
 
 /**
- * Returns the layout of a plan. Without `way`, uses the direction in which the plan is drawn larger. `sizes` are the
- * sizes of open nodes.
+ * Returns the layout of a plan. Without `way`, uses the direction of `directionOf`. `sizes` are the sizes of open
+ * nodes.
  */
 export async function queryLayout(plan: Plan, way?: LayoutDirection, sizes: readonly NodeSizeInput[] = []): Promise<Drawn> {
   const wide = innerWidth > 760;

@@ -53,7 +53,7 @@ export function Graph({ drawing, leadsRight, looks, selected, onSelect, onToggle
     canvas.show(looks);
     // The user can press a key before the new graph gets its other properties.
     canvas.select(selected === null ? -1 : canvas.placeOf(selected));
-    /** The first view. Null after the user has moved the graph. */
+    /** The first view. Null if this graph replaced another graph. */
     let first: View | null = null;
     const begin = () => {
       canvas.begin(findInterestingNode(canvas.looks));

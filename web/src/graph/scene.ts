@@ -62,7 +62,7 @@ export interface Scene {
 
 /** The look of an edge that differs from the default. */
 export interface EdgeLook {
-  /** Small text beside the edge. */
+  /** Small text on the edge. */
   note: string;
   isDashed: boolean;
 }

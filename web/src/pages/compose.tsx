@@ -192,7 +192,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
         },
         (error: ApiError) => {
           if (gone.signal.aborted) return;
-          // If the server is unreachable, the check runs again later. Any other error is a problem of the text.
+          // If the server is unreachable, the check runs again later. Any other error is shown like one of the text.
           if (error.code === "UNREACHABLE") setError(error);
           else setChecked({ text, problems: [{ severity: "ERROR", code: error.code, path: "", message: error.message, help: null }] });
         },

@@ -1,4 +1,4 @@
-/** A list that polls its newest rows. Rows that were shown once stay in the list. */
+/** A list that polls its newest rows. Rows that were shown once stay in the list until they are deleted. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
 
@@ -115,7 +115,7 @@ export function useListing<T extends Entry>(key: string, first: Part<T> | null, 
     redraw({});
     return (isMissing && part.rows.at(-1)) || null;
   };
-  /** Loads the rows after a gap, until they reach known rows. */
+  /** Loads the rows after a gap, until they reach known rows or `MAX_QUERIES` is reached. */
   const close = async (gap: T) => {
     let from: T | null = gap;
     for (let n = 0; n < MAX_QUERIES && from; n += 1) {

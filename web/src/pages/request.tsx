@@ -226,7 +226,7 @@ function Transcript({ request }: { request: Asked }) {
 
 interface Candidate {
   tool: string;
-  /** Keeps the text of the number, because JavaScript would write `1.0` as `1`. */
+  /** A `Num` if JavaScript would write the number in another way, such as `1.0`. */
   score: Json;
   kept?: boolean;
   why?: string;

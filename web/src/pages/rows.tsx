@@ -19,7 +19,7 @@ export interface Row extends Entry {
   /** Further information in short form. */
   note: string;
   run: RunRow | null;
-  /** The error of planning. Null if planning succeeded. */
+  /** The error of planning. Null if there is none. */
   planningError: { code: string; message: string } | null;
   /** The most important finding. */
   reason: Reason | null;

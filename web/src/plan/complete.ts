@@ -38,7 +38,7 @@ interface Place {
   names: string[][];
 }
 
-/** Returns the JSON path of a position in a text. The text after the position can be incomplete. */
+/** Returns the JSON path of the string that contains the cursor, or null if no string does. */
 function placeOf(text: string, cursor: number): Place | null {
   interface Level {
     isObject: boolean;
@@ -74,7 +74,7 @@ function placeOf(text: string, cursor: number): Place | null {
   return null;
 }
 
-/** Returns suggestions for the cursor. Returns null if the cursor is not in a string, or if the string can be any text. */
+/** Returns suggestions for the cursor. Returns null if the cursor is not in a string, or if nothing fits. */
 export function complete(text: string, cursor: number, steps: readonly Fields[], tools: readonly Known[]): Offers | null {
   const place = placeOf(text, cursor);
   if (!place) return null;
@@ -130,7 +130,7 @@ function valuesAt(place: Place, steps: readonly Fields[], tools: readonly Known[
   return Array.isArray(schema.enum) ? schema.enum.filter((it) => typeof it === "string").map((it) => ({ text: it, about: "" })) : [];
 }
 
-/** Suggests ids of steps for a template, and after the id of a step the fields of its tool's output. */
+/** Suggests what a template can name, and after the id of a step the fields of its tool's output. */
 function inHole(text: string, cursor: number, begin: number, place: Place, steps: readonly Fields[], tools: readonly Known[]): Offers | null {
   const written = text.slice(begin, cursor).trimStart();
   const from = cursor - written.length;

@@ -1,4 +1,4 @@
-/** Unsaved text. It stays in the tab's storage until the user opens the same URL again. */
+/** Unsaved text. It stays in the tab's storage until the plan is stored. */
 
 export interface Kept {
   query: string;

@@ -8,7 +8,7 @@ interface Props {
   id: string;
   offers: readonly Offer[];
   chosen: number;
-  /** The position of the cursor in characters, and the scroll position of the text in pixels. */
+  /** The start of the replaced text in characters, and the scroll position of the text in pixels. */
   line: number;
   column: number;
   scroll: { left: number; top: number };

@@ -1,7 +1,7 @@
 /**
- * Makes a draft for a request whose planning failed. The draft has a step for each part of the query. If the planner
- * found a tool for the part, the step calls that tool without values. Otherwise a placeholder stands for the tool. So
- * the draft is invalid until a person completes it.
+ * Makes a draft for a request whose planning failed. The draft has steps for each part of the query. If the planner
+ * chose tools for the part, the steps call them with default values only. Otherwise a placeholder stands for the tool.
+ * So the draft is invalid until a person completes it.
  */
 
 import type { Json, RequestPageResult, ToolNamesResult } from "../api/generated";

@@ -67,7 +67,10 @@ export function RunBar({ isBusy, hasErrors, onRun, onMore, onKeep }: BarProps) {
   );
 }
 
-/** Returns the names after `input.` in a plan's templates. Inline plans are left out, because they have an input of their own. */
+/**
+ * Returns the names after `input.` in a plan's templates and conditions, and an empty name for the whole input. Inline
+ * plans are left out, because they have an input of their own.
+ */
 export function inputsOf(steps: readonly JsonFields[]): string[] {
   const names = new Set<string>();
   for (const step of steps) {
@@ -112,7 +115,7 @@ export function RunAgainDialog({ last, onRun, onClose }: AgainProps) {
 interface DialogProps {
   /** The id of the stored plan. Null if the plan is not stored, or was changed after it was stored. */
   planId: string | null;
-  /** The names after `input.` in the plan's templates. */
+  /** The names that `inputsOf` returns. */
   inputs: readonly string[];
   /** Reads the calls of the plan's last execution that a new execution would repeat. */
   readLast: (signal: AbortSignal) => Promise<LastRun | null>;

@@ -2,7 +2,7 @@
 
 import { Icon } from "../ui/icons";
 
-/** A link to a draft that starts with the query and the best tools for it. */
+/** A link to a draft that starts with the query and the tools that the planner chose for it. */
 export function StartDraft({ id }: { id: string }) {
   return (
     <a class="button" href={`/new?request=${id}`}>

@@ -1,4 +1,4 @@
-/** The page of a tool: its parameters, its usage, and a form to call it. */
+/** The panel about a tool: its schemas, its usage, its calls, and a form to call it. */
 
 import { useState } from "preact/hooks";
 

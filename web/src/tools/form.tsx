@@ -62,7 +62,7 @@ export function Fields({ schema, root, value, onValue, depth = 0, takesTemplates
   );
 }
 
-/** Follows references within the document, at most eight in a row. */
+/** Follows references within the document, at most eight in a row. Of a schema or null, returns the schema. */
 export function resolveReferences(schema: Json | undefined, root: Schema): Schema {
   let found: Json | undefined = schema;
   for (let n = 0; n < 8 && isSchema(found) && typeof found.$ref === "string"; n += 1) {

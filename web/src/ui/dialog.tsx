@@ -62,7 +62,7 @@ export function Dialog({ title, children, action, tone, isWide, isReady = true, 
   );
 }
 
-/** Moves the focus back to an element after the dialog is closed. */
+/** Moves the focus back to an element, or to the page, after a dialog or panel is closed. */
 export function restoreFocus(opener: HTMLElement | null): void {
   setTimeout(() => {
     if (document.activeElement && document.activeElement !== document.body) return;

@@ -124,7 +124,7 @@ function sentence(text: string): string {
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
 }
 
-/** An error of the server. */
+/** An error, with its diagnostics. */
 export function Refused({ error, actions }: { error: ApiError; actions?: ComponentChildren }) {
   const diagnostics = error.extensions.diagnostics;
   return (

@@ -10,7 +10,7 @@ import { Plain } from "./plain";
 
 /** Number of characters of a text that are shown at first. */
 const FIRST_CHARS = 400;
-/** Number of entries of a list that are shown at first, and that each click adds. */
+/** Number of entries of a list or object that are shown at first. Each click adds ten times this number. */
 const ENTRIES_PER_PAGE = 100;
 
 /** A value as a tree whose nodes can be closed. */

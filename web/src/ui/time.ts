@@ -25,7 +25,7 @@ export function serverNow(): number {
   return Date.now() + ahead;
 }
 
-/** Formats a duration in at most six characters. */
+/** Formats a duration in one or two units. */
 export function formatDuration(milliseconds: number): string {
   const ms = Math.max(0, milliseconds);
   if (ms < 1) return "<1 ms";
@@ -90,7 +90,7 @@ export function useNow(every: number, isRunning = true): number {
   return now;
 }
 
-/** Formats the durations of work and of waiting for a person or a signal. */
+/** Formats the durations of work and of waiting. */
 export function spentText({ worked, waited }: { worked: number; waited: number }): string {
   if (waited <= 0) return formatDuration(worked);
   return worked > 0 ? `${formatDuration(worked)}, waited ${formatDuration(waited)}` : `waited ${formatDuration(waited)}`;

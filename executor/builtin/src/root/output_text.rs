@@ -10,16 +10,16 @@ pub(crate) const TEXT_BYTES: usize = 128 << 10;
 pub(crate) struct OutputLines {
     text: String,
     count: usize,
-    max_bytes: usize,
+    max_lines: usize,
 }
 
 impl OutputLines {
-    pub(crate) fn new(max_bytes: usize) -> Self {
-        Self { text: String::new(), count: 0, max_bytes }
+    pub(crate) fn new(max_lines: usize) -> Self {
+        Self { text: String::new(), count: 0, max_lines }
     }
 
     pub(crate) fn push(&mut self, line: &str) -> bool {
-        if self.count == self.max_bytes || self.text.len() + line.len() >= TEXT_BYTES {
+        if self.count == self.max_lines || self.text.len() + line.len() >= TEXT_BYTES {
             return false;
         }
         self.text.push_str(line);

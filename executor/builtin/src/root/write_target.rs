@@ -1,4 +1,4 @@
-//! Atomic changes of files.
+//! Changes of files, which are atomic except for an append.
 //!
 //! New content goes to an unnamed file in the same folder, is synced to disk, and then replaces the
 //! old file. If the path is a symlink, its target changes and the symlink stays. Other hard links

@@ -1,4 +1,4 @@
-//! Converts HTML to the visible text, similar to Markdown, in one pass.
+//! Converts HTML to the visible text, similar to Markdown, in one or two passes.
 //!
 //! The converter builds no tree, so deep nesting and invalid markup cost no more than other text.
 

@@ -84,7 +84,7 @@ fn is_text(kind: &str, bytes: &[u8]) -> bool {
     }
 }
 
-/// Decodes the body by the charset of the header, by a byte order mark, or by the page's own
+/// Decodes the body by a byte order mark, by the charset of the header, or by the page's own
 /// declaration.
 fn decode_body(answer: &WebResponse) -> String {
     let label = find_charset(&answer.content_type).or_else(|| {

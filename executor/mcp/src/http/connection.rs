@@ -55,7 +55,7 @@ pub(super) struct Connection {
     pub(super) max_bytes: usize,
     /// Notified when the session is initialized, because the server may send requests from then on.
     pub(super) initialized: Notify,
-    /// Notified after the first attempt to open the server's stream.
+    /// Notified after each attempt to open the server's stream.
     pub(super) stream_tried: Notify,
     pub(super) request_accepted: Notify,
     /// `true` if the server may send requests.
@@ -147,8 +147,8 @@ impl Connection {
         self.stream.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Waits until the stream for the server's requests is open, if the server may send requests. A
-    /// request of the server would be lost before that.
+    /// Waits for an attempt to open the stream for the server's requests, if the server may send
+    /// requests. A request of the server would be lost before the stream is open.
     pub(super) async fn wait_for_stream(&self) {
         if self.can_server_ask && !self.is_legacy() {
             let _ = timeout(STREAM_TIMEOUT, self.stream_tried.notified()).await;

@@ -1,5 +1,5 @@
-//! Tokens for programs, and the signed assertions by which programs authenticate (RFC 7523). No
-//! person logs in, and the tokens are not stored.
+//! Tokens for programs and for employees of a company, and the signed assertions by which programs
+//! authenticate (RFC 7523). No person logs in through Faber, and the tokens are not stored.
 
 use base64::{
     Engine,

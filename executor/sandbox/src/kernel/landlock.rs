@@ -42,8 +42,9 @@ const ETC_FOLDER: &str = "/etc";
 /// folders of `/usr`.
 const MIXED_FOLDERS: [&str; 2] = ["/opt", "/usr/local"];
 const USR_FOLDER: &str = "/usr";
-/// Maximum number of files and folders in [`MIXED_FOLDERS`] that are checked for each command. A
-/// command cannot read a folder beyond this limit, unless the configuration names the folder.
+/// Maximum number of files and folders in each of the [`MIXED_FOLDERS`] that are checked for each
+/// command. A command cannot read a folder beyond this limit, unless the configuration names the
+/// folder.
 const MAX_CHECKED_ENTRIES: usize = 200_000;
 /// Home folders. A permission for `/` does not include them.
 const HOME_FOLDERS: [&str; 2] = ["/root", "/home"];

@@ -1,8 +1,9 @@
 //! System calls that Landlock does not cover.
 //!
 //! A socket file gives access to its server, such as a container engine. UDP reaches the network,
-//! as TCP does. Landlock restricts neither socket files nor UDP, so the filter refuses to create
-//! such sockets. Socket pairs are allowed, because they connect only to each other.
+//! as TCP does. Landlock does not restrict UDP, and only its newest versions restrict socket files,
+//! so the filter refuses to create such sockets. Socket pairs are allowed, because they connect
+//! only to each other.
 
 mod modes;
 

@@ -26,7 +26,7 @@ fn a_slow_branch_does_not_delay_a_fast_one() {
     story.assert_finished(ExecutionState::Completed);
 }
 
-/// A long loop that could use every slot leaves some slots to other steps.
+/// A long loop that could use every slot lets other steps start first.
 #[test]
 fn a_long_loop_does_not_delay_the_branch_beside_it() {
     let list = Value::Array(vec![json!(0); 1_000]);

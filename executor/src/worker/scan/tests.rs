@@ -96,9 +96,9 @@ async fn executions_for_other_workers_hide_no_work_and_keep_scans_short() {
     for _ in 0..8 {
         crowd.worker.claim_due_executions().await.unwrap();
         assert!(
-            crowd.worker.backlog.missing_tool_count <= MAX_HEADS + MAX_MISSING_TOOLS,
+            crowd.worker.backlog.unclaimable_count <= MAX_HEADS + MAX_UNCLAIMABLE,
             "{} were read",
-            crowd.worker.backlog.missing_tool_count
+            crowd.worker.backlog.unclaimable_count
         );
     }
     assert!(crowd.worker.local.contains(crowd.runnable), "the scan did not find the execution");

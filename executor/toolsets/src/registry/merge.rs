@@ -81,7 +81,8 @@ pub(super) struct MergedSets {
     pub(super) read_documents: ReadDocuments,
 }
 
-/// The name of a set or a tool that cannot be used, and the reason. Other sets are not affected.
+/// The name of a set or a context, and the reason why something in it cannot be used. Other sets
+/// are not affected.
 pub(super) type Complaint = (String, String);
 
 /// A set, and when it was added. Configured sets have no time.
@@ -100,7 +101,7 @@ pub(super) struct SetMerger<'a> {
 
 impl SetMerger<'_> {
     /// Returns the sets in their order: configured sets first. Added sets, and sets that registered
-    /// tools created, follow in the order of their creation.
+    /// tools created, follow in the order of their creation. Sets of documents are the last.
     pub(super) fn merge(&self, records: &KnownRecords) -> MergedSets {
         let mut merged = MergedSets::default();
         let sets = self.all_sets(records, &mut merged.complaints);

@@ -25,7 +25,8 @@ use toolbox::{
 
 use super::CONNECT_TIMEOUT;
 
-/// First delay after a failure. Doubles up to [`RETRY_INTERVAL`].
+/// Delay after the second failure. The first failure has none, and each further delay doubles up to
+/// [`RETRY_INTERVAL`].
 const FIRST_RETRY_DELAY: Duration = Duration::from_millis(500);
 /// Retry interval for a failed source that no call needs.
 const RETRY_INTERVAL: Duration = Duration::from_mins(1);

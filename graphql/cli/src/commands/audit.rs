@@ -80,8 +80,8 @@ fn entry_row(entry: &AuditEntry, _: Paint) -> Vec<String> {
     ]
 }
 
-/// Returns the most specific object that an action is about, such as a step and not its execution.
-/// `--json` prints all objects.
+/// Returns the most specific id of an action, such as that of the execution and not that of the
+/// plan, with the step and the name. `--json` prints all ids.
 fn describe_target(entry: &AuditEntry) -> String {
     let ids = [&entry.execution_id, &entry.plan_id, &entry.request_id];
     let id = ids.into_iter().flatten().next().map(ToString::to_string);

@@ -72,7 +72,7 @@ pub(crate) async fn warn_of_failed_sets(session: &Session<'_>) {
     session.screen.say(&session.screen.err.yellow(text));
 }
 
-/// Rejects the name of a toolset that does not exist or has failed.
+/// Rejects the name of a toolset that does not exist, has failed or does not answer.
 pub(crate) async fn check_named_set(client: &Client, name: &str) -> Result<(), Failure> {
     let states = load_states(client).await?;
     match states.iter().find(|set| set.name == name) {

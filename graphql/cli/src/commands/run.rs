@@ -1,4 +1,4 @@
-//! Commands that start executions: `run`, `execute`, `agent` and `watch`.
+//! Commands that start, continue or watch executions: `run`, `execute`, `agent` and `watch`.
 
 use std::path::Path;
 

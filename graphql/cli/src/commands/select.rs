@@ -84,7 +84,7 @@ fn show_matches(session: &Session<'_>, found: &Value) -> Result<ExitStatus, Fail
     })
 }
 
-/// Reads queries from standard input until the input ends or the user enters `q`.
+/// Reads queries from standard input until the input ends, or the user enters `q` or an empty line.
 async fn ask_for_queries(session: &Session<'_>, args: &SelectArgs) -> Result<ExitStatus, Failure> {
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     let unreadable = |err| Failure::usage(format!("standard input cannot be read: {err}"));
@@ -247,7 +247,8 @@ async fn read_gold_queries(file: &Path) -> Result<Vec<GoldQuery>, Failure> {
     Ok(gold_queries)
 }
 
-/// Rejects unknown tools among the expected tools, because selection could never find them.
+/// Rejects unknown and inactive tools among the expected tools, because selection could never find
+/// them. With `all`, accepts inactive tools.
 async fn check_gold_names(
     client: &Client,
     gold_queries: &[GoldQuery],

@@ -21,7 +21,7 @@ const MAX_TOKENS: usize = 1_000;
 const MAX_PATTERNS: usize = 1_000;
 /// Maximum number of environment variables that added toolsets are allowed to use.
 const MAX_SECRETS: usize = 1_000;
-/// Minimum length of a token's secret. A shorter secret can be guessed.
+/// Length of a token's secret below which Faber warns that the secret can be guessed.
 const MIN_SECRET_BYTES: usize = 16;
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -127,7 +127,7 @@ impl AccessConfig {
     /// Reads the tokens from the environment and from files, and adds the equivalent patterns for
     /// renamed built-in toolsets.
     ///
-    /// Called only by a server, because other commands need no tokens.
+    /// Called by servers and by `faber doctor`, because other commands need no tokens.
     pub fn open(
         &self,
         sets: &[SetConfig],

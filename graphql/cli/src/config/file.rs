@@ -78,7 +78,7 @@ pub(super) fn read(path: &Path) -> Result<File, Mistakes> {
 }
 
 pub(super) struct PartialFile {
-    /// `None` if the file cannot be read or is not YAML.
+    /// `None` if the file cannot be read, is not YAML, or has settings that do not fit together.
     pub(super) file: Option<File>,
     pub(super) mistakes: Vec<Mistake>,
     pub(super) omitted_settings: Vec<String>,

@@ -1,4 +1,4 @@
-//! The setting `limits`: one table defines how to read, show and use each limit.
+//! The setting `limits`: one table defines the key, range, default and description of each limit.
 
 use std::{sync::Arc, time::Duration};
 

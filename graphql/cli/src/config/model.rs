@@ -13,11 +13,11 @@ use shared::placed_error::read_placed;
 
 use super::{Config, DEFAULT_PLANNER, environment::variable, show::mask_url};
 
-/// Maximum number of tokens of an answer of a local model. Without a limit, a small model can
-/// repeat the same text forever.
+/// Maximum number of tokens of an answer of a local model, unless the file sets `max_tokens`.
+/// Without a limit, a small model can repeat the same text forever.
 const MAX_LOCAL_TOKENS: u32 = 1_500;
-/// Number of repairs of a local model. Each repair takes long, and a second repair seldom helps a
-/// small model.
+/// Number of repairs of a local model, unless the file sets `max_repairs`. Each repair takes long,
+/// and a second repair seldom helps a small model.
 const MAX_LOCAL_REPAIRS: u32 = 1;
 pub(super) const MIN_TIMEOUT_MS: u64 = 100;
 pub(super) const MAX_TIMEOUT_MS: u64 = 3_600_000;

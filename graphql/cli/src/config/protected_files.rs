@@ -15,8 +15,8 @@ const STORE_SUFFIXES: [&str; 5] = ["", "-wal", "-shm", "-journal", WORKERS_SUFFI
 const WORKERS_SUFFIX: &str = "-workers";
 
 impl Config {
-    /// Returns Faber's own files: the configuration file, the files that it names, and the files of
-    /// the store. Some of these files possibly do not exist.
+    /// Returns Faber's own files: the configuration file, the files that it names, the data folder,
+    /// and the files of the store. Some of these files possibly do not exist.
     pub fn own_files(&self, base: &Path) -> Vec<PathBuf> {
         let mut files = vec![base.join(DEFAULT_FILE), to_absolute(&self.data)];
         files.extend(self.file.as_deref().map(to_absolute));

@@ -103,7 +103,8 @@ pub(super) fn mask_url(url: &str) -> String {
     }
 }
 
-/// Masks values in the environment and headers of toolsets. References to secrets stay visible.
+/// Masks values in the environment, headers and credentials of toolsets. References to secrets
+/// stay visible.
 fn mask_sets(sets: &Value) -> Value {
     match sets {
         Value::Array(items) => items.iter().map(mask_sets).collect(),

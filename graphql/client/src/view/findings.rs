@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{format::clip_text, paint::Paint, plain};
 use crate::types::{Finding, FindingKind, Remedy, Severity};
 
-/// Maximum number of findings of one kind that a view shows, except failures.
+/// Maximum number of findings of one kind and severity that a view shows, except failures.
 const MAX_FINDINGS: usize = 5;
 const MAX_FAILURES: usize = 20;
 const MAX_MESSAGE_CHARS: usize = 900;
@@ -23,8 +23,8 @@ pub fn draw_finding(finding: &Finding, paint: Paint) -> String {
     format!("{label} {message}")
 }
 
-/// Chooses the first findings of each kind, because an execution can have a hundred findings. The
-/// returned line counts the findings that are left out.
+/// Chooses the first findings of each kind and severity, because an execution can have a hundred
+/// findings. The returned line counts the findings that are left out.
 pub fn choose_findings<'a>(
     findings: impl IntoIterator<Item = &'a Finding>,
 ) -> (Vec<&'a Finding>, Option<String>) {
@@ -73,7 +73,7 @@ pub fn command_and_label(remedy: &Remedy) -> Option<(String, String)> {
     Some((command, format!("{}{danger}", remedy.label)))
 }
 
-/// Counts the warnings of a finished execution, except findings of severity `INFO`.
+/// Counts the findings whose kind and severity are both `WARNING`.
 pub fn count_warnings(findings: &[Finding]) -> usize {
     let is_warning = |finding: &&Finding| {
         finding.kind == FindingKind::Warning && finding.severity == Severity::Warning

@@ -272,7 +272,8 @@ impl ExecutionView {
         }
     }
 
-    /// Counts an item. Returns news only for the first `MAX_ITEM_NEWS` items that fail or wait.
+    /// Counts an item. Returns news about the item for the first `MAX_ITEM_NEWS` items that fail or
+    /// wait, and the progress of the list for the other items that finish.
     fn count_item(&mut self, step: &str, name: String, view: StepView) -> Option<News> {
         let list = self.loop_counts.entry(step.to_owned()).or_default();
         let is_failed = view.state == ShownState::Failed;

@@ -165,7 +165,7 @@ impl<'a> Timeline<'a> {
     }
 }
 
-/// Lists the items of a step that run, wait or failed.
+/// Lists the items of a step that run, wait, will be retried, failed or were cancelled.
 pub fn list_items(step: &StepStatus, max: usize, lead: &str) -> Vec<String> {
     use ShownState::{Compensated, Pending, Skipped, Succeeded};
     let is_shown =

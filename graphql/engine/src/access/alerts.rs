@@ -68,8 +68,8 @@ impl Alerts {
         }
     }
 
-    /// Counts an alert. Logs it unless there was a log line about this kind and caller within
-    /// [`LOG_INTERVAL`].
+    /// Counts an alert. Logs it unless there was a log line about this kind and caller, or about
+    /// this kind and [`MAX_CALLERS`] other callers, within [`LOG_INTERVAL`].
     pub(super) fn raise(&self, kind: AlertKind, caller: &str, details: &str, now: Instant) {
         self.counts[kind as usize].fetch_add(1, Ordering::Relaxed);
         if self.should_log(kind, caller, now) {

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use shared::{id::ToolName, json};
 
-/// Maximum number of bytes of results in the messages to a model. If the results exceed it, the
-/// oldest results are left out.
+/// Number of bytes of results in the messages to a model. If the results of newer turns reach it,
+/// the results of older turns are left out.
 const MAX_RESULT_BYTES: usize = 256 << 10;
 const OMITTED_RESULT: &str = "(left out because it is old: call the tool again if you need it)";
 
@@ -94,8 +94,8 @@ impl Turn {
     }
 }
 
-/// Adds all turns to the messages, with the display names of tools. Leaves out the oldest results
-/// if all results together exceed [`MAX_RESULT_BYTES`].
+/// Adds all turns to the messages, with the display names of tools. Leaves out the results of
+/// older turns, but not their errors, if the results of newer turns reach [`MAX_RESULT_BYTES`].
 pub(super) fn add_messages(
     history: &[PastTurn],
     messages: &mut Vec<Message>,

@@ -1,8 +1,10 @@
 //! Detects calls in a model's text that only quote the result of a tool.
 //!
 //! Some models with native calls still write calls in their text, and others only mention calls
-//! there. Faber makes a call in a text only if the reply contains nothing else and no tool has
-//! returned the call. Otherwise the author of a file or a page could make the agent call tools.
+//! there. For a model with native calls, Faber makes a call in a text only if the reply contains
+//! nothing else and no tool has returned the call. For a model without native calls, it refuses a
+//! call that repeats a result word for word. Otherwise the author of a file or a page could make
+//! the agent call tools.
 
 use planner::calls::{CatalogNames, ToolCall, parse_tool_calls};
 use serde_json::Value;
@@ -13,7 +15,8 @@ use super::history::PastTurn;
 const TOOL_FIELDS: [&str; 6] =
     ["tool", "toolName", "tool_name", "name", "function", "function_call"];
 
-/// Returns `true` if a reply contains only calls, apart from a fence around them.
+/// Returns `true` if a reply has no text before its first call and after its last call, apart from
+/// thoughts, a fence, and brackets or tags that enclose the calls.
 pub(super) fn has_only_calls(text: &str, calls: &[ToolCall]) -> bool {
     let (Some(first), Some(last)) = (calls.first(), calls.last()) else { return false };
     let text = remove_thoughts(text);

@@ -17,7 +17,8 @@ use shared::tool::{Effect, ToolDefinition};
 use toolbox::Toolbox;
 
 pub(super) const SEARCH_TOOL: &str = "search_tools";
-/// Maximum number of searches in one turn, because Faber asks the model again after each search.
+/// Maximum number of replies in one turn that search, because Faber asks the model again after each
+/// of them.
 pub(super) const MAX_SEARCHES: usize = 3;
 const MAX_FOUND_TOOLS: usize = 8;
 const MAX_QUERY_BYTES: usize = 1 << 10;
@@ -57,7 +58,8 @@ pub(super) fn offer_search_tool() -> OfferedTool {
 }
 
 /// Returns the queries of a reply that only searches, in the order of its calls. Returns no queries
-/// if the reply also contains other calls, because those calls belong to the turn.
+/// if there are more than [`MAX_QUERIES`]. Also returns none if the reply contains other calls,
+/// because those calls belong to the turn.
 pub(super) fn read_queries(reply: &Reply, has_native_tools: bool) -> Vec<String> {
     let query = |args: &Value| args.get("query").and_then(Value::as_str).map(str::to_owned);
     let queries: Option<Vec<String>> = if has_native_tools {

@@ -266,7 +266,7 @@ impl AskStep {
     }
 
     /// Returns all tools if the question can offer all of them. Otherwise returns the tools of
-    /// earlier turns and the tools that fit the query best.
+    /// [`ACTIVATION_SET`], the tools of earlier turns, and the tools that fit the query best.
     async fn choose_tools(
         &self,
         parameters: &TurnParameters,
@@ -390,7 +390,8 @@ struct RequestedCall {
     /// Id that the provider gave the call.
     id: Option<String>,
     signatures: Vec<String>,
-    /// `true` if the result of a tool contains the call, so that the model perhaps only repeats it.
+    /// `true` if a model without native calls wrote this call and the result of a tool contains it,
+    /// so that the model perhaps only repeats it.
     is_quoted: bool,
 }
 
@@ -466,7 +467,7 @@ impl ReplyReader<'_> {
         turn
     }
 
-    /// Returns the calls in a text. Texts that only look like calls are reported for a model
+    /// Returns the calls in a text. Texts that only look like calls are reported only for a model
     /// without native calls, because a model with native calls only mentions calls in its text.
     fn find_calls(&self, text: &str, names: &CatalogNames<'_>) -> Result<TextCalls, LimitExceeded> {
         let read = read_tool_calls(text, &|name| names.find(name))?;
@@ -511,7 +512,7 @@ impl Turn {
         self.more = true;
         let n = self.read.len() + self.repeat.len() + self.call.len() + self.refused.len();
         if n >= 2 * MAX_CALLS {
-            // A reply with too many calls gets only one error.
+            // Limits the number of errors of a reply with too many calls.
             return;
         }
         let RequestedCall { tool, args, id, signatures, is_quoted } = requested;

@@ -47,9 +47,10 @@ impl Executions {
     /// Applies an action to every execution that matches the filter and that the action can change,
     /// oldest first. Returns the number of changed executions. Stops early if the client disconnects.
     ///
-    /// Ignores executions that are created after this request. `per_second` spreads the actions
-    /// over time. For retries, all new executions are created immediately, each with a later
-    /// `startAt`, so that the schedule survives a crash.
+    /// Ignores executions that are created after this request, and does not retry executions that
+    /// would repeat a call with an unknown outcome. `per_second` spreads the actions over time. For
+    /// retries, all new executions are created immediately, each with a later `startAt`, so that
+    /// the schedule survives a crash.
     pub async fn steer_all(
         &self,
         filter: &ExecutionFilter,
@@ -138,7 +139,7 @@ impl Executions {
     }
 
     /// Applies an action to one execution, and returns whether it had an effect. Skips a damaged
-    /// execution.
+    /// execution, and one whose action exceeds a limit of the store.
     async fn steer_one(
         &self,
         id: ExecutionId,

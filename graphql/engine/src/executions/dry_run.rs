@@ -192,7 +192,7 @@ fn check_for_each_list(step: &ToolExecution, input: &InputOnly<'_>) -> Option<To
 }
 
 /// Evaluates a `flow.compute` step that needs nothing but the input, and returns its error. Leaves
-/// out a step with a condition, because it could be skipped.
+/// out a step with a condition, because it could be skipped, and a step with `forEach`.
 fn check_computation(
     step: &ToolExecution,
     parameters: &Value,
@@ -292,7 +292,8 @@ fn message_with_help(found: Diagnostic) -> String {
     }
 }
 
-/// Converts a diagnostic about a step into the error of the step. Returns `None` for a warning.
+/// Converts a diagnostic about a step into the error of the step. Returns `None` for a warning,
+/// unless it is about a path that is not in an output and the step is strict.
 fn step_error(found: &Diagnostic, is_strict: bool) -> Option<ToolError> {
     let code = match &*found.code {
         "plan.path_not_in_output" if is_strict => ErrorCode::UNRESOLVED,

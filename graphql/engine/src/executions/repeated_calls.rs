@@ -41,8 +41,8 @@ struct CallCount {
 #[derive(Debug)]
 struct Child {
     step: StepId,
-    /// The tool that is counted once if the child execution was pruned, so that its calls are
-    /// unknown.
+    /// The tool that is counted once if the child execution was pruned or is not read, so that its
+    /// calls are unknown.
     tool: ToolName,
     execution: ExecutionId,
 }
@@ -122,7 +122,7 @@ impl CallCount {
     }
 
     /// Counts the calls of a reused step from its output, because the execution that made the calls
-    /// was pruned.
+    /// was pruned or is not read.
     fn add_lost_step(&mut self, planned: &ToolExecution, step: &Step) {
         if planned.policy.effect != Effect::Once {
             return;

@@ -295,8 +295,8 @@ impl Executions {
     }
 
     /// Rejects options that ask for automatic replans which are impossible, and records the tools
-    /// that a replan may use. Returns whether the execution can be replanned. For a query, call
-    /// this function twice: before planning with no plan, and then with the plan.
+    /// that a replan may use. Returns whether the execution can be replanned automatically. For a
+    /// query, call this function twice: before planning with no plan, and then with the plan.
     pub(super) fn check_replans(
         &self,
         plan: Option<&Plan>,

@@ -32,7 +32,8 @@ const MAX_WAIT_WITHOUT_WORKER: Duration = Duration::from_millis(200);
 impl Executions {
     /// Cancels an execution. Does not change a finished execution.
     ///
-    /// Returns when the command is recorded. Running tools can need more time to stop.
+    /// Returns when the command is recorded, or after a short wait. Running tools can need more
+    /// time to stop.
     pub async fn cancel(
         &self,
         id: ExecutionId,

@@ -12,7 +12,8 @@ use super::{PlanningOptions, Plans};
 use crate::EngineError;
 
 impl Plans {
-    /// Plans a query. The request and its transcript are stored even if there is no plan.
+    /// Plans a query. The request and its transcript are stored even if there is no plan, unless
+    /// the labels are invalid.
     pub async fn plan_query(
         &self,
         query: &str,

@@ -268,7 +268,7 @@ async fn remove_executions_with_documents(
 }
 
 /// Removes plans without references. A sub-plan becomes unused when the plan that executes it is
-/// removed, so each round removes one level of sub-plans.
+/// removed, so each turn of the loop removes one level of sub-plans.
 async fn remove_plans(store: &dyn Store, ids: Vec<PlanId>) -> Result<usize, StoreError> {
     let candidates = Removable::Plans(ids);
     let mut plans = 0;

@@ -94,7 +94,7 @@ impl Selectors {
                     .await?
                     .select(tools, request, is_allowed)
                     .await;
-                self.log_new_failure(selected)
+                self.report_embedder_failure(selected)
             }
             Criterion::Hybrid => {
                 let selection = match self.selector_with_embedder(scope).await {
@@ -119,7 +119,9 @@ impl Selectors {
         scope: ToolScope,
         tools: &Tools,
     ) -> Result<Arc<Centroids>, SelectError> {
-        self.log_new_failure(self.selector_with_embedder(scope).await?.centroids(tools).await)
+        self.report_embedder_failure(
+            self.selector_with_embedder(scope).await?.centroids(tools).await,
+        )
     }
 
     /// Returns the kind of a query: the group of similar queries in `outcomes` to which it belongs.
@@ -128,12 +130,12 @@ impl Selectors {
         outcomes: &Outcomes,
         query: &str,
     ) -> Result<Option<usize>, SelectError> {
-        self.log_new_failure(
+        self.report_embedder_failure(
             self.selector_with_embedder(ToolScope::Plannable).await?.kind(outcomes, query).await,
         )
     }
 
-    fn log_new_failure<T>(&self, result: Result<T, SelectError>) -> Result<T, SelectError> {
+    fn report_embedder_failure<T>(&self, result: Result<T, SelectError>) -> Result<T, SelectError> {
         if let Err(SelectError::Embed(reason)) = &result {
             self.embedder.report_failure(reason);
         }

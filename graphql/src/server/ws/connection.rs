@@ -52,7 +52,7 @@ type TaggedOutput = (Arc<str>, Output);
 pub(super) struct Connection {
     app: Arc<App>,
     handshake: HandshakeCaller,
-    /// The caller. `connection_init` replaces it if it contains a token.
+    /// The caller. `connection_init` sets it, before any operation.
     caller: Arc<Caller>,
     session: Session,
     operations: SelectAll<BoxStream<'static, TaggedOutput>>,
@@ -74,7 +74,8 @@ enum ConnectionEvent {
     Stop,
 }
 
-/// The end of the loop: a close by the server, or `None` if the client has disconnected.
+/// The end of the loop: a close by the server, or `None` if the client has disconnected or does not
+/// respond.
 type ConnectionEnd = Option<Closing>;
 
 impl Connection {

@@ -22,7 +22,7 @@ use connection::Connection;
 use message::Subprotocol;
 
 /// The WebSocket library accepts messages up to this multiple of the limit, so that the server can
-/// answer them with a close code. A larger message ends the connection without a code.
+/// answer them with a close code. After a larger message, the client perhaps gets no code.
 const OVERSIZE_FACTOR: usize = 4;
 
 pub(super) fn wants_upgrade(parts: &Parts) -> bool {

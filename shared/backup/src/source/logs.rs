@@ -26,7 +26,7 @@ use crate::{
 
 /// Number of executions that are read together. Of these, the children are written last.
 const CHUNK_LEN: usize = 64;
-/// Maximum bytes of events in one entry. A single event may be larger.
+/// Bytes of events after which an entry takes no further event.
 const EVENT_BYTES: usize = 4 << 20;
 /// A replicated store may show a head before it shows the events that the head describes, so the
 /// log is read again after this pause.

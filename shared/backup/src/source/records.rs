@@ -12,8 +12,8 @@ use crate::{
     report::Stage,
 };
 
-/// Number of names in one page. A name has half a kilobyte at most, except the name of an
-/// idempotency key.
+/// Number of names in one page. A name has half a kilobyte at most, except names that can be any
+/// text.
 const NAMES_PER_PAGE: usize = 1_000;
 const BLOBS_PER_PAGE: usize = 256;
 
@@ -145,8 +145,9 @@ impl Source<'_> {
     }
 }
 
-/// Returns `true` if an export contains records of this kind. An export contains records that
-/// belong to plans, to executions and to calls. Settings of a store are part of its backup only.
+/// Returns `true` if an export contains records of this kind. Decides on all kinds but blobs, which
+/// an export contains. An export contains records that belong to plans, to executions and to calls.
+/// Settings of a store are part of its backup only.
 fn is_history(kind: RecordKind) -> bool {
     matches!(
         kind,

@@ -1,4 +1,4 @@
-//! Records, which are the only documents that change.
+//! Records.
 
 use std::fmt;
 

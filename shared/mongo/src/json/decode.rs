@@ -29,7 +29,7 @@ pub(crate) fn append_text(
             text.push(b']');
         }
         RawBsonRef::String(string) => append_string(text, string),
-        // This type marks a value that BSON cannot hold.
+        // This type marks a value that is stored as its JSON text.
         RawBsonRef::JavaScriptCode(json) => text.extend(json.as_bytes()),
         RawBsonRef::Boolean(true) => text.extend(b"true"),
         RawBsonRef::Boolean(false) => text.extend(b"false"),

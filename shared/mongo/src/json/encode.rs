@@ -6,7 +6,7 @@
 use super::{MAX_DEPTH, MICROS, Times, Type};
 
 /// Returns a document whose only field has the value. Lists and objects of more than `max_text`
-/// bytes inside the value stay text.
+/// bytes stay text if they are at least two levels inside the value.
 pub(super) fn encode(text: &str, times: Times, max_text: usize) -> Result<Vec<u8>, ()> {
     let mut encoder = Encoder::new(text, max_text);
     let document = encoder.start_document();
@@ -107,7 +107,7 @@ impl<'a> Encoder<'a> {
         Ok(kind)
     }
 
-    /// Writes a list or an object, or its text if BSON cannot hold it.
+    /// Writes a list or an object, or its text if that is too long or BSON cannot hold the value.
     fn write_container(&mut self, depth: usize, times: Times) -> Result<Type, ()> {
         let (start, mark) = (self.at, self.bytes.len());
         let written = if depth >= MAX_DEPTH {

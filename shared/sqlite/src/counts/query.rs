@@ -1,5 +1,5 @@
-//! Answers counts. Cells count finished executions if they can answer the query. All other
-//! executions are counted one by one.
+//! Answers counts. Cells or the tallies of plans count finished executions if they can answer the
+//! query. All other executions are counted one by one.
 
 use std::time::Duration;
 
@@ -113,7 +113,8 @@ struct Counter<'a, 'b> {
 
 impl Counter<'_, '_> {
     /// Returns `true` if the tallies of plans can answer the query. Its groups must be by plan, or
-    /// by plan and state, and its filter must have at most one state and no other condition.
+    /// by plan and state, and its filter must have at most one state and, besides `is_root`, no
+    /// other condition.
     fn can_use_plans(&self) -> bool {
         let CountQuery { filter, groups, .. } = self.query;
         let states = filter.states.clone();

@@ -1,5 +1,5 @@
 //! Tests that counts are built in batches, and measures counts over many executions. Measure with
-//! `FABER_COUNT_ROWS=1000000 cargo test --release -p sqlite counts::tests -- --ignored --nocapture`.
+//! `FABER_COUNT_ROWS=1000000 cargo test --release -p sqlite counts -- --ignored --nocapture`.
 
 use std::{
     path::Path,

@@ -1,8 +1,8 @@
 //! Selects executions by a filter.
 //!
-//! A list reads an index that has the order of the list: the index of a label, of an error, of a
-//! state, or of all executions. The filter decides which index, because SQLite does not know how
-//! many rows a condition selects.
+//! If the filter allows it, a list reads an index that has the order of the list: the index of a
+//! label, of an error, of a state, or of all executions. The filter decides which index, because
+//! SQLite does not know how many rows a condition selects.
 
 use rusqlite::{Connection, params};
 use shared::store::{ExecutionFilter, LabelFilter, StoreError, backend::search_words};
@@ -18,8 +18,8 @@ const NEEDING_PERSON_OR_ANCESTOR: &str = "WITH RECURSIVE above (number) AS (
 
 /// The column with the time of creation in lists that read the index of labels.
 pub(super) const LABEL_CREATED: &str = "label.createdAt";
-/// Maximum number of rows that a search in errors can find. If it finds more, the list reads all
-/// failed executions in the order of the list instead.
+/// Maximum number of rows for which a search uses the index of errors. If the index has more, the
+/// list reads all failed executions in the order of the list instead.
 const MAX_ERROR_MATCHES: usize = 2_000;
 /// Length of the parts of words in the index of errors, in characters.
 const WORD_PART_CHARS: usize = 3;
@@ -48,7 +48,7 @@ pub(in super::super) fn head_query(
 }
 
 /// Selects from an index that has the rows in the order of the list, so that SQLite need not sort
-/// them.
+/// them. Sorts only the executions that need a person.
 fn start_query(columns: &str, filter: &ExecutionFilter) -> Query {
     let mut query = match (filter.needs_person, &filter.labels[..]) {
         // Few executions need a person, so the search begins with them.

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{TestValues, evaluate, test_values};
 use crate::condition::{number::Number, *};
 
-/// Runs `act` on a stack as small as the smallest stack of a worker.
+/// Runs `act` on a stack of 1 MiB.
 fn on_a_small_stack<T: Send>(act: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| {
         let thread = thread::Builder::new().stack_size(1 << 20);

@@ -1,4 +1,4 @@
-//! Builders of schemas. Each schema has a description, which editors show.
+//! Builders of schemas. Most schemas have a description, which editors show.
 
 use serde_json::{Value, json};
 

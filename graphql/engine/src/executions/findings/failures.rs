@@ -149,7 +149,7 @@ fn describe_failure(view: &View<'_>, task: Task, step: &Step, error: &ToolError)
     Finding { cause_execution: child, ..finding }
 }
 
-/// Counts the failed items of a list, if more than one failed.
+/// Counts the failed items of a list, if the list has more than one item.
 fn count_failed_items(step: &Step) -> Option<String> {
     let items = step.items.as_deref()?.as_slice();
     let failed = items.iter().filter(|item| matches!(item.state, StepState::Failed(_))).count();

@@ -116,7 +116,8 @@ impl<'a> Candidates<'a> {
         self.candidates.push(Candidate { severity, at, render });
     }
 
-    /// Renders the most severe, earliest candidates, at most [`MAX_FINDINGS`].
+    /// Renders the most severe, earliest candidates, at most `max_findings` and at most
+    /// [`MAX_FINDINGS`].
     pub(super) fn render_first(mut self, max_findings: usize) -> Vec<Finding> {
         let max_findings = max_findings.min(MAX_FINDINGS);
         self.candidates

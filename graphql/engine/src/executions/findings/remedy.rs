@@ -156,7 +156,7 @@ impl Remedy {
         Self::new("see what happened there", format!("faber debug {id}"))
     }
 
-    /// Calls a tool outside plans, to undo a step whose compensation did not run.
+    /// Calls a tool outside plans, to undo a step whose compensation failed or did not run.
     pub(super) fn call_tool(tool: &ToolName, parameters: &Value) -> Self {
         let written = quote_for_shell(&parameters.to_string());
         Self::new("undo it by hand", format!("faber tools call {tool} {written}"))

@@ -41,7 +41,7 @@ pub(super) struct View<'a> {
 pub(super) enum Ownership {
     /// A live worker owns the execution, or the owner was not read.
     Owned,
-    /// No worker owns the execution, although it is due.
+    /// No worker owns the execution, although it is due, or it is due later and no worker lives.
     Free,
     Orphaned,
     /// The execution waits, so no worker needs to own it now.

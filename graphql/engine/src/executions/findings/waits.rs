@@ -146,7 +146,7 @@ fn find_running_kind(view: &View<'_>, task: Task) -> Option<AttemptKind> {
     }
 }
 
-/// Returns the open tasks. Tasks that wait for a person come first.
+/// Returns the open tasks. Tasks that wait for a person or a signal come first.
 fn list_open_tasks(view: &View<'_>) -> Vec<Task> {
     let agenda = view.execution.agenda();
     let mut seen = BTreeSet::new();

@@ -10,8 +10,8 @@ const MAX_SHOWN_CHARS: usize = 200;
 /// Maximum number of values of an earlier plan that are remembered.
 const MAX_EARLIER_VALUES: usize = 10_000;
 
-/// Collects values with their paths. Omits values that the schema itself contains, such as members
-/// of an `enum` and defaults.
+/// Collects texts and numbers with their paths. Omits values that the schema itself contains, such
+/// as members of an `enum` and defaults.
 pub(super) fn collect_values(
     value: &Value,
     schema: &Value,
@@ -43,7 +43,7 @@ pub(super) fn collect_values(
     }
 }
 
-/// Adds the texts of all values.
+/// Adds all texts and numbers in a value, until there are [`MAX_EARLIER_VALUES`].
 pub(super) fn add_texts(value: &Value, texts: &mut BTreeSet<String>) {
     if texts.len() >= MAX_EARLIER_VALUES {
         return;
