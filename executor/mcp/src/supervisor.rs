@@ -128,7 +128,7 @@ impl Supervisor {
             self.availability.set_state(ServerState::Down { error: error.into(), retry_at });
             tokio::select! {
                 () = self.wait_for_restart(retry_at) => self.availability.set_state(ServerState::Starting),
-                () = stop.cancelled() => break,
+                () = self.wait_for_unneeded_start(&stop) => break,
             }
         }
         self.availability.set_state(ServerState::Stopped);
@@ -154,7 +154,7 @@ impl Supervisor {
         };
         let connected = tokio::select! {
             connected = timeout(CONNECT_TIMEOUT, server.connect(wire)) => connected,
-            () = stop.cancelled() => {
+            () = self.wait_for_unneeded_start(stop) => {
                 server.stop().await;
                 return ServerEnd::Stopped;
             }
@@ -202,11 +202,24 @@ impl Supervisor {
         }
     }
 
-    /// Stops the server after its running calls have ended. New calls fail at once.
+    /// Waits until the server is stopped and no call waits for its start. A call that waits already
+    /// was promised this server, because its set changed only afterwards.
+    async fn wait_for_unneeded_start(&self, stop: &CancellationToken) {
+        stop.cancelled().await;
+        while !self.process_stop.is_cancelled() && self.availability.has_waiting_calls() {
+            sleep(CALL_CHECK_INTERVAL).await;
+        }
+    }
+
+    /// Stops the server after its running calls have ended. Calls that begin later fail.
     async fn stop_server(&self, server: Server, session: &Arc<Session>) -> ServerEnd {
-        self.availability.set_state(ServerState::Stopped);
-        // Each call holds the session until it ends.
         let calls_end = async {
+            // The calls that waited for the start get the session before the state changes.
+            while !session.is_closed() && self.availability.has_waiting_calls() {
+                sleep(CALL_CHECK_INTERVAL).await;
+            }
+            self.availability.set_state(ServerState::Stopped);
+            // Each call holds the session until it ends.
             while Arc::strong_count(session) > 1 {
                 sleep(CALL_CHECK_INTERVAL).await;
             }
@@ -216,6 +229,7 @@ impl Supervisor {
             // Ignores the timeout. The calls that still run then fail.
             _ = timeout(MAX_CALL_WAIT, calls_end) => (),
         }
+        self.availability.set_state(ServerState::Stopped);
         server.stop().await;
         ServerEnd::Stopped
     }

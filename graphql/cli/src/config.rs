@@ -16,7 +16,6 @@ mod model;
 mod protected_files;
 mod retention;
 mod schema;
-mod secret_file;
 mod show;
 #[cfg(test)]
 mod tests;

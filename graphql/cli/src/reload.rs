@@ -63,6 +63,7 @@ impl Reloader {
 
     /// Reads everything that can fail, before anything is changed.
     fn read(&self) -> Result<(Config, Vec<Token>, ConfiguredSets), ConfigError> {
+        self.check_file()?;
         let config = Config::load(&self.flags, &self.environment)?;
         let tokens = match self.access {
             Some(_) => config.access.value.open_tokens(&config.toolsets.value, variable)?,
@@ -72,6 +73,19 @@ impl Reloader {
         let sets = list_configured_sets(&config, &base);
         let contexts = config.contexts.clone();
         Ok((config, tokens, ConfiguredSets { sets, contexts }))
+    }
+
+    /// Refuses a file that would silently mean "no settings", and so no tokens: a pipe that was read
+    /// at the start, or a file that an editor has emptied and not written yet.
+    fn check_file(&self) -> Result<(), ConfigError> {
+        let Some(path) = &self.flags.config else { return Ok(()) };
+        let refuse = |reason| ConfigError::new(format!("`{}` {reason}", path.display()));
+        match std::fs::metadata(path) {
+            Ok(about) if !about.is_file() => Err(refuse("is not a regular file")),
+            Ok(about) if about.len() == 0 => Err(refuse("is empty")),
+            // Loading the file reports the reason.
+            _ => Ok(()),
+        }
     }
 
     async fn apply(&mut self, config: Config, tokens: Vec<Token>, sets: ConfiguredSets) {

@@ -53,6 +53,13 @@ async fn a_reload_changes_toolsets_and_tokens_and_names_what_needs_a_restart() {
     server.wait_for_line("changed: added the token `owner`").await;
     let (status, _) = get_answer(url.trim_start_matches("http://"), "/metrics").await;
     assert_eq!(status, 401, "a caller without the new token has no access");
+
+    // An emptied file must not remove the tokens.
+    workspace.file("faber.yaml", "");
+    server.signal("-HUP");
+    server.wait_for_line("faber.yaml` is empty").await;
+    let (status, _) = get_answer(url.trim_start_matches("http://"), "/metrics").await;
+    assert_eq!(status, 401);
     server.signal("-TERM");
     assert_eq!(server.wait_for_exit().await.status, 0);
 }

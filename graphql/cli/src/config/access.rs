@@ -7,10 +7,10 @@ use std::{collections::BTreeSet, path::Path};
 use engine::access::{Access, Limits, Role, Token, ToolPattern};
 use planner::suggest::did_you_mean;
 use serde_json::{Map, Value, json};
-use shared::store::Rate;
+use shared::{secret_file::SecretFile, store::Rate};
 use toolsets::sources::SetConfig;
 
-use super::{ConfigError, calls, secret_file::SecretFile};
+use super::{ConfigError, calls};
 
 const TOKEN_KEYS: [&str; 6] = ["name", "token_env", "token_file", "role", "tools", "limits"];
 const LIMIT_KEYS: [&str; 2] = ["calls", "per_tool"];
@@ -70,14 +70,12 @@ impl TokenSource {
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<String, String> {
         let secret = match self {
-            Self::File(file) => {
-                return file.read().map_err(|reason| {
-                    format!(
-                        "the access token `{token}` is not available: {reason}; correct the file, \
-                         or remove the token from `access.tokens`"
-                    )
-                });
-            }
+            Self::File(file) => file.read().map_err(|reason| {
+                format!(
+                    "the access token `{token}` is not available: {reason}; correct the file, or \
+                     remove the token from `access.tokens`"
+                )
+            })?,
             Self::Variable(name) => variable(name).unwrap_or_default(),
         };
         let secret = secret.trim();
