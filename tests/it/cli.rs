@@ -21,6 +21,7 @@ mod read_only_commands;
 mod reload;
 pub(crate) mod running_command;
 mod terminal_output;
+mod tls;
 pub(crate) mod workspace;
 
 mod confirmations;

@@ -1,12 +1,14 @@
-//! Reads secrets from the environment, and removes them from texts.
+//! Reads secrets from the environment and from files, and removes them from texts.
 //!
 //! The configuration contains names of secrets only: `{secret: GITHUB_TOKEN}`. A call reads the
-//! environment, and drops the value when it ends. `Debug` does not show values. Outputs and errors
+//! environment, and drops the value when it ends. Files, as in `{secret_file: token}`, are read with the
+//! configuration. `Debug` does not show values. Outputs and errors
 //! contain `***GITHUB_TOKEN***` instead.
 
 mod disguise;
+mod file;
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, path::Path};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Deserialize;
@@ -14,6 +16,7 @@ use serde_json::{Map, Number, Value};
 use shared::tool::{ErrorCode, ToolError};
 
 use self::disguise::EncodedSecret;
+pub use self::file::FileSecret;
 
 /// The shortest secret that is redacted. A shorter secret would match everywhere.
 const MIN_SECRET_BYTES: usize = 4;
@@ -27,6 +30,7 @@ pub enum TextOrSecret {
     Plain(String),
     /// The value of an environment variable.
     Secret(SecretName),
+    File(FileSecret),
 }
 
 /// The name of a secret and a prefix: `{secret: TOKEN, prefix: "Bearer "}`.
@@ -38,10 +42,18 @@ pub struct SecretName {
     prefix: String,
 }
 
-/// The environment variable of a secret is not set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the secret `{0}` is not set: set it in Faber's environment")]
-pub struct MissingSecret(pub String);
+pub enum MissingSecret {
+    #[error("the secret `{0}` is not set: set it in Faber's environment")]
+    Variable(String),
+    #[error("a secret is missing: {0}")]
+    File(String),
+    /// A caller of the API named the file.
+    #[error(
+        "`secret_file: {0}` is not read, because only the configuration can name files: name a variable with `secret`"
+    )]
+    ForeignFile(String),
+}
 
 impl From<MissingSecret> for ToolError {
     fn from(err: MissingSecret) -> Self {
@@ -56,6 +68,15 @@ impl TryFrom<Value> for TextOrSecret {
         match value {
             Value::String(text) => Ok(Self::Plain(text)),
             Value::Number(_) | Value::Bool(_) => Ok(Self::Plain(value.to_string())),
+            Value::Object(fields) if fields.contains_key("secret_file") => {
+                if fields.contains_key("secret") {
+                    return Err("name one of `secret` and `secret_file`".to_owned());
+                }
+                let file = FileSecret::deserialize(Value::Object(fields));
+                file.map(Self::File).map_err(|err| {
+                    format!("{err}: name a file as in `{{secret_file: token}}`")
+                })
+            }
             Value::Object(_) => SecretName::deserialize(value)
                 .map(Self::Secret)
                 .map_err(|err| format!("{err}: name a secret as in `{{secret: TOKEN}}`")),
@@ -65,10 +86,26 @@ impl TryFrom<Value> for TextOrSecret {
 }
 
 impl TextOrSecret {
+    /// Returns the name of the variable.
     pub fn secret(&self) -> Option<&str> {
         match self {
-            Self::Plain(_) => None,
+            Self::Plain(_) | Self::File(_) => None,
             Self::Secret(name) => Some(&name.secret),
+        }
+    }
+
+    pub fn file(&self) -> Option<&FileSecret> {
+        match self {
+            Self::Plain(_) | Self::Secret(_) => None,
+            Self::File(file) => Some(file),
+        }
+    }
+
+    /// Reads the file of a secret, if it has one. Must not be called for the texts of callers. A
+    /// relative path starts at `base`.
+    pub fn read_file(&mut self, base: &Path) {
+        if let Self::File(file) = self {
+            file.read(base);
         }
     }
 
@@ -77,6 +114,7 @@ impl TextOrSecret {
         match self {
             Self::Plain(text) => Ok(text.clone()),
             Self::Secret(name) => name.resolve(redaction),
+            Self::File(file) => file.resolve(redaction),
         }
     }
 }
@@ -84,7 +122,7 @@ impl TextOrSecret {
 impl SecretName {
     fn resolve(&self, redaction: &mut Redaction) -> Result<String, MissingSecret> {
         let value = read_variable(&self.secret).filter(|value| !value.is_empty());
-        let value = value.ok_or_else(|| MissingSecret(self.secret.clone()))?;
+        let value = value.ok_or_else(|| MissingSecret::Variable(self.secret.clone()))?;
         redaction.add_secret(&self.secret, &value);
         Ok(format!("{}{value}", self.prefix))
     }

@@ -254,6 +254,7 @@ impl Registry {
         let set: SetConfig = serde_json::from_value(settings.clone())
             .map_err(|err| RegistryError::Invalid(err.to_string()))?;
         self.check_secrets(set.variables())?;
+        registering::refuse_secret_files(set.secret_files())?;
         if let Some(condition) = &set.condition {
             condition::check_syntax(condition)
                 .map_err(|error| RegistryError::Invalid(format!("`condition`: {error}")))?;

@@ -1,13 +1,14 @@
 //! Reloads the configuration of a running server or worker.
 //!
-//! A reload changes toolsets, contexts, tokens, limits on calls and the log level. Every other
-//! changed setting is named, because it needs a restart. A configuration with a mistake changes
-//! nothing.
+//! A reload changes toolsets, contexts, tokens, limits on calls, the log level and the certificate.
+//! Every other changed setting is named, because it needs a restart. A configuration with a mistake
+//! changes nothing.
 
 use std::collections::BTreeSet;
 
 use engine::access::{Access, Token, TokenChanges};
 use executor::call_limits::CurrentCallLimits;
+use graphql::server::{Tls, TlsIdentity};
 use toolsets::registry::{ConfiguredSets, Registry};
 
 use crate::{
@@ -17,6 +18,14 @@ use crate::{
     log_control::LogControl,
     screen::Screen,
 };
+
+/// A configuration whose files were all read without a mistake.
+struct NextConfig {
+    config: Config,
+    tokens: Vec<Token>,
+    sets: ConfiguredSets,
+    identity: Option<TlsIdentity>,
+}
 
 pub(crate) struct Reloader {
     flags: Flags,
@@ -29,6 +38,8 @@ pub(crate) struct Reloader {
     secrets: Option<BTreeSet<String>>,
     /// `None` if this process checks no tokens.
     access: Option<Access>,
+    /// `None` if this process serves without TLS.
+    tls: Option<Tls>,
     registry: Registry,
     calls: CurrentCallLimits,
 }
@@ -46,15 +57,20 @@ impl Reloader {
             secrets: app.config.access.value.secrets(),
             config: app.config.clone(),
             access,
+            tls: None,
             registry: local.engine.tools.inventory.registry().clone(),
             calls: local.call_limits.clone(),
         }
     }
 
+    pub(crate) fn with_tls(self, tls: Option<Tls>) -> Self {
+        Self { tls, ..self }
+    }
+
     /// Reads the configuration again, and reports the changes.
     pub(crate) async fn reload(&mut self) {
         match self.read() {
-            Ok((config, tokens, sets)) => self.apply(config, tokens, sets).await,
+            Ok(next) => self.apply(next).await,
             Err(err) => {
                 tracing::error!("the configuration has a mistake, so nothing was changed: {err}");
             }
@@ -62,17 +78,26 @@ impl Reloader {
     }
 
     /// Reads everything that can fail, before anything is changed.
-    fn read(&self) -> Result<(Config, Vec<Token>, ConfiguredSets), ConfigError> {
+    fn read(&self) -> Result<NextConfig, ConfigError> {
         self.check_file()?;
         let config = Config::load(&self.flags, &self.environment)?;
         let tokens = match self.access {
             Some(_) => config.access.value.open_tokens(&config.toolsets.value, variable)?,
             None => Vec::new(),
         };
+        for set in &config.toolsets.value {
+            if let Some(err) = set.secret_files().iter().find_map(|file| file.text().err()) {
+                return Err(ConfigError::new(format!("the toolset `{}`: {err}", set.name)));
+            }
+        }
         let base = config.base_folder().map_err(|err| ConfigError::new(err.to_string()))?;
         let sets = list_configured_sets(&config, &base);
-        let contexts = config.contexts.clone();
-        Ok((config, tokens, ConfiguredSets { sets, contexts }))
+        let sets = ConfiguredSets { sets, contexts: config.contexts.clone() };
+        let identity = match (&self.tls, &config.http_server.value.tls) {
+            (Some(_), Some(files)) => Some(files.open()?),
+            _ => None,
+        };
+        Ok(NextConfig { config, tokens, sets, identity })
     }
 
     /// Refuses a file that would silently mean "no settings", and so no tokens: a pipe that was read
@@ -88,13 +113,19 @@ impl Reloader {
         }
     }
 
-    async fn apply(&mut self, config: Config, tokens: Vec<Token>, sets: ConfiguredSets) {
+    async fn apply(&mut self, next: NextConfig) {
+        let NextConfig { config, tokens, sets, identity } = next;
         let restart = self.list_restart_settings(&config);
         let mut changed: Vec<String> = self.list_changed_settings(&config);
         self.log.set_level(config.log_level.value.as_deref());
         self.calls.replace(config.limits.call_limits().clone());
         let tokens = self.access.as_ref().map(|access| access.replace_tokens(tokens));
         changed.extend(tokens.iter().flat_map(describe_tokens));
+        if let (Some(tls), Some(identity)) = (&self.tls, identity)
+            && tls.replace(identity)
+        {
+            changed.push("`server.tls`".to_owned());
+        }
         let has_new_sets = self.config.toolsets.value != config.toolsets.value
             || self.config.contexts != config.contexts;
         if has_new_sets && let Err(err) = self.registry.reconfigure(sets).await {
@@ -130,6 +161,7 @@ impl Reloader {
     /// Returns the changed settings that need a restart.
     fn list_restart_settings(&self, next: &Config) -> Vec<String> {
         let now = &self.config;
+        let (now_server, next_server) = (&now.http_server.value, &next.http_server.value);
         let changes = [
             ("store", now.store != next.store),
             ("planner", now.planner != next.planner),
@@ -143,7 +175,8 @@ impl Reloader {
             ("retention", now.retention != next.retention),
             ("retention.audit", now.audit_retention != next.audit_retention),
             ("access.secrets", self.secrets != next.access.value.secrets()),
-            ("server", now.http_server != next.http_server),
+            ("server", now_server.without_tls_files() != next_server.without_tls_files()),
+            ("server.tls", now_server.tls.is_some() != next_server.tls.is_some()),
             ("log_format", now.log_format != next.log_format),
         ];
         let settings = changes.iter().filter(|change| change.1).map(|change| change.0.to_owned());

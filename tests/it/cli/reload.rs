@@ -18,8 +18,9 @@ fn config(tool: &str, lease_ms: u64) -> String {
 #[tokio::test]
 async fn a_reload_changes_toolsets_and_tokens_and_names_what_needs_a_restart() {
     let workspace = Workspace::new();
-    workspace.file("faber.yaml", &config("hello", 5_000));
-    let mut server = workspace.spawn(&["serve", "--listen", "127.0.0.1:0"]);
+    // The commands that ask the server must not read its configuration.
+    workspace.file("served.yaml", &config("hello", 5_000));
+    let mut server = workspace.spawn(&["serve", "--config", "served.yaml", "--listen", "127.0.0.1:0"]);
     let line = server.wait_for_line("listening on http://").await;
     let url = line.rsplit(' ').next().unwrap();
     let names = async || {
@@ -28,18 +29,18 @@ async fn a_reload_changes_toolsets_and_tokens_and_names_what_needs_a_restart() {
     };
     assert!(names().await.contains("hello"));
 
-    workspace.file("faber.yaml", &config("goodbye", 6_000));
+    workspace.file("served.yaml", &config("goodbye", 6_000));
     server.signal("-HUP");
     server.wait_for_line("reloaded the configuration; changed: `toolsets`").await;
     server.wait_for_line("restart to apply the changes of `limits.lease_ms`").await;
     assert!(names().await.contains("goodbye"));
 
-    workspace.file("faber.yaml", "toolsets: 3");
+    workspace.file("served.yaml", "toolsets: 3");
     server.signal("-HUP");
     server.wait_for_line("the configuration has a mistake, so nothing was changed").await;
     assert!(names().await.contains("goodbye"));
 
-    std::fs::remove_file(workspace.path("faber.yaml")).unwrap();
+    std::fs::remove_file(workspace.path("served.yaml")).unwrap();
     server.signal("-HUP");
     server.wait_for_line("the configuration has a mistake, so nothing was changed").await;
     assert!(names().await.contains("goodbye"));
@@ -48,16 +49,16 @@ async fn a_reload_changes_toolsets_and_tokens_and_names_what_needs_a_restart() {
     let token = json!({ "name": "owner", "token_file": "owner.token", "role": "admin" });
     with_token["access"] = json!({ "tokens": [token] });
     workspace.file("owner.token", "a-token-of-20-letters\n");
-    workspace.file("faber.yaml", &with_token.to_string());
+    workspace.file("served.yaml", &with_token.to_string());
     server.signal("-HUP");
     server.wait_for_line("changed: added the token `owner`").await;
     let (status, _) = get_answer(url.trim_start_matches("http://"), "/metrics").await;
     assert_eq!(status, 401, "a caller without the new token has no access");
 
     // An emptied file must not remove the tokens.
-    workspace.file("faber.yaml", "");
+    workspace.file("served.yaml", "");
     server.signal("-HUP");
-    server.wait_for_line("faber.yaml` is empty").await;
+    server.wait_for_line("served.yaml` is empty").await;
     let (status, _) = get_answer(url.trim_start_matches("http://"), "/metrics").await;
     assert_eq!(status, 401);
     server.signal("-TERM");

@@ -106,7 +106,9 @@ impl TryFrom<Map<String, Value>> for NamedFields {
             let field =
                 match TextOrSecret::try_from(value).map_err(|err| format!("`{name}`: {err}"))? {
                     TextOrSecret::Plain(text) => Field::Template(Template::parse(&text)),
-                    secret @ TextOrSecret::Secret(_) => Field::Secret(secret),
+                    secret @ (TextOrSecret::Secret(_) | TextOrSecret::File(_)) => {
+                        Field::Secret(secret)
+                    }
                 };
             Ok((name, field))
         });
@@ -135,10 +137,23 @@ impl HttpRun {
         self.headers.0.iter().chain(query).map(|(_, field)| field)
     }
 
-    pub(crate) fn secrets(&self) -> Vec<&str> {
+    pub(crate) fn secrets(&self) -> Vec<&TextOrSecret> {
         let secrets = self.iter_fields().filter_map(|field| match field {
             Field::Template(_) => None,
-            Field::Secret(text) => text.secret(),
+            Field::Secret(text) => Some(text),
+        });
+        secrets.collect()
+    }
+
+    pub(crate) fn secrets_mut(&mut self) -> Vec<&mut TextOrSecret> {
+        let query = match &mut self.query {
+            Query::NamedFields(fields) => fields.0.as_mut_slice(),
+            Query::Rest => &mut [],
+        };
+        let fields = self.headers.0.iter_mut().chain(query);
+        let secrets = fields.filter_map(|(_, field)| match field {
+            Field::Template(_) => None,
+            Field::Secret(text) => Some(text),
         });
         secrets.collect()
     }

@@ -1,5 +1,6 @@
 //! Registration of single tools.
 
+use secrets::{FileSecret, TextOrSecret};
 use serde_json::{Value, json};
 use shared::{
     clock::Timestamp,
@@ -108,6 +109,7 @@ impl Registry {
         let mut tool: CommandTool = serde_json::from_value(settings.clone())
             .map_err(|err| RegistryError::Invalid(err.to_string()))?;
         self.check_secrets(tool.secrets().into_iter().chain(tool.passed_variables()))?;
+        refuse_secret_files(tool.texts().into_iter().filter_map(TextOrSecret::file))?;
         resolve_tool_paths(&mut tool, &parts.base);
         let (has_set, set) = (set.is_some(), set.unwrap_or(DEFAULT_SET).parse::<ToolSetName>()?);
         let ready =
@@ -233,6 +235,14 @@ impl Registry {
         }
         self.read_changes(applied).await
     }
+}
+
+/// Rejects secrets in files, because a caller could send any file to a server of its choice.
+pub(super) fn refuse_secret_files<'a>(
+    files: impl IntoIterator<Item = &'a FileSecret>,
+) -> Result<(), RegistryError> {
+    let missing = files.into_iter().find_map(|file| file.text().err());
+    missing.map_or(Ok(()), |missing| Err(RegistryError::Invalid(missing.to_string())))
 }
 
 fn find_creation_time(applied: &AppliedState, set: &ToolSetName) -> Option<Timestamp> {

@@ -11,7 +11,7 @@ use engine::{
 use graphql::{
     health::build_server_hooks,
     schema,
-    server::{self, Hooks, PathPrefix, ServerOptions},
+    server::{self, Hooks, PathPrefix, ServerOptions, Tls},
 };
 use nix::sys::resource::{Resource, getrlimit};
 use tokio::{net::TcpListener, task::JoinSet};
@@ -31,15 +31,17 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
     let config = &app.config;
     let signals = listen_for_service_signals()?;
     let access = config.access.value.open(&config.toolsets.value, variable)?;
+    let HttpServerConfig { allowed_hosts, allowed_origins, path_prefix, tls } =
+        config.http_server.value.clone();
+    let tls = tls.map(|files| files.open().map(Tls::new)).transpose()?;
     let (listener, address) = open_listener(config.listen.value, "--listen").await?;
     let local = LocalEngine::open(app.setup(), Need::Everything).await?;
     local.engine.set_access(access.clone());
     warn_of_missing_tokens(app, address, &access);
     warn_of_missing_confinement(app);
     warn_of_missing_sign_in(app, &access);
-    let HttpServerConfig { allowed_hosts, allowed_origins, path_prefix } =
-        config.http_server.value.clone();
-    app.screen.say(&format!("listening on http://{address}{path_prefix}"));
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    app.screen.say(&format!("listening on {scheme}://{address}{path_prefix}"));
     let (retention, mut tasks) = start_retention(app, &local);
     warn_of_unmatched_patterns(app, &local, &mut tasks);
     warn_of_unmatched_effects(app, &local, &mut tasks);
@@ -49,6 +51,7 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
         max_new_connections: config.limits.new_connections_per_address(),
         shutdown_grace: config.limits.drain_time(),
         access: access.clone(),
+        tls: tls.clone(),
         allowed_hosts: allowed_hosts.values,
         allowed_origins: allowed_origins.values,
         path_prefix: path_prefix.clone(),
@@ -64,7 +67,7 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
         build_server_hooks(&local.engine, local.worker_handle(), &retention, file, &path_prefix);
     let hooks = Hooks { member_routes, span_sink: app.span_sink.clone(), ..hooks };
     let schema = local.schema.clone();
-    let reloader = Reloader::new(app, &local, Some(access));
+    let reloader = Reloader::new(app, &local, Some(access)).with_tls(tls);
     let end_signal = async move {
         reload_until_end(signals, reloader).await;
         stop.cancel();

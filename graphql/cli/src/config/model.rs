@@ -1,6 +1,6 @@
 //! The setting `planner`.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use planner::{
     model::{Key, Price, ProviderKind, Settings, settings},
@@ -9,7 +9,7 @@ use planner::{
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use shared::placed_error::read_placed;
+use shared::{placed_error::read_placed, secret_file::SecretFile};
 
 use super::{Config, DEFAULT_PLANNER, environment::variable, show::mask_url};
 
@@ -38,6 +38,7 @@ pub struct ModelConfig {
     base_url: Option<String>,
     model: String,
     api_key_env: Option<String>,
+    api_key_file: Option<SecretFile>,
     timeout_ms: u64,
     max_retries: u32,
     max_repairs: u32,
@@ -52,11 +53,12 @@ pub struct ModelConfig {
 /// Keys of `planner` that apply to every planner. Does not include `provider`.
 const RULE_KEYS: [&str; 2] = ["cache", "guard"];
 /// The fields of [`WrittenModel`], for the message about an unknown key.
-const MODEL_KEYS: [&str; 13] = [
+const MODEL_KEYS: [&str; 14] = [
     "provider",
     "model",
     "base_url",
     "api_key_env",
+    "api_key_file",
     "timeout_ms",
     "max_retries",
     "max_repairs",
@@ -75,6 +77,7 @@ struct WrittenModel {
     model: Option<String>,
     base_url: Option<String>,
     api_key_env: Option<String>,
+    api_key_file: Option<String>,
     timeout_ms: Option<u64>,
     max_retries: Option<u32>,
     max_repairs: Option<u32>,
@@ -94,7 +97,8 @@ struct WrittenPrice {
     output: f64,
 }
 
-pub(super) fn read(value: Option<Value>) -> Result<Option<PlannerConfig>, String> {
+/// Reads the setting. A relative path starts at `base`.
+pub(super) fn read(value: Option<Value>, base: &Path) -> Result<Option<PlannerConfig>, String> {
     match value {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(name)) if name == DEFAULT_PLANNER => Ok(Some(PlannerConfig::Offline)),
@@ -115,7 +119,7 @@ pub(super) fn read(value: Option<Value>) -> Result<Option<PlannerConfig>, String
                 check_rule_keys(&fields)?;
                 let written = read_placed(Value::Object(fields));
                 let written: WrittenModel = written.map_err(|err| err.inside("planner"))?;
-                let model = written.check("planner", false)?;
+                let model = written.check("planner", base)?;
                 Ok(Some(PlannerConfig::Model(Box::new(model))))
             }
         },
@@ -152,7 +156,7 @@ fn check_rule_keys(fields: &Map<String, Value>) -> Result<(), String> {
 }
 
 impl WrittenModel {
-    fn check(self, place: &str, is_fallback: bool) -> Result<ModelConfig, String> {
+    fn check(self, place: &str, base: &Path) -> Result<ModelConfig, String> {
         let provider = ProviderKind::find_by_name(&self.provider)
             .map_err(|err| format!("`{place}.provider`: {err}"))?;
         let model = self.model.filter(|name| !name.trim().is_empty());
@@ -169,6 +173,11 @@ impl WrittenModel {
                 "`{place}.api_key_env` is `{prefix}…`, which is not the name of a variable: put \
                  the key into an environment variable such as OPENAI_API_KEY, and write its name \
                  here"
+            ));
+        }
+        if self.api_key_env.is_some() && self.api_key_file.is_some() {
+            return Err(format!(
+                "`{place}.api_key_file`: name one of `api_key_env` and `api_key_file`"
             ));
         }
         let timeout_ms = self.timeout_ms.unwrap_or(to_ms(settings::DEFAULT_TIMEOUT));
@@ -192,17 +201,19 @@ impl WrittenModel {
             check_range(&format!("{place}.price"), "input", price.input, 0.0, MAX_PRICE)?;
             check_range(&format!("{place}.price"), "output", price.output, 0.0, MAX_PRICE)?;
         }
-        if is_fallback && self.fallback.is_some() {
+        let inner_place = format!("{place}.fallback");
+        if self.fallback.as_ref().is_some_and(|model| model.fallback.is_some()) {
             return Err(format!(
-                "`{place}.fallback`: a fallback cannot have a fallback itself, so remove it"
+                "`{inner_place}.fallback`: a fallback cannot have a fallback itself, so remove it"
             ));
         }
-        let fallback = self.fallback.map(|model| model.check(&format!("{place}.fallback"), true));
+        let fallback = self.fallback.map(|model| model.check(&inner_place, base));
         Ok(ModelConfig {
             provider,
             base_url: self.base_url,
             model: model.trim().to_owned(),
             api_key_env: self.api_key_env,
+            api_key_file: self.api_key_file.map(|file| SecretFile::new(file, base)),
             timeout_ms,
             max_retries,
             max_repairs,
@@ -264,22 +275,15 @@ impl ModelConfig {
     }
 
     fn settings_from(&self, variable: &dyn Fn(&str) -> Option<String>) -> Settings {
-        let name = match (&self.api_key_env, &self.base_url) {
-            (Some(name), _) => Some(name.as_str()),
-            // A server at another address gets a key only if `api_key_env` names the variable. The
-            // default variable contains the key of the provider's own server.
-            (None, Some(_)) => None,
-            (None, None) => self.provider.default_key_variable(),
-        };
-        let value = |name: &str| {
-            let value = variable(name).map(|value| value.trim().to_owned());
-            value.filter(|value| !value.is_empty())
+        let key = match &self.api_key_file {
+            Some(file) => Key::File(file.clone()),
+            None => self.key_from(variable),
         };
         Settings {
             provider: self.provider,
             base_url: self.base_url.clone(),
             model: self.model.clone(),
-            key: name.map_or(Key::None, |name| Key::Variable(name.to_owned(), value(name))),
+            key,
             timeout: Duration::from_millis(self.timeout_ms),
             retries: self.max_retries,
             max_tokens: self.max_tokens,
@@ -292,6 +296,27 @@ impl ModelConfig {
         }
     }
 
+    fn key_from(&self, variable: &dyn Fn(&str) -> Option<String>) -> Key {
+        let name = match (&self.api_key_env, &self.base_url) {
+            (Some(name), _) => Some(name.as_str()),
+            // A server at another address gets a key only if `api_key_env` names the variable. The
+            // default variable contains the key of the provider's own server.
+            (None, Some(_)) => None,
+            (None, None) => self.provider.default_key_variable(),
+        };
+        let value = |name: &str| {
+            let value = variable(name).map(|value| value.trim().to_owned());
+            value.filter(|value| !value.is_empty())
+        };
+        name.map_or(Key::None, |name| Key::Variable(name.to_owned(), value(name)))
+    }
+
+    /// Returns the files with keys of the model and of its fallback.
+    fn key_files(&self) -> Vec<&Path> {
+        let fallback = self.fallback.iter().flat_map(|model| model.key_files());
+        self.api_key_file.iter().map(SecretFile::path).chain(fallback).collect()
+    }
+
     pub fn max_repairs(&self) -> u32 {
         self.max_repairs
     }
@@ -302,6 +327,7 @@ impl ModelConfig {
             "base_url": self.base_url.as_deref().map(mask_url),
             "model": Some(&self.model).filter(|name| !name.is_empty()),
             "api_key_env": self.api_key_env,
+            "api_key_file": self.api_key_file.as_ref().map(SecretFile::written),
             "timeout_ms": self.timeout_ms,
             "max_retries": self.max_retries,
             "max_repairs": self.max_repairs,
@@ -323,6 +349,13 @@ impl PlannerConfig {
             Self::Model(model) => model.to_json(),
         }
     }
+
+    pub(super) fn key_files(&self) -> Vec<&Path> {
+        match self {
+            Self::Offline => Vec::new(),
+            Self::Model(model) => model.key_files(),
+        }
+    }
 }
 
 impl Config {
@@ -340,7 +373,7 @@ mod tests {
     use engine::yaml;
 
     fn parse(text: &str) -> Result<Option<PlannerConfig>, String> {
-        read(Some(yaml::parse(text).unwrap()))
+        read(Some(yaml::parse(text).unwrap()), Path::new("/etc/faber"))
     }
 
     fn parse_model(text: &str) -> ModelConfig {
@@ -441,6 +474,20 @@ mod tests {
             assert!(err.contains(expected), "{text}: {err}");
             assert!(!err.contains("1234567890"), "a key is repeated: {err}");
         }
+    }
+
+    #[test]
+    fn an_api_key_can_be_in_a_file() {
+        let written = "{ provider: openai, model: x, api_key_file: k, fallback: { provider: openai, model: y, api_key_file: /l } }";
+        let model = parse_model(written);
+        let settings = model.settings_from(&|_| Some("of the variable".to_owned()));
+        let file = SecretFile::new("k".to_owned(), Path::new("/etc/faber"));
+        assert_eq!(settings.key, Key::File(file));
+        assert_eq!(model.key_files(), [Path::new("/etc/faber/k"), Path::new("/l")]);
+        assert_eq!(model.to_json()["api_key_file"], "k");
+        let both = "{ provider: openai, model: x, api_key_file: k, api_key_env: K }";
+        let expected = "`planner.api_key_file`: name one of `api_key_env` and `api_key_file`";
+        assert_eq!(parse(both).unwrap_err(), expected);
     }
 
     #[test]

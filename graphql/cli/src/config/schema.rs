@@ -42,6 +42,7 @@ fn settings_schemas() -> Value {
     json!({
         "store": text_schema("`sqlite:PATH`, `mongodb://…` or `memory:`. Default: SQLite in the \
             data directory."),
+        "store_file": text_schema("A file that has the address of the store, in place of `store`."),
         "planner": planner_schema(),
         "toolsets": list_schema(
             json!({ "$ref": "#/$defs/toolset" }),
@@ -71,7 +72,7 @@ fn settings_schemas() -> Value {
 fn server_schema() -> Value {
     let names = |item: &str, about: &str| list_schema(text_schema(item), about);
     object_schema(
-        "The names, origins and path under which clients reach `faber serve`.",
+        "The names, origins, path and certificate of `faber serve`.",
         &[],
         json!({
             "allowed_hosts": names("A host such as `faber.example`, with a port or without.",
@@ -79,6 +80,10 @@ fn server_schema() -> Value {
             "allowed_origins": names("An origin such as `https://app.example`.",
                 "Sites whose pages may send requests to the server."),
             "path_prefix": text_schema("The path of the server behind a proxy, such as `/faber`."),
+            "tls": object_schema("The certificate of the server.", &["cert_file", "key_file"], json!({
+                "cert_file": text_schema("The file of the certificate chain, in PEM."),
+                "key_file": text_schema("The file of the private key, in PEM."),
+            })),
         }),
     )
 }
@@ -115,6 +120,7 @@ fn model_fields() -> Value {
         "model": text_schema("The model's name at the provider."),
         "base_url": text_schema("The address before `/chat/completions`. Default: the provider's."),
         "api_key_env": text_schema("The variable that has the key. Default: the provider's."),
+        "api_key_file": text_schema("The file that has the key."),
         "timeout_ms": integer_schema(MIN_TIMEOUT_MS, MAX_TIMEOUT_MS, "Time limit of one answer. \
             Default: 120000."),
         "max_retries": integer_schema(0, settings::MAX_RETRIES.into(), "Retries of an unanswered \
@@ -142,6 +148,7 @@ fn embedding_schema() -> Value {
             "model": text_schema("A folder with a model, a fetched model, or the server's model."),
             "base_url": text_schema("The address of a server with OpenAI's protocol."),
             "api_key_env": text_schema("The variable that has the server's key."),
+            "api_key_file": text_schema("The file that has the server's key."),
         }),
     )
 }
