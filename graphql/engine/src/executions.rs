@@ -2,7 +2,7 @@
 
 pub(super) mod agents;
 pub(super) mod audit;
-pub(super) mod bulk;
+pub(super) mod bulk_control;
 mod dry_run;
 pub(super) mod findings;
 pub(super) mod pruning;
@@ -68,7 +68,7 @@ pub struct Order {
     pub options: ExecutionOptions,
     /// `Some(true)` undoes successful steps if the execution does not succeed, and `Some(false)`
     /// undoes nothing. `None` undoes them if a step of the plan or of a sub-plan has `compensate`
-    /// and no replans are requested.
+    /// and no automatic replan is possible.
     pub compensates: Option<bool>,
     /// The idempotency key. A second start with this key returns the first execution.
     pub idempotency_key: Option<String>,

@@ -69,8 +69,8 @@ pub struct Plans {
     pub(super) planners: Planners,
     /// The rule of the plan cache for queries that set no rule.
     pub(super) plan_cache: PlanCache,
-    /// The configured rule for calls that a query does not ask for. A caller can only choose a
-    /// stricter rule.
+    /// The configured rule for calls that a query does not ask for, or whose values it does not
+    /// contain. A caller can only choose a stricter rule.
     pub(super) guard: Guard,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
@@ -93,8 +93,8 @@ pub struct PlanningOptions {
     pub is_last: bool,
     /// The rule of the plan cache. `None` means the rule of the configuration.
     pub cache: Option<PlanCache>,
-    /// A stricter rule for calls that the query does not ask for. A rule that is less strict than
-    /// the configured rule has no effect.
+    /// A stricter rule for calls that the query does not ask for, or whose values it does not
+    /// contain. A rule that is less strict than the configured rule has no effect.
     pub guard: Option<Guard>,
     /// Labels of the new request. Executions of its plans inherit them.
     pub labels: Labels,
@@ -220,8 +220,8 @@ impl Plans {
             (Err(err), Some(draft)) => replace_failed_plan(err, draft),
             (proposed, _) => proposed,
         };
-        // The cache stores the draft before the guard changes it, because the guard's rule can be
-        // another one when the draft is reused.
+        // The cache stores the draft before the guard changes it, because the guard can have
+        // another rule when the draft is reused.
         let entry = proposed.as_ref().ok().filter(|_| is_written && !is_cached);
         let entry =
             entry.map(|proposed| CachedDraft::new(request.id, &proposed.proposal).to_value());

@@ -225,7 +225,9 @@ pub(super) fn read(value: Option<Value>, base: &Path) -> Result<AccessConfig, St
     let items = match fields.get("tokens") {
         None | Some(Value::Null) => return Ok(AccessConfig { secrets, ..AccessConfig::default() }),
         Some(Value::Array(items)) if items.len() <= MAX_TOKENS => items,
-        Some(_) => return Err(format!("`access.tokens` must be a list of at most {MAX_TOKENS}")),
+        Some(_) => {
+            return Err(format!("`access.tokens` must be a list of at most {MAX_TOKENS} tokens"));
+        }
     };
     let mut tokens: Vec<TokenConfig> = Vec::with_capacity(items.len());
     for (index, item) in items.iter().enumerate() {
@@ -301,7 +303,7 @@ fn read_patterns(value: Option<&Value>) -> Result<Option<Vec<ToolPattern>>, Stri
         Some(_) => {
             let hint = "[\"file_tools.*\"]";
             return Err(format!(
-                "`tools` must be a list of at most {MAX_PATTERNS}, such as `{hint}`"
+                "`tools` must be a list of at most {MAX_PATTERNS} patterns, such as `{hint}`"
             ));
         }
     };

@@ -34,14 +34,14 @@ pub(super) struct StoredDocuments {
 #[derive(Debug)]
 pub(super) struct StoredRequest {
     json: String,
-    folded: String,
+    folded_query: String,
     pub(super) created_at: Timestamp,
 }
 
 #[derive(Debug)]
 pub(super) struct StoredPlan {
     json: String,
-    folded: String,
+    folded_query: String,
     pub(super) request: RequestId,
     version: u32,
     pub(super) created_at: Timestamp,
@@ -53,7 +53,7 @@ impl StoredPlan {
     fn new(plan: &Plan) -> Self {
         Self {
             json: plan.to_json(),
-            folded: fold_case(&plan.info().query),
+            folded_query: fold_case(&plan.info().query),
             request: plan.info().request,
             version: plan.info().version,
             created_at: plan.info().created_at,
@@ -70,7 +70,7 @@ impl StoredDocuments {
         }
         let kept = StoredRequest {
             json: serde_json::to_string(request).expect("requests are JSON"),
-            folded: fold_case(&request.query),
+            folded_query: fold_case(&request.query),
             created_at: request.created_at,
         };
         self.requests.insert(request.id, kept);
@@ -172,7 +172,7 @@ impl Documents for Memory {
             filter.state == Some(ExecutionState::Failed) && state.documents.has_failed_planning(id)
         };
         let found = state.documents.requests.iter().filter(|(id, request)| {
-            has_words(&request.folded, &words)
+            has_words(&request.folded_query, &words)
                 && is_within(request.created_at, filter.from, filter.to)
                 && in_state.as_ref().is_none_or(|wanted| wanted.contains(id) || has_failed(**id))
                 && needing.as_ref().is_none_or(|(wanted, ids)| ids.contains(id) == *wanted)
@@ -233,7 +233,7 @@ impl Documents for Memory {
         let words = search_words(filter.search.as_deref());
         let found = state.documents.plans.iter().filter(|(_, plan)| {
             filter.request.is_none_or(|wanted| wanted == plan.request)
-                && has_words(&plan.folded, &words)
+                && has_words(&plan.folded_query, &words)
         });
         let found = found.map(|(id, plan)| {
             let listed = PlanVersion { id: *id, version: plan.version };
