@@ -73,9 +73,8 @@ impl TryFrom<Value> for TextOrSecret {
                     return Err("name one of `secret` and `secret_file`".to_owned());
                 }
                 let file = FileSecret::deserialize(Value::Object(fields));
-                file.map(Self::File).map_err(|err| {
-                    format!("{err}: name a file as in `{{secret_file: token}}`")
-                })
+                file.map(Self::File)
+                    .map_err(|err| format!("{err}: name a file as in `{{secret_file: token}}`"))
             }
             Value::Object(_) => SecretName::deserialize(value)
                 .map(Self::Secret)

@@ -91,9 +91,8 @@ enum RequestFailure {
 }
 
 fn format_key(key: &str) -> Result<HeaderValue, String> {
-    let mut value = HeaderValue::from_str(&format!("Bearer {key}")).map_err(|_| {
-        "the API key has characters that no header can have: check it".to_owned()
-    })?;
+    let mut value = HeaderValue::from_str(&format!("Bearer {key}"))
+        .map_err(|_| "the API key has characters that no header can have: check it".to_owned())?;
     value.set_sensitive(true);
     Ok(value)
 }

@@ -137,7 +137,9 @@ impl Provider {
         };
         let (name, value) = match self.settings.provider.format {
             Format::OpenAi => (AUTHORIZATION, HeaderValue::from_str(&format!("Bearer {key}"))),
-            Format::Anthropic => (HeaderName::from_static("x-api-key"), HeaderValue::from_str(&key)),
+            Format::Anthropic => {
+                (HeaderName::from_static("x-api-key"), HeaderValue::from_str(&key))
+            }
         };
         let mut value = value.map_err(|_| {
             self.refused_error(

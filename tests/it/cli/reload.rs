@@ -8,6 +8,45 @@ use tokio::time::timeout;
 
 use super::{plain_http::get_answer, workspace::Workspace};
 
+/// A command tool that prints the length of the secret in the file `secret`.
+fn secret_config() -> String {
+    let run = json!({ "command": ["sh", "-c", "printf %s ${#KEY}"],
+        "env": { "KEY": { "secret_file": "secret" } }, "pass": ["PATH"] });
+    let tool = json!({ "name": "measure", "description": "Measures.", "effect": "read",
+        "parameters": { "type": "object" }, "run": run });
+    json!({ "toolsets": [{ "name": "local", "source": { "tools": [tool] } }] }).to_string()
+}
+
+#[tokio::test]
+async fn a_reload_reads_secret_files_again() {
+    let workspace = Workspace::new();
+    workspace.file("served.yaml", &secret_config());
+    workspace.file("secret", "12345678\n");
+    let mut server =
+        workspace.spawn(&["serve", "--config", "served.yaml", "--listen", "127.0.0.1:0"]);
+    let line = server.wait_for_line("listening on http://").await;
+    let url = line.rsplit(' ').next().unwrap();
+    let call = async || {
+        let called =
+            workspace.run(&["tools", "call", "local.measure", "--server", url, "--json"]).await;
+        assert_eq!(called.status, 0, "{called:?}");
+        called.out
+    };
+    assert!(call().await.contains('8'));
+
+    workspace.file("secret", "123456789");
+    server.signal("-HUP");
+    server.wait_for_line("reloaded the configuration; changed: `toolsets`").await;
+    assert!(call().await.contains('9'));
+
+    std::fs::remove_file(workspace.path("secret")).unwrap();
+    server.signal("-HUP");
+    server.wait_for_line("the toolset `local`: a secret is missing: `secret` cannot be read").await;
+    assert!(call().await.contains('9'));
+    server.signal("-TERM");
+    assert_eq!(server.wait_for_exit().await.status, 0);
+}
+
 fn config(tool: &str, lease_ms: u64) -> String {
     let tool = json!({ "name": tool, "description": "Says hello.", "effect": "read",
         "parameters": { "type": "object" }, "run": { "command": ["echo", "hello"] } });
@@ -20,7 +59,8 @@ async fn a_reload_changes_toolsets_and_tokens_and_names_what_needs_a_restart() {
     let workspace = Workspace::new();
     // The commands that ask the server must not read its configuration.
     workspace.file("served.yaml", &config("hello", 5_000));
-    let mut server = workspace.spawn(&["serve", "--config", "served.yaml", "--listen", "127.0.0.1:0"]);
+    let mut server =
+        workspace.spawn(&["serve", "--config", "served.yaml", "--listen", "127.0.0.1:0"]);
     let line = server.wait_for_line("listening on http://").await;
     let url = line.rsplit(' ').next().unwrap();
     let names = async || {

@@ -117,5 +117,8 @@ async fn a_server_with_a_wrong_certificate_does_not_start() {
     install(&workspace, "first.pem", "second.key");
     let ended = workspace.run(&["serve", "--listen", "127.0.0.1:0"]).await;
     assert_eq!(ended.status, 2, "{ended:?}");
-    assert!(ended.err.contains("`server.tls`: the certificate and the key do not fit"), "{ended:?}");
+    assert!(
+        ended.err.contains("`server.tls`: the certificate and the key do not fit"),
+        "{ended:?}"
+    );
 }

@@ -103,13 +103,12 @@ impl TryFrom<Map<String, Value>> for NamedFields {
 
     fn try_from(settings: Map<String, Value>) -> Result<Self, String> {
         let fields = settings.into_iter().map(|(name, value)| {
-            let field =
-                match TextOrSecret::try_from(value).map_err(|err| format!("`{name}`: {err}"))? {
-                    TextOrSecret::Plain(text) => Field::Template(Template::parse(&text)),
-                    secret @ (TextOrSecret::Secret(_) | TextOrSecret::File(_)) => {
-                        Field::Secret(secret)
-                    }
-                };
+            let field = match TextOrSecret::try_from(value)
+                .map_err(|err| format!("`{name}`: {err}"))?
+            {
+                TextOrSecret::Plain(text) => Field::Template(Template::parse(&text)),
+                secret @ (TextOrSecret::Secret(_) | TextOrSecret::File(_)) => Field::Secret(secret),
+            };
             Ok((name, field))
         });
         fields.collect::<Result<_, String>>().map(Self)

@@ -207,6 +207,11 @@ impl SetConfig {
         self.texts().into_iter().filter_map(TextOrSecret::file).collect()
     }
 
+    /// Returns the paths of the files that were read as secrets.
+    pub fn secret_paths(&self) -> Vec<&Path> {
+        self.secret_files().into_iter().filter_map(FileSecret::path).collect()
+    }
+
     /// Reads the files with secrets. Must not be called for sets of callers. A relative path starts
     /// at `base`.
     #[must_use]

@@ -313,7 +313,7 @@ impl ModelConfig {
 
     /// Returns the files with keys of the model and of its fallback.
     fn key_files(&self) -> Vec<&Path> {
-        let fallback = self.fallback.iter().flat_map(|model| model.key_files());
+        let fallback = self.fallback.as_deref().into_iter().flat_map(Self::key_files);
         self.api_key_file.iter().map(SecretFile::path).chain(fallback).collect()
     }
 

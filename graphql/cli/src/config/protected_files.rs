@@ -29,8 +29,8 @@ impl Config {
         files.extend(self.store_file.as_deref().map(to_absolute));
         files.extend(self.planner.value.key_files().into_iter().map(to_absolute));
         files.extend(self.embedding.value.key_file().map(to_absolute));
-        let secrets = self.toolsets.value.iter().flat_map(SetConfig::secret_files);
-        files.extend(secrets.filter_map(|file| file.path()).map(to_absolute));
+        let secrets = self.toolsets.value.iter().flat_map(SetConfig::secret_paths);
+        files.extend(secrets.map(to_absolute));
         files.extend(self.toolkit.value.files.iter().map(|path| to_absolute(path)));
         // The API document of a toolset decides where calls go, and calls carry the toolset's
         // secrets.

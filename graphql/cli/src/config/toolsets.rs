@@ -50,7 +50,7 @@ pub(super) fn read_each(value: &Value, base: &Path) -> (Vec<SetConfig>, Vec<Stri
         match read_set(item, index) {
             Ok(set) if names.insert(set.name.clone()) => {
                 sets.push(set.rooted(base).with_secret_files(base));
-            },
+            }
             Ok(SetConfig { name, .. }) => mistakes.push(format!(
                 "`toolsets[{index}].name`: a toolset called `{name}` exists already: use another \
                  name"

@@ -90,7 +90,11 @@ pub(crate) fn check_secrets(
             if let Err(err) = file.text() {
                 let result = format!("{err}; `{}` needs it", set.name);
                 let help = "correct the file, or remove it from the toolset";
-                unreadable.push(Check::new(format!("secret {}", file.written()), Err(result), help));
+                unreadable.push(Check::new(
+                    format!("secret {}", file.written()),
+                    Err(result),
+                    help,
+                ));
             }
         }
     }
