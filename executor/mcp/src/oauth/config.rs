@@ -241,7 +241,11 @@ mod tests {
     fn check_parsed_config(settings: Value, expected: Expect) {
         let read = serde_json::from_value::<OAuth>(settings);
         let summary = match read {
-            Ok(oauth) => format!("{:?} {:?} {:?}", oauth.grant, oauth.scopes, oauth.texts()),
+            Ok(oauth) => {
+                let secrets: Vec<_> =
+                    oauth.texts().into_iter().filter_map(TextOrSecret::secret).collect();
+                format!("{:?} {:?} {secrets:?}", oauth.grant, oauth.scopes)
+            }
             Err(err) => format!("✗ {err}"),
         };
         expected.assert_eq(&summary);
