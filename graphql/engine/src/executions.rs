@@ -341,11 +341,12 @@ impl Executions {
             if is_finished { Vec::new() } else { self.store.list_commands(Some(id)).await? };
         let mut children = self.find_child_reasons(execution, workers, children_left).await?;
         children.extend(self.find_unknown_child_calls(execution, workers, children_left).await?);
+        let limits = self.tools.options().calls.get();
         let around = NodeFacts {
             head: head.as_ref(),
             inbox: &inbox,
             workers,
-            limits: &self.tools.options().calls,
+            limits: &limits,
             children: &children,
             toolbox: Some(self.tools.inventory.toolbox())
                 .filter(|toolbox| has_opened_toolsets(toolbox)),

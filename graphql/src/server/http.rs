@@ -10,6 +10,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
+use engine::access::Grant;
 use futures::{FutureExt as _, StreamExt as _};
 
 use super::{
@@ -79,7 +80,7 @@ pub(super) async fn identify_member(
     match entry::identify_caller(&app.options.access, &parts) {
         Ok(Caller { headers, grant, .. }) => {
             parts.headers = headers;
-            parts.extensions.insert(grant);
+            parts.extensions.insert(grant.clone());
             let traced = TracedRequest::start(app.hooks.span_sink.as_ref(), &parts);
             if let Some(scope) = traced.scope() {
                 // Also stores the scope in the request, because a handler that answers in another
@@ -89,7 +90,7 @@ pub(super) async fn identify_member(
             let answering = next.run(HttpRequest::from_parts(parts, body));
             let response = traced.answer(answering).await;
             app.metrics.count_request(RequestKind::Member, response.status());
-            response
+            end_stream_when_revoked(response, grant)
         }
         Err(refusal) => {
             discard_body(&app, body).await;
@@ -97,6 +98,19 @@ pub(super) async fn identify_member(
             refusal.into_response()
         }
     }
+}
+
+/// Ends the event stream of a caller whose token is revoked. Other answers are short, and end by
+/// themselves.
+fn end_stream_when_revoked(response: Response, grant: Grant) -> Response {
+    let kind = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    if !kind.is_some_and(|kind| kind.starts_with(b"text/event-stream")) {
+        return response;
+    }
+    response.map(|body| {
+        let revoked = async move { grant.wait_until_revoked().await };
+        Body::from_stream(body.into_data_stream().take_until(revoked))
+    })
 }
 
 async fn answer_request(app: &Arc<App>, parts: &Parts, body: Body) -> (RequestKind, Response) {

@@ -8,6 +8,7 @@
 //! | --- | --- |
 //! | `serve`, `task_sender` | accepts connections and owns every task |
 //! | `connections`, `bodies`, `answer_stream` | limits connections |
+//! | `tls` | performs handshakes with a replaceable certificate |
 //! | `guard`, `hosts` | checks `Host`, `Origin` and peer, and answers preflights |
 //! | `path_prefix` | removes the path prefix of a proxy |
 //! | `entry` | identifies the caller by its token |
@@ -43,6 +44,7 @@ mod reply;
 mod serve;
 mod sse;
 mod task_sender;
+mod tls;
 mod traced_request;
 mod ws;
 
@@ -53,3 +55,4 @@ pub use options::{Hooks, MetricsSource, Readiness, ServerOptions, UnknownPathHan
 pub(crate) use path_prefix::OWN_SEGMENTS;
 pub use path_prefix::{InvalidPathPrefix, PathPrefix};
 pub use serve::serve;
+pub use tls::{InvalidTlsIdentity, Tls, TlsIdentity};

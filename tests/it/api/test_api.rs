@@ -118,7 +118,7 @@ impl TestApi {
             base: PathBuf::from("/"),
             secrets: Some(BTreeSet::new()),
         });
-        let options = Options { calls, connect: MAX_WAIT, ..Options::default() };
+        let options = Options { calls: calls.into(), connect: MAX_WAIT, ..Options::default() };
         let mut tasks = JoinSet::new();
         let worker = (role == ProcessRole::ApiAndWorker).then(|| {
             let parts = WorkerParts {

@@ -7,6 +7,7 @@ use std::{
 };
 
 use shared::{actor::Actor, execution::ReplanPermissions, id::ToolName, store::Rate};
+use tokio_util::sync::CancellationToken;
 use toolbox::{dispatch::ToolReach, tool_names::TOOL_SET};
 
 use super::{
@@ -66,6 +67,8 @@ pub struct Grant {
     actor: Option<Arc<Actor>>,
     /// The name of the MCP client that the caller uses.
     client: Option<Arc<str>>,
+    /// Cancelled when the configuration loses or changes the token.
+    revoked: Option<CancellationToken>,
 }
 
 /// A token, and the uses that count toward its limits.
@@ -155,7 +158,33 @@ impl Rights {
 impl Grant {
     pub(super) fn from_rights(rights: Rights) -> Self {
         let actor = Actor::token(&rights.token.name);
-        Self { rights: Some(Arc::new(rights)), actor: Some(Arc::new(actor)), client: None }
+        Self {
+            rights: Some(Arc::new(rights)),
+            actor: Some(Arc::new(actor)),
+            client: None,
+            revoked: Some(CancellationToken::new()),
+        }
+    }
+
+    pub(super) fn revoked_by(self, revoked: CancellationToken) -> Self {
+        Self { revoked: Some(revoked), ..self }
+    }
+
+    pub(super) fn has_token(&self, token: &Token) -> bool {
+        self.rights.as_ref().is_some_and(|rights| rights.token.is_same(token))
+    }
+
+    pub(super) fn revoke(&self) {
+        self.revoked.iter().for_each(CancellationToken::cancel);
+    }
+
+    /// Waits until the configuration no longer has the token of this grant. A server then closes
+    /// the connections of the caller.
+    pub async fn wait_until_revoked(&self) {
+        match &self.revoked {
+            Some(revoked) => revoked.cancelled().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Returns an unrestricted grant of an actor.

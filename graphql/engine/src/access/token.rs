@@ -55,6 +55,12 @@ impl Token {
         }
     }
 
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let Self { name, role, tools, limits, .. } = self;
+        (name, role, tools, limits) == (&other.name, &other.role, &other.tools, &other.limits)
+            && self.is_same_secret(other)
+    }
+
     pub fn is_same_secret(&self, other: &Self) -> bool {
         self.digest.equals_in_constant_time(&other.digest)
     }

@@ -145,7 +145,7 @@ impl Tools {
         tool: &ToolName,
         caller_gone: &CancellationToken,
     ) -> Result<Option<CallPermit>, EngineError> {
-        let limits = self.options.calls.limits_of_call(tool, &call.parameters);
+        let limits = self.options.calls.get().limits_of_call(tool, &call.parameters);
         if limits.is_empty() {
             return Ok(None);
         }

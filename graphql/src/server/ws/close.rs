@@ -50,6 +50,10 @@ impl Closing {
         Self::new(4403, format!("Forbidden: {}", reason.into()))
     }
 
+    pub(super) fn revoked() -> Self {
+        Self::forbidden("the access token was changed or removed")
+    }
+
     pub(super) fn unknown_subprotocol() -> Self {
         Self::new(4406, "Subprotocol not acceptable")
     }

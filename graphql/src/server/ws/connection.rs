@@ -69,6 +69,8 @@ enum ConnectionEvent {
     Written(Result<(), Error>),
     InitTimeout,
     Tick,
+    /// The configuration no longer has the token of the caller.
+    Revoked,
     Stop,
 }
 
@@ -116,6 +118,7 @@ impl Connection {
         tokio::select! {
             biased;
             () = self.app.stopping.cancelled() => ConnectionEvent::Stop,
+            () = self.caller.grant.wait_until_revoked() => ConnectionEvent::Revoked,
             received = self.incoming.next(), if has_room => ConnectionEvent::Received(received),
             given = self.operations.next(), if has_room && !self.operations.is_empty() => {
                 ConnectionEvent::OperationOutput(given)
@@ -133,6 +136,7 @@ impl Connection {
     fn apply_event(&mut self, input: ConnectionEvent) -> ControlFlow<ConnectionEnd> {
         match input {
             ConnectionEvent::Stop => ControlFlow::Break(Some(Closing::going_away())),
+            ConnectionEvent::Revoked => ControlFlow::Break(Some(Closing::revoked())),
             ConnectionEvent::InitTimeout => ControlFlow::Break(Some(Closing::init_timeout())),
             ConnectionEvent::Received(received) => self.receive_message(received),
             ConnectionEvent::OperationOutput(None) => ControlFlow::Continue(()),
