@@ -16,7 +16,8 @@ use shared::{
     limits,
     store::{
         Append, AppendError, EventDocument, ExecutionHead, HeadQuery, Hints, Inbox, Lease, Log,
-        Permission, Permit, PermitAsk, Permits, Pruned, Removable, SentCommand, Store, StoreError,
+        Permission, Permit, PermitAsk, Permits, Pruned, Removable, Rewrite, SentCommand, Store,
+        StoreError, StoredKey, StoredPage, StoredPart,
         backend::{Assembly, add_longest_due, aged_places, inbox_full_error, skip_damaged},
     },
 };
@@ -26,6 +27,7 @@ use super::{
     connection::to_store_error,
     permits,
     removal::{self, BATCH_LEN, Removal, UnusedKind},
+    rewrite::{self, RowRewrite},
     rows,
     worker_locks::WorkerLocks,
 };
@@ -158,6 +160,29 @@ impl Store for Sqlite {
     fn hints(&self) -> &Hints {
         &self.hints
     }
+
+    async fn count_stored(&self, part: StoredPart) -> Result<u64, StoreError> {
+        self.readers.read(move |connection| rewrite::count_rows(connection, part)).await
+    }
+
+    async fn list_stored(
+        &self,
+        part: StoredPart,
+        after: Option<StoredKey>,
+    ) -> Result<StoredPage, StoreError> {
+        let layout = self.layout;
+        self.readers
+            .read(move |connection| rewrite::list_stored(connection, part, after.as_ref(), layout))
+            .await
+    }
+
+    async fn replace_stored(&self, rewrites: Vec<Rewrite>) -> Result<u64, StoreError> {
+        let rewrites = rewrites.into_iter().filter_map(RowRewrite::new).collect();
+        match self.write(Change::Rewrite(rewrites)).await? {
+            Answer::Replaced(rows) => Ok(rows as u64),
+            _ => Ok(0),
+        }
+    }
 }
 
 #[async_trait]
@@ -251,7 +276,7 @@ pub(super) fn read_events(
     assembly.finish()
 }
 
-fn read_document(row: &rusqlite::Row<'_>, id: ExecutionId) -> Result<EventDocument, StoreError> {
+pub(super) fn read_document(row: &rusqlite::Row<'_>, id: ExecutionId) -> Result<EventDocument, StoreError> {
     let id = id.to_string();
     let first: i64 = rows::read_column(row, 0, &id)?;
     let len: isize = rows::read_column(row, 1, &id)?;
