@@ -342,7 +342,9 @@ impl StepSecrets {
 pub(crate) fn edit_record(edit: &Edit<'_>, record: &mut Record) -> Edited {
     match record.kind.secret_parts() {
         SecretParts::None => Ok(()),
-        SecretParts::Queries if edit.skips_query(record.value.as_str().unwrap_or_default()) => Ok(()),
+        SecretParts::Queries if edit.skips_query(record.value.as_str().unwrap_or_default()) => {
+            Ok(())
+        }
         SecretParts::Whole | SecretParts::Queries => {
             edit.edit_shared_value("value", &mut record.value)
         }

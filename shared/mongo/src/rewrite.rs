@@ -135,9 +135,7 @@ impl Mongo {
                 let document = rows::read_document(first, execution)?;
                 StoredContent::Events { execution, document }
             }
-            (StoredPart::Executions, _) => {
-                StoredContent::Head(Box::new(rows::read_head(&row()?)?))
-            }
+            (StoredPart::Executions, _) => StoredContent::Head(Box::new(rows::read_head(&row()?)?)),
             (StoredPart::Inbox, _) => StoredContent::Command(log::read_command(&row()?)?),
             _ => return Err(damaged(&"its `_id` has another form")),
         };
@@ -180,7 +178,8 @@ impl Mongo {
                 StoredContent::Events { execution, document } => {
                     collection = "events";
                     let id = execution.to_string();
-                    let query = rawdoc! { "_id": { "x": &*id, "s": document.first.0.cast_signed() } };
+                    let query =
+                        rawdoc! { "_id": { "x": &*id, "s": document.first.0.cast_signed() } };
                     let document = rows::event_row(&id, &document, "")?;
                     replacements.push(Replacement { query, document });
                 }
@@ -262,9 +261,8 @@ impl Mongo {
         n: i64,
         rows: Vec<RawDocumentBuf>,
     ) -> Result<u64, StoreError> {
-        let with_filter = |(row, at): (RawDocumentBuf, i64)| {
-            (doc! { "_id": { "r": request, "n": n + at } }, row)
-        };
+        let with_filter =
+            |(row, at): (RawDocumentBuf, i64)| (doc! { "_id": { "r": request, "n": n + at } }, row);
         let rows: Vec<DocumentPart> = rows.into_iter().zip(0_i64..).map(with_filter).collect();
         let transcripts = self.raw_collection("transcripts");
         let mut session = self.start_session().await?;

@@ -276,7 +276,10 @@ pub(super) fn read_events(
     assembly.finish()
 }
 
-pub(super) fn read_document(row: &rusqlite::Row<'_>, id: ExecutionId) -> Result<EventDocument, StoreError> {
+pub(super) fn read_document(
+    row: &rusqlite::Row<'_>,
+    id: ExecutionId,
+) -> Result<EventDocument, StoreError> {
     let id = id.to_string();
     let first: i64 = rows::read_column(row, 0, &id)?;
     let len: isize = rows::read_column(row, 1, &id)?;

@@ -164,10 +164,7 @@ impl RowRewrite {
                     fold_case(&plan.info().query).into(),
                 ],
             ),
-            StoredContent::Events {
-                execution,
-                document: EventDocument { first, len, json },
-            } => (
+            StoredContent::Events { execution, document: EventDocument { first, len, json } } => (
                 "UPDATE events SET json = ?5 WHERE id = ?1 AND first = ?3 AND len = ?4
                  AND log = (SELECT number FROM logs WHERE executionId = ?2)",
                 vec![

@@ -86,7 +86,11 @@ pub(super) fn put_head(
 
 /// Adds the first error of an execution to the index for searches, unless the index has this error
 /// already.
-pub(super) fn put_error_text(connection: &Connection, log: i64, error: &HeadError) -> rusqlite::Result<()> {
+pub(super) fn put_error_text(
+    connection: &Connection,
+    log: i64,
+    error: &HeadError,
+) -> rusqlite::Result<()> {
     let text = error.folded_text();
     let sql = "SELECT 1 FROM executions WHERE number = ?1 AND errorText = ?2";
     if connection.prepare_cached(sql)?.exists(params![log, text])? {

@@ -131,7 +131,8 @@ impl EncryptedStore {
         let total = Some(self.inner.count_stored(part).await?);
         let (mut after, mut done) = (None, 0);
         loop {
-            let progress = RekeyProgress { is_check: pass.is_check, part: part.as_str(), done, total };
+            let progress =
+                RekeyProgress { is_check: pass.is_check, part: part.as_str(), done, total };
             show(progress);
             let page = self.inner.list_stored(part, after).await?;
             done += page.documents.len() as u64 + page.damaged;
