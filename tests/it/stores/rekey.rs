@@ -94,7 +94,7 @@ fn command(n: usize) -> SentCommand {
     let payload = Arc::new(json!(SECRET));
     SentCommand {
         command: Command::Signal { name: "go".to_owned(), payload },
-        ..inbox_command(n, n)
+        ..inbox_command(n, n, Command::Pause)
     }
 }
 
