@@ -10,7 +10,7 @@ use shared::{
     },
 };
 
-use super::{connection::to_store_error, lists, log, rows};
+use super::{connection::to_store_error, lists, rows};
 
 /// Rows of one page, which one transaction replaces.
 const PAGE_LEN: i64 = 256;
@@ -92,7 +92,7 @@ fn read_content(row: &Row<'_>, part: StoredPart) -> Result<StoredContent, StoreE
         StoredPart::Events => {
             let id: String = rows::read_column(row, 3, "an event")?;
             let execution: ExecutionId = rows::parse(&id, &id)?;
-            let document = log::read_document(row, execution)?;
+            let document = rows::read_document(row, execution)?;
             Ok(StoredContent::Events { execution, document })
         }
         StoredPart::Executions => {
