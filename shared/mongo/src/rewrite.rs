@@ -95,6 +95,8 @@ impl Mongo {
                 None => page.damaged += 1,
             }
         }
+        // An entry whose last document is missing.
+        page.damaged += u64::from(!open.is_empty());
         Ok(page)
     }
 

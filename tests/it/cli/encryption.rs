@@ -6,6 +6,7 @@ use std::{fmt::Write as _, fs, time::Instant};
 use engine::store::{Key, Keyring, open_encrypted_store, open_store_for_copies};
 use futures::TryStreamExt as _;
 use mongodb::{Client, bson::Document};
+use rusqlite::Connection;
 use serde_json::{Value, json};
 use shared::{
     event::Event,
@@ -215,7 +216,7 @@ async fn check_that_no_value_is_stored_in_clear(case: EncryptionCase) {
     assert!(case.json(BOTH_KEYS_CONFIG, &debug, 0).await.to_string().contains("xyzzy-signal"));
     let export = case.workspace.run(&["export", "--since", "1h", "--config", KEYLESS_CONFIG]).await;
     assert_eq!(export.status, 0, "{export:?}");
-    assert!(!export.out.contains(SECRET) && export.out.contains("$encrypted:k1:"));
+    assert!(!export.out.contains(SECRET) && export.out.contains("$encrypted:k2:"));
 }
 
 /// Changes the key of all values, and checks that a process with the new key alone reads them.
@@ -229,7 +230,13 @@ async fn check_that_one_key_is_left(case: &EncryptionCase, executions: [&Value; 
         assert!(shown.contains("xyzzy-input") && !shown.contains("$encrypted"), "{shown}");
     }
     let raw = match case.store.strip_prefix("sqlite:") {
-        Some(path) => case.read_file(path),
+        Some(path) => {
+            // The copy lacks the old bytes that earlier changes left in the free space of the file.
+            let file = Connection::open(case.workspace.path(path)).unwrap();
+            let copy = case.workspace.path("vacuumed.db").display().to_string();
+            file.execute("VACUUM INTO ?1", [copy]).unwrap();
+            case.read_file("vacuumed.db")
+        }
         None => dump_mongodb(&case.store).await,
     };
     let places = raw.matches("$encrypted:k1:").count();

@@ -17,7 +17,7 @@ use shared::{
     plan::Plan,
     store::{
         EventDocument, Record, RecordKind, RecordPage, Rewrite, SecretParts, StoreError,
-        StoredContent, StoredDocument, StoredPart, WriteCondition,
+        StoredContent, StoredDocument, StoredPart, WriteCondition, backend::skip_damaged,
     },
 };
 
@@ -139,9 +139,10 @@ impl EncryptedStore {
             pass.damaged_documents += page.damaged;
             let mut rewrites = Vec::new();
             for before in page.documents {
-                match self.rekey_document(&before, &mut pass.tally)? {
-                    Some(after) if !pass.is_check => rewrites.push(Rewrite { before, after }),
-                    _ => (),
+                match skip_damaged(self.rekey_document(&before, &mut pass.tally))? {
+                    Some(Some(after)) if !pass.is_check => rewrites.push(Rewrite { before, after }),
+                    Some(_) => (),
+                    None => pass.damaged_documents += 1,
                 }
             }
             if !rewrites.is_empty() {
