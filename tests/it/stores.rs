@@ -3,6 +3,7 @@
 mod differential;
 mod followers;
 mod mongo;
+mod rekey;
 mod shards;
 mod sqlite;
 
@@ -71,6 +72,7 @@ macro_rules! stores {
                     invalid_and_oversized_records_are_refused,
                     a_conditional_write_never_overwrites_a_newer_record,
                     a_record_is_stored_unchanged,
+                    a_record_is_replaced_while_it_has_the_value_that_was_read,
                     the_write_condition_decides_which_record_stays,
                     a_rejected_append_does_not_affect_others_of_its_batch,
                     a_request_is_stored_once,

@@ -304,7 +304,7 @@ pub(crate) async fn open_store_for_copies(setup: Setup<'_>) -> Result<Arc<dyn St
     Ok(engine::store::open_store_for_copies(&setup.config.store.value, None).await?)
 }
 
-async fn open_keys(setup: Setup<'_>) -> Result<Option<Keyring>, Failure> {
+pub(crate) async fn open_keys(setup: Setup<'_>) -> Result<Option<Keyring>, Failure> {
     match &setup.config.encryption.value {
         Some(encryption) => Ok(Some(encryption.open_keys().await?)),
         None => Ok(None),

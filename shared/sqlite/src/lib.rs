@@ -29,6 +29,7 @@ mod permits;
 mod readers;
 mod records;
 mod removal;
+mod rewrite;
 mod rows;
 mod schema;
 mod time;
