@@ -36,6 +36,7 @@ mod recent;
 mod record;
 mod restore_marker;
 mod retention;
+mod rewrite;
 mod search;
 mod settlements;
 mod tail;
@@ -104,6 +105,7 @@ pub use self::{
     record::{Record, RecordKind, RecordPage, SecretField, SecretParts, WriteCondition},
     restore_marker::RestoreMarker,
     retention::{Pruned, Removable, sub_plans},
+    rewrite::{Rewrite, StoredContent, StoredDocument, StoredKey, StoredPage, StoredPart},
     search::search_words,
     settlements::{ChildPath, FinishedCallId, settlement_prefix},
     tail::follow_log,
@@ -154,6 +156,33 @@ pub trait Store: Log + Inbox + Permits + Documents + KeyValue + Vectors + AuditL
     }
 
     fn hints(&self) -> &Hints;
+
+    /// Returns about how many documents a part has.
+    async fn count_stored(&self, _part: StoredPart) -> Result<u64, StoreError> {
+        Err(not_rewritable())
+    }
+
+    /// Returns the documents of a part after a key. A page has a bounded number of bytes.
+    async fn list_stored(
+        &self,
+        _part: StoredPart,
+        _after: Option<StoredKey>,
+    ) -> Result<StoredPage, StoreError> {
+        Err(not_rewritable())
+    }
+
+    /// Replaces documents of one part, each in a transaction of its own or several in one. Returns
+    /// how many were replaced.
+    ///
+    /// A document that was removed meanwhile stays removed, and a head whose texts have changed
+    /// stays as it is.
+    async fn replace_stored(&self, _rewrites: Vec<Rewrite>) -> Result<u64, StoreError> {
+        Err(not_rewritable())
+    }
+}
+
+fn not_rewritable() -> StoreError {
+    StoreError::Unavailable("this store cannot replace its documents".to_owned())
 }
 
 /// Keeps the logs of executions, their heads, and the leases of workers.

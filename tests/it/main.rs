@@ -11,6 +11,7 @@ mod connection_limits;
 mod crash;
 mod docs;
 mod embed;
+mod fuzz;
 mod golden;
 mod harness;
 mod mcp;

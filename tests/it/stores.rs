@@ -3,6 +3,7 @@
 mod differential;
 mod followers;
 mod mongo;
+mod rekey;
 mod shards;
 mod sqlite;
 
@@ -71,6 +72,7 @@ macro_rules! stores {
                     invalid_and_oversized_records_are_refused,
                     a_conditional_write_never_overwrites_a_newer_record,
                     a_record_is_stored_unchanged,
+                    a_record_is_replaced_while_it_has_the_value_that_was_read,
                     the_write_condition_decides_which_record_stays,
                     a_rejected_append_does_not_affect_others_of_its_batch,
                     a_request_is_stored_once,
@@ -145,13 +147,13 @@ stores! {
 /// does not keep these promises.
 mod of_this_layout {
     mod on_the_memory_store {
-        promises! { crate::stores::memory_store: a_request_keeps_its_labels }
+        promises! { crate::stores::memory_store: a_request_keeps_its_labels, a_token_finds_its_own }
     }
     mod on_sqlite {
-        promises! { crate::stores::sqlite::open_twice: a_request_keeps_its_labels }
+        promises! { crate::stores::sqlite::open_twice: a_request_keeps_its_labels, a_token_finds_its_own }
     }
     mod on_mongodb {
-        promises! { crate::stores::mongo::open_twice: a_request_keeps_its_labels }
+        promises! { crate::stores::mongo::open_twice: a_request_keeps_its_labels, a_token_finds_its_own }
     }
 }
 

@@ -92,7 +92,7 @@ pub(crate) fn worker_with_limits(
     let options = Options {
         executions: 3,
         poll: Duration::from_millis(100),
-        calls: Arc::new(CallLimits::new(rules)),
+        calls: Arc::new(CallLimits::new(rules)).into(),
         ..Options::default()
     };
     let clock = Arc::new(PausedClock::new());

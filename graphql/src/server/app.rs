@@ -28,6 +28,14 @@ pub struct Caller {
 }
 
 impl Caller {
+    /// Waits until the configuration no longer has the caller's token, or its sign-in expires.
+    pub(super) async fn wait_until_access_ends(&self) {
+        tokio::select! {
+            () = self.grant.wait_until_revoked() => (),
+            () = self.wait_until_expired() => (),
+        }
+    }
+
     /// Waits until the token or session of the caller expires.
     pub(super) async fn wait_until_expired(&self) {
         match self.expires_at {

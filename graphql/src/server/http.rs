@@ -89,7 +89,7 @@ pub(super) async fn identify_member(
             let answering = next.run(HttpRequest::from_parts(parts, body));
             let response = traced.answer(answering).await;
             app.metrics.count_request(RequestKind::Member, response.status());
-            end_stream_at_expiry(response, caller)
+            end_stream_with_access(response, caller)
         }
         Err(refusal) => {
             discard_body(&app, body).await;
@@ -99,16 +99,16 @@ pub(super) async fn identify_member(
     }
 }
 
-/// Ends the event stream of a caller whose sign-in expires. Other answers are short, and end by
+/// Ends the event stream of a caller whose access ends. Other answers are short, and end by
 /// themselves.
-fn end_stream_at_expiry(response: Response, caller: Caller) -> Response {
+fn end_stream_with_access(response: Response, caller: Caller) -> Response {
     let kind = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
     if !kind.is_some_and(|kind| kind.starts_with(b"text/event-stream")) {
         return response;
     }
     response.map(|body| {
-        let expired = async move { caller.wait_until_expired().await };
-        Body::from_stream(body.into_data_stream().take_until(expired))
+        let ended = async move { caller.wait_until_access_ends().await };
+        Body::from_stream(body.into_data_stream().take_until(ended))
     })
 }
 

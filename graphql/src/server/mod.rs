@@ -8,6 +8,7 @@
 //! | --- | --- |
 //! | `serve`, `task_sender` | accepts connections and owns every task |
 //! | `connections`, `bodies`, `answer_stream` | limits connections |
+//! | `tls` | performs handshakes with a replaceable certificate |
 //! | `guard`, `hosts` | checks `Host`, `Origin` and peer, and answers preflights |
 //! | `path_prefix` | removes the path prefix of a proxy |
 //! | `entry`, `bearer` | identifies the caller by its token |
@@ -46,6 +47,7 @@ mod serve;
 mod sign_in;
 mod sse;
 mod task_sender;
+mod tls;
 mod traced_request;
 mod ws;
 
@@ -56,3 +58,4 @@ pub use options::{Hooks, MetricsSource, Readiness, ServerOptions, UnknownPathHan
 pub(crate) use path_prefix::OWN_SEGMENTS;
 pub use path_prefix::{InvalidPathPrefix, PathPrefix};
 pub use serve::serve;
+pub use tls::{InvalidTlsIdentity, Tls, TlsIdentity};

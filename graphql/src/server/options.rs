@@ -15,6 +15,7 @@ use shared::trace::SpanSink;
 use super::{
     hosts::{AllowedHost, AllowedOrigin},
     path_prefix::PathPrefix,
+    tls::Tls,
 };
 
 #[derive(Debug, Clone)]
@@ -31,6 +32,8 @@ pub struct ServerOptions {
     pub access: Access,
     /// Identifies callers by an issuer. `None` if only tokens of the configuration give access.
     pub sign_in: Option<Arc<SignIn>>,
+    /// The certificate of the server. `None` serves without TLS.
+    pub tls: Option<Tls>,
     /// The largest request body and WebSocket message, in bytes.
     pub max_body_bytes: usize,
     /// Maximum number of connections, with WebSockets. A reserve beyond this limit serves health
@@ -59,6 +62,7 @@ impl Default for ServerOptions {
             path_prefix: PathPrefix::default(),
             access: Access::default(),
             sign_in: None,
+            tls: None,
             max_body_bytes: 1024 * 1024,
             max_connections: 4096,
             max_new_connections: 256,

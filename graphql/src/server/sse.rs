@@ -30,8 +30,8 @@ const KEEP_ALIVE_COMMENT: &str = ":\n\n";
 
 /// Streams the responses of `operation` on the threads of subscriptions.
 ///
-/// At shutdown, and when the sign-in of the caller expires, the stream ends without `complete`, so
-/// the client reconnects.
+/// At shutdown, and when the access of the caller ends, the stream ends without `complete`. So the
+/// client reconnects.
 pub(super) async fn stream_operation(
     app: &Arc<App>,
     operation: Operation,
@@ -46,7 +46,7 @@ pub(super) async fn stream_operation(
     let end = async move {
         tokio::select! {
             () = stopping.cancelled() => (),
-            () = caller.wait_until_expired() => (),
+            () = caller.wait_until_access_ends() => (),
         }
     };
     let lively = lively.take_until(end).boxed();

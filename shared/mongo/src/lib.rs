@@ -34,6 +34,7 @@ mod permits;
 mod plans;
 mod records;
 mod removal;
+mod rewrite;
 mod rows;
 mod text_parts;
 mod transcripts;

@@ -19,8 +19,8 @@ use shared::{
     limits,
     store::{
         Append, AppendError, AuditEntry, Documents, ExecutionHead, HeadQuery, Hints, Inbox, Lease,
-        Log, Permission, Permit, PermitAsk, Permits, Pruned, QueuePosition, Removable, SentCommand,
-        Store, StoreError,
+        Log, Permission, Permit, PermitAsk, Permits, Pruned, QueuePosition, Removable, Rewrite,
+        SentCommand, Store, StoreError, StoredKey, StoredPage, StoredPart,
         backend::{add_longest_due, aged_places, inbox_full_error, skip_damaged},
     },
 };
@@ -177,6 +177,22 @@ impl Store for Mongo {
 
     fn hints(&self) -> &Hints {
         &self.hints
+    }
+
+    async fn count_stored(&self, part: StoredPart) -> Result<u64, StoreError> {
+        self.count_documents_of(part).await
+    }
+
+    async fn list_stored(
+        &self,
+        part: StoredPart,
+        after: Option<StoredKey>,
+    ) -> Result<StoredPage, StoreError> {
+        self.list_documents(part, after).await
+    }
+
+    async fn replace_stored(&self, rewrites: Vec<Rewrite>) -> Result<u64, StoreError> {
+        self.replace_documents(rewrites).await
     }
 }
 
@@ -338,7 +354,7 @@ fn due_after_filter(now: Timestamp, after: Option<QueuePosition>) -> Row {
     }
 }
 
-fn read_command(row: &Row) -> Result<SentCommand, StoreError> {
+pub(super) fn read_command(row: &Row) -> Result<SentCommand, StoreError> {
     let id = row.get_str("_id").unwrap_or("a command");
     let json = rows::read_text(row, "json", id)?;
     serde_json::from_str(json).map_err(|err| StoreError::corrupt(id, err))

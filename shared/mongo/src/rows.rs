@@ -208,6 +208,11 @@ pub(super) fn read_labels(row: &Bson, what: &str) -> Result<Labels, StoreError> 
     pairs.collect()
 }
 
+/// Parses an id that a damaged document may have.
+pub(super) fn parse<T: FromStr<Err: Display>>(text: &str) -> Result<T, StoreError> {
+    text.parse().map_err(|err| StoreError::corrupt(text, err))
+}
+
 /// Parses a text field. `what` names the document in the error.
 pub(super) fn parse_field<T: FromStr<Err: Display>>(
     row: &Bson,

@@ -29,6 +29,7 @@ mod permits;
 mod readers;
 mod records;
 mod removal;
+mod rewrite;
 mod rows;
 mod schema;
 mod time;
@@ -106,6 +107,7 @@ impl Sqlite {
         schema::prepare_schema(&connection, path, layout, || locks.has_live_worker())?;
         counts::prepare_counts(&connection)?;
         audit::prepare_audit(&connection)?;
+        lists::prepare_token_index(&connection, layout)?;
         let time = time::open_clock(&connection, || locks.has_live_worker());
         let hints = Arc::new(Hints::default());
         identity.add_wal();

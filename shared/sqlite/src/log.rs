@@ -15,8 +15,9 @@ use shared::{
     id::{CommandId, ExecutionId, Seq, WorkerId},
     limits,
     store::{
-        Append, AppendError, EventDocument, ExecutionHead, HeadQuery, Hints, Inbox, Lease, Log,
-        Permission, Permit, PermitAsk, Permits, Pruned, Removable, SentCommand, Store, StoreError,
+        Append, AppendError, ExecutionHead, HeadQuery, Hints, Inbox, Lease, Log, Permission,
+        Permit, PermitAsk, Permits, Pruned, Removable, Rewrite, SentCommand, Store, StoreError,
+        StoredKey, StoredPage, StoredPart,
         backend::{Assembly, add_longest_due, aged_places, inbox_full_error, skip_damaged},
     },
 };
@@ -26,6 +27,7 @@ use super::{
     connection::to_store_error,
     permits,
     removal::{self, BATCH_LEN, Removal, UnusedKind},
+    rewrite::{self, RowRewrite},
     rows,
     worker_locks::WorkerLocks,
 };
@@ -158,6 +160,29 @@ impl Store for Sqlite {
     fn hints(&self) -> &Hints {
         &self.hints
     }
+
+    async fn count_stored(&self, part: StoredPart) -> Result<u64, StoreError> {
+        self.readers.read(move |connection| rewrite::count_rows(connection, part)).await
+    }
+
+    async fn list_stored(
+        &self,
+        part: StoredPart,
+        after: Option<StoredKey>,
+    ) -> Result<StoredPage, StoreError> {
+        let layout = self.layout;
+        self.readers
+            .read(move |connection| rewrite::list_stored(connection, part, after.as_ref(), layout))
+            .await
+    }
+
+    async fn replace_stored(&self, rewrites: Vec<Rewrite>) -> Result<u64, StoreError> {
+        let rewrites = rewrites.into_iter().filter_map(RowRewrite::new).collect();
+        match self.write(Change::Rewrite(rewrites)).await? {
+            Answer::Replaced(rows) => Ok(rows as u64),
+            _ => Ok(0),
+        }
+    }
 }
 
 #[async_trait]
@@ -244,22 +269,11 @@ pub(super) fn read_events(
     let mut found =
         statement.query(params![id.to_string(), next]).map_err(|err| to_store_error(&err))?;
     while let Some(row) = found.next().map_err(|err| to_store_error(&err))? {
-        if !assembly.push(read_document(row, id)) {
+        if !assembly.push(rows::read_document(row, id)) {
             break;
         }
     }
     assembly.finish()
-}
-
-fn read_document(row: &rusqlite::Row<'_>, id: ExecutionId) -> Result<EventDocument, StoreError> {
-    let id = id.to_string();
-    let first: i64 = rows::read_column(row, 0, &id)?;
-    let len: isize = rows::read_column(row, 1, &id)?;
-    Ok(EventDocument {
-        first: Seq(u64::try_from(first).map_err(|err| StoreError::corrupt(&id, err))?),
-        len: usize::try_from(len).map_err(|err| StoreError::corrupt(&id, err))?,
-        json: rows::read_column(row, 2, &id)?,
-    })
 }
 
 /// Answers every query but [`HeadQuery::Orphans`]. [`find_orphans`] answers that query, because it

@@ -6,9 +6,9 @@ use rusqlite::{Connection, Params, Row, params, types::FromSql};
 use shared::{
     clock::Timestamp,
     execution::ExecutionState,
-    id::{Epoch, Seq, ToolName},
+    id::{Epoch, ExecutionId, Seq, ToolName},
     labels::Labels,
-    store::{ExecutionHead, HeadError, StoreError, backend::skip_damaged},
+    store::{EventDocument, ExecutionHead, HeadError, StoreError, backend::skip_damaged},
     tool::ErrorCode,
 };
 
@@ -86,7 +86,11 @@ pub(super) fn put_head(
 
 /// Adds the first error of an execution to the index for searches, unless the index has this error
 /// already.
-fn put_error_text(connection: &Connection, log: i64, error: &HeadError) -> rusqlite::Result<()> {
+pub(super) fn put_error_text(
+    connection: &Connection,
+    log: i64,
+    error: &HeadError,
+) -> rusqlite::Result<()> {
     let text = error.folded_text();
     let sql = "SELECT 1 FROM executions WHERE number = ?1 AND errorText = ?2";
     if connection.prepare_cached(sql)?.exists(params![log, text])? {
@@ -160,6 +164,17 @@ fn read_error(row: &Row<'_>, id: &str) -> Result<Option<HeadError>, StoreError> 
         tool: tool.map(|tool| parse(&tool, id)).transpose()?,
         message: message.unwrap_or_default().into(),
     }))
+}
+
+pub(super) fn read_document(row: &Row<'_>, id: ExecutionId) -> Result<EventDocument, StoreError> {
+    let id = id.to_string();
+    let first: i64 = read_column(row, 0, &id)?;
+    let len: isize = read_column(row, 1, &id)?;
+    Ok(EventDocument {
+        first: Seq(u64::try_from(first).map_err(|err| StoreError::corrupt(&id, err))?),
+        len: usize::try_from(len).map_err(|err| StoreError::corrupt(&id, err))?,
+        json: read_column(row, 2, &id)?,
+    })
 }
 
 /// Reads all rows that a query finds, except damaged rows.

@@ -7,7 +7,7 @@ use crate::{
     clock::Timestamp,
     execution::ExecutionState,
     id::{ExecutionId, PlanId, RequestId, ToolName, WorkerId},
-    labels::Labels,
+    labels::{self, Labels},
 };
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,12 +23,16 @@ pub struct RequestFilter {
     /// Selects requests that have an execution that needs a person. Child executions count, too.
     /// `Some(false)` selects all other requests.
     pub needs_person: Option<bool>,
+    /// Selects requests that belong to the [token](labels::TOKEN) with this name.
+    pub token: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanFilter {
     pub request: Option<RequestId>,
     pub search: Option<String>,
+    /// Selects plans whose request belongs to the [token](labels::TOKEN) with this name.
+    pub token: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,6 +74,11 @@ pub struct LabelFilter {
 }
 
 impl LabelFilter {
+    /// Selects the executions that belong to the [token](labels::TOKEN) with this name.
+    pub fn of_token(token: &str) -> Self {
+        Self { key: labels::TOKEN.to_owned(), value: Some(token.to_owned()) }
+    }
+
     pub fn matches(&self, labels: &Labels) -> bool {
         let found = labels.get(&self.key);
         found.is_some_and(|found| self.value.as_ref().is_none_or(|value| value == found))

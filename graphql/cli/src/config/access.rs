@@ -1,20 +1,20 @@
-//! The setting `access`. The tokens themselves are in the environment.
+//! The setting `access`. The tokens themselves are in the environment or in files.
 
 mod patterns;
 
 pub(super) use self::patterns::with_equivalents;
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, path::Path};
 
-use engine::access::{Access, Limits, Role, Token, ToolPattern};
+use engine::access::{Access, Limits, Role, See, Token, ToolPattern};
 use planner::suggest::did_you_mean;
 use serde_json::{Map, Value, json};
-use shared::store::Rate;
+use shared::{secret_file::SecretFile, store::Rate};
 use toolsets::sources::SetConfig;
 
 use super::{ConfigError, calls};
 
-const TOKEN_KEYS: [&str; 5] = ["name", "token_env", "role", "tools", "limits"];
+const TOKEN_KEYS: [&str; 7] = ["name", "token_env", "token_file", "role", "tools", "limits", "see"];
 const LIMIT_KEYS: [&str; 2] = ["calls", "per_tool"];
 /// Maximum number of tokens. It is limited because each request is compared with each token.
 const MAX_TOKENS: usize = 1_000;
@@ -35,14 +35,73 @@ pub struct AccessConfig {
 #[derive(Clone, Debug, PartialEq)]
 struct TokenConfig {
     name: String,
-    variable: String,
+    source: TokenSource,
     role: Role,
     tools: Option<Vec<ToolPattern>>,
     limits: Limits,
     written_limits: Value,
+    see: See,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum TokenSource {
+    Variable(String),
+    File(SecretFile),
+}
+
+impl TokenSource {
+    fn read(fields: &Map<String, Value>, base: &Path) -> Result<Self, String> {
+        let is_set = |key: &str| fields.get(key).is_some_and(|value| !value.is_null());
+        match (is_set("token_env"), is_set("token_file")) {
+            (true, true) => Err("name one of `token_env` and `token_file`".to_owned()),
+            (_, true) => Ok(Self::File(SecretFile::new(read_text(fields, "token_file")?, base))),
+            _ => Ok(Self::Variable(read_text(fields, "token_env")?)),
+        }
+    }
+
+    /// Returns the variable or the file, for messages.
+    fn place(&self) -> &str {
+        match self {
+            Self::Variable(name) => name,
+            Self::File(file) => file.written(),
+        }
+    }
+
+    fn find_secret(
+        &self,
+        token: &str,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<String, String> {
+        let secret = match self {
+            Self::File(file) => file.read().map_err(|reason| {
+                format!(
+                    "the access token `{token}` is not available: {reason}; correct the file, or \
+                     remove the token from `access.tokens`"
+                )
+            })?,
+            Self::Variable(name) => variable(name).unwrap_or_default(),
+        };
+        let secret = secret.trim();
+        if secret.is_empty() {
+            let from = self.place();
+            return Err(format!(
+                "the access token `{token}` is not set: set `{from}` in Faber's environment, or \
+                 remove the token from `access.tokens`"
+            ));
+        }
+        Ok(secret.to_owned())
+    }
 }
 
 impl AccessConfig {
+    /// Returns the files with tokens.
+    pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
+        self.tokens.iter().filter_map(|token| match &token.source {
+            TokenSource::File(file) => Some(file.path()),
+            TokenSource::Variable(_) => None,
+        })
+    }
+
     /// Returns `true` if there are no tokens. The server then accepts connections from this machine
     /// only.
     pub fn is_empty(&self) -> bool {
@@ -63,11 +122,11 @@ impl AccessConfig {
 
     #[cfg(test)]
     pub(crate) fn read(written: Value) -> Result<Self, String> {
-        read(Some(written))
+        read(Some(written), Path::new("/"))
     }
 
-    /// Reads the tokens from the environment, and adds the equivalent patterns for renamed built-in
-    /// toolsets.
+    /// Reads the tokens from the environment and from files, and adds the equivalent patterns for
+    /// renamed built-in toolsets.
     ///
     /// Called by servers and by `faber doctor`, because other commands need no tokens.
     pub fn open(
@@ -75,18 +134,29 @@ impl AccessConfig {
         sets: &[SetConfig],
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Access, ConfigError> {
+        Ok(Access::new(self.open_tokens(sets, variable)?))
+    }
+
+    /// Like [`open`](Self::open), but returns the tokens.
+    pub fn open_tokens(
+        &self,
+        sets: &[SetConfig],
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Vec<Token>, ConfigError> {
         let mut tokens: Vec<Token> = Vec::with_capacity(self.tokens.len());
         for config in &self.tokens {
             let token = config.open_token(sets, &variable).map_err(ConfigError::new)?;
             if let Some(same) = tokens.iter().find(|known| known.is_same_secret(&token)) {
                 return Err(ConfigError::new(format!(
                     "the access tokens `{}` and `{}` are the same: set `{}` to another token",
-                    same.name, config.name, config.variable
+                    same.name,
+                    config.name,
+                    config.source.place()
                 )));
             }
             tokens.push(token);
         }
-        Ok(Access::new(tokens))
+        Ok(tokens)
     }
 
     /// Returns the setting without the tokens.
@@ -101,15 +171,9 @@ impl TokenConfig {
         sets: &[SetConfig],
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Token, String> {
-        let Self { name, variable: from, .. } = self;
-        let secret = variable(from).unwrap_or_default();
-        let secret = secret.trim();
-        if secret.is_empty() {
-            return Err(format!(
-                "the access token `{name}` is not set: set `{from}` in Faber's environment, or \
-                 remove the token from `access.tokens`"
-            ));
-        }
+        let Self { name, source, .. } = self;
+        let from = source.place();
+        let secret = source.find_secret(name, variable)?;
         if secret.chars().any(|letter| !letter.is_ascii_graphic()) {
             return Err(format!(
                 "the access token `{name}` (`{from}`) cannot be sent: use letters, digits and `-._~+/=`"
@@ -121,12 +185,13 @@ impl TokenConfig {
                 "this access token can be guessed: use one of at least 16 characters"
             );
         }
-        let mut token = Token::new(name, secret, self.role);
+        let mut token = Token::new(name, &secret, self.role);
         let tools = self.tools.as_ref();
         token.tools = tools.map(|pattern| {
             pattern.iter().flat_map(|pattern| patterns::with_equivalents(pattern, sets)).collect()
         });
         token.limits = self.limits;
+        token.see = self.see;
         Ok(token)
     }
 
@@ -135,17 +200,23 @@ impl TokenConfig {
             .tools
             .as_ref()
             .map(|patterns| patterns.iter().map(ToolPattern::to_string).collect());
+        let source = match self.source {
+            TokenSource::Variable(_) => "token_env",
+            TokenSource::File(_) => "token_file",
+        };
         json!({
             "name": self.name,
-            "token_env": self.variable,
+            source: self.source.place(),
             "role": self.role.as_str(),
             "tools": tools.unwrap_or_else(|| vec!["*".to_owned()]),
             "limits": self.written_limits,
+            "see": self.see.as_str(),
         })
     }
 }
 
-pub(super) fn read(value: Option<Value>) -> Result<AccessConfig, String> {
+/// Reads the setting. A relative path starts at `base`.
+pub(super) fn read(value: Option<Value>, base: &Path) -> Result<AccessConfig, String> {
     let fields = match value {
         None | Some(Value::Null) => return Ok(AccessConfig::default()),
         Some(Value::Object(fields)) => fields,
@@ -166,7 +237,7 @@ pub(super) fn read(value: Option<Value>) -> Result<AccessConfig, String> {
     let mut tokens: Vec<TokenConfig> = Vec::with_capacity(items.len());
     for (index, item) in items.iter().enumerate() {
         let placed = |reason: String| format!("`access.tokens[{index}]`: {reason}");
-        let token = read_token(item).map_err(placed)?;
+        let token = read_token(item, base).map_err(placed)?;
         if tokens.iter().any(|known| known.name == token.name) {
             let reason =
                 format!("a token called `{}` exists already: use another name", token.name);
@@ -193,14 +264,14 @@ fn read_secret_names(value: Option<&Value>) -> Result<Option<BTreeSet<String>>, 
     names.map(|name| name.map(str::to_owned).ok_or_else(wrong)).collect::<Result<_, _>>().map(Some)
 }
 
-fn read_token(item: &Value) -> Result<TokenConfig, String> {
+fn read_token(item: &Value, base: &Path) -> Result<TokenConfig, String> {
     let Value::Object(fields) = item else {
         let hint = "{ name: ci, token_env: CI_TOKEN, role: operator }";
         return Err(format!("write a map such as `{hint}`"));
     };
     if fields.contains_key("token") {
         let reason = "`token` would put a secret into a file: name an environment variable with \
-                   `token_env`";
+                   `token_env`, or another file with `token_file`";
         return Err(reason.to_owned());
     }
     check_keys(fields, &TOKEN_KEYS)?;
@@ -209,14 +280,29 @@ fn read_token(item: &Value) -> Result<TokenConfig, String> {
     if name.starts_with(oidc::NAME_PREFIX) {
         return Err(format!("`name` is `{name}`: `oidc:` is for callers of `server.oidc`"));
     }
+    let role = read_text(fields, "role")?.parse()?;
     Ok(TokenConfig {
         name,
-        variable: read_text(fields, "token_env")?,
-        role: read_text(fields, "role")?.parse()?,
+        source: TokenSource::read(fields, base)?,
+        role,
+        see: read_see(fields, role)?,
         tools: read_patterns(fields.get("tools"))?,
         limits: read_limits(&written_limits)?,
         written_limits,
     })
+}
+
+pub(super) fn read_see(fields: &Map<String, Value>, role: Role) -> Result<See, String> {
+    if fields.get("see").is_none_or(Value::is_null) {
+        return Ok(See::All);
+    }
+    let see = read_text(fields, "see")?.parse()?;
+    if see == See::Own && role == Role::Admin {
+        let reason = "`see: own` does not fit the role `admin`, which sees all: use `operator` or \
+                      `viewer`";
+        return Err(reason.to_owned());
+    }
+    Ok(see)
 }
 
 pub(super) fn check_keys(fields: &Map<String, Value>, keys: &[&str]) -> Result<(), String> {
@@ -275,12 +361,16 @@ pub(super) fn read_limits(value: &Value) -> Result<Limits, String> {
 mod tests {
     use expect_test::{Expect, expect};
 
-    use super::*;
+    use super::{read as read_below, *};
+
+    fn read(value: Option<Value>) -> Result<AccessConfig, String> {
+        read_below(value, Path::new("/"))
+    }
 
     fn example_setting() -> Value {
         json!({ "tokens": [
             { "name": "ci", "token_env": "CI", "role": "operator", "tools": ["file_tools.*"],
-              "limits": { "calls": "100/h", "per_tool": "10/min" } },
+              "limits": { "calls": "100/h", "per_tool": "10/min" }, "see": "own" },
             { "name": "owner", "token_env": "OWNER", "role": "admin" },
         ] })
     }
@@ -308,8 +398,11 @@ mod tests {
         let peer = std::net::IpAddr::from([10, 0, 0, 1]);
         let grant = access.authenticate(Some("the-secret-of-CI"), peer).unwrap();
         assert_eq!(grant.name(), Some("ci"));
+        assert_eq!(grant.visible_token(), Some("ci"));
+        let admin = access.authenticate(Some("the-secret-of-OWNER"), peer).unwrap();
+        assert_eq!((admin.token_name(), admin.visible_token()), (Some("owner"), None));
         assert!(!grant.allows(&"blog.get".parse().unwrap()));
-        expect![[r#"[{"name":"ci","token_env":"CI","role":"operator","tools":["file_tools.*"],"limits":{"calls":"100/h","per_tool":"10/min"}},{"name":"owner","token_env":"OWNER","role":"admin","tools":["*"],"limits":null}]"#]]
+        expect![[r#"[{"name":"ci","token_env":"CI","role":"operator","tools":["file_tools.*"],"limits":{"calls":"100/h","per_tool":"10/min"},"see":"own"},{"name":"owner","token_env":"OWNER","role":"admin","tools":["*"],"limits":null,"see":"all"}]"#]]
             .assert_eq(&config.to_json().to_string());
         assert!(read(None).unwrap().is_empty());
         assert!(!read(Some(json!({}))).unwrap().open(&[], |_| None).unwrap().requires_token());
@@ -352,6 +445,27 @@ mod tests {
     }
 
     #[test]
+    fn a_token_is_read_from_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let token = json!({ "name": "ci", "token_file": "ci.token", "role": "admin" });
+        let config = read_below(Some(json!({ "tokens": [token] })), folder.path()).unwrap();
+        let err = config.open(&[], |_| None).unwrap_err().to_string();
+        assert!(
+            err.starts_with("the access token `ci` is not available: `ci.token` cannot"),
+            "{err}"
+        );
+        std::fs::write(folder.path().join("ci.token"), "a-token-of-20-letters\n").unwrap();
+        let access = config.open(&[], |_| None).unwrap();
+        let peer = std::net::IpAddr::from([10, 0, 0, 1]);
+        assert!(access.authenticate(Some("a-token-of-20-letters"), peer).is_ok());
+        assert_eq!(config.to_json()[0]["token_file"], "ci.token");
+        check_refused_token(
+            json!({ "token_file": "x" }),
+            expect!["`access.tokens[0]`: name one of `token_env` and `token_file`"],
+        );
+    }
+
+    #[test]
     fn a_wrong_access_setting_names_the_correction() {
         check_refused(
             json!([]),
@@ -370,7 +484,7 @@ mod tests {
         check_refused_token(
             json!({ "token": "s3cret" }),
             expect![
-                "`access.tokens[0]`: `token` would put a secret into a file: name an environment variable with `token_env`"
+                "`access.tokens[0]`: `token` would put a secret into a file: name an environment variable with `token_env`, or another file with `token_file`"
             ],
         );
         check_refused_token(
@@ -398,6 +512,16 @@ mod tests {
             expect![
                 "`access.tokens[0]`: `limits.calls` is `often`; write a rate, such as `10/min` or `100/h`"
             ],
+        );
+        check_refused_token(
+            json!({ "role": "viewer", "see": "mine" }),
+            expect!["`access.tokens[0]`: `see` is `mine`: use own or all"],
+        );
+        check_refused_token(
+            json!({ "see": "own" }),
+            expect![[
+                r#"`access.tokens[0]`: `see: own` does not fit the role `admin`, which sees all: use `operator` or `viewer`"#
+            ]],
         );
         let token = json!({ "name": "a", "token_env": "A", "role": "admin" });
         check_refused(

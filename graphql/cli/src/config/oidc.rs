@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use engine::access::{Limits, Role, Token, ToolPattern};
+use engine::access::{Limits, Role, See, Token, ToolPattern};
 use oidc::{ClientCredentials, Rule, Settings};
 use reqwest::Url;
 use serde_json::{Map, Value, json};
@@ -15,7 +15,7 @@ use toolsets::sources::SetConfig;
 
 use super::{
     Config, ConfigError,
-    access::{check_keys, read_limits, read_patterns, read_text, with_equivalents},
+    access::{check_keys, read_limits, read_patterns, read_see, read_text, with_equivalents},
 };
 
 const KEYS: [&str; 9] = [
@@ -29,7 +29,7 @@ const KEYS: [&str; 9] = [
     "public_url",
     "rules",
 ];
-const RULE_KEYS: [&str; 5] = ["claim", "value", "role", "tools", "limits"];
+const RULE_KEYS: [&str; 6] = ["claim", "value", "role", "tools", "limits", "see"];
 /// Maximum number of rules. It is limited because each request is compared with each rule.
 const MAX_RULES: usize = 1_000;
 /// Maximum number of audiences, and of scopes.
@@ -72,6 +72,7 @@ struct RuleConfig {
     tools: Option<Vec<ToolPattern>>,
     limits: Limits,
     written_limits: Value,
+    see: See,
 }
 
 impl OidcConfig {
@@ -178,6 +179,7 @@ impl RuleConfig {
             patterns.iter().flat_map(|pattern| with_equivalents(pattern, sets)).collect()
         });
         rights.limits = self.limits;
+        rights.see = self.see;
         Rule { claim: self.claim.clone(), value: self.value.clone(), rights }
     }
 
@@ -190,6 +192,7 @@ impl RuleConfig {
             "role": self.role.as_str(),
             "tools": tools.unwrap_or_else(|| vec!["*".to_owned()]),
             "limits": self.written_limits,
+            "see": self.see.as_str(),
         })
     }
 }
@@ -335,10 +338,12 @@ fn read_rule(item: &Value) -> Result<RuleConfig, String> {
         Some(value @ (Value::Bool(_) | Value::Number(_))) => value.to_string(),
         _ => read_text(fields, "value")?,
     };
+    let role = read_text(fields, "role")?.parse()?;
     Ok(RuleConfig {
+        see: read_see(fields, role)?,
         claim: read_text(fields, "claim")?,
         value,
-        role: read_text(fields, "role")?.parse()?,
+        role,
         tools: read_patterns(fields.get("tools"))?,
         limits: read_limits(&written_limits)?,
         written_limits,

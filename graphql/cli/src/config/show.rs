@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Config, EncryptionConfig, Origin, oidc::OidcConfig, retention};
+use super::{Config, EncryptionConfig, Origin, TlsFiles, oidc::OidcConfig, retention};
 
 const MASK: &str = "***";
 
@@ -36,6 +36,10 @@ impl Config {
             "server.allowed_origins": show_setting(&json!(http.value.allowed_origins.written), http.origin),
             "server.path_prefix": show_setting(&json!(http.value.path_prefix.as_str()), http.origin),
             "server.oidc": show_setting(&json!(http.value.oidc.as_ref().map(OidcConfig::to_json)), http.origin),
+            "server.tls": show_setting(
+                &json!(http.value.tls.as_ref().map(TlsFiles::to_json)),
+                http.origin,
+            ),
             "planner": show_setting(&self.planner.value.to_json(), self.planner.origin),
             "planner.cache": show_setting(&json!(self.plan_cache.value.as_str()), self.plan_cache.origin),
             "planner.guard": show_setting(&json!(self.guard.value.as_str()), self.guard.origin),
@@ -51,6 +55,7 @@ impl Config {
                 self.encryption.origin,
             ),
             "log_format": show_setting(&json!(self.log_format.value.as_str()), self.log_format.origin),
+            "log_level": show_setting(&json!(self.log_level.value), self.log_level.origin),
             "limits": limits,
             "access": show_setting(&self.access.value.to_json(), self.access.origin),
             "access.secrets": show_setting(&json!(self.secrets()), self.access.origin),
@@ -129,7 +134,7 @@ fn mask_sets(sets: &Value) -> Value {
 }
 
 fn is_secret(value: &Value) -> bool {
-    value.get("secret").is_some_and(Value::is_string)
+    ["secret", "secret_file"].iter().any(|key| value.get(key).is_some_and(Value::is_string))
 }
 
 fn mask_value(value: &Value) -> Value {
@@ -151,6 +156,7 @@ mod tests {
             ("auth", json!({ "login": { "password": "plain" } }), json!({ "login": MASK })),
             ("auth", json!("plain"), json!(MASK)),
             ("auth", secret.clone(), secret.clone()),
+            ("auth", json!({ "secret_file": "k" }), json!({ "secret_file": "k" })),
             ("url", json!("http://h"), json!("http://h")),
         ] {
             assert_eq!(mask_sets(&source(key, &value)), source(key, &masked));

@@ -7,10 +7,11 @@ use std::{
 };
 
 use shared::{actor::Actor, execution::ReplanPermissions, id::ToolName, store::Rate};
+use tokio_util::sync::CancellationToken;
 use toolbox::{dispatch::ToolReach, tool_names::TOOL_SET};
 
 use super::{
-    Role, Token,
+    Role, See, Token,
     alerts::{AlertKind, Alerts},
     bucket::Bucket,
     required_role,
@@ -66,12 +67,16 @@ pub struct Grant {
     actor: Option<Arc<Actor>>,
     /// The name of the MCP client that the caller uses.
     client: Option<Arc<str>>,
+    /// Cancelled when the configuration loses or changes the token.
+    revoked: Option<CancellationToken>,
 }
 
 /// A token, and the uses that count toward its limits.
 #[derive(Debug)]
 pub(super) struct Rights {
     token: Token,
+    /// The name of the token as actors have it.
+    actor_name: String,
     usage: Mutex<LimitUsage>,
     alerts: Arc<Alerts>,
 }
@@ -84,7 +89,8 @@ struct LimitUsage {
 
 impl Rights {
     pub(super) fn new(token: Token, alerts: Arc<Alerts>) -> Self {
-        Self { token, usage: Mutex::default(), alerts }
+        let actor_name = Actor::token(&token.name).name.unwrap_or_default();
+        Self { token, actor_name, usage: Mutex::default(), alerts }
     }
 
     /// Returns whether the token allows a tool. The tools that activate and deactivate toolsets
@@ -152,7 +158,33 @@ impl Rights {
 impl Grant {
     pub(super) fn from_rights(rights: Rights) -> Self {
         let actor = Actor::token(&rights.token.name);
-        Self { rights: Some(Arc::new(rights)), actor: Some(Arc::new(actor)), client: None }
+        Self {
+            rights: Some(Arc::new(rights)),
+            actor: Some(Arc::new(actor)),
+            client: None,
+            revoked: Some(CancellationToken::new()),
+        }
+    }
+
+    pub(super) fn revoked_by(self, revoked: CancellationToken) -> Self {
+        Self { revoked: Some(revoked), ..self }
+    }
+
+    pub(super) fn has_token(&self, token: &Token) -> bool {
+        self.rights.as_ref().is_some_and(|rights| rights.token.is_same(token))
+    }
+
+    pub(super) fn revoke(&self) {
+        self.revoked.iter().for_each(CancellationToken::cancel);
+    }
+
+    /// Waits until the configuration no longer has the token of this grant. A server then closes
+    /// the connections of the caller.
+    pub async fn wait_until_revoked(&self) {
+        match &self.revoked {
+            Some(revoked) => revoked.cancelled().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Returns an unrestricted grant of an actor.
@@ -173,6 +205,19 @@ impl Grant {
             Some(client) => Arc::new(actor.with_client(client)),
             None => Arc::clone(actor),
         })
+    }
+
+    /// Returns the name of the token to which requests and executions of the caller belong, as actors
+    /// have it. Nothing belongs to a caller without a token.
+    pub fn token_name(&self) -> Option<&str> {
+        self.rights.as_ref().map(|rights| rights.actor_name.as_str())
+    }
+
+    /// Returns the name of the token if the caller sees only what belongs to it.
+    pub fn visible_token(&self) -> Option<&str> {
+        let rights = self.rights.as_ref()?;
+        let is_restricted = rights.token.see == See::Own && rights.token.role != Role::Admin;
+        is_restricted.then_some(&rights.actor_name)
     }
 
     pub fn name(&self) -> Option<&str> {

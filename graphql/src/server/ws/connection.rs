@@ -71,6 +71,8 @@ enum ConnectionEvent {
     Tick,
     /// The token or session of the caller has expired.
     Expired,
+    /// The configuration no longer has the token of the caller.
+    Revoked,
     Stop,
 }
 
@@ -119,6 +121,7 @@ impl Connection {
             biased;
             () = self.app.stopping.cancelled() => ConnectionEvent::Stop,
             () = self.caller.wait_until_expired() => ConnectionEvent::Expired,
+            () = self.caller.grant.wait_until_revoked() => ConnectionEvent::Revoked,
             received = self.incoming.next(), if has_room => ConnectionEvent::Received(received),
             given = self.operations.next(), if has_room && !self.operations.is_empty() => {
                 ConnectionEvent::OperationOutput(given)
@@ -137,6 +140,7 @@ impl Connection {
         match input {
             ConnectionEvent::Stop => ControlFlow::Break(Some(Closing::going_away())),
             ConnectionEvent::Expired => ControlFlow::Break(Some(Closing::expired())),
+            ConnectionEvent::Revoked => ControlFlow::Break(Some(Closing::revoked())),
             ConnectionEvent::InitTimeout => ControlFlow::Break(Some(Closing::init_timeout())),
             ConnectionEvent::Received(received) => self.receive_message(received).await,
             ConnectionEvent::OperationOutput(None) => ControlFlow::Continue(()),

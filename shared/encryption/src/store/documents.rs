@@ -19,15 +19,15 @@ use crate::{
     leaves::{edit_plan, edit_query},
 };
 
-const REQUESTS: &str = "requests";
-const TRANSCRIPTS: &str = "transcripts";
-const PLANS: &str = "plans";
+pub(super) const REQUESTS: &str = "requests";
+pub(super) const TRANSCRIPTS: &str = "transcripts";
+pub(super) const PLANS: &str = "plans";
 
 /// The place of an entry of a transcript. It does not contain the position of the entry, because
 /// the position is unknown when the entry is encrypted.
-struct EntryPlace<'a> {
-    request: RequestId,
-    entry: &'a TranscriptEntry,
+pub(super) struct EntryPlace<'a> {
+    pub(super) request: RequestId,
+    pub(super) entry: &'a TranscriptEntry,
 }
 
 impl fmt::Display for EntryPlace<'_> {

@@ -101,7 +101,23 @@ pub(crate) fn check_secrets(
             users.entry(secret).or_default().push(set.name.as_str());
         }
     }
-    let named = users.len();
+    let mut unreadable: Vec<Check> = Vec::new();
+    let mut file_count = 0;
+    for set in sets {
+        for file in set.secret_files() {
+            file_count += 1;
+            if let Err(err) = file.text() {
+                let result = format!("{err}; `{}` needs it", set.name);
+                let help = "correct the file, or remove it from the toolset";
+                unreadable.push(Check::new(
+                    format!("secret {}", file.written()),
+                    Err(result),
+                    help,
+                ));
+            }
+        }
+    }
+    let named = users.len() + file_count;
     let mut missing: Vec<Check> = users
         .into_iter()
         .filter(|(secret, _)| variable(secret).is_none())
@@ -110,9 +126,10 @@ pub(crate) fn check_secrets(
             let help = "set it in Faber's environment, or remove it from the toolset";
             Check::new(format!("secret {secret}"), Err(result), help)
         })
+        .chain(unreadable)
         .collect();
     if missing.is_empty() && named > 0 {
-        let result = Ok(format!("{named} named, all set in the environment"));
+        let result = Ok(format!("{named} named, all set"));
         missing.push(Check::new("secrets", result, ""));
     }
     missing
@@ -207,7 +224,7 @@ mod tests {
         };
         let reason = "it is not in the environment; `a`, `c` needs it".to_owned();
         assert_eq!(checks_of(&sets), [("secret GONE".to_owned(), Err(reason))]);
-        let well = "1 named, all set in the environment".to_owned();
+        let well = "1 named, all set".to_owned();
         assert_eq!(checks_of(&sets[1..2]), [("secrets".to_owned(), Ok(well))]);
         assert_eq!(checks_of(&[]), []);
     }
