@@ -516,7 +516,7 @@ fn validate_start(
     if options.max_parallel == Some(0) {
         return Err(ControlError::Invalid("`maxParallel` must be at least 1".to_owned()));
     }
-    labels::check(&options.labels).map_err(ControlError::Invalid)
+    labels::check_with_owner(&options.labels).map_err(ControlError::Invalid)
 }
 
 fn check_text(field: &str, text: Option<&str>) -> Result<(), ControlError> {

@@ -6,12 +6,48 @@ use std::collections::BTreeMap;
 /// Labels of a request or an execution, by key. They never change.
 pub type Labels = BTreeMap<String, String>;
 
+/// The key of the label that has the owner: the name of the token whose holder started the request
+/// or the execution.
+///
+/// Only Faber writes this label, because [`check_key`] refuses the key. It counts toward no limit,
+/// and callers do not see it among the labels.
+pub const OWNER: &str = "@owner";
 /// Maximum number of labels.
 pub const MAX_LABELS: usize = 16;
 /// Maximum length of a key.
 pub const MAX_KEY_LEN: usize = 63;
 /// Maximum number of characters of a value.
 pub const MAX_VALUE_CHARS: usize = 256;
+
+/// Returns the owner of a request or an execution with these labels.
+pub fn find_owner(labels: &Labels) -> Option<&str> {
+    labels.get(OWNER).map(String::as_str)
+}
+
+/// Replaces the owner. The name of a token fits into a label, because an actor's name has at most
+/// 128 characters.
+pub fn set_owner(labels: &mut Labels, owner: Option<&str>) {
+    match owner {
+        Some(owner) => drop(labels.insert(OWNER.to_owned(), owner.to_owned())),
+        None => drop(labels.remove(OWNER)),
+    }
+}
+
+/// Returns the labels without the owner, as callers see them.
+pub fn without_owner(labels: &Labels) -> Labels {
+    let mut shown = labels.clone();
+    shown.remove(OWNER);
+    shown
+}
+
+/// Checks labels that can contain the owner, as stored labels can.
+///
+/// # Errors
+///
+/// As [`check`], for the other labels.
+pub fn check_with_owner(labels: &Labels) -> Result<(), String> {
+    if labels.contains_key(OWNER) { check(&without_owner(labels)) } else { check(labels) }
+}
 
 /// Checks the number of labels, their keys and the lengths of their values.
 ///
@@ -35,17 +71,18 @@ pub fn check(labels: &Labels) -> Result<(), String> {
 }
 
 /// Adds the labels of a request to the labels of an execution of its plan. If both have a label
-/// with the same key, the execution keeps its own value.
+/// with the same key, the execution keeps its own value. The owner is not inherited, because an
+/// execution belongs to the token that started it.
 ///
 /// # Errors
 ///
 /// If the execution would have more than [`MAX_LABELS`] labels.
 pub fn inherit(own: &mut Labels, of_request: &Labels) -> Result<(), String> {
-    for (key, value) in of_request {
+    for (key, value) in of_request.iter().filter(|(key, _)| *key != OWNER) {
         own.entry(key.clone()).or_insert_with(|| value.clone());
     }
-    if own.len() > MAX_LABELS {
-        let count = own.len();
+    let count = own.keys().filter(|key| *key != OWNER).count();
+    if count > MAX_LABELS {
         return Err(format!(
             "with the labels of its request, the execution has {count} labels; the limit is \
              {MAX_LABELS}"
@@ -104,5 +141,23 @@ mod tests {
         assert_eq!((own["k08"].as_str(), own["k09"].as_str()), ("own", "request"));
         let refused = inherit(&mut own, &labels(16..17, "request")).unwrap_err();
         assert!(refused.contains("17 labels; the limit is 16"), "{refused}");
+    }
+
+    #[test]
+    fn callers_cannot_write_the_owner_and_it_counts_toward_no_limit() {
+        let mut labels: Labels = (0..16).map(|n| (format!("k{n}"), String::new())).collect();
+        let written = labels.clone();
+        set_owner(&mut labels, Some("ci"));
+        assert_eq!(find_owner(&labels), Some("ci"));
+        assert_eq!(check_with_owner(&labels), Ok(()));
+        assert!(check(&labels).is_err() && check_key(OWNER).is_err());
+        let mut own = Labels::new();
+        assert_eq!(inherit(&mut own, &labels), Ok(()));
+        assert_eq!((&own, without_owner(&labels)), (&written, written.clone()));
+        set_owner(&mut own, Some("ops"));
+        assert_eq!(inherit(&mut own, &labels), Ok(()));
+        assert_eq!(find_owner(&own), Some("ops"));
+        set_owner(&mut own, None);
+        assert_eq!(own, written);
     }
 }

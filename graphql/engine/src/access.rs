@@ -8,6 +8,7 @@
 mod alerts;
 mod bucket;
 mod grant;
+mod quota;
 mod role;
 mod token;
 
@@ -24,6 +25,7 @@ pub use shared::glob::{GlobError, ToolPattern};
 
 pub use self::{
     grant::{AccessError, Grant, Limits},
+    quota::{Admission, QuotaError, Quotas},
     role::Role,
     token::Token,
 };

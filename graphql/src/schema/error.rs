@@ -42,6 +42,11 @@ impl From<ApiError> for Error {
         if let Some(request) = err.request() {
             extensions.set("requestId", request.to_string());
         }
+        if let Some(wait) = err.retry_after() {
+            // Rounds up, so that a caller that waits exactly this time is not too early.
+            let millis = wait.as_micros().div_ceil(1_000);
+            extensions.set("retryAfterMs", u64::try_from(millis).unwrap_or(u64::MAX));
+        }
         match &err {
             EngineError::InvalidPlan { diagnostics, .. } => {
                 extensions.set("diagnostics", to_graphql_value(diagnostics));

@@ -21,6 +21,7 @@ mod change;
 mod connection;
 mod counts;
 mod documents;
+mod due;
 mod identity;
 mod lists;
 mod log;
@@ -106,6 +107,7 @@ impl Sqlite {
         schema::prepare_schema(&connection, path, layout, || locks.has_live_worker())?;
         counts::prepare_counts(&connection)?;
         audit::prepare_audit(&connection)?;
+        due::prepare_tokens(&connection)?;
         let time = time::open_clock(&connection, || locks.has_live_worker());
         let hints = Arc::new(Hints::default());
         identity.add_wal();

@@ -30,7 +30,7 @@ fn make_lease(n: usize, seconds: i64) -> Lease {
 }
 
 async fn find_due(pair: &StorePair, now: Timestamp, limit: usize) -> Vec<ExecutionHead> {
-    pair.other.find_heads(HeadQuery::Due { now }, limit).await.unwrap()
+    pair.other.find_heads(HeadQuery::Due { now, turn: 0 }, limit).await.unwrap()
 }
 
 async fn find_orphans(pair: &StorePair, seconds: i64) -> Vec<ExecutionHead> {

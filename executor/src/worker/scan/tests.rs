@@ -113,6 +113,6 @@ async fn orphans_for_other_workers_hide_no_work() {
     }
     assert!(crowd.worker.local.contains(crowd.runnable), "the scan did not find the execution");
     let left =
-        crowd.store.find_heads(HeadQuery::Due { now: WallClock.now() }, 1_000).await.unwrap();
+        crowd.store.find_heads(HeadQuery::Due { now: WallClock.now(), turn: 0 }, 1_000).await.unwrap();
     assert_eq!(left.len(), 600, "a worker with the tool can find the others");
 }
