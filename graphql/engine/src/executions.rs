@@ -235,6 +235,7 @@ impl Executions {
         let of_request = self.plans.library.request_labels(plan.info().request).await?;
         let inherited = labels::inherit(&mut order.options.labels, &of_request);
         inherited.map_err(EngineError::InvalidArgument)?;
+        labels::set_owner(&mut order.options.labels, self.tools.grant.owner());
         let replans = self.check_replans(Some(plan), &mut order, None)?;
         let options = ExecutionOptions {
             compensate_on_failure: match order.compensates {

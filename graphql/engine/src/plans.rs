@@ -26,7 +26,7 @@ use planner::{
 };
 use serde_json::{Value, json};
 use shared::{
-    clock::Clock,
+    clock::{Clock, Timestamp},
     execution::REPLAN,
     id::{PlanId, RequestId, ToolName, ToolSetName},
     labels::{self, Labels},
@@ -342,7 +342,8 @@ impl Plans {
     ) -> Result<Arc<Plan>, EngineError> {
         for plan in inner {
             let PlanInfo { request: id, query, created_at, .. } = plan.info().clone();
-            self.store.put_request(&Request::new(id, query, created_at)).await?;
+            let request = self.own_request(id, query, created_at, Labels::new());
+            self.store.put_request(&request).await?;
             self.store.put_plan(&plan).await?;
         }
         let plan = self.store_plan(plan).await?;
@@ -382,6 +383,18 @@ impl Plans {
         }
     }
 
+    /// Makes a request that belongs to the caller.
+    fn own_request(
+        &self,
+        id: RequestId,
+        query: String,
+        created_at: Timestamp,
+        mut labels: Labels,
+    ) -> Request {
+        labels::set_owner(&mut labels, self.tools.grant.owner());
+        Request { id, query, created_at, labels }
+    }
+
     pub(super) async fn new_request(
         &self,
         query: &str,
@@ -390,8 +403,7 @@ impl Plans {
         for _ in 0..MAX_ID_ATTEMPTS {
             let created_at = self.clock.now();
             let id = RequestId::draw(created_at);
-            let (query, labels) = (query.to_owned(), labels.clone());
-            let request = Request { id, query, created_at, labels };
+            let request = self.own_request(id, query.to_owned(), created_at, labels.clone());
             match self.store.put_request(&request).await {
                 Ok(()) => return Ok(request),
                 Err(StoreError::Taken) => (),

@@ -136,7 +136,8 @@ impl Documents for Mongo {
             let version = u32::try_from(rows::read_integer(row, "version", "a plan")?);
             Ok(PlanVersion { id, version: version.map_err(|err| StoreError::corrupt(id, err))? })
         };
-        lists::read_page(&self.collection("plans"), lists::plan_selection(filter), page, read).await
+        let plans = self.collection(lists::plan_collection(filter));
+        lists::read_page(&plans, lists::plan_selection(filter), page, read).await
     }
 
     async fn head(&self, id: ExecutionId) -> Result<Option<ExecutionHead>, StoreError> {
@@ -177,7 +178,8 @@ impl Documents for Mongo {
     }
 
     async fn count_plans(&self, filter: &PlanFilter) -> Result<u64, StoreError> {
-        counts::count_rows(&self.collection("plans"), lists::plan_selection(filter)).await
+        let plans = self.collection(lists::plan_collection(filter));
+        counts::count_rows(&plans, lists::plan_selection(filter)).await
     }
 }
 

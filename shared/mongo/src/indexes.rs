@@ -12,7 +12,7 @@ use shared::store::StoreError;
 use super::{
     connection::to_store_error,
     due::{STORED_BYTES, TOKEN, WAKE_TOKEN},
-    lists::CREATED,
+    lists::{CREATED, REQUEST_OWNER},
     log::WAKE,
     records::{AT_MICROS, CALL, RECORDS},
 };
@@ -91,7 +91,13 @@ fn index_models() -> [(&'static str, Vec<IndexModel>); 10] {
         ("permits", vec![plain(doc! { "holders.w": 1 }), expiring(doc! { "expires": 1 })]),
         (RECORDS, vec![only_calls(doc! { AT_MICROS: 1 })]),
         ("saved", vec![plain(doc! { "planId": 1 })]),
-        ("requests", vec![plain(doc! { CREATED: -1, "_id": -1 })]),
+        (
+            "requests",
+            vec![
+                plain(doc! { CREATED: -1, "_id": -1 }),
+                only_with(doc! { REQUEST_OWNER: 1, CREATED: -1, "_id": -1 }, REQUEST_OWNER),
+            ],
+        ),
         (
             "audit",
             vec![

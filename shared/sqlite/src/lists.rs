@@ -19,6 +19,24 @@ pub(super) use self::heads::head_query;
 
 mod heads;
 
+/// The owner of a request. The index [`OWNER_INDEX`] contains it. A damaged text has no owner,
+/// because a write must not fail if it is indexed.
+const REQUEST_OWNER: &str = r#"CASE WHEN json_valid(labels) THEN labels ->> '$."@owner"' END"#;
+const OWNER_INDEX: &str = "requests_owner";
+
+/// Creates the index of requests by owner. A file that an earlier version wrote lacks it. Nodes of
+/// layouts without labels can use the file, because the index needs nothing of them.
+pub(super) fn prepare_owner_index(connection: &Connection, layout: u32) -> Result<(), StoreError> {
+    if layout < REQUEST_LABELS_LAYOUT {
+        return Ok(());
+    }
+    let sql = format!(
+        "CREATE INDEX IF NOT EXISTS {OWNER_INDEX} ON requests
+         ({REQUEST_OWNER}, createdAt, requestId) WHERE labels IS NOT NULL"
+    );
+    connection.execute_batch(&sql).map_err(|err| to_store_error(&err))
+}
+
 pub(super) struct Query {
     pub(super) sql: String,
     pub(super) values: Vec<Value>,
@@ -123,6 +141,7 @@ pub(super) fn count_requests(
 
 fn request_query(columns: &str, filter: &RequestFilter) -> Query {
     let mut query = Query::new(&format!("SELECT {columns} FROM requests"));
+    query.add_condition(&format!("{REQUEST_OWNER} = ?"), filter.owner.clone());
     query.add_words(filter.search.as_deref());
     query.add_time_range(filter.from, filter.to);
     let has_state = "EXISTS (SELECT 1 FROM executions AS run
@@ -171,7 +190,19 @@ pub(super) fn count_plans(connection: &Connection, filter: &PlanFilter) -> Resul
 }
 
 fn plan_query(columns: &str, filter: &PlanFilter) -> Query {
-    let mut query = Query::new(&format!("SELECT {columns} FROM plans"));
+    let mut query = match &filter.owner {
+        None => Query::new(&format!("SELECT {columns} FROM plans")),
+        // A plan belongs to the owner of its request. `CROSS JOIN` makes SQLite begin with the
+        // requests of the owner, so that the plans of other owners are not read.
+        Some(owner) => {
+            let mut query = Query::new(&format!(
+                "SELECT {columns} FROM (SELECT requestId AS ownedId FROM requests
+                 WHERE {REQUEST_OWNER} = ?) AS owned CROSS JOIN plans ON requestId = ownedId"
+            ));
+            query.values.push(owner.clone().into());
+            query
+        }
+    };
     query.add_condition("requestId = ?", filter.request.map(|id| id.to_string()));
     query.add_words(filter.search.as_deref());
     query

@@ -7,7 +7,7 @@ use crate::{
     clock::Timestamp,
     execution::ExecutionState,
     id::{ExecutionId, PlanId, RequestId, ToolName, WorkerId},
-    labels::Labels,
+    labels::{self, Labels},
 };
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,12 +23,16 @@ pub struct RequestFilter {
     /// Selects requests that have an execution that needs a person. Child executions count, too.
     /// `Some(false)` selects all other requests.
     pub needs_person: Option<bool>,
+    /// Selects requests of this [owner](crate::labels::OWNER).
+    pub owner: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanFilter {
     pub request: Option<RequestId>,
     pub search: Option<String>,
+    /// Selects plans whose request has this [owner](crate::labels::OWNER).
+    pub owner: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,6 +74,11 @@ pub struct LabelFilter {
 }
 
 impl LabelFilter {
+    /// Selects the executions of an [owner](labels::OWNER).
+    pub fn of_owner(owner: &str) -> Self {
+        Self { key: labels::OWNER.to_owned(), value: Some(owner.to_owned()) }
+    }
+
     pub fn matches(&self, labels: &Labels) -> bool {
         let found = labels.get(&self.key);
         found.is_some_and(|found| self.value.as_ref().is_none_or(|value| value == found))

@@ -191,6 +191,13 @@ impl Grant {
         })
     }
 
+    /// Returns the name to which requests and executions of the caller belong: the name of its
+    /// token. A caller without a token owns nothing.
+    pub fn owner(&self) -> Option<&str> {
+        self.rights.as_ref()?;
+        self.actor.as_ref()?.name.as_deref()
+    }
+
     pub fn name(&self) -> Option<&str> {
         self.rights.as_ref().map(|rights| rights.token.name.as_str())
     }

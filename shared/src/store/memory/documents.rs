@@ -12,6 +12,7 @@ use crate::{
     clock::Timestamp,
     execution::ExecutionState,
     id::{ExecutionId, PlanId, RequestId},
+    labels,
     plan::Plan,
     request::{Request, TranscriptEntry},
     store::{
@@ -36,6 +37,7 @@ pub(super) struct StoredRequest {
     json: String,
     folded: String,
     pub(super) created_at: Timestamp,
+    owner: Option<String>,
 }
 
 #[derive(Debug)]
@@ -72,6 +74,7 @@ impl StoredDocuments {
             json: serde_json::to_string(request).expect("requests are JSON"),
             folded: fold_case(&request.query),
             created_at: request.created_at,
+            owner: labels::find_owner(&request.labels).map(str::to_owned),
         };
         self.requests.insert(request.id, kept);
         Ok(())
@@ -85,6 +88,13 @@ impl StoredDocuments {
         self.versions.insert(version, plan.id());
         self.plans.insert(plan.id(), StoredPlan::new(plan));
         Ok(())
+    }
+
+    /// Returns `true` if `owner` is `None`, or if it owns the request.
+    fn is_owned(&self, request: RequestId, owner: Option<&String>) -> bool {
+        owner.is_none_or(|owner| {
+            self.requests.get(&request).is_some_and(|found| found.owner.as_ref() == Some(owner))
+        })
     }
 
     fn has_failed_planning(&self, id: RequestId) -> bool {
@@ -174,6 +184,7 @@ impl Documents for Memory {
         let found = state.documents.requests.iter().filter(|(id, request)| {
             has_words(&request.folded, &words)
                 && is_within(request.created_at, filter.from, filter.to)
+                && state.documents.is_owned(**id, filter.owner.as_ref())
                 && in_state.as_ref().is_none_or(|wanted| wanted.contains(id) || has_failed(**id))
                 && needing.as_ref().is_none_or(|(wanted, ids)| ids.contains(id) == *wanted)
         });
@@ -234,6 +245,7 @@ impl Documents for Memory {
         let found = state.documents.plans.iter().filter(|(_, plan)| {
             filter.request.is_none_or(|wanted| wanted == plan.request)
                 && has_words(&plan.folded, &words)
+                && state.documents.is_owned(plan.request, filter.owner.as_ref())
         });
         let found = found.map(|(id, plan)| {
             let listed = PlanVersion { id: *id, version: plan.version };

@@ -165,7 +165,7 @@ pub(super) async fn read_lists(store: &dyn Store) {
     }
     let first = Page { first: 3, after: None };
     for request in [None, Some(request_id(1))] {
-        let filter = PlanFilter { request, search: None };
+        let filter = PlanFilter { request, ..PlanFilter::default() };
         store.list_plans(&filter, &first).await.unwrap();
         store.count_plans(&filter).await.unwrap();
     }
