@@ -10,6 +10,7 @@ mod bucket;
 mod grant;
 mod quota;
 mod role;
+mod see;
 mod token;
 
 use std::{fmt::Write as _, net::IpAddr, sync::Arc, time::Instant};
@@ -27,6 +28,7 @@ pub use self::{
     grant::{AccessError, Grant, Limits},
     quota::{Admission, QuotaError, Quotas},
     role::Role,
+    see::See,
     token::Token,
 };
 

@@ -10,6 +10,7 @@ pub mod embedded;
 mod error;
 mod executions;
 mod named_locks;
+mod owned_store;
 mod plans;
 pub mod retention;
 mod selection;

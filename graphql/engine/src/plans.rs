@@ -145,6 +145,12 @@ impl Plans {
         Self { tools, selection, ..self.clone() }
     }
 
+    /// Returns the plans as a caller sees them through `store`.
+    pub(super) fn with_store(self, store: &Arc<dyn Store>) -> Self {
+        let library = Arc::new(self.library.seen_through(Arc::clone(store)));
+        Self { library, store: Arc::clone(store), ..self }
+    }
+
     async fn plan_new_request(
         &self,
         query: &str,
@@ -198,6 +204,13 @@ impl Plans {
         transcript.add("selection", report);
         let rule = options.cache.unwrap_or(self.plan_cache);
         let cache_key = entry_key(rule, planner.name(), query, &shown_catalog);
+        // An entry names the request that it comes from, so a caller that sees only its own requests
+        // has entries of its own.
+        let owner = self.tools.grant.restricted_owner();
+        let cache_key = cache_key.map(|key| match owner {
+            Some(owner) => format!("{key} {owner}"),
+            None => key,
+        });
         let cached = match &cache_key {
             Some(key) => self.find_cached_plan(key, planner.name(), &compiler).await?,
             None => None,

@@ -16,7 +16,7 @@ use shared::{
 use toolbox::{dispatch::ToolReach, tool_names::TOOL_SET};
 
 use super::{
-    Admission, QuotaError, Role, Token,
+    Admission, QuotaError, Role, See, Token,
     alerts::{AlertKind, Alerts},
     bucket::Bucket,
     quota::QuotaMeter,
@@ -84,6 +84,8 @@ pub struct Grant {
 #[derive(Debug)]
 pub(super) struct Rights {
     token: Token,
+    /// The name of the token as actors and owners have it.
+    owner: String,
     usage: Mutex<LimitUsage>,
     quotas: QuotaMeter,
     alerts: Arc<Alerts>,
@@ -97,10 +99,9 @@ struct LimitUsage {
 
 impl Rights {
     pub(super) fn new(token: Token, alerts: Arc<Alerts>) -> Self {
-        // Uses the name of the actor, because executions have this name as their owner.
         let owner = Actor::token(&token.name).name.unwrap_or_default();
-        let quotas = QuotaMeter::new(owner, token.quotas);
-        Self { token, usage: Mutex::default(), quotas, alerts }
+        let quotas = QuotaMeter::new(owner.clone(), token.quotas);
+        Self { token, owner, usage: Mutex::default(), quotas, alerts }
     }
 
     /// Returns whether the token allows a tool. The tools that activate and deactivate toolsets
@@ -194,8 +195,14 @@ impl Grant {
     /// Returns the name to which requests and executions of the caller belong: the name of its
     /// token. A caller without a token owns nothing.
     pub fn owner(&self) -> Option<&str> {
-        self.rights.as_ref()?;
-        self.actor.as_ref()?.name.as_deref()
+        self.rights.as_ref().map(|rights| rights.owner.as_str())
+    }
+
+    /// Returns the owner if the caller sees only what belongs to this owner.
+    pub fn restricted_owner(&self) -> Option<&str> {
+        let rights = self.rights.as_ref()?;
+        let is_restricted = rights.token.see == See::Own && rights.token.role != Role::Admin;
+        is_restricted.then_some(&rights.owner)
     }
 
     pub fn name(&self) -> Option<&str> {
@@ -300,14 +307,16 @@ impl Grant {
         rights.check_limits(now).inspect_err(|err| rights.raise_alert(AlertKind::Limit, err, now))
     }
 
-    /// Checks the quotas of the caller's token before a start, and counts the start.
+    /// Checks the quotas of the caller's token before a start, and counts the start. `owner` is the
+    /// token to which the new execution belongs.
     pub async fn admit_start(
         &self,
         store: &dyn Store,
+        owner: Option<&str>,
         now: Timestamp,
     ) -> Result<Admission, QuotaError> {
         let Some(rights) = &self.rights else { return Ok(Admission::default()) };
-        rights.quotas.admit_start(store, now).await.inspect_err(|err| {
+        rights.quotas.admit_start(store, owner, now).await.inspect_err(|err| {
             if let QuotaError::Reached(err) = err {
                 rights.raise_alert(AlertKind::Limit, err, Instant::now());
             }

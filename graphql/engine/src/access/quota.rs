@@ -88,18 +88,24 @@ impl QuotaMeter {
         Self { token, quotas, turn: Arc::default(), memory: Mutex::default() }
     }
 
-    /// Checks all quotas, and counts the start. Counts nothing if a quota refuses the start.
+    /// Checks all quotas, and counts the start. Counts nothing if a quota refuses the start. If the
+    /// execution belongs to another token, as a retry does, only the start counts.
     pub(super) async fn admit_start(
         &self,
         store: &dyn Store,
+        owner: Option<&str>,
         now: Timestamp,
     ) -> Result<Admission, QuotaError> {
         if self.quotas == Quotas::default() {
             return Ok(Admission::default());
         }
         self.check_remembered(Instant::now())?;
-        self.check_stored_bytes(store).await?;
-        let admission = self.check_executions(store).await?;
+        let admission = if owner == Some(self.token.as_str()) {
+            self.check_stored_bytes(store).await?;
+            self.check_executions(store).await?
+        } else {
+            Admission::default()
+        };
         self.count_start(store, now).await?;
         Ok(admission)
     }
