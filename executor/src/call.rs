@@ -35,7 +35,7 @@ pub(crate) struct Call {
     pub(crate) attempt: Attempt,
     pub(crate) tool: ToolName,
     /// The tool to call. If it is `None`, the attempt looks `tool` up.
-    pub(crate) pinned: Option<ReadyTool>,
+    pub(crate) known_tool: Option<ReadyTool>,
     pub(crate) parameters: Arc<Value>,
     pub(crate) timeout: Duration,
     /// Longest time between two progress reports. If it passes, the attempt times out.
@@ -67,9 +67,9 @@ impl Call {
     pub(crate) async fn run_call(self, toolbox: Toolbox, options: Arc<Options>) -> FinishedCall {
         let (task, attempt) = (self.task, self.attempt);
         let aside = self.cx.aside.clone();
-        let is_unpinned = self.pinned.is_none();
+        let is_looked_up = self.known_tool.is_none();
         let dispatch =
-            Dispatch::parse(&toolbox, &self.tool, &self.parameters).filter(|_| is_unpinned);
+            Dispatch::parse(&toolbox, &self.tool, &self.parameters).filter(|_| is_looked_up);
         let mut is_tool_missing = false;
         let result = match dispatch {
             None => {
@@ -157,7 +157,7 @@ impl Call {
         connect_timeout: Duration,
         dispatch: Option<&Dispatch>,
     ) -> Result<ReadyTool, ToolError> {
-        if let Some(tool) = &self.pinned {
+        if let Some(tool) = &self.known_tool {
             return Ok(tool.clone());
         }
         let Some(dispatch) = dispatch else {
@@ -234,7 +234,7 @@ pub async fn call_outside_plan(
         task,
         attempt,
         tool: tool.definition().qualified_name(),
-        pinned: Some(tool),
+        known_tool: Some(tool),
         parameters,
         timeout: limits::STEP_TIMEOUT,
         idle_timeout: None,
@@ -262,10 +262,10 @@ async fn forward_reports(
     sink: &ProgressSink<AttemptKey>,
     idle_limit: Option<Duration>,
 ) -> Duration {
-    let mut heard = Instant::now();
+    let mut last_report_at = Instant::now();
     loop {
-        let until =
-            idle_limit.and_then(|idle_limit| Some((idle_limit, heard.checked_add(idle_limit)?)));
+        let until = idle_limit
+            .and_then(|idle_limit| Some((idle_limit, last_report_at.checked_add(idle_limit)?)));
         let report = match until {
             None => reports.next().await,
             Some((idle_limit, until)) => match time::timeout_at(until, reports.next()).await {
@@ -273,7 +273,7 @@ async fn forward_reports(
                 Err(_) => return idle_limit,
             },
         };
-        heard = report.at;
+        last_report_at = report.at;
         sink.send(report.progress);
         time::sleep(limits::PROGRESS_INTERVAL).await;
     }

@@ -68,14 +68,14 @@ pub struct IdempotencyKey {
     pub labels: Labels,
 }
 
-/// Separates an owner from its idempotency key. Names of owners have no control characters.
+/// Separates the name of a token from its idempotency key. Such names have no control characters.
 const SCOPE_END: char = '\u{1f}';
 
 impl IdempotencyKey {
-    /// Returns a key that belongs to one owner. The same key of another owner is another key.
-    pub fn scope(owner: &str, key: &str) -> String {
+    /// Returns a key that belongs to one token. The same key of another token is another key.
+    pub fn scope(token: &str, key: &str) -> String {
         // An empty key stays empty, so that it is refused.
-        if key.is_empty() { String::new() } else { format!("{owner}{SCOPE_END}{key}") }
+        if key.is_empty() { String::new() } else { format!("{token}{SCOPE_END}{key}") }
     }
 
     pub fn plan_subject(id: PlanId) -> Value {
@@ -525,7 +525,7 @@ fn validate_start(
     if options.max_parallel == Some(0) {
         return Err(ControlError::Invalid("`maxParallel` must be at least 1".to_owned()));
     }
-    labels::check_with_owner(&options.labels).map_err(ControlError::Invalid)
+    labels::check_with_token(&options.labels).map_err(ControlError::Invalid)
 }
 
 fn check_text(field: &str, text: Option<&str>) -> Result<(), ControlError> {

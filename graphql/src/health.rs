@@ -162,7 +162,7 @@ fn format_queue(figures: Option<QueueFigures>) -> String {
         "# HELP faber_executions_due Executions in the store that wait for a worker, up to {MAX_DUE_EXECUTIONS}.\n\
          # TYPE faber_executions_due gauge\n\
          faber_executions_due {due}\n\
-         # HELP faber_executions_oldest_due_seconds Time since the oldest of these executions became due.\n\
+         # HELP faber_executions_oldest_due_seconds Time since the oldest execution that waits for a worker became due.\n\
          # TYPE faber_executions_oldest_due_seconds gauge\n\
          faber_executions_oldest_due_seconds {oldest_seconds}\n"
     )

@@ -28,7 +28,7 @@ mod query;
 mod request;
 mod request_events;
 mod retry;
-mod saved;
+mod saved_plan;
 mod scalar;
 mod select;
 mod step;

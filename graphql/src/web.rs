@@ -260,10 +260,10 @@ fn accepts_encoding(headers: &HeaderMap, encoding: &str) -> bool {
         values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
     offers.any(|offer| {
         let mut parts = offer.split(';').map(str::trim);
-        let is_it = parts.next().is_some_and(|name| name.eq_ignore_ascii_case(encoding));
+        let is_same_encoding = parts.next().is_some_and(|name| name.eq_ignore_ascii_case(encoding));
         let weight =
             parts.find_map(|text| text.strip_prefix("q=")).and_then(|text| text.parse().ok());
-        is_it && weight.unwrap_or(1.0_f32) > 0.0
+        is_same_encoding && weight.unwrap_or(1.0_f32) > 0.0
     })
 }
 

@@ -4,10 +4,10 @@
 //! ([`Local`]), or a server ([`Server`]). [`CachingEmbedder`] keeps vectors in the store, so that
 //! no text is embedded twice.
 
+mod caching;
 mod configured;
 mod encoder;
 mod fingerprint;
-mod kept;
 mod local;
 mod math;
 pub mod pull;
@@ -21,8 +21,8 @@ mod weights;
 use async_trait::async_trait;
 
 pub use self::{
+    caching::{CachingEmbedder, RecentEmbedder},
     configured::{ConfiguredEmbedder, Embedding, Source},
-    kept::{CachingEmbedder, RecentEmbedder},
     local::Local,
     server::{Server, ServerConfig},
 };

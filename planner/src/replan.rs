@@ -30,7 +30,7 @@ use crate::draft::Draft;
 
 /// Maximum number of items of a list whose states the model gets.
 const MAX_SHOWN_ITEMS: usize = 256;
-/// The transcript entry that is written before a model is asked.
+/// The transcript entry of a replan. An automatic replan stores it before the model is asked.
 pub const ATTEMPT: &str = "replan";
 /// The transcript entry with the reason why there is no automatic replan.
 pub const GIVEN_UP: &str = "replan_given_up";
@@ -42,7 +42,7 @@ pub struct EarlierPlan {
     pub reason: String,
     /// `true` if the execution completed and one of its steps asked for the replan.
     pub is_requested: bool,
-    /// The calls that failed permanently, in this version and in earlier versions.
+    /// The calls that only read and failed permanently, in this version and in earlier versions.
     pub failures: Vec<Failure>,
 }
 
@@ -121,7 +121,7 @@ pub fn reason(ended: &Execution) -> String {
     }
     let steps = ended.plan().steps().iter().zip(ended.steps());
     let mut failed = steps.filter_map(|(planned, step)| match &step.state {
-        StepState::Failed(error) if !step.has_compensation() => Some((&planned.id, error)),
+        StepState::Failed(error) if !step.has_started_compensation() => Some((&planned.id, error)),
         _ => None,
     });
     match failed.next() {
@@ -135,7 +135,7 @@ fn step_result(planned: &ToolExecution, step: &Step) -> StepResult {
     let (mut output, mut error, mut failure) = (None, None, None);
     let state = match &step.state {
         _ if step.is_compensated() => "undone",
-        _ if step.has_compensation() => "undoing_failed",
+        _ if step.has_started_compensation() => "undoing_failed",
         StepState::Succeeded(returned) => {
             output = Some(Arc::clone(returned));
             "succeeded"

@@ -113,7 +113,7 @@ impl ModelPlanner {
                     return Err(impossible_plan_error(query, &reason));
                 }
                 // Some models talk before they plan, so the first answer in words is repaired. A
-                // second answer in words declines the request.
+                // second answer in words declines the request, and so does the last answer.
                 Ok(ParsedAnswer::Prose(words))
                     if reply.stop != Stop::Length
                         && (has_declined || round == self.max_repairs) =>
@@ -162,7 +162,7 @@ impl ModelPlanner {
         let question = Question { messages: rounds.messages.clone(), tools: Vec::new(), answer };
         rounds.note_prompt(round, self.model.name());
         let started_at = Instant::now();
-        let reply = self.model.ask(&question).await.map_err(|err| unavailable_model(&err))?;
+        let reply = self.model.ask(&question).await.map_err(|err| unavailable_model_error(&err))?;
         rounds.note_reply(round, &reply, started_at);
         Ok(reply)
     }
@@ -357,7 +357,7 @@ fn shorten_text(text: &str, max_bytes: usize) -> Cow<'_, str> {
     if end == text.len() { text.into() } else { format!("{}…", &text[..end]).into() }
 }
 
-fn unavailable_model(err: &ModelError) -> PlanningError {
+fn unavailable_model_error(err: &ModelError) -> PlanningError {
     PlanningError::Unavailable {
         message: format!("{err}; `planner: offline` plans without a model"),
         notes: Vec::new(),

@@ -82,7 +82,8 @@ impl Actor {
     }
 }
 
-/// Writes the actor for people: `token ops`, `user ada through Inspector`, `Faber`.
+/// Writes the actor for people, for example a user with its MCP client: "user `ada` through
+/// `Inspector`".
 impl fmt::Display for Actor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.kind, &self.name) {

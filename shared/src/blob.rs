@@ -24,7 +24,7 @@ pub const REFERENCE_FIELD: &str = "$blob";
 /// id of an execution.
 const NO_EXECUTION: &str = "call";
 /// The field of an entry with the names of the tokens whose calls outside plans returned the blob.
-const OWNERS_FIELD: &str = "owners";
+const TOKENS_FIELD: &str = "tokens";
 const SHA256_DIGITS: usize = 64;
 /// Maximum bytes of content in one record. It is far below 16 MiB, the limit of a MongoDB document.
 const MAX_PART_BYTES: usize = 4 << 20;
@@ -115,10 +115,10 @@ impl Blob {
         })
     }
 
-    fn to_entry(&self, parts: usize, owners: &[String]) -> Record {
+    fn to_entry(&self, parts: usize, tokens: &[String]) -> Record {
         let mut value = json!({ "mimeType": self.mime_type, "bytes": self.bytes, "parts": parts });
-        if !owners.is_empty() {
-            value[OWNERS_FIELD] = json!(owners);
+        if !tokens.is_empty() {
+            value[TOKENS_FIELD] = json!(tokens);
         }
         new_record(RecordKind::Blob, self.id.to_string(), value, self.at)
     }
@@ -135,26 +135,26 @@ fn part_name(id: &BlobId, part: usize) -> String {
 /// Stores a blob whose content is `base64`. If the blob already exists, writes it again, because a
 /// crash may have left only some of its parts.
 pub async fn save_blob(store: &dyn Store, blob: &Blob, base64: &str) -> Result<(), StoreError> {
-    save_owned_blob(store, blob, base64, None).await
+    save_blob_of(store, blob, base64, None).await
 }
 
-/// Stores a blob as [`save_blob`] does. If a call outside plans returned it, `owner` is the name of
-/// the token that made the call. Equal blobs of several owners are one blob.
-pub async fn save_owned_blob(
+/// Stores a blob as [`save_blob`] does. If a call outside plans returned it, `token` is the name of
+/// the token that made the call. Equal blobs of several tokens are one blob.
+pub async fn save_blob_of(
     store: &dyn Store,
     blob: &Blob,
     base64: &str,
-    owner: Option<&str>,
+    token: Option<&str>,
 ) -> Result<(), StoreError> {
-    let mut owners = match blob.id.owner {
+    let mut tokens = match blob.id.owner {
         Some(_) => Vec::new(),
-        None => find_owners(store, &blob.id).await?,
+        None => find_tokens(store, &blob.id).await?,
     };
-    if let Some(owner) = owner.filter(|owner| owners.iter().all(|known| known != owner)) {
-        owners.push(owner.to_owned());
+    if let Some(token) = token.filter(|token| tokens.iter().all(|known| known != token)) {
+        tokens.push(token.to_owned());
     }
     let parts: Vec<_> = base64.as_bytes().chunks(MAX_PART_BYTES).collect();
-    store.put_record(&blob.to_entry(parts.len(), &owners), WriteCondition::Never).await?;
+    store.put_record(&blob.to_entry(parts.len(), &tokens), WriteCondition::Never).await?;
     for (n, part) in parts.into_iter().enumerate() {
         let text = String::from_utf8_lossy(part);
         let part = new_record(RecordKind::BlobPart, part_name(&blob.id, n), json!(text), blob.at);
@@ -164,10 +164,10 @@ pub async fn save_owned_blob(
 }
 
 /// Returns the names of the tokens whose calls outside plans returned a blob.
-async fn find_owners(store: &dyn Store, id: &BlobId) -> Result<Vec<String>, StoreError> {
+async fn find_tokens(store: &dyn Store, id: &BlobId) -> Result<Vec<String>, StoreError> {
     let found = store.find_record(RecordKind::Blob, &id.to_string()).await?;
-    let owners = found.map(|record| record.value[OWNERS_FIELD].clone()).unwrap_or_default();
-    Ok(serde_json::from_value(owners).unwrap_or_default())
+    let tokens = found.map(|record| record.value[TOKENS_FIELD].clone()).unwrap_or_default();
+    Ok(serde_json::from_value(tokens).unwrap_or_default())
 }
 
 /// Returns `true` if a call outside plans of this token returned the blob.
@@ -175,12 +175,12 @@ async fn find_owners(store: &dyn Store, id: &BlobId) -> Result<Vec<String>, Stor
 /// # Errors
 ///
 /// If the store fails.
-pub async fn is_owner_of_call_blob(
+pub async fn is_call_blob_of(
     store: &dyn Store,
     id: &BlobId,
-    owner: &str,
+    token: &str,
 ) -> Result<bool, StoreError> {
-    Ok(find_owners(store, id).await?.iter().any(|known| known == owner))
+    Ok(find_tokens(store, id).await?.iter().any(|known| known == token))
 }
 
 /// Returns a blob and the number of its parts.

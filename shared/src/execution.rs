@@ -155,7 +155,9 @@ impl Execution {
             plan,
         };
         for number in (0..execution.steps.len()).map(StepNumber::new) {
-            if execution.steps[number.get()].unmet == 0 && execution.has_turn(number) {
+            if execution.steps[number.get()].unfinished_dependency_count == 0
+                && execution.has_turn(number)
+            {
                 execution.unblock_step(number);
             }
         }
@@ -325,7 +327,7 @@ impl Execution {
             Event::DeadlinePassed => {
                 let error = ToolError::new(ErrorCode::DEADLINE, "the deadline passed");
                 self.history.add_error(None, &error);
-                self.history.overran = Some(occurrence);
+                self.history.deadline_passed = Some(occurrence);
             }
             Event::Paused { .. } => self.history.paused = Some(occurrence),
             Event::WaitsShortened { ahead_ms } => {
@@ -476,7 +478,7 @@ impl Execution {
         let plan = Arc::clone(&self.plan);
         for dependent in plan.dependents(number) {
             let step = &mut self.steps[dependent.get()];
-            step.unmet -= 1;
+            step.unfinished_dependency_count -= 1;
             // Does not skip a step with a condition, because the step waits for all its
             // dependencies and then evaluates the condition.
             step.must_skip |= !allows_dependents && plan.step(*dependent).when.is_none();
@@ -485,7 +487,7 @@ impl Execution {
             }
             if step.must_skip {
                 self.agenda.add_skip(*dependent);
-            } else if step.unmet == 0 && self.has_turn(*dependent) {
+            } else if step.unfinished_dependency_count == 0 && self.has_turn(*dependent) {
                 self.unblock_step(*dependent);
             }
         }

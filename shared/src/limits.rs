@@ -131,7 +131,7 @@ pub const CONDITION_WORK: usize = 1_000_000;
 /// bytes.
 pub const CONDITION_PATTERN_BYTES: usize = 256 << 10;
 /// Maximum number of toolsets that are added to the configured toolsets. Every node connects to
-/// each of them, so their number bounds the connections of a node.
+/// each of them, so this limit bounds the connections of a node.
 pub const TOOL_SETS: usize = 1_000;
 pub const REGISTERED_TOOLS: usize = 100_000;
 /// Maximum number of contexts, whose data the conditions of toolsets read.

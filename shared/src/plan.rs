@@ -13,6 +13,7 @@ mod unchecked;
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use foldhash::fast::RandomState;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -38,7 +39,7 @@ pub struct Plan {
     steps: Vec<ToolExecution>,
     /// The steps in the order of the draft.
     written: Vec<StepNumber>,
-    step_numbers: IndexMap<StepId, StepNumber>,
+    step_numbers: IndexMap<StepId, StepNumber, RandomState>,
     dependents: Vec<Vec<StepNumber>>,
     /// The steps that fill each variable, in plan order. The last step that succeeds decides the
     /// value.

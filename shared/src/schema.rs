@@ -110,8 +110,8 @@ pub fn check_cost(schema: &Value) -> Result<(), String> {
 /// Returns the patterns of a schema that are too large to be enforced.
 /// [`Schema::without_large_patterns`] removes these patterns.
 ///
-/// Compiles at most `left` patterns, only those that can be large, and subtracts their number from
-/// `left`.
+/// Compiles only patterns that can be large, at most `left`, and subtracts the number of compiled
+/// patterns from `left`.
 pub fn find_large_patterns(schema: &Value, left: &mut usize) -> Vec<String> {
     let Ok(figures) = cost::measure_schema(schema) else { return Vec::new() };
     if figures.pattern_count == 0 {

@@ -355,7 +355,7 @@ pub struct Append {
     /// The new head, if it changes. The first append of a log has a head.
     pub head: Option<ExecutionHead>,
     /// The commands that the events record. The append removes them from the inbox.
-    pub heard: Vec<CommandId>,
+    pub handled_commands: Vec<CommandId>,
     /// The audit entry, if the events start an execution for an actor.
     pub audit: Option<Box<AuditEntry>>,
 }
@@ -373,7 +373,7 @@ impl Append {
         encode_documents(after.next(), events, &mut documents);
         let first = events.first().filter(|_| after == Seq::START);
         let audit = first.and_then(|first| AuditEntry::of_start(execution, first));
-        Self { execution, after, documents, head: None, heard: Vec::new(), audit }
+        Self { execution, after, documents, head: None, handled_commands: Vec::new(), audit }
     }
 
     pub fn end(&self) -> Seq {

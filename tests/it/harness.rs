@@ -19,7 +19,7 @@ use shared::{
     store::{ExecutionFilter, ExecutionHead, Page, Store},
 };
 use tempfile::TempDir;
-use tests::{binary::faber, patient::retry_until_answered};
+use tests::{binary::faber, request_retries::retry_until_answered};
 use tokio::{
     process::{Child, Command},
     time::{Instant, interval, timeout},

@@ -125,8 +125,8 @@ async fn run_script(script: &str, options: ServerOptions) {
     });
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("protocol").join(script);
     let client = async {
-        // If a script prints the line `shut down`, the test stops the server. It prints all other
-        // lines.
+        // If the script prints the line `shut down`, the server is stopped. The other lines are the
+        // checks that passed.
         let mut command = Command::new(installed::find_program("node"));
         command.arg(path).arg(address.to_string()).env("FABER_TEST_NODE_MODULES", modules);
         command.stdin(Stdio::null()).stderr(Stdio::piped()).stdout(Stdio::piped());

@@ -223,7 +223,7 @@ impl Simulation {
             self.disturb_worker();
             self.send_random_command().await;
         }
-        self.world.calm_down();
+        self.world.stop_faults();
         self.start_worker();
         self.wait_until_settled().await;
         self.end_world().await
@@ -442,7 +442,7 @@ impl Simulation {
 async fn remove_and_restore_tools(world: Arc<World>, toolbox: Toolbox) {
     let name = "sim".parse().expect("well-formed");
     let set = toolbox.set_with_tools(&name).expect("the ledger has tools");
-    while !world.is_calm() {
+    while !world.has_stopped_faults() {
         time::sleep(Duration::from_millis(1 + world.dice.draw_below(3_000))).await;
         toolbox.remove_set(&name);
         // Sometimes the tools disappear only for a short time, so that they can return during a

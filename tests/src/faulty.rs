@@ -99,7 +99,7 @@ pub struct FaultyStore {
     inner: Arc<dyn Store>,
     dice: Dice,
     rates: FaultRates,
-    is_calm: AtomicBool,
+    has_stopped_faults: AtomicBool,
     /// The error with which heads without events are refused.
     head_error: Mutex<Option<StoreError>>,
     operations: watch::Sender<u64>,
@@ -107,8 +107,15 @@ pub struct FaultyStore {
 
 impl FaultyStore {
     pub fn new(inner: Arc<dyn Store>, dice: Dice, rates: FaultRates) -> Self {
-        let (is_calm, head_error) = (AtomicBool::new(false), Mutex::default());
-        Self { inner, dice, rates, is_calm, head_error, operations: watch::Sender::new(0) }
+        let (has_stopped_faults, head_error) = (AtomicBool::new(false), Mutex::default());
+        Self {
+            inner,
+            dice,
+            rates,
+            has_stopped_faults,
+            head_error,
+            operations: watch::Sender::new(0),
+        }
     }
 
     /// Sets the error with which heads without events are refused, or `None` to accept such heads
@@ -123,17 +130,16 @@ impl FaultyStore {
         self.operations.subscribe()
     }
 
-    /// Stops or restarts the faults.
-    pub fn set_calm(&self, is_calm: bool) {
-        self.is_calm.store(is_calm, Ordering::Relaxed);
+    pub fn stop_faults(&self) {
+        self.has_stopped_faults.store(true, Ordering::Relaxed);
     }
 
-    fn is_calm(&self) -> bool {
-        self.is_calm.load(Ordering::Relaxed)
+    fn has_stopped_faults(&self) -> bool {
+        self.has_stopped_faults.load(Ordering::Relaxed)
     }
 
     async fn stall_sometimes(&self) {
-        if !self.is_calm() && self.dice.happens(self.rates.stalls) {
+        if !self.has_stopped_faults() && self.dice.happens(self.rates.stalls) {
             let maximum = u64::try_from(self.rates.max_stall.as_millis()).unwrap_or(u64::MAX);
             let wait = self.dice.draw_below(maximum.saturating_add(1));
             tokio::time::sleep(Duration::from_millis(wait)).await;
@@ -141,7 +147,7 @@ impl FaultyStore {
     }
 
     fn fail_sometimes(&self, in_thousand: u32) -> Result<(), StoreError> {
-        if !self.is_calm() && self.dice.happens(in_thousand) {
+        if !self.has_stopped_faults() && self.dice.happens(in_thousand) {
             return Err(StoreError::Unavailable("a simulated fault".to_owned()));
         }
         Ok(())
@@ -184,10 +190,10 @@ impl Store for FaultyStore {
 #[async_trait]
 impl Log for FaultyStore {
     async fn append(&self, append: Append) -> Result<(), AppendError> {
-        if !append.heard.is_empty()
+        if !append.handled_commands.is_empty()
             && self.fail_sometimes(self.rates.failures_before_inbox).is_err()
         {
-            let forgetful = Append { heard: Vec::new(), ..append };
+            let forgetful = Append { handled_commands: Vec::new(), ..append };
             self.with_faults(self.inner.append(forgetful)).await?;
             return Err(StoreError::Unavailable("the commands were not removed".to_owned()).into());
         }
@@ -467,7 +473,7 @@ mod tests {
             FaultRates { failures_before: 1_000, failures_after: 0, ..FaultRates::default() };
         let faulty = FaultyStore::new(Arc::new(Memory::new()), Dice::new(1), rates);
         assert!(faulty.records_revision().await.is_err());
-        faulty.set_calm(true);
+        faulty.stop_faults();
         faulty.records_revision().await.unwrap();
     }
 }

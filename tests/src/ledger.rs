@@ -173,7 +173,7 @@ impl Tool for SimulatedTool {
         self.ledger.record_call(&call, self.definition.effect, key).await;
         let world = &self.ledger.world;
         let output = json!({ "step": call.step, "part": call.part, "attempt": call.attempt });
-        if world.is_calm() {
+        if world.has_stopped_faults() {
             return Ok(with_list(output, 2));
         }
         let output = with_list(output, world.dice.draw_below(LIST_LEN_END));

@@ -7,6 +7,6 @@ pub mod faulty;
 pub mod installed;
 pub mod kernel;
 pub mod ledger;
-pub mod patient;
+pub mod request_retries;
 pub mod toolset;
 pub mod world;

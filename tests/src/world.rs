@@ -76,7 +76,7 @@ pub struct World {
     /// The store without faults.
     pub memory: Arc<Memory>,
     faulty: Arc<FaultyStore>,
-    is_calm: AtomicBool,
+    has_stopped_faults: AtomicBool,
     /// The clocks of the workers are wrong in this world.
     is_skewed: bool,
     hints: Mutex<Vec<Arc<Hints>>>,
@@ -97,7 +97,7 @@ impl World {
             faulty: Arc::new(FaultyStore::new(store, dice.clone(), rates)),
             dice,
             memory,
-            is_calm: AtomicBool::new(false),
+            has_stopped_faults: AtomicBool::new(false),
             is_skewed,
             hints: Mutex::default(),
             late_appends: Mutex::default(),
@@ -127,25 +127,25 @@ impl World {
     }
 
     /// Stops all faults, so that a test can see that everything finishes.
-    pub fn calm_down(&self) {
-        self.faulty.set_calm(true);
-        self.is_calm.store(true, Ordering::Relaxed);
+    pub fn stop_faults(&self) {
+        self.faulty.stop_faults();
+        self.has_stopped_faults.store(true, Ordering::Relaxed);
     }
 
     /// Returns whether the faults have stopped.
-    pub fn is_calm(&self) -> bool {
-        self.is_calm.load(Ordering::Relaxed)
+    pub fn has_stopped_faults(&self) -> bool {
+        self.has_stopped_faults.load(Ordering::Relaxed)
     }
 
     /// Waits a few milliseconds, as long as a message needs.
     async fn delay_message(&self) {
-        let ms = if self.is_calm() { 1 } else { self.dice.draw_below(6) };
+        let ms = if self.has_stopped_faults() { 1 } else { self.dice.draw_below(6) };
         time::sleep(Duration::from_millis(ms)).await;
     }
 
     /// Decides at random whether an append arrives late.
     fn is_late(&self) -> bool {
-        !self.is_calm() && self.dice.happens(LATE_APPENDS_PER_MILLE)
+        !self.has_stopped_faults() && self.dice.happens(LATE_APPENDS_PER_MILLE)
     }
 
     /// Writes an append later, if the log then still ends where the append starts.
@@ -164,7 +164,7 @@ impl World {
     /// Sends hints about a write. Some hints get lost on purpose.
     fn send_hints(&self) {
         for hints in &*lock(&self.hints) {
-            if self.is_calm() || !self.dice.happens(LOST_HINTS_PER_MILLE) {
+            if self.has_stopped_faults() || !self.dice.happens(LOST_HINTS_PER_MILLE) {
                 hints.wake_all();
             }
         }

@@ -116,7 +116,8 @@ impl HttpReply {
 }
 
 impl Http {
-    /// Sends a request, follows redirects of reads, and reads at most `max_bytes` bytes of the body.
+    /// Sends a request, follows redirects of reads, and reads at most `max_bytes` bytes of the
+    /// body.
     pub async fn send(
         &self,
         mut request: OutgoingRequest,
@@ -135,8 +136,8 @@ impl Http {
         )))
     }
 
-    /// Sends a request without following redirects, and reads at most `max_bytes` bytes. The body of an
-    /// event stream is not read, because it may never end.
+    /// Sends a request without following redirects, and reads at most `max_bytes` bytes. The body
+    /// of an event stream is not read, because it may never end.
     pub async fn send_without_redirects(
         &self,
         request: &OutgoingRequest,
@@ -173,11 +174,11 @@ impl Http {
             AddressScope::Near => &self.near,
             AddressScope::Public => &self.public,
         };
-        cell.get_or_try_init(|| async { connect(reach) }).await
+        cell.get_or_try_init(|| async { build_client(reach) }).await
     }
 }
 
-fn connect(reach: AddressScope) -> Result<Client, HttpError> {
+fn build_client(reach: AddressScope) -> Result<Client, HttpError> {
     // Ignores the error, because the process may have a provider already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let built = client_builder(reach).build().or_else(|err| {
@@ -213,9 +214,9 @@ fn next_request(
     response: &Response,
 ) -> Result<Option<OutgoingRequest>, HttpError> {
     let is_redirect = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
-    let only_looks = matches!(request.method, Method::GET | Method::HEAD);
+    let is_read = matches!(request.method, Method::GET | Method::HEAD);
     let Some(location) = response.headers().get(header::LOCATION) else { return Ok(None) };
-    if !is_redirect || !only_looks {
+    if !is_redirect || !is_read {
         return Ok(None);
     }
     let location = String::from_utf8_lossy(location.as_bytes());
@@ -368,8 +369,8 @@ mod tests {
         }
         assert_eq!(reach(near, "http://10.0.0.2/b", PRIVATE), Ok(AddressScope::Near));
         assert_eq!(reach(near, "http://10.0.0.1:81/b", PRIVATE), Ok(AddressScope::Anywhere));
-        let led_once = OutgoingRequest { reach: AddressScope::Near, ..request() };
-        let again = follow_redirect(&led_once, cloud.parse().unwrap(), PRIVATE);
+        let redirected_once = OutgoingRequest { reach: AddressScope::Near, ..request() };
+        let again = follow_redirect(&redirected_once, cloud.parse().unwrap(), PRIVATE);
         assert!(matches!(again, Err(RefusedUrl::LinkLocal(_))));
         let own_address = Some(IpAddr::from([169, 254, 169, 254]));
         assert_eq!(

@@ -13,7 +13,7 @@ use toolbox::blobs::Binary;
 
 /// The JSON-RPC code by which a transport reports an answer that is too long.
 pub(super) const TOO_LARGE_CODE: RpcCode = RpcCode(-32_099);
-/// [`super::http`] reports the outcome of a call by this code and the codes below.
+/// [`super::http`] reports the outcome of a call by this code and the next three codes.
 /// [`super::message`] replaces these codes if a server sends them, so that a server cannot fake an
 /// outcome.
 ///
@@ -58,8 +58,8 @@ pub(super) fn read_output(
     if result.is_error == Some(true) {
         return Err(ToolError::failed(failure_text(&result)));
     }
-    let misfit = output_schema.zip(result.structured_content.as_ref());
-    if let Some(reason) = misfit.and_then(|(schema, value)| schema.complaint(value)) {
+    let checked_output = output_schema.zip(result.structured_content.as_ref());
+    if let Some(reason) = checked_output.and_then(|(schema, value)| schema.complaint(value)) {
         let message =
             format!("the server's output does not fit the tool's `outputSchema`: {reason}");
         return Err(ToolError::failed(message).without_retry());

@@ -2,8 +2,8 @@
 //!
 //! rmcp's own transport repeats requests by itself when a session has expired, and answers running
 //! calls as if the server had answered. A second call of a `once` tool would repeat its effect.
-//! This transport never sends a call twice. It reports whether the server cannot have read a call,
-//! may have read it, or has refused it.
+//! This transport sends a call twice only if the server refused its token. It reports whether the
+//! server cannot have read a call, may have read it, or has refused it.
 //!
 //! An expired session or an unreachable server closes the connection for sending. Running calls can
 //! finish, and the supervisor connects again at the next call.
@@ -55,7 +55,7 @@ impl Remote {
         let connection = Arc::new(Connection::new(spec, caller, max_bytes, state, out)?);
         let mut stream_task = JoinSet::new();
         stream_task.spawn(read_server_stream(Arc::clone(&connection)));
-        let wire = HttpTransport {
+        let transport = HttpTransport {
             connection: Arc::clone(&connection),
             inbox,
             exchanges: JoinSet::new(),
@@ -63,7 +63,7 @@ impl Remote {
             stream_task,
             deadline: None,
         };
-        Ok((Self { connection }, wire))
+        Ok((Self { connection }, transport))
     }
 
     pub(super) fn name(&self) -> &str {
@@ -117,12 +117,12 @@ impl Transport<RoleClient> for HttpTransport {
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
         restore_progress_token(&mut message);
         let written = serde_json::to_vec(&message);
-        let mut notice = None;
+        let mut notification = None;
         match (message, written) {
-            (_, Err(err)) => notice = Some(Err(io::Error::from(err))),
+            (_, Err(err)) => notification = Some(Err(io::Error::from(err))),
             (JsonRpcMessage::Request(request), Ok(body)) => {
-                let greets = matches!(request.request, ClientRequest::InitializeRequest(_));
-                self.spawn_request(request.id, greets, body);
+                let is_initialize = matches!(request.request, ClientRequest::InitializeRequest(_));
+                self.spawn_request(request.id, is_initialize, body);
             }
             (message, Ok(body)) => {
                 if let Some(id) = cancelled_request(&message)
@@ -130,17 +130,17 @@ impl Transport<RoleClient> for HttpTransport {
                 {
                     call.abort();
                 }
-                notice = Some(Ok((body, is_initialized(&message))));
+                notification = Some(Ok((body, is_initialized(&message))));
             }
         }
         let connection = Arc::clone(&self.connection);
         async move {
-            match notice {
+            match notification {
                 None => Ok(()),
                 Some(Err(err)) => Err(err),
-                Some(Ok((body, is_greeted))) => {
+                Some(Ok((body, ends_initialization))) => {
                     connection.send_notification(body).await.map_err(io::Error::other)?;
-                    if is_greeted {
+                    if ends_initialization {
                         connection.initialized.notify_one();
                         connection.wait_for_stream().await;
                     }

@@ -120,8 +120,9 @@ fn mark_task_tools(text: &[u8]) -> Option<Vec<u8>> {
     is_any.then(|| message.to_string().into_bytes())
 }
 
-/// Converts an unreadable message to the error of the call that the message answers. Returns `None`
-/// if the message names no call.
+/// Converts an unreadable message to the error of the call that the message answers. If the message
+/// is a list with exactly one answer, returns that answer. Returns `None` if the message names no
+/// call.
 fn unreadable_error(text: &[u8], err: &serde_json::Error) -> Option<RxJsonRpcMessage<RoleClient>> {
     let id = match parse_lenient::<Value>(text) {
         Ok(Value::Array(batch)) => {

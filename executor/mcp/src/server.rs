@@ -83,21 +83,21 @@ impl Server {
         let tools_changed = Arc::new(Notify::new());
         let handler = Handler::new(Arc::clone(&tools_changed), spec);
         let mut state = SessionState::default();
-        let (endpoint, wire) = match spec {
+        let (endpoint, transport) = match spec {
             McpServer::Command(spec) => {
-                let (child, wire) =
+                let (child, transport) =
                     Child::spawn(set, launcher, spec, max_output_bytes, &mut state)?;
-                (Endpoint::Child(Box::new(child)), ServerTransport::Pipes(Box::new(wire)))
+                (Endpoint::Child(Box::new(child)), ServerTransport::Pipes(Box::new(transport)))
             }
             McpServer::Http(spec) => {
                 let caller = Caller { set, logins, background };
-                let (remote, wire) = Remote::open(spec, caller, max_output_bytes, &mut state)?;
-                (Endpoint::Remote(remote), ServerTransport::Http(Box::new(wire)))
+                let (remote, transport) = Remote::open(spec, caller, max_output_bytes, &mut state)?;
+                (Endpoint::Remote(remote), ServerTransport::Http(Box::new(transport)))
             }
         };
         Ok((
             Self { endpoint, service: None, state, max_output_bytes, tools_changed, handler },
-            wire,
+            transport,
         ))
     }
 
@@ -299,18 +299,18 @@ fn to_root(folder: &PathBuf) -> Option<Root> {
 
 impl ClientHandler for Handler {
     fn get_info(&self) -> ClientConfig {
-        let us = Implementation::new("faber", env!("CARGO_PKG_VERSION"));
-        let mut able = ClientCapabilities::default();
+        let client = Implementation::new("faber", env!("CARGO_PKG_VERSION"));
+        let mut capabilities = ClientCapabilities::default();
         if !self.roots.is_empty() {
-            able.roots = Some(RootsCapabilities::default());
+            capabilities.roots = Some(RootsCapabilities::default());
         }
         if self.elicitation.is_some() {
             let form = FormElicitationCapability::default();
-            able.elicitation = Some(ElicitationCapability::default().with_form(form));
+            capabilities.elicitation = Some(ElicitationCapability::default().with_form(form));
         }
         // Offers this version, because later versions of the protocol have no `initialize` request.
         let version = ProtocolVersion::LATEST_WITH_INITIALIZE;
-        ClientConfig::new(able, us).with_protocol_version(version)
+        ClientConfig::new(capabilities, client).with_protocol_version(version)
     }
 
     async fn list_roots(
@@ -361,8 +361,9 @@ mod tests {
         let root = to_root(&folder_path.join("../größe 1/.")).unwrap();
         assert!(root.uri.starts_with("file:///") && root.uri.ends_with("/gr%C3%B6%C3%9Fe%201"));
         assert_eq!(root.name.as_deref(), Some("größe 1"));
-        let able = announced_capabilities(json!({ "command": "x", "roots": [folder_path] }));
-        assert!(able.roots.is_some() && able.elicitation.is_none());
+        let capabilities =
+            announced_capabilities(json!({ "command": "x", "roots": [folder_path] }));
+        assert!(capabilities.roots.is_some() && capabilities.elicitation.is_none());
     }
 
     fn announced_capabilities(spec: Value) -> ClientCapabilities {
@@ -372,10 +373,10 @@ mod tests {
 
     #[test]
     fn only_configured_capabilities_are_announced() {
-        let able = |spec| serde_json::to_value(announced_capabilities(spec)).unwrap();
-        assert_eq!(able(json!({ "command": "x" })), json!({}));
+        let capabilities = |spec| serde_json::to_value(announced_capabilities(spec)).unwrap();
+        assert_eq!(capabilities(json!({ "command": "x" })), json!({}));
         let input = json!({ "url": "http://a/mcp", "elicitation": "defaults" });
-        assert_eq!(able(input), json!({ "elicitation": { "form": {} } }));
+        assert_eq!(capabilities(input), json!({ "elicitation": { "form": {} } }));
     }
 
     #[test]

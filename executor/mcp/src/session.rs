@@ -162,7 +162,7 @@ fn lost_in_sending(err: &(dyn std::error::Error + 'static)) -> LostCall {
     }
 }
 
-/// Maximum time that a call waits for a server whose next start is delayed.
+/// If the next start of a server is later than this, calls fail and do not wait for it.
 const MAX_START_WAIT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -198,7 +198,8 @@ impl Availability {
         self.demand.notified().await;
     }
 
-    /// Requests a start of a server that is down. Returns whether the server starts.
+    /// Requests a start of a server that is down. Returns `false` if the server is not down, or if
+    /// its next start is not due yet.
     pub fn request_start(&self) -> bool {
         let is_due = self.state.send_if_modified(|state| {
             let is_due =

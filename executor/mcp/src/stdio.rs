@@ -101,8 +101,8 @@ impl Transport<RoleClient> for StdioTransport {
             line.push(b'\n');
             let write = async {
                 let mut writer = writer.lock().await;
-                let report_channel = writer.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-                report_channel.write_all(&line).await
+                let pipe = writer.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+                pipe.write_all(&line).await
             };
             let written = timeout(WRITE_TIMEOUT, write).await;
             let written = written.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
@@ -164,7 +164,8 @@ impl LineBuffer {
         }
     }
 
-    /// Returns the message of a line, if the line is complete and contains a message.
+    /// Takes the line, and returns its message. If the line was too long, the message is the error
+    /// of the call that the line answers.
     fn take_message(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         let is_cut = std::mem::take(&mut self.is_cut);
         let message = if is_cut { too_long_error(&self.bytes) } else { parse_message(&self.bytes) };
@@ -217,7 +218,7 @@ impl Child {
         state.closing = state.closed.clone();
         state.secrets = Arc::new(Secrets::new(redaction));
         let tokens = Arc::clone(&state.tokens);
-        let wire = StdioTransport::new(stdout, stdin, max_bytes, state.closed.clone(), tokens);
+        let transport = StdioTransport::new(stdout, stdin, max_bytes, state.closed.clone(), tokens);
         let tail = Arc::new(std::sync::Mutex::new(Tail::default()));
         let mut log = JoinSet::new();
         log.spawn(forward_stderr(
@@ -228,7 +229,10 @@ impl Child {
         ));
         let command = spec.command.clone();
         let redaction = state.secrets.redaction();
-        Ok((Self { set: set.clone(), command, group, stderr: tail, redaction, _log: log }, wire))
+        Ok((
+            Self { set: set.clone(), command, group, stderr: tail, redaction, _log: log },
+            transport,
+        ))
     }
 
     pub(super) fn name(&self) -> &str {

@@ -131,12 +131,12 @@ impl Supervisor {
     async fn run_server(&self, stop: &CancellationToken) -> ServerEnd {
         let (logins, launcher) = (self.logins.as_ref(), &self.launcher);
         let host = ServerHost { set: &self.set, logins, background: &self.background, launcher };
-        let (mut server, wire) = match Server::open(host, &self.spec, self.max_output_bytes) {
+        let (mut server, transport) = match Server::open(host, &self.spec, self.max_output_bytes) {
             Ok(spawned) => spawned,
             Err(error) => return self.publish_failure(stop, error),
         };
         let connected = tokio::select! {
-            connected = timeout(CONNECT_TIMEOUT, server.connect(wire)) => connected,
+            connected = timeout(CONNECT_TIMEOUT, server.connect(transport)) => connected,
             () = stop.cancelled() => {
                 server.stop().await;
                 return ServerEnd::Stopped;

@@ -316,8 +316,8 @@ impl Launcher {
         // Creates no placeholders for a background command, because the command may outlive them.
         // The subcommand refuses the command instead.
         if life == Lifetime::Watched || !confinement.required {
-            let taken = self.create_placeholders(confinement);
-            taken.or_else(|err| if confinement.required { Err(err) } else { Ok(()) })?;
+            let created = self.create_placeholders(confinement);
+            created.or_else(|err| if confinement.required { Err(err) } else { Ok(()) })?;
         }
         let order = LaunchOrder {
             confinement: Some(confinement.clone()),

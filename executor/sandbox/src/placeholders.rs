@@ -224,7 +224,7 @@ mod tests {
 
         fn create_placeholders(
             &self,
-            places: &Placeholders,
+            placeholders: &Placeholders,
             protected_names: &[&str],
         ) -> io::Result<()> {
             let protected_paths: Vec<_> =
@@ -237,7 +237,7 @@ mod tests {
                 };
                 (path.as_path(), kind)
             });
-            places.create_missing(protected_files, &[self.root()])
+            placeholders.create_missing(protected_files, &[self.root()])
         }
 
         fn names(&self) -> String {
@@ -262,8 +262,8 @@ mod tests {
         fs::write(test_folder.root().join("store.db"), "pages").unwrap();
         let protected_names =
             ["store.db", "store.db-journal", "faber.yaml", "data", "bin/x/run.sh", "../not"];
-        let places = Placeholders::default();
-        test_folder.create_placeholders(&places, &protected_names).unwrap();
+        let placeholders = Placeholders::default();
+        test_folder.create_placeholders(&placeholders, &protected_names).unwrap();
         let taken = "root root/bin root/bin/x root/bin/x/run.sh root/data root/faber.yaml \
                      root/store.db root/store.db-journal";
         assert_eq!(test_folder.names(), taken);
@@ -275,23 +275,23 @@ mod tests {
             PLACEHOLDER_TEXT
         );
         fs::remove_file(test_folder.root().join("faber.yaml")).unwrap();
-        test_folder.create_placeholders(&places, &protected_names).unwrap();
+        test_folder.create_placeholders(&placeholders, &protected_names).unwrap();
         assert_eq!(test_folder.names(), taken, "a removed placeholder is created again");
-        drop(places);
+        drop(placeholders);
         assert_eq!(test_folder.names(), "root root/store.db");
     }
 
     #[test]
     fn a_placeholder_that_got_content_stays() {
         let test_folder = TestFolder::new();
-        let places = Placeholders::default();
+        let placeholders = Placeholders::default();
         let protected_names = ["faber.yaml", "run.sh", "data", "bin/tool"];
-        test_folder.create_placeholders(&places, &protected_names).unwrap();
+        test_folder.create_placeholders(&placeholders, &protected_names).unwrap();
         fs::write(test_folder.root().join("faber.yaml"), "store: memory").unwrap();
         fs::write(test_folder.root().join("data/file"), "").unwrap();
         fs::write(test_folder.root().join("bin/other"), "").unwrap();
-        test_folder.create_placeholders(&places, &protected_names).unwrap();
-        drop(places);
+        test_folder.create_placeholders(&placeholders, &protected_names).unwrap();
+        drop(placeholders);
         let left = "root root/bin root/bin/other root/data root/data/file root/faber.yaml";
         assert_eq!(test_folder.names(), left);
     }

@@ -313,7 +313,7 @@ mod tests {
 
     /// The process of this test ignores signals, as a stopped reaper does.
     #[tokio::test(start_paused = true)]
-    async fn stopping_a_stopped_process_takes_less_than_the_answer_timeout() {
+    async fn stopping_a_stopped_process_takes_less_than_the_cancel_grace() {
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' TERM HUP; echo ready; while :; do read -r _; done"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());

@@ -52,14 +52,14 @@ const ROUND_PAUSE: Duration = Duration::from_millis(5);
 
 pub(super) fn run_command(command: &mut Command, order: &LaunchOrder) -> io::Result<ExitCode> {
     let caller = order.caller;
-    let nothing = File::options().read(true).write(true).open("/dev/null")?;
+    let null_device = File::options().read(true).write(true).open("/dev/null")?;
     adopt_orphans()?;
     let is_isolated = order.confinement.is_some() && is_isolated(caller);
-    let bound = order
+    let process_guard = order
         .confinement
         .as_ref()
         .map(|confinement| ProcessGuard::new(confinement.processes, is_isolated));
-    let bound = bound.transpose()?;
+    let process_guard = process_guard.transpose()?;
     let child =
         if order.confinement.is_some() { spawn_isolated(command) } else { command.spawn() }?;
     // Blocks the signals only after the start, because the command would inherit the blocked
@@ -67,12 +67,14 @@ pub(super) fn run_command(command: &mut Command, order: &LaunchOrder) -> io::Res
     stop_signals().thread_block()?;
     kill_now_signal().thread_block()?;
     // Closes the reaper's own copies, because the streams must end when the command closes them.
-    dup2_stdin(&nothing)?;
-    dup2_stdout(&nothing)?;
-    dup2_stderr(&nothing)?;
+    dup2_stdin(&null_device)?;
+    dup2_stdout(&null_device)?;
+    dup2_stderr(&null_device)?;
     let has_ended = Arc::new(AtomicBool::new(false));
     spawn_guards(&child, caller, &has_ended)?;
-    let message_lock = bound.map(|bound| bound.spawn_enforcer(&child, &has_ended)).transpose()?;
+    let message_lock = process_guard
+        .map(|process_guard| process_guard.spawn_enforcer(&child, &has_ended))
+        .transpose()?;
     let status = reap_until_command(as_pid(child.id()));
     has_ended.store(true, Ordering::SeqCst);
     kill_remaining(is_isolated);
@@ -129,9 +131,9 @@ fn spawn_guards(child: &Child, caller: u32, has_ended: &Arc<AtomicBool>) -> io::
         spawned.map(drop)
     };
     kill_after(|_| {
-        let is_told = stop_signals().wait().is_ok();
+        let is_requested = stop_signals().wait().is_ok();
         thread::sleep(STOP_GRACE);
-        is_told
+        is_requested
     })?;
     kill_after(|_| kill_now_signal().wait().is_ok())?;
     kill_after(|caller| {
@@ -155,7 +157,7 @@ impl ProcessGuard {
     }
 
     /// Ends the command when it exceeds the limit, and writes a message. The returned mutex is
-    /// locked until the message is written.
+    /// locked while the command is killed and the message is written.
     fn spawn_enforcer(
         mut self,
         child: &Child,

@@ -25,7 +25,7 @@ use super::{
 
 /// The last descriptor that the program inherits.
 const LAST_INHERITED_DESCRIPTOR: RawFd = 2;
-/// Number of descriptors that are closed if the system cannot list the open descriptors.
+/// Maximum number of descriptors that are closed if the system cannot list the open descriptors.
 const MAX_DESCRIPTORS: u64 = 1 << 16;
 const PATH_VARIABLE: &str = "PATH";
 const HOME_VARIABLE: &str = "HOME";
@@ -86,9 +86,9 @@ fn account_variables(order: &LaunchOrder) -> io::Result<BTreeMap<&'static str, O
     let user = order.confinement.as_ref().and_then(|confinement| confinement.user.as_ref());
     let Some(user) = user else { return Ok(BTreeMap::new()) };
     let home = kernel::home_folder(user)?;
-    let user_home = User::from_uid(geteuid())?.map(|user_home| user_home.dir);
+    let own_home = User::from_uid(geteuid())?.map(|own_home| own_home.dir);
     let is_own = env::var_os(HOME_VARIABLE)
-        .is_none_or(|home| user_home.is_some_and(|user_home| user_home == Path::new(&home)));
+        .is_none_or(|home| own_home.is_some_and(|own_home| own_home == Path::new(&home)));
     let home = is_own.then(|| (HOME_VARIABLE, home.into_os_string()));
     let names = ["USER", "LOGNAME"].map(|name| (name, OsString::from(user)));
     Ok(home.into_iter().chain(names).collect())
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_searched_in_executable_folders_only() {
+    fn a_program_is_searched_in_readable_folders_only() {
         let folder = tempfile::tempdir().unwrap();
         let path_of = |path: &str| folder.path().join(path).display().to_string();
         for path in ["root/bin", "shims", "tools"] {

@@ -4,7 +4,7 @@
 //! environment, and drops the value when it ends. `Debug` does not show values. Outputs and errors
 //! contain `***GITHUB_TOKEN***` instead.
 
-mod disguise;
+mod encoded_secret;
 
 use std::{collections::BTreeMap, fmt};
 
@@ -13,11 +13,11 @@ use serde::Deserialize;
 use serde_json::{Map, Number, Value};
 use shared::tool::{ErrorCode, ToolError};
 
-use self::disguise::EncodedSecret;
+use self::encoded_secret::EncodedSecret;
 
 /// The shortest secret that is redacted. A shorter secret would match everywhere.
 const MIN_SECRET_BYTES: usize = 4;
-/// The shortest redacted part: a line of a secret, or base 64 of a part.
+/// The shortest redacted part of a secret: a line, or a part of its base 64.
 const MIN_PART_BYTES: usize = 12;
 
 /// A text or the name of a secret, in the configuration.
@@ -122,10 +122,10 @@ impl Redaction {
         let whole = whole.flat_map(|text| {
             [EncodedSecret::Percent(text.to_owned()), EncodedSecret::Escaped(text.to_owned())]
         });
-        for disguise in whole.chain(parts) {
-            let is_known = self.1.iter().any(|(_, known)| *known == disguise);
-            if disguise.text().len() >= MIN_SECRET_BYTES && !is_known {
-                self.1.push((name.to_owned(), disguise));
+        for encoded_secret in whole.chain(parts) {
+            let is_known = self.1.iter().any(|(_, known)| *known == encoded_secret);
+            if encoded_secret.text().len() >= MIN_SECRET_BYTES && !is_known {
+                self.1.push((name.to_owned(), encoded_secret));
             }
         }
         // Redacts each line of a key, because programs print a key line by line. The lines that
@@ -135,7 +135,7 @@ impl Redaction {
         lines.map(str::to_owned).for_each(&mut add);
         // One secret may contain another, so longer secrets are redacted first.
         self.0.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
-        self.1.sort_by_key(|(_, disguise)| std::cmp::Reverse(disguise.text().len()));
+        self.1.sort_by_key(|(_, encoded_secret)| std::cmp::Reverse(encoded_secret.text().len()));
     }
 
     /// Adds a variable of the environment that a program gets, if it is set.
@@ -151,8 +151,8 @@ impl Redaction {
                 text = text.replace(value.as_str(), &format!("***{name}***"));
             }
         }
-        for (name, disguise) in &self.1 {
-            text = disguise.replace_in(text, &format!("***{name}***"));
+        for (name, encoded_secret) in &self.1 {
+            text = encoded_secret.replace_in(text, &format!("***{name}***"));
         }
         text
     }
@@ -169,11 +169,11 @@ impl Redaction {
         let texts = self.0.iter().map(|(name, value)| {
             (bytes_to_chars(name.as_bytes()), bytes_to_chars(value.as_bytes()))
         });
-        let disguised = self
-            .1
-            .iter()
-            .map(|(name, disguise)| (bytes_to_chars(name.as_bytes()), disguise.clone()));
-        let cleaned = Self(texts.collect(), disguised.collect()).redact(bytes_to_chars(&bytes));
+        let encoded_secrets = self.1.iter().map(|(name, encoded_secret)| {
+            (bytes_to_chars(name.as_bytes()), encoded_secret.clone())
+        });
+        let cleaned =
+            Self(texts.collect(), encoded_secrets.collect()).redact(bytes_to_chars(&bytes));
         cleaned.chars().filter_map(|letter| u8::try_from(letter).ok()).collect()
     }
 
@@ -195,10 +195,14 @@ impl Redaction {
 
     /// Returns the length of the longest form of a secret in bytes.
     pub fn max_secret_bytes(&self) -> usize {
-        let as_text = self.0.first().map_or(0, |(_, value)| value.len());
-        let disguised =
-            self.1.iter().map(|(_, disguise)| disguise.max_secret_bytes()).max().unwrap_or(0);
-        as_text.max(disguised)
+        let plain_bytes = self.0.first().map_or(0, |(_, value)| value.len());
+        let encoded_bytes = self
+            .1
+            .iter()
+            .map(|(_, encoded_secret)| encoded_secret.max_secret_bytes())
+            .max()
+            .unwrap_or(0);
+        plain_bytes.max(encoded_bytes)
     }
 
     fn redact_number(&self, number: Number) -> Value {

@@ -127,7 +127,7 @@ impl Trial {
             task: key.0,
             attempt: key.1,
             tool: tool.parse().unwrap(),
-            pinned: None,
+            known_tool: None,
             parameters: Arc::new(parameters),
             timeout: LONG_TIMEOUT,
             idle_timeout: None,
@@ -391,7 +391,8 @@ mod server {
             trial.run(self.toolbox.clone()).await.1
         }
 
-        /// Waits until the server has received cancel notifications, and returns their number.
+        /// Waits until the server has received a cancel notification. Returns the number of these
+        /// notifications.
         async fn cancelled(&self) -> Value {
             self.run(Trial::for_tool("s.cancelled", json!({})).with_timeout(Duration::from_mins(1)))
                 .await

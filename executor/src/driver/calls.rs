@@ -87,7 +87,7 @@ impl Driver {
             task,
             attempt: started.attempt,
             tool: callee.tool.clone(),
-            pinned: None,
+            known_tool: None,
             parameters: Arc::clone(&started.parameters),
             timeout: callee.policy.timeout(),
             idle_timeout: callee.policy.idle_timeout_ms.map(Duration::from_millis),

@@ -250,13 +250,13 @@ impl Children {
         self.watches.remove(&task).map(|watch| watch.commands).unwrap_or_default()
     }
 
-    pub(super) fn has_unknown(&self) -> bool {
+    pub(super) fn has_unknown_status(&self) -> bool {
         self.has_unknown_status
     }
 
     fn keep_command(&mut self, task: Task, command: CommandId) {
-        if let Some(look) = self.watches.get_mut(&task) {
-            look.commands.insert(command);
+        if let Some(watch) = self.watches.get_mut(&task) {
+            watch.commands.insert(command);
         }
     }
 
@@ -278,7 +278,7 @@ impl Children {
         }
         self.watch_count += 1;
         let (number, cut) = (self.watch_count, CancellationToken::new());
-        let look = Watch {
+        let watch = Watch {
             number,
             child: child.id,
             has_ended: child.has_ended,
@@ -286,7 +286,7 @@ impl Children {
             commands,
             stop_token: cut.clone(),
         };
-        if let Some(before) = self.watches.insert(child.task, look) {
+        if let Some(before) = self.watches.insert(child.task, watch) {
             before.stop_token.cancel();
         }
         Some((number, cut))

@@ -66,7 +66,7 @@ impl Driver {
 
     /// Returns whether this worker is allowed to start tasks now. No other function decides this.
     pub(super) fn start_permission(&self) -> StartPermission {
-        if self.inputs.is_draining || self.tool_presence.has_missing() {
+        if self.inputs.is_draining || self.tool_presence.has_missing_tools() {
             StartPermission::Elsewhere
         } else if self.is_lease_doubtful() {
             StartPermission::Later
@@ -140,7 +140,7 @@ impl Driver {
     /// Returns when a worker should claim the execution again if no command arrives before that
     /// time.
     pub(super) fn next_due_at(&self) -> Option<Timestamp> {
-        let is_for_others = self.has_work() || self.children.has_unknown();
+        let is_for_others = self.has_work() || self.children.has_unknown_status();
         if self.start_permission() == StartPermission::Elsewhere && is_for_others {
             // Uses the creation time, because a time in the past is due by the clocks of all other
             // workers, too.

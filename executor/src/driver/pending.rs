@@ -68,7 +68,7 @@ impl AppendBatch {
 enum LogState {
     Complete,
     Prefix(usize),
-    Displaced { is_ours_first: bool },
+    Displaced { has_our_events: bool },
 }
 
 impl WorkerContext {
@@ -171,7 +171,7 @@ impl PendingEvents {
         }
         let mut append = Append::new(execution.id(), self.durable, &events);
         append.head.clone_from(&head);
-        append.heard.clone_from(&commands);
+        append.handled_commands.clone_from(&commands);
         let batch = AppendBatch { events, head, handled_commands: commands };
         self.in_flight = Some(batch.send(async move { store.append(append).await }));
     }
@@ -233,19 +233,19 @@ impl PendingEvents {
             return Err(err.into());
         }
         debug!(execution = %id, %err, "an append failed, so the log is read again");
-        let AppendBatch { events, head, handled_commands: heard } = batch;
+        let AppendBatch { events, head, handled_commands } = batch;
         let mut wait = MIN_RETRY_DELAY;
         let mut last = StoreError::Unavailable(err.to_string());
         for _ in 0..context.options.store_tries {
             match compare_log(&*context.store, id, self.durable, events).await {
                 Ok(LogState::Complete) => {
-                    match complete_append(&*context.store, head.as_ref(), heard).await {
+                    match complete_append(&*context.store, head.as_ref(), handled_commands).await {
                         Ok(()) => return Ok(()),
                         Err(err) => last = err,
                     }
                 }
-                Ok(LogState::Displaced { is_ours_first }) => {
-                    if is_ours_first && let Some(notice) = self.created_notice.take() {
+                Ok(LogState::Displaced { has_our_events }) => {
+                    if has_our_events && let Some(notice) = self.created_notice.take() {
                         // Reports success, because the execution was created, and another worker
                         // has claimed it already.
                         let _ = notice.send(Ok(()));
@@ -255,7 +255,7 @@ impl PendingEvents {
                 Ok(LogState::Prefix(n)) => {
                     let mut append = Append::new(id, self.durable.advance_by(n), &events[n..]);
                     append.head.clone_from(head);
-                    append.heard.clone_from(heard);
+                    append.handled_commands.clone_from(handled_commands);
                     match context.store.append(append).await {
                         Ok(()) => return Ok(()),
                         Err(AppendError::Conflict) => (),
@@ -302,11 +302,11 @@ async fn compare_log(
         }
         found.extend(more);
     }
-    let is_ours_first = found.starts_with(events);
+    let has_our_events = found.starts_with(events);
     Ok(if found == events {
         LogState::Complete
-    } else if is_ours_first || !events.starts_with(&found) {
-        LogState::Displaced { is_ours_first }
+    } else if has_our_events || !events.starts_with(&found) {
+        LogState::Displaced { has_our_events }
     } else {
         LogState::Prefix(found.len())
     })

@@ -25,7 +25,7 @@ struct MissingTools {
 }
 
 impl ToolPresence {
-    pub(super) fn has_missing(&self) -> bool {
+    pub(super) fn has_missing_tools(&self) -> bool {
         self.missing.is_some()
     }
 
@@ -55,11 +55,11 @@ impl Driver {
         }
         if toolbox.has_all(self.execution.required_tools()) {
             // Decides again, because tasks that the last decision could not start can start now.
-            self.claim.needs_decision |= self.tool_presence.has_missing();
+            self.claim.needs_decision |= self.tool_presence.has_missing_tools();
             self.tool_presence = ToolPresence { revision: Some(revision), missing: None };
             return;
         }
-        if !self.tool_presence.has_missing() {
+        if !self.tool_presence.has_missing_tools() {
             self.log_missing_tool();
         }
         let mut changes = toolbox.subscribe_changes();

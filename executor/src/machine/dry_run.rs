@@ -43,11 +43,11 @@ pub fn dry_run_events(
         let checked = Event::StepChecked { step: step.clone(), parameters, warnings };
         push(&mut execution, checked)?;
         let reason = SkipReason::DryRun;
-        let over = match error {
+        let final_event = match error {
             Some(error) => Event::StepFailed { step, part, attempt, error, command: None },
             None => Event::StepSkipped { step, part, reason },
         };
-        push(&mut execution, over)?;
+        push(&mut execution, final_event)?;
     }
     let is_failed = |step: &shared::execution::Step| matches!(step.state, StepState::Failed(_));
     let outcome =

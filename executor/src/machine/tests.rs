@@ -5,9 +5,8 @@
 
 mod compensation;
 mod conditions;
-mod dry;
+mod dry_runs;
 mod effects;
-mod failing;
 mod joins;
 mod long_loops;
 mod loops;
@@ -16,6 +15,7 @@ mod permits;
 mod properties;
 mod reuse;
 mod settling;
+mod step_failures;
 mod stopping;
 mod subplans;
 mod templates;

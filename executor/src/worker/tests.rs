@@ -1,6 +1,6 @@
 //! Workers over a store in memory. Tokio's clock is paused.
 
-mod large;
+mod large_outputs;
 
 use std::time::Duration;
 
@@ -316,7 +316,7 @@ fn remove_door_tools(toolbox: &Toolbox) {
     assert!(toolbox.remove_set(&door_tools().name), "the set was registered");
 }
 
-fn after(step: UncheckedStep, others: &[&str]) -> UncheckedStep {
+fn with_dependencies(step: UncheckedStep, others: &[&str]) -> UncheckedStep {
     let depends_on = others.iter().map(|name| name.parse().unwrap()).collect();
     UncheckedStep { depends_on, ..step }
 }
@@ -330,7 +330,7 @@ fn sleep(id: &str, ms: u64) -> UncheckedStep {
 async fn an_execution_whose_tool_disappears_waits_for_it() {
     let test = WorkerTest::new();
     test.toolbox.put_set(door_tools());
-    let open = after(step("b", "door.open", json!({})), &["a"]);
+    let open = with_dependencies(step("b", "door.open", json!({})), &["a"]);
     let id = test.start(vec![sleep("a", 500), open]).await;
     test.wait_for_event(id, "step_started", Duration::from_secs(5)).await;
     remove_door_tools(&test.toolbox);
@@ -357,7 +357,7 @@ async fn an_execution_whose_tool_disappears_waits_for_it() {
 async fn a_returned_tool_is_called_while_other_steps_run() {
     let test = WorkerTest::new();
     test.toolbox.put_set(door_tools());
-    let open = after(step("c", "door.open", json!({})), &["b"]);
+    let open = with_dependencies(step("c", "door.open", json!({})), &["b"]);
     let id = test.start(vec![step("a", "set.endless", json!({})), sleep("b", 500), open]).await;
     test.wait_for_event(id, "step_started", Duration::from_secs(5)).await;
     remove_door_tools(&test.toolbox);
@@ -383,7 +383,7 @@ async fn a_returned_tool_is_called_while_other_steps_run() {
 async fn an_execution_without_its_tool_fails_at_its_deadline() {
     let test = WorkerTest::new();
     test.toolbox.put_set(door_tools());
-    let open = after(step("b", "door.open", json!({})), &["a"]);
+    let open = with_dependencies(step("b", "door.open", json!({})), &["a"]);
     let options = ExecutionOptions { deadline_ms: Some(20_000), ..ExecutionOptions::default() };
     let id = test.start_with(vec![sleep("a", 500), open], options).await;
     test.wait_for_event(id, "step_started", Duration::from_secs(5)).await;
@@ -398,8 +398,12 @@ async fn an_execution_without_its_tool_fails_at_its_deadline() {
 async fn a_tool_that_only_finished_steps_used_is_not_required() {
     let test = WorkerTest::new();
     test.toolbox.put_set(door_tools());
-    let last = after(step("c", "flow.noop", json!({})), &["b"]);
-    let steps = vec![step("a", "door.open", json!({})), after(sleep("b", 30_000), &["a"]), last];
+    let last = with_dependencies(step("c", "flow.noop", json!({})), &["b"]);
+    let steps = vec![
+        step("a", "door.open", json!({})),
+        with_dependencies(sleep("b", 30_000), &["a"]),
+        last,
+    ];
     let id = test.start(steps).await;
     test.wait_for_event(id, "step_succeeded", Duration::from_secs(5)).await;
     remove_door_tools(&test.toolbox);

@@ -75,7 +75,7 @@ impl Blobs {
         let (mime_type, at) = (binary.mime_type.clone(), self.clock.now());
         let blob = Blob { id, mime_type, bytes: bytes.len(), at };
         let token = self.token.as_deref();
-        blob::save_owned_blob(&*self.store, &blob, &binary.base64, token).await?;
+        blob::save_blob_of(&*self.store, &blob, &binary.base64, token).await?;
         Ok(Some(blob.to_reference()))
     }
 

@@ -348,12 +348,13 @@ mod tests {
 
     #[test]
     fn only_agent_call_tools_dispatch_to_other_tools() {
-        let of = |toolbox: &Toolbox, tool: &ToolName, given| Dispatch::parse(toolbox, tool, &given);
+        let parse =
+            |toolbox: &Toolbox, tool: &ToolName, given| Dispatch::parse(toolbox, tool, &given);
         let once = dispatch_tool_name(Effect::Once);
-        assert!(of(&toolbox(), &"flow.echo".parse().unwrap(), json!({})).is_none());
-        assert!(of(&toolbox(), &once, json!({ "tool": 1 })).unwrap().is_err());
+        assert!(parse(&toolbox(), &"flow.echo".parse().unwrap(), json!({})).is_none());
+        assert!(parse(&toolbox(), &once, json!({ "tool": 1 })).unwrap().is_err());
         // A toolbox without agents has no dispatch tools, so the name is unknown.
-        assert!(of(&Toolbox::default(), &once, json!({ "tool": "a.b", "args": {} })).is_none());
+        assert!(parse(&Toolbox::default(), &once, json!({ "tool": "a.b", "args": {} })).is_none());
         let call = dispatch("faber_agent.read", &json!({ "tool": "a.b", "args": { "x": 1 } }));
         assert_eq!((call.tool.as_str(), &*call.args), ("a.b", &json!({ "x": 1 })));
     }

@@ -40,8 +40,9 @@ impl TryFrom<Map<String, Value>> for EffectRules {
 
 impl EffectRule {
     fn read(pattern: &str, effect: &Value) -> Result<Self, String> {
-        let fixed = |set: &&str| [flow::SET, TOOL_SET].contains(set) || BUILTIN_SETS.contains(set);
-        if let Some(set) = set_prefix(pattern).filter(fixed) {
+        let is_fixed =
+            |set: &&str| [flow::SET, TOOL_SET].contains(set) || BUILTIN_SETS.contains(set);
+        if let Some(set) = set_prefix(pattern).filter(is_fixed) {
             return Err(format!(
                 "`effects.{pattern}`: the effects of `flow.*` and of built-in sets such as `{set}` \
                  cannot be set"

@@ -319,10 +319,10 @@ mod tests {
         check_result("flow.fail", twice, 3, expect!["null"]).await;
         let own_error = json!({ "message": message, "code": "my.code" });
         check_result("flow.fail", own_error, 1, expect!["my.code: m (retryable: true)"]).await;
-        let ours = json!({ "message": message, "code": "tool.invalid_parameters" });
+        let faber_error = json!({ "message": message, "code": "tool.invalid_parameters" });
         check_result(
             "flow.fail",
-            ours,
+            faber_error,
             1,
             expect!["tool.invalid_parameters: m (retryable: false)"],
         )

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! The call reads at most one report every
-//! [`limits::PROGRESS_INTERVAL`](shared::limits::PROGRESS_INTERVAL), so a tool that floods does not wake
-//! the driver more often. Tools and calls never wait for a reader. A newer report replaces an
+//! [`limits::PROGRESS_INTERVAL`](shared::limits::PROGRESS_INTERVAL), so a tool that floods does not
+//! wake the driver more often. Tools and calls never wait for a reader. A newer report replaces an
 //! unread one, and the end of a call drops its unread report.
 //!
 //! A driver has one [`Reports`] for all calls of its execution. Each call gets a [`Reports::sink`]
@@ -232,10 +232,10 @@ mod tests {
     #[test]
     fn a_finished_call_reports_no_progress() {
         let mut reports = Reports::default();
-        let (gone, stays) = (reports.sink(1), reports.sink(2));
-        gone.send(report(1.0));
-        stays.send(report(2.0));
-        drop(gone);
+        let (finished, running) = (reports.sink(1), reports.sink(2));
+        finished.send(report(1.0));
+        running.send(report(2.0));
+        drop(finished);
         assert_eq!(reports.recv().now_or_never(), Some((2, report(2.0))));
         assert_eq!(reports.recv().now_or_never(), None);
     }
@@ -244,7 +244,7 @@ mod tests {
     async fn a_reader_that_waits_is_woken() {
         let mut reports = Reports::default();
         let sink = reports.sink(1);
-        let (heard, ()) = tokio::join!(reports.recv(), async { sink.send(report(1.0)) });
-        assert_eq!(heard, (1, report(1.0)));
+        let (received, ()) = tokio::join!(reports.recv(), async { sink.send(report(1.0)) });
+        assert_eq!(received, (1, report(1.0)));
     }
 }

@@ -49,8 +49,8 @@ pub fn complaint(set: &ToolSetName, name: &ToolName) -> Option<String> {
     if written.rsplit('.').next().is_some_and(|plain| CONTROL_TOOLS.contains(&plain)) {
         return Some(format!("`{written}` is the name of one of Faber's own tools: rename it"));
     }
-    let begins_like = set_prefix(written).filter(|of| *of != set.as_str());
-    let builtin_set = begins_like.filter(|of| BUILTIN_SETS.contains(of))?;
+    let foreign_prefix = set_prefix(written).filter(|of| *of != set.as_str());
+    let builtin_set = foreign_prefix.filter(|of| BUILTIN_SETS.contains(of))?;
     Some(format!(
         "`{written}` has the name of a tool in Faber's own toolset `{builtin_set}`: rename it"
     ))

@@ -7,7 +7,7 @@
 //! Plans store qualified names (`set.name`), which always mean the same tool. If that tool is
 //! missing, [`Toolbox::find_planned`] returns no other tool of a similar name.
 
-mod costly;
+mod costly_tools;
 mod listing;
 
 use std::{
@@ -27,7 +27,7 @@ use tokio::{sync::watch, time};
 use tokio_util::sync::CancellationToken;
 
 pub use self::listing::Listing;
-use self::{costly::remove_costly_tools, listing::ListedTools};
+use self::{costly_tools::remove_costly_tools, listing::ListedTools};
 use super::{tool::Tool, tool_names, usage::Meter};
 
 /// A named group of tools from one source.
@@ -194,7 +194,7 @@ impl ReadyTool {
         match Schema::without_large_patterns(&self.definition().input_schema) {
             Ok((schema, removed)) => {
                 for pattern in self.unlogged_patterns(removed) {
-                    let reason = costly::describe_pattern(&name, &pattern);
+                    let reason = costly_tools::describe_pattern(&name, &pattern);
                     tracing::warn!(why = %reason, "a part of a schema is not enforced");
                 }
                 Some(schema)

@@ -40,8 +40,9 @@ impl Meter {
         let last = Instant::now();
         let mut tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
         if !tallies.contains_key(name) {
-            let none = Tally { call_count: 0, failure_count: 0, last, times: BTreeMap::new() };
-            tallies.insert(name.clone(), none);
+            let empty_tally =
+                Tally { call_count: 0, failure_count: 0, last, times: BTreeMap::new() };
+            tallies.insert(name.clone(), empty_tally);
         }
         if let Some(tally) = tallies.get_mut(name) {
             tally.call_count += 1;

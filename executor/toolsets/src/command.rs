@@ -91,11 +91,11 @@ impl TryFrom<Map<String, Value>> for Action {
     fn try_from(mut settings: Map<String, Value>) -> Result<Self, String> {
         let Some(http) = settings.swap_remove("http") else {
             refuse_command_line(&settings)?;
-            let is_meant = settings.contains_key("command");
+            let has_command = settings.contains_key("command");
             let run = read_placed(Value::Object(join_command_and_args(settings)));
             return run.map(Self::Command).map_err(|err| {
                 let hint = " (for an HTTP call, write `{ http: { url: … } }`)";
-                format!("{err}{}", if is_meant { "" } else { hint })
+                format!("{err}{}", if has_command { "" } else { hint })
             });
         };
         if let Some(other) = settings.keys().next() {
@@ -476,8 +476,8 @@ impl RunningProcess {
     }
 }
 
-/// Sets variables that name the step, the attempt and the idempotency key of the call, and the trace
-/// context.
+/// Sets variables that name the step, the attempt and the idempotency key of the call, and the
+/// trace context.
 fn set_context_variables(command: &mut Command, cx: &ToolContext) {
     if let Some(scope) = current_scope() {
         command.env("TRACEPARENT", scope.span.traceparent());

@@ -189,14 +189,14 @@ impl Registry {
     /// whose tools are unknown.
     pub async fn unmatched_effects(&self) -> Result<Vec<String>, StoreError> {
         let applied = self.lock_latest().await?;
-        let mut idle = Vec::new();
+        let mut unmatched = Vec::new();
         for WantedSet { config, .. } in &applied.wanted_sets {
             let set = self.toolbox().set_with_tools(&config.name);
             let Some(set) = set.filter(|set| set.status == SetStatus::Ready) else { continue };
             let patterns = config.effects.unmatched_patterns(&set).into_iter();
-            idle.extend(patterns.map(|pattern| format!("`{pattern}` of `{}`", config.name)));
+            unmatched.extend(patterns.map(|pattern| format!("`{pattern}` of `{}`", config.name)));
         }
-        Ok(idle)
+        Ok(unmatched)
     }
 
     async fn lock_latest(&self) -> Result<MutexGuard<'_, AppliedState>, StoreError> {
@@ -291,10 +291,11 @@ impl Registry {
     pub async fn remove_set(&self, name: &ToolSetName) -> Result<bool, RegistryError> {
         let store = &self.0.parts.store;
         let mut applied = self.lock_latest().await?;
-        let elsewhere = |hint: String| RegistryError::NotAdded { name: name.to_string(), hint };
+        let not_added_error =
+            |hint: String| RegistryError::NotAdded { name: name.to_string(), hint };
         if self.is_configured(name) {
             let hint = "it is configured: remove it from the configuration, or deactivate it";
-            return Err(elsewhere(hint.to_owned()));
+            return Err(not_added_error(hint.to_owned()));
         }
         let tools = applied.known_records.tools.iter().filter(|tool| tool.set == name.as_str());
         let tools: Vec<String> = tools.map(|tool| tool.record.clone()).collect();
@@ -304,7 +305,7 @@ impl Registry {
         }
         if !is_removed {
             return match self.toolbox().set(name) {
-                Some(_) => Err(elsewhere(describe_origin(&applied, name))),
+                Some(_) => Err(not_added_error(describe_origin(&applied, name))),
                 None => Ok(false),
             };
         }
@@ -476,8 +477,8 @@ impl Registry {
 }
 
 fn has_documents(applied: &AppliedState, name: &ToolSetName) -> bool {
-    let is_it = |set: &WantedSet| matches!(set.config.source, Source::Documents(_));
-    applied.wanted_sets.iter().any(|set| set.config.name == *name && is_it(set))
+    let is_document_set = |set: &WantedSet| matches!(set.config.source, Source::Documents(_));
+    applied.wanted_sets.iter().any(|set| set.config.name == *name && is_document_set(set))
 }
 
 /// Describes the origin of a set that was not configured or added, and what to do instead.

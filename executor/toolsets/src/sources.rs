@@ -35,7 +35,7 @@ use self::builtin::Dependencies;
 pub(crate) use self::config::resolve_tool_paths;
 use self::offer::{OfferPoller, OfferSource};
 pub use self::{
-    builtin::{BuiltinKind, BuiltinSet, renamed, with_builtin},
+    builtin::{BuiltinKind, BuiltinSet, find_renamed_sets, with_builtin},
     config::{SetConfig, Source},
     documents::Documents,
 };
@@ -103,9 +103,9 @@ impl BuiltTools {
 impl Sources {
     pub fn new(toolbox: &Toolbox, output_bytes: usize) -> Self {
         let live: Arc<Mutex<LiveConnections>> = Arc::default();
-        let weak = Arc::downgrade(&live);
+        let weak_live = Arc::downgrade(&live);
         toolbox.set_reconnect(move |name| {
-            let Some(live) = weak.upgrade() else { return false };
+            let Some(live) = weak_live.upgrade() else { return false };
             let live = live.lock().unwrap_or_else(PoisonError::into_inner);
             live.by_set.get(name).is_some_and(|connection| (connection.reconnect)())
         });
@@ -124,9 +124,9 @@ impl Sources {
     /// its servers, and some servers take seconds to start.
     #[must_use]
     pub fn with_lazy_start(mut self) -> Self {
-        let weak = Arc::downgrade(&self.live);
+        let weak_live = Arc::downgrade(&self.live);
         self.toolbox.set_start(move |name| {
-            let Some(live) = weak.upgrade() else { return };
+            let Some(live) = weak_live.upgrade() else { return };
             let mut live = live.lock().unwrap_or_else(PoisonError::into_inner);
             let LiveConnections { by_set, tasks } = &mut *live;
             let idle_task = by_set.get_mut(name).and_then(|set| set.idle_task.take());
@@ -175,9 +175,9 @@ impl Sources {
             set.status = SetStatus::Idle;
         }
         if let Source::Tools(tools) = &config.source {
-            let made =
+            let built =
                 self.build_commands(&config.name, config.with_effects(tools), &BTreeMap::new());
-            self.toolbox.put_set(made.into_tool_set(set));
+            self.toolbox.put_set(built.into_tool_set(set));
             return;
         }
         let SetConfig { name, source, effects, .. } = config;
@@ -230,16 +230,16 @@ impl Sources {
             .iter()
             .rev()
             .filter_map(|tool| Some((&tool.name, (tool, *by_name.get(&tool.name)?))));
-        let made = self.build_commands(&config.name, config.with_effects(tools), &kept.collect());
-        self.toolbox.put_set(made.into_tool_set(config.empty_set(SetStatus::Ready)));
+        let built = self.build_commands(&config.name, config.with_effects(tools), &kept.collect());
+        self.toolbox.put_set(built.into_tool_set(config.empty_set(SetStatus::Ready)));
     }
 
     fn poll_offers(&self, set: ToolSet, source: Box<dyn OfferSource>, effects: EffectRules) {
         let name = set.name.clone();
-        let asker = OfferPoller::new(name, source, self.toolbox.clone(), self.output_bytes)
+        let poller = OfferPoller::new(name, source, self.toolbox.clone(), self.output_bytes)
             .with_effects(effects);
-        let turn = asker.retry_time();
-        self.keep_connected(set, move || turn.wake(), |stop| asker.run(stop));
+        let retry_time = poller.retry_time();
+        self.keep_connected(set, move || retry_time.wake(), |stop| poller.run(stop));
     }
 
     /// Registers a set and the task that connects it. The task of an idle set waits until the set
@@ -310,14 +310,14 @@ impl Sources {
         kept: &BTreeMap<&ToolName, (&CommandTool, &ReadyTool)>,
     ) -> BuiltTools {
         let mut names = BTreeSet::new();
-        let mut made = BuiltTools::default();
+        let mut built = BuiltTools::default();
         for tool in tools {
             if let Some(reason) = complaint(set, &tool.name) {
-                made.left_out.push(reason);
+                built.left_out.push(reason);
                 continue;
             }
             if !names.insert(qualified_name(set, &tool.name)) {
-                made.left_out.push(format!("two tools are called `{}`: rename one", tool.name));
+                built.left_out.push(format!("two tools are called `{}`: rename one", tool.name));
                 continue;
             }
             let ready = match kept.get(&tool.name) {
@@ -328,11 +328,11 @@ impl Sources {
                 }
             };
             match ready {
-                Ok(ready) => made.tools.push(ready),
-                Err(error) => made.left_out.push(error),
+                Ok(ready) => built.tools.push(ready),
+                Err(error) => built.left_out.push(error),
             }
         }
-        made
+        built
     }
 }
 
@@ -441,7 +441,7 @@ mod tests {
         let written = |tools: Value| parse(json!({ "tools": tools })).unwrap();
         let set = written(json!([first, odd, { "name": "s.t" }, { "name": "t" }, { "name": "u" }]));
         sources.put(set.clone());
-        let there = || {
+        let set_tools = || {
             let set = toolbox.sets().remove(0);
             assert_eq!(set.status, SetStatus::Ready);
             let tools = set.tools.iter().map(ReadyTool::definition);
@@ -452,7 +452,7 @@ mod tests {
                 .collect();
             (tools, set.left_out)
         };
-        let (tools, left_out) = there();
+        let (tools, left_out) = set_tools();
         assert_eq!(tools, ["s.t: the first", "s.u: "]);
         assert!(left_out[0].contains("the `parameters` of `odd`"), "{left_out:?}");
         assert_eq!(
@@ -461,7 +461,7 @@ mod tests {
         );
         // The second tool with the name was left out. It appears after the first tool is removed.
         sources.change(written(json!([{ "name": "t" }])), &set);
-        assert_eq!(there(), (vec!["s.t: ".to_owned()], Vec::new()));
+        assert_eq!(set_tools(), (vec!["s.t: ".to_owned()], Vec::new()));
     }
 
     #[test]

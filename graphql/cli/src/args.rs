@@ -1,8 +1,8 @@
 //! The arguments of the command line. Doc comments on fields are the texts of `--help`.
 
 mod config;
+mod inspection;
 mod labels;
-mod looking;
 mod plans;
 mod running;
 mod toolkit;
@@ -14,7 +14,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::{
     config::ConfigCommand,
-    looking::{AuditArgs, CreatedRange, DebugArgs, DetailFilters, List, TraceCommand},
+    inspection::{AuditArgs, CreatedRange, DebugArgs, DetailFilters, List, TraceCommand},
     plans::{ExportArgs, ExportFormat, Format, PlanArgs, Planning, SaveArgs},
     running::{
         AgentArgs, ApproveArgs, ExecuteArgs, Options, RetryArgs, RunArgs, SettleArgs, SignalArgs,
@@ -104,8 +104,8 @@ pub(crate) enum Command {
     },
     /// Retry a finished execution: run the steps that did not succeed, or more steps.
     Retry(RetryArgs),
-    /// Replan: let the configured model finish a failed or cancelled execution, and execute the new
-    /// plan.
+    /// Replan: let the configured model finish an execution that failed, was cancelled or asked for
+    /// a replan, and execute the new plan.
     Replan {
         /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
         id: String,
@@ -132,7 +132,8 @@ pub(crate) enum Command {
         /// The name of the saved plan.
         name: String,
     },
-    /// Export a plan for `run --plan` and `save --plan`, or with `--since` the history for `import`.
+    /// Export a plan for `run --plan` and `save --plan`, or with `--since` the history for
+    /// `import`.
     #[command(
         override_usage = "faber export [OPTIONS] <PLAN>\n       faber export --since <TIME> [FILE]"
     )]
@@ -144,7 +145,8 @@ pub(crate) enum Command {
     },
     /// Write a backup of the store into one file, while other processes use the store.
     Backup {
-        /// The file to write. An older backup of this name is replaced when the new one is complete.
+        /// The file to write. An older backup of this name is replaced when the new one is
+        /// complete.
         file: PathBuf,
     },
     /// Restore a backup into an empty store of any kind.
@@ -173,7 +175,8 @@ pub(crate) enum Command {
     },
     /// Write a blob that a tool returned to a file, or to standard output.
     Blob {
-        /// The value of `$blob` in an output: `exec_…/SHA-256`.
+        /// The value of `$blob` in an output: `exec_…/SHA-256`, or `call/SHA-256` for a call
+        /// outside plans.
         id: String,
         /// The file to write; default: standard output.
         #[arg(long, short, value_name = "FILE")]
@@ -221,7 +224,8 @@ pub(crate) enum Command {
     },
     /// Serve the GraphQL API and drive executions.
     Serve {
-        /// The address to listen on; port 0 picks a port (`FABER_LISTEN`) [default: 127.0.0.1:8080].
+        /// The address to listen on; port 0 picks a port (`FABER_LISTEN`) [default:
+        /// 127.0.0.1:8080].
         #[arg(long, value_name = "ADDR")]
         listen: Option<String>,
     },
@@ -297,7 +301,7 @@ pub(crate) fn api_name(value: &impl ValueEnum) -> String {
 mod tests {
     use clap::CommandFactory;
 
-    use super::{looking::State, running::Mode, *};
+    use super::{inspection::State, running::Mode, *};
 
     #[test]
     fn the_command_definitions_are_consistent() {

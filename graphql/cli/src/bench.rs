@@ -66,7 +66,7 @@ pub(crate) enum Workload {
     Plan,
     /// Selection from thousands of tools, by each criterion, and the collisions of these tools.
     Select,
-    /// Subscribers of executions, each of which reads every event.
+    /// Subscribers of one execution, each of which reads all its events.
     Subscribe,
 }
 

@@ -169,9 +169,8 @@ pub struct Faults {
 }
 
 impl Faults {
-    pub fn has_valid(&self, key: &str) -> bool {
-        self.is_file_parsed
-            && !self.omitted_settings.iter().any(|omitted_settings| omitted_settings == key)
+    pub fn has_valid_setting(&self, key: &str) -> bool {
+        self.is_file_parsed && !self.omitted_settings.iter().any(|omitted| omitted == key)
     }
 }
 

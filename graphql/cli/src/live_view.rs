@@ -189,7 +189,8 @@ impl Drawing {
                 if view.is_finished() {
                     // Removes the parts of a finished step that still seem to run, because their
                     // last event can be missing.
-                    self.steps.retain(|part, shown| shown.is_finished() || !is_part(name, part));
+                    self.steps
+                        .retain(|part, shown| shown.is_finished() || !is_part_of_step(name, part));
                 }
                 if self.plan_steps.contains(name) || !view.can_fold() {
                     self.steps.insert(name.clone(), view.clone());
@@ -373,7 +374,7 @@ impl Drawing {
         let columns_after_name = self.steps.range(step.to_owned()..);
         columns_after_name
             .take_while(|(name, _)| name.starts_with(step))
-            .filter(|(name, _)| !self.plan_steps.contains(*name) && is_part(step, name))
+            .filter(|(name, _)| !self.plan_steps.contains(*name) && is_part_of_step(step, name))
             .map(|(name, _)| self.draw_step(indent, name, frame))
             .collect()
     }
@@ -397,7 +398,7 @@ impl Drawing {
 
 /// Returns `true` if a name belongs to a part of a step: an item, a step of its child execution, or
 /// its compensation.
-fn is_part(step: &str, name: &str) -> bool {
+fn is_part_of_step(step: &str, name: &str) -> bool {
     let Some(rest) = name.strip_prefix(step) else { return false };
     rest.starts_with(" › ") || rest.starts_with('[') || rest.starts_with(" (")
 }

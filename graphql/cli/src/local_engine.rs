@@ -327,8 +327,8 @@ pub(crate) fn build_launcher(config: &Config, base: &Path) -> Launcher {
 }
 
 /// Makes the registry of toolsets. If the command needs no tools, the registry contains no
-/// configured toolset. Otherwise only a worker of all executions starts all servers, because other
-/// commands need few of them.
+/// configured toolset. A worker of all executions starts all toolsets at the beginning. Other
+/// commands start a toolset when they need it.
 fn build_registry(
     setup: Setup<'_>,
     need: Need,

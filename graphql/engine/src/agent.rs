@@ -8,7 +8,7 @@
 
 mod history;
 mod plan;
-mod quoted;
+mod quoted_calls;
 mod search;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -2,7 +2,7 @@
 
 pub(super) mod agents;
 pub(super) mod audit;
-pub(super) mod bulk;
+pub(super) mod bulk_control;
 mod dry_run;
 pub(super) mod findings;
 pub(super) mod pruning;
@@ -45,7 +45,7 @@ use super::{
 };
 use crate::{
     access::{Admission, Grant},
-    owned_store::OwnedStore,
+    visible_store::VisibleStore,
 };
 
 /// Maximum number of child executions that are read for the findings of one execution.
@@ -71,7 +71,7 @@ pub struct Order {
     pub options: ExecutionOptions,
     /// `Some(true)` undoes successful steps if the execution does not succeed, and `Some(false)`
     /// undoes nothing. `None` undoes them if a step of the plan or of a sub-plan has `compensate`
-    /// and no replans are requested.
+    /// and no automatic replan is possible.
     pub compensates: Option<bool>,
     /// The idempotency key. A second start with this key returns the first execution.
     pub idempotency_key: Option<String>,
@@ -109,8 +109,8 @@ impl Executions {
             Some(actor) => self.control.acting_as(actor),
             None => self.control.clone(),
         };
-        let store = match grant.restricted_owner() {
-            Some(owner) => Arc::new(OwnedStore::new(Arc::clone(control.store()), owner)),
+        let store = match grant.visible_token() {
+            Some(token) => Arc::new(VisibleStore::new(Arc::clone(control.store()), token)),
             None => Arc::clone(control.store()),
         };
         let mut tools = (*self.tools).clone();
@@ -227,10 +227,10 @@ impl Executions {
     }
 
     /// Returns the stored form of an idempotency key. A caller that sees only its own executions has
-    /// keys of its own, because a key of another owner would reveal the execution of that owner.
+    /// keys of its own, because a key of another caller would reveal the execution of that caller.
     fn scope_key(&self, key: &str) -> String {
-        match self.tools.grant.restricted_owner() {
-            Some(owner) => IdempotencyKey::scope(owner, key),
+        match self.tools.grant.visible_token() {
+            Some(token) => IdempotencyKey::scope(token, key),
             None => key.to_owned(),
         }
     }
@@ -255,7 +255,7 @@ impl Executions {
         let of_request = self.plans.library.request_labels(plan.info().request).await?;
         let inherited = labels::inherit(&mut order.options.labels, &of_request);
         inherited.map_err(EngineError::InvalidArgument)?;
-        labels::set_owner(&mut order.options.labels, self.tools.grant.owner());
+        labels::set_token(&mut order.options.labels, self.tools.grant.token_name());
         let replans = self.check_replans(Some(plan), &mut order, None)?;
         let options = ExecutionOptions {
             compensate_on_failure: match order.compensates {
@@ -315,7 +315,7 @@ impl Executions {
             return Ok(Admission::default());
         }
         let tools = self.plans.check_start(&start.plan).await?;
-        let owner = labels::find_owner(&start.created.options.labels);
+        let owner = labels::find_token(&start.created.options.labels);
         let admission = grant.admit_start(&*self.store, owner, self.clock.now()).await?;
         grant.count_uses(&tools)?;
         Ok(admission)

@@ -10,12 +10,12 @@ pub mod embedded;
 mod error;
 mod executions;
 mod named_locks;
-mod owned_store;
 mod plans;
 pub mod retention;
 mod selection;
 pub mod store;
 mod tools;
+mod visible_store;
 pub mod yaml;
 
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub use self::{
         Executions, Order,
         agents::AgentOptions,
         audit::record_entry,
-        bulk::BulkAction,
+        bulk_control::BulkAction,
         findings::{
             Finding, FindingKind, MAX_FINDINGS, Remedy, find_cause_line, find_planning_findings,
             quote_for_shell, valid_warnings,
@@ -159,7 +159,8 @@ impl Engine {
         self.with_plans(|plans| plans.plan_cache = plan_cache)
     }
 
-    /// Returns the engine with another rule for calls that a query does not ask for.
+    /// Returns the engine with another rule for calls that a query does not ask for, or whose
+    /// values it does not contain.
     #[must_use]
     pub fn with_guard(self, guard: Guard) -> Self {
         self.with_plans(|plans| plans.guard = guard)

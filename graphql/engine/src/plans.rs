@@ -69,8 +69,8 @@ pub struct Plans {
     pub(super) planners: Planners,
     /// The rule of the plan cache for queries that set no rule.
     pub(super) plan_cache: PlanCache,
-    /// The configured rule for calls that a query does not ask for. A caller can only choose a
-    /// stricter rule.
+    /// The configured rule for calls that a query does not ask for, or whose values it does not
+    /// contain. A caller can only choose a stricter rule.
     pub(super) guard: Guard,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
@@ -93,8 +93,8 @@ pub struct PlanningOptions {
     pub is_last: bool,
     /// The rule of the plan cache. `None` means the rule of the configuration.
     pub cache: Option<PlanCache>,
-    /// A stricter rule for calls that the query does not ask for. A rule that is less strict than
-    /// the configured rule has no effect.
+    /// A stricter rule for calls that the query does not ask for, or whose values it does not
+    /// contain. A rule that is less strict than the configured rule has no effect.
     pub guard: Option<Guard>,
     /// Labels of the new request. Executions of its plans inherit them.
     pub labels: Labels,
@@ -204,13 +204,7 @@ impl Plans {
         transcript.add("selection", report);
         let rule = options.cache.unwrap_or(self.plan_cache);
         let cache_key = entry_key(rule, planner.name(), query, &shown_catalog);
-        // An entry names the request that it comes from, so a caller that sees only its own requests
-        // has entries of its own.
-        let owner = self.tools.grant.restricted_owner();
-        let cache_key = cache_key.map(|key| match owner {
-            Some(owner) => format!("{key} {owner}"),
-            None => key,
-        });
+        let cache_key = cache_key.map(|key| self.scope_cache_key(key));
         let cached = match &cache_key {
             Some(key) => self.find_cached_plan(key, planner.name(), &compiler).await?,
             None => None,
@@ -233,8 +227,8 @@ impl Plans {
             (Err(err), Some(draft)) => replace_failed_plan(err, draft),
             (proposed, _) => proposed,
         };
-        // The cache stores the draft before the guard changes it, because the guard's rule can be
-        // another one when the draft is reused.
+        // The cache stores the draft before the guard changes it, because the guard can have
+        // another rule when the draft is reused.
         let entry = proposed.as_ref().ok().filter(|_| is_written && !is_cached);
         let entry =
             entry.map(|proposed| CachedDraft::new(request.id, &proposed.proposal).to_value());
@@ -292,6 +286,15 @@ impl Plans {
         let max_tools = scope.max_tools.unwrap_or(default);
         let candidates = self.selection.candidates(query, &offered, max_tools).await;
         Ok(PlannerInput { catalog, offered, candidates })
+    }
+
+    /// Returns the stored form of a key of the plan cache. An entry names the request that it comes
+    /// from, so a caller that sees only its own requests has entries of its own.
+    fn scope_cache_key(&self, key: String) -> String {
+        match self.tools.grant.visible_token() {
+            Some(token) => format!("{key} {token}"),
+            None => key,
+        }
     }
 
     /// Returns the plan of an entry of the plan cache, if the draft in the entry still compiles.
@@ -404,7 +407,7 @@ impl Plans {
         created_at: Timestamp,
         mut labels: Labels,
     ) -> Request {
-        labels::set_owner(&mut labels, self.tools.grant.owner());
+        labels::set_token(&mut labels, self.tools.grant.token_name());
         Request { id, query, created_at, labels }
     }
 

@@ -45,7 +45,7 @@ pub struct Tools {
     pub(super) grant: Grant,
     worker: Option<WorkerHandle>,
     /// The catalog of all tools, with the revision of the toolbox that it was built from.
-    catalog: Arc<Mutex<Option<(u64, Catalog)>>>,
+    cached_catalog: Arc<Mutex<Option<(u64, Catalog)>>>,
 }
 
 impl Tools {
@@ -65,7 +65,7 @@ impl Tools {
             options: Arc::new(options),
             grant: Grant::default(),
             worker,
-            catalog: Arc::default(),
+            cached_catalog: Arc::default(),
         }
     }
 
@@ -135,14 +135,15 @@ impl Tools {
         // The revision is read before the toolsets. If a toolset changes in between, the revision
         // is already out of date, and the next call builds the catalog again.
         let revision = self.toolbox().revision();
-        if let Some((at, catalog)) = &*self.catalog.lock().unwrap_or_else(PoisonError::into_inner)
+        if let Some((at, catalog)) =
+            &*self.cached_catalog.lock().unwrap_or_else(PoisonError::into_inner)
             && *at == revision
         {
             return catalog.clone();
         }
         let catalog = self.inventory.build_catalog(&self.sets());
         let cached = (revision, catalog.clone());
-        *self.catalog.lock().unwrap_or_else(PoisonError::into_inner) = Some(cached);
+        *self.cached_catalog.lock().unwrap_or_else(PoisonError::into_inner) = Some(cached);
         catalog
     }
 
@@ -160,7 +161,7 @@ impl Tools {
         let set_names = || sets.iter().map(|set| set.name.as_str());
         let missing = |name: &String| {
             let help = did_you_mean(name, set_names())
-                .unwrap_or_else(|| "`faber toolsets list` lists them".to_owned());
+                .unwrap_or_else(|| "`faber toolsets list` lists all toolsets".to_owned());
             let name: String = name.chars().take(limits::NAME_BYTES).collect();
             EngineError::InvalidArgument(format!("there is no toolset `{name}`: {help}"))
         };

@@ -1,9 +1,9 @@
 //! Faber as a library: plans of tool calls that survive crashes, in your own process.
 //!
 //! A **tool** is an async function with a description and an [`Effect`]. A **plan** is a list of
-//! calls of tools, and each call can use the outputs of others. An **execution** runs a plan. Faber
-//! writes each event of an execution to a **store**, and calls a tool with an effect only after
-//! that. So after a crash the next process continues where the last one ended.
+//! calls of tools, and each call can use the outputs of other calls. An **execution** runs a plan.
+//! Faber writes each event of an execution to a **store**, and calls a tool with an effect only
+//! after that. So after a crash the next process continues where the last one ended.
 //!
 //! [`Embedded`] opens a store and starts a worker, which drives executions in the background:
 //!

@@ -173,7 +173,7 @@ pub(crate) fn execution_answer(mut found: Value) -> Answer {
 /// State of the automatic replan of a finished execution.
 enum Replanning {
     None,
-    /// A model writes the next plan.
+    /// Faber makes the next plan, or will make it.
     Pending,
     /// The execution with this id executes the next plan.
     Started(String),

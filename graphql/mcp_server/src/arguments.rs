@@ -20,8 +20,9 @@ pub(crate) struct PlanArguments {
     /// `offline`, `model`, or the name of the configured provider or model. Default: the configured
     /// planner.
     pub(crate) planner: Option<String>,
-    /// A stricter rule for calls of a model's plan that the query does not ask for: `STRICT`
-    /// refuses the plan, `APPROVE` lets the steps wait for `approve`. Default: the configured rule.
+    /// A stricter rule for calls of a model's plan that the query does not ask for, or whose values
+    /// it does not contain: `APPROVE` lets the steps wait for `approve`. `STRICT` refuses the plan
+    /// if the query does not ask for a call. Default: the configured rule.
     pub(crate) guard: Option<Guard>,
 }
 
@@ -43,8 +44,8 @@ pub(crate) struct ExecuteArguments {
     #[serde(default)]
     #[schemars(schema_with = "object_schema")]
     pub(crate) input: Option<Value>,
-    /// `PARALLEL` starts each step as soon as it is ready. `SEQUENTIAL` runs one step after another.
-    /// Default: `PARALLEL`.
+    /// `PARALLEL` starts each step as soon as it is ready. `SEQUENTIAL` runs one step after
+    /// another. Default: `PARALLEL`.
     pub(crate) mode: Option<Mode>,
     /// Checks the plan and the input without calling any tool.
     #[serde(default)]
@@ -56,13 +57,16 @@ pub(crate) struct ExecuteArguments {
     /// finished by then fails. Default: no deadline.
     #[schemars(range(min = 1))]
     pub(crate) deadline_ms: Option<i32>,
-    /// Maximum number of consecutive replans of the execution by a model, from 0 to 16: after a
-    /// failure, or when a `flow.replan` step asks for it. Needs a configured model. Default: never
-    /// after a failure, and up to 4 times for `flow.replan`.
+    /// Maximum number of consecutive replans of the execution, from 0 to 16: after a failure, or
+    /// when a `flow.replan` step asks for it. Without a configured model, only plans of the
+    /// `offline` planner are replanned, around failed `READ` calls. Default: never after a failure,
+    /// and up to 4 times for `flow.replan`.
     #[schemars(range(min = 0))]
     pub(crate) replans: Option<i32>,
     /// Undoes the steps that succeeded if the execution fails or is cancelled, with the calls in
-    /// `compensate` of each step. Default: true if a step has `compensate` and `replans` is not set.
+    /// `compensate` of each step. Default: true if a step of the plan or of a sub-plan has
+    /// `compensate` and no automatic replan is possible, neither after a failure (`replans`) nor by
+    /// a `flow.replan` step.
     pub(crate) compensate_on_failure: Option<bool>,
     /// Waits until the execution finishes. If false, the tool returns at once, and `status` shows
     /// the result later.
@@ -90,11 +94,12 @@ pub(crate) struct RunArguments {
     /// `offline`, `model`, or the name of the configured provider or model. Default: the configured
     /// planner.
     pub(crate) planner: Option<String>,
-    /// A stricter rule for calls of a model's plan that the query does not ask for: `STRICT`
-    /// refuses the plan, `APPROVE` lets the steps wait for `approve`. Default: the configured rule.
+    /// A stricter rule for calls of a model's plan that the query does not ask for, or whose values
+    /// it does not contain: `APPROVE` lets the steps wait for `approve`. `STRICT` refuses the plan
+    /// if the query does not ask for a call. Default: the configured rule.
     pub(crate) guard: Option<Guard>,
-    /// `PARALLEL` starts each step as soon as it is ready. `SEQUENTIAL` runs one step after another.
-    /// Default: `PARALLEL`.
+    /// `PARALLEL` starts each step as soon as it is ready. `SEQUENTIAL` runs one step after
+    /// another. Default: `PARALLEL`.
     pub(crate) mode: Option<Mode>,
     /// Checks the plan and the input without calling any tool.
     #[serde(default)]
@@ -107,13 +112,16 @@ pub(crate) struct RunArguments {
     /// finished by then fails. Default: no deadline.
     #[schemars(range(min = 1))]
     pub(crate) deadline_ms: Option<i32>,
-    /// Maximum number of consecutive replans of the execution by a model, from 0 to 16: after a
-    /// failure, or when a `flow.replan` step asks for it. Needs a configured model. Default: never
-    /// after a failure, and up to 4 times for `flow.replan`.
+    /// Maximum number of consecutive replans of the execution, from 0 to 16: after a failure, or
+    /// when a `flow.replan` step asks for it. Without a configured model, only plans of the
+    /// `offline` planner are replanned, around failed `READ` calls. Default: never after a failure,
+    /// and up to 4 times for `flow.replan`.
     #[schemars(range(min = 0))]
     pub(crate) replans: Option<i32>,
     /// Undoes the steps that succeeded if the execution fails or is cancelled, with the calls in
-    /// `compensate` of each step. Default: true if a step has `compensate` and `replans` is not set.
+    /// `compensate` of each step. Default: true if a step of the plan or of a sub-plan has
+    /// `compensate` and no automatic replan is possible, neither after a failure (`replans`) nor by
+    /// a `flow.replan` step.
     pub(crate) compensate_on_failure: Option<bool>,
     /// Waits until the execution finishes. If false, the tool returns at once, and `status` shows
     /// the result later.
@@ -162,8 +170,8 @@ pub(crate) struct CancelArguments {
 pub(crate) struct ApproveArguments {
     /// An execution (`exec_…`), or a plan (`plan_…`) or request (`req_…`) for its newest execution.
     pub(crate) id: String,
-    /// The id of the step that waits. For a step with `forEach`, `step[3]` is the item with index 3,
-    /// and `step` means all waiting items.
+    /// The id of the step that waits. For a step with `forEach`, `step[3]` is the item with index
+    /// 3, and `step` means all waiting items.
     pub(crate) step_id: String,
     /// True approves the step; false rejects it, and the step fails.
     #[serde(default = "default_true")]
@@ -177,8 +185,8 @@ pub(crate) struct ApproveArguments {
 pub(crate) struct SettleArguments {
     /// An execution (`exec_…`), or a plan (`plan_…`) or request (`req_…`) for its newest execution.
     pub(crate) id: String,
-    /// The id of the step whose call has an unknown outcome. For a step with `forEach`, `step[3]` is
-    /// the item with index 3.
+    /// The id of the step whose call has an unknown outcome. For a step with `forEach`, `step[3]`
+    /// is the item with index 3.
     pub(crate) step_id: String,
     /// The index of the item if the step has `forEach`, from 0.
     pub(crate) item: Option<u32>,
@@ -225,7 +233,7 @@ pub(crate) struct SignalArguments {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ListArguments {
-    /// Lists only tools with all of these words in their name or description.
+    /// Lists only tools with all of these words in their name, description or examples.
     pub(crate) search: Option<String>,
     /// Lists only tools of this toolset.
     pub(crate) tool_set: Option<String>,

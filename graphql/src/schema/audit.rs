@@ -64,17 +64,17 @@ impl From<store::AuditEntry> for AuditEntry {
 /// Filter for audit entries. All given fields must match.
 #[derive(Clone, Debug, Default, InputObject)]
 pub(super) struct AuditFilter {
-    /// Done by an actor of this kind.
+    /// Actions of an actor of this kind.
     actor_kind: Option<ActorKind>,
-    /// Done by the access token or the user of the command line with this name.
+    /// Actions of the access token, or of the user of the command line, with this name.
     actor_name: Option<String>,
-    /// Has this action, such as `approve`. Fails with `INVALID_ARGUMENT` if the name is unknown.
+    /// Name of the action, such as `approve`. Fails with `INVALID_ARGUMENT` if it is unknown.
     action: Option<String>,
-    /// Is about the execution with this id, `exec_…`.
+    /// Actions about the execution with this id, `exec_…`.
     execution_id: Option<ID>,
-    /// Done at or after this time.
+    /// Actions at or after this time.
     from: Option<DateTime>,
-    /// Done before this time.
+    /// Actions before this time.
     to: Option<DateTime>,
 }
 

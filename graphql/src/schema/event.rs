@@ -37,7 +37,8 @@ impl ExecutionEvent {
         to_int(self.recorded.seq.0)
     }
 
-    /// Time of the event, by the clock of the machine that recorded it.
+    /// Time of the event, by the clock of the process that recorded it. This clock follows the
+    /// store's clock.
     async fn at(&self) -> DateTime {
         self.recorded.at.into()
     }

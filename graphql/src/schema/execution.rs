@@ -68,7 +68,7 @@ pub(super) enum ExecutionMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[graphql(remote = "engine::Stage")]
 pub(super) enum ReplanningState {
-    /// A model is writing the next version of the plan, or will write it.
+    /// Faber is making the next version of the plan, or will make it.
     Pending,
     /// The next execution has been created. See `Execution.next`.
     Begun,
@@ -179,7 +179,7 @@ impl ApiExecution {
 
     /// Labels, by which executions can be found and counted: an object of texts.
     async fn labels(&self) -> Value {
-        json!(labels::without_owner(&self.0.options().labels))
+        json!(labels::without_token(&self.0.options().labels))
     }
 
     /// Time of creation.
@@ -193,7 +193,8 @@ impl ApiExecution {
         self.0.created_by().map(Actor::from)
     }
 
-    /// Time at which a worker first claimed the execution. Null before that, and before `startAt`.
+    /// Time at which a worker first claimed the execution, apart from claims before `startAt`. Null
+    /// before that.
     async fn started_at(&self) -> Option<DateTime> {
         self.0.started_at().map(DateTime)
     }

@@ -28,7 +28,8 @@ pub(super) enum FindingKind {
 /// Reason why an execution failed, waits or skipped a step, or a warning about it.
 #[derive(Clone, Debug, SimpleObject)]
 pub(super) struct Finding {
-    /// Stable code. A finding about a failure has the code of its error, such as `tool.timeout`.
+    /// Code, which later versions do not change, such as `wait.approval`. A finding about a failed
+    /// step has the code of the step's error, such as `tool.timeout`.
     code: String,
     /// Severity. `INFO` needs no action.
     severity: Severity,

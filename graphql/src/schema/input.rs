@@ -219,8 +219,9 @@ pub(super) struct PlanningOptions {
     max_tools: Option<i32>,
     /// Use of the plan cache. Default: the configured value. Replans never use the cache.
     cache: Option<PlanCache>,
-    /// Rule for calls of a model's plan that the query does not ask for. It can only be stricter
-    /// than the configured rule. Default: the configured rule.
+    /// Rule for calls of a model's plan that the query does not ask for, or whose values it does
+    /// not contain. A rule that is less strict than the configured rule has no effect. Default: the
+    /// configured rule.
     guard: Option<PlanGuard>,
     /// Labels of the new request: an object with at most 16 texts, such as `{"team": "shop"}`. A
     /// key has 1 to 63 of the characters `a-z0-9._/-`, a value at most 256 characters. Executions
@@ -239,17 +240,19 @@ pub(super) enum PlanCache {
     Exact,
 }
 
-/// Rule for calls with an effect in a model's plan that the query does not ask for, or whose values
-/// the query does not contain.
+/// Rule for calls with an effect in a model's plan. The query must ask for each of these calls, and
+/// must contain its values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[graphql(remote = "engine::Guard")]
 pub(super) enum PlanGuard {
-    /// Refuses the plan with `INVALID_PLAN` if it has calls that the query does not ask for. Steps
-    /// with invented values need an approval.
+    /// Refuses the plan with `INVALID_PLAN` if the query does not ask for a call. A step needs an
+    /// approval if the query does not contain its values.
     Strict,
-    /// Steps with such calls need an approval.
+    /// A step needs an approval if the query does not ask for its call, or does not contain its
+    /// values.
     Approve,
-    /// The plan gets a warning for each step with such a call, and no step needs an approval.
+    /// The plan only gets a warning if the query does not ask for a call, or does not contain its
+    /// values.
     Off,
 }
 
@@ -314,7 +317,8 @@ pub(super) struct ExecutionOptions {
     input: Option<Value>,
     /// True if Faber undoes successful steps in reverse order when the execution fails or is
     /// cancelled, with the calls in `compensate`. Default: true if a step of the plan or of a
-    /// sub-plan has `compensate` and no replans are requested.
+    /// sub-plan has `compensate` and no automatic replan is possible, neither after a failure
+    /// (`replans`) nor by a `flow.replan` step.
     compensate_on_failure: Option<bool>,
     /// True if Faber checks the plan with its input and calls no tool. The execution finishes at
     /// once.
@@ -325,9 +329,10 @@ pub(super) struct ExecutionOptions {
     /// Priority. Workers claim executions with a higher priority first.
     #[graphql(default_with = "Some(0)")]
     priority: Option<i32>,
-    /// Maximum number of consecutive automatic replans, from 0 to 16. A model replans after a
-    /// failure, or when a `flow.replan` step asks for it. Default: at most 4 if a step asks for
-    /// them, and none after a failure.
+    /// Maximum number of consecutive automatic replans, from 0 to 16: after a failure, or when a
+    /// `flow.replan` step asks for it. Without a configured model, Faber replans only plans of the
+    /// `offline` planner, and only after a failure. Default: at most 4 if a step asks for them, and
+    /// none after a failure.
     replans: Option<i32>,
     /// Labels, by which executions can be found and counted: an object with at most 16 texts, such
     /// as `{"team": "shop"}`. A key has 1 to 63 of the characters `a-z0-9._/-`, a value at most 256
@@ -424,15 +429,15 @@ fn parse_positive<T: TryFrom<i64>>(name: &str, number: Option<i64>) -> ApiResult
 pub(super) struct RequestFilter {
     /// Words that the query must contain, ignoring case. At most 64 different words.
     search: Option<String>,
-    /// Created at or after this time.
+    /// Requests created at or after this time.
     from: Option<DateTime>,
-    /// Created before this time.
+    /// Requests created before this time.
     to: Option<DateTime>,
-    /// Has an execution in this state. `FAILED` also matches requests whose planning failed.
+    /// Requests with an execution in this state. `FAILED` also matches requests whose planning
+    /// failed.
     state: Option<ExecutionState>,
-    /// True: an execution of the request waits for an approval, a decision or a signal, or is
-    /// paused. Child executions count. False: no execution of the request waits for these or is
-    /// paused.
+    /// True: requests with an execution that waits for an approval, a decision or a signal, or is
+    /// paused. Child executions count. False: all other requests.
     needs_person: Option<bool>,
 }
 
@@ -444,7 +449,7 @@ impl RequestFilter {
             to: self.to.map(|to| to.0),
             state: self.state.map(Into::into),
             needs_person: self.needs_person,
-            owner: None,
+            token: None,
         })
     }
 }
@@ -461,7 +466,7 @@ fn parse_search(name: &str, text: Option<String>) -> ApiResult<Option<String>> {
 /// Filter for plans. All given fields must match.
 #[derive(Clone, Debug, Default, InputObject)]
 pub(super) struct PlanFilter {
-    /// Belongs to the request with this id, `req_…`.
+    /// Plans of the request with this id, `req_…`.
     request_id: Option<ID>,
     /// Words that the query must contain, ignoring case. At most 64 different words.
     search: Option<String>,
@@ -472,42 +477,42 @@ impl PlanFilter {
     pub(super) fn into_store_filter(self) -> ApiResult<Option<store::PlanFilter>> {
         let search = parse_search("search", self.search)?;
         let request = self.request_id.map(|id| id.parse()).transpose().ok();
-        Ok(request.map(|request| store::PlanFilter { request, search, owner: None }))
+        Ok(request.map(|request| store::PlanFilter { request, search, token: None }))
     }
 }
 
 /// Filter for executions. All given fields must match.
 #[derive(Clone, Debug, Default, InputObject)]
 pub(super) struct ExecutionFilter {
-    /// Is in one of these states. An empty list matches nothing.
+    /// Executions in one of these states. An empty list matches nothing.
     state: Option<Vec<ExecutionState>>,
-    /// Belongs to the request with this id, `req_…`.
+    /// Executions of the request with this id, `req_…`.
     request_id: Option<ID>,
-    /// Runs the plan with this id, `plan_…`.
+    /// Executions of the plan with this id, `plan_…`.
     plan_id: Option<ID>,
-    /// Runs a plan that uses this tool, by its name or as `set.name`.
+    /// Executions of plans that use this tool, by its name or as `set.name`.
     tool_name: Option<String>,
     /// False leaves out child executions. Default: true.
     parts: Option<bool>,
-    /// Created at or after this time.
+    /// Executions created at or after this time.
     from: Option<DateTime>,
-    /// Created before this time.
+    /// Executions created before this time.
     to: Option<DateTime>,
-    /// True: the execution waits for an approval, a decision or a signal, or is paused. False: it
-    /// does not. With `parts: false`, an execution also counts as waiting if one of its child
-    /// executions waits.
+    /// True: executions that wait for an approval, a decision or a signal, or are paused. False:
+    /// all other executions. With `parts: false`, an execution also counts as waiting if one of its
+    /// child executions waits or is paused.
     needs_person: Option<bool>,
-    /// Has all of these labels: an object such as `{"team": "shop"}`. A label with `null` can have
-    /// any value.
+    /// Executions with all of these labels: an object such as `{"team": "shop"}`. A label with
+    /// `null` can have any value.
     labels: Option<Value>,
-    /// Its first error has this code, such as `tool.timeout`.
+    /// Executions whose first error has this code, such as `tool.timeout`.
     error_code: Option<String>,
-    /// Its first error comes from a step that calls this tool, written as `set.name`.
+    /// Executions whose first error comes from a step that calls this tool, written as `set.name`.
     failed_tool: Option<String>,
-    /// Words that its first error must contain, each in its code or its message. Case is ignored.
-    /// At most 64 different words.
+    /// Words that the first error of an execution must contain, each in the code or the message.
+    /// Case is ignored. At most 64 different words.
     error_text: Option<String>,
-    /// Has one of these ids, `exec_…`. At most 1000 ids. An empty list matches nothing.
+    /// Executions with one of these ids, `exec_…`. At most 1000 ids. An empty list matches nothing.
     execution_ids: Option<Vec<ID>>,
 }
 

@@ -131,7 +131,7 @@ fn check_sizes(graph: &Graph, options: &DrawingOptions) -> ApiResult<Vec<Size>> 
 
 fn layout_graph(Graph { names, edges }: Graph, sizes: &[Size], style: &Style) -> Layout {
     let drawing = layout::layout_graph(sizes, &edges, style);
-    let ways = edges.iter().zip(drawing.edges).filter_map(|((from, to), points)| {
+    let lines = edges.iter().zip(drawing.edges).filter_map(|((from, to), points)| {
         let (from, to) = (names.get(*from)?.clone(), names.get(*to)?.clone());
         let points = points
             .into_iter()
@@ -139,7 +139,7 @@ fn layout_graph(Graph { names, edges }: Graph, sizes: &[Size], style: &Style) ->
             .collect();
         Some(LayoutEdge { from, to, points })
     });
-    let edges = ways.collect();
+    let edges = lines.collect();
     let nodes = names.into_iter().zip(drawing.nodes).zip(sizes);
     let nodes = nodes.map(|((name, Point { x, y }), &Size { width, height })| LayoutNode {
         name,

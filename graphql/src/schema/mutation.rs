@@ -196,14 +196,16 @@ impl WorkMutation {
         load_started(engine, id).await
     }
 
-    /// Asks the configured model for the next version of a plan whose execution failed or was
-    /// cancelled, and starts an execution of this version with the same options. Faber reuses a
+    /// Asks the configured model for the next version of the plan of an execution that failed, was
+    /// cancelled, or ended after a `flow.replan` step. Starts an execution of this version with the
+    /// same options, except that `startAt` is removed and `replans` is one less. Faber reuses a
     /// step that succeeded and is unchanged in the new version, unless it depends on a step that
-    /// runs again. Fails with `CONFLICT` if the execution was replanned before.
+    /// runs again. Fails with `CONFLICT` if the execution was replanned before, is a child
+    /// execution, or belongs to an agent.
     async fn replan_execution(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Id of a failed or cancelled execution, `exec_…`.")] execution_id: ID,
+        #[graphql(desc = "Id of the finished execution, `exec_…`.")] execution_id: ID,
         #[graphql(desc = "Options of planning.")] options: Option<PlanningOptions>,
     ) -> Result<ApiExecution> {
         let engine = ctx.data::<Engine>()?;

@@ -7,7 +7,7 @@ use shared::store::{self, AuditAction, AuditTarget};
 
 use super::error::{ApiError, invalid_argument};
 
-/// Number of objects that `prune` removed.
+/// Numbers of the objects that `prune` removed, by kind.
 #[derive(Clone, Copy, Debug, SimpleObject)]
 pub(super) struct Pruned {
     /// Number of executions.

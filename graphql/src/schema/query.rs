@@ -15,7 +15,7 @@ use super::{
     loaders::Loaders,
     plan::{Plan, PlanPayload},
     request::{Request, load_plans},
-    saved::SavedQuery,
+    saved_plan::SavedQuery,
     select::SelectQuery,
     tool_operations::ToolQuery,
     toolkit::ToolkitQuery,

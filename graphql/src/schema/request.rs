@@ -41,7 +41,7 @@ impl Request {
 
     /// Labels of the request: an object of texts. Executions of its plans inherit them.
     async fn labels(&self) -> Value {
-        json!(labels::without_owner(&self.0.labels))
+        json!(labels::without_token(&self.0.labels))
     }
 
     /// All versions of the plan, oldest first.

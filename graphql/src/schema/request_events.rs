@@ -54,7 +54,8 @@ enum EventContent {
 /// Event under a request: an entry of the transcript, a new plan, or an event of an execution.
 #[Object]
 impl RequestEvent {
-    /// Time of the event, by the clock of the machine that recorded it.
+    /// Time of the event, by the clock of the process that recorded it. This clock follows the
+    /// store's clock.
     async fn at(&self) -> DateTime {
         self.at.into()
     }

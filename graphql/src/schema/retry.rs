@@ -51,8 +51,8 @@ pub(super) struct RepeatedCall {
     calls: i64,
     /// True if it is unknown whether these calls took effect (`tool.outcome_unknown`).
     outcome_unknown: bool,
-    /// Ways to settle the first of these calls instead of repeating it. Empty if the outcome is known,
-    /// or if the call's execution was pruned.
+    /// Ways to settle the first of these calls instead of repeating it. Empty if its outcome is
+    /// known, if an execution before the retried execution made it, or if its execution was pruned.
     remedies: Vec<Remedy>,
 }
 

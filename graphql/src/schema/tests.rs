@@ -474,7 +474,7 @@ type ExecutionEdge { cursor: String! node: Execution! }
 ";
 
 #[test]
-fn every_mutation_has_a_role() {
+fn the_mutations_that_operators_cannot_call_are_listed() {
     let sdl = schema_text();
     let (_, mutation) = sdl.split_once("\ntype Mutation {").unwrap();
     let (mutation, _) = mutation.split_once("\n}").unwrap();

@@ -31,7 +31,8 @@ const MAX_EVENTS: usize = 200_000;
 /// Entry of a request's timeline.
 #[derive(Clone, Debug, SimpleObject)]
 pub(super) struct TimelineEntry {
-    /// Time of the event, by the clock of the machine that recorded it.
+    /// Time of the event, by the clock of the process that recorded it. This clock follows the
+    /// store's clock.
     at: DateTime,
     /// Kind of the entry: `request`, `transcript`, `plan_created`, or a type of `ExecutionEvent`.
     kind: String,

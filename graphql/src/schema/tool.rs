@@ -371,7 +371,8 @@ impl ToolSet {
         self.0.is_active
     }
 
-    /// Source of the tools: `mcp`, `local`, `builtin`, `openapi`, `graphql`, or the name of a context.
+    /// Source of the tools: `mcp`, `local`, `builtin`, `openapi`, `graphql`, or the name of a
+    /// context.
     async fn source(&self) -> &str {
         &self.0.source
     }
@@ -381,8 +382,8 @@ impl ToolSet {
         Tool::list_of_set(&self.0)
     }
 
-    /// Status of the source: `connecting`, `ready` or `failed`. `hidden` if the toolset was added
-    /// through the API and its condition is false.
+    /// Status of the source: `idle` until a tool of it is needed, then `connecting`, `ready` or
+    /// `failed`. `hidden` if the toolset was added through the API and its condition is false.
     async fn status(&self) -> &'static str {
         match self.0.status {
             SetStatus::Idle => "idle",

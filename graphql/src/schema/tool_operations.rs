@@ -302,7 +302,8 @@ pub(super) struct ToolInput {
     /// not fit. Default: any output.
     output_schema: Option<Value>,
     /// Toolset to which the tool is added: a new toolset, or a toolset whose source is a list of
-    /// tools. Default: `local`. With this default, the name must not already mean another tool.
+    /// tools. Default: `local`. Without `toolSet`, the name must not be the name of any other tool,
+    /// because plans then use it without the name of a toolset.
     tool_set: Option<String>,
     /// Effect of the tool: what a second call does. Default: `READ` for an HTTP call with `GET`,
     /// `HEAD` or `OPTIONS`, `IDEMPOTENT` for an HTTP call with `PUT` or `DELETE`, otherwise `ONCE`.

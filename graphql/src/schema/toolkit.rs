@@ -367,7 +367,7 @@ impl Toolkit {
         node_height: Option<f64>,
     ) -> Result<Layout> {
         self.check_can_be_drawn()?;
-        let (names, edges) = self.0.numbered();
+        let (names, edges) = self.0.numbered_graph();
         let graph = Graph { names: names.into_iter().map(ToString::to_string).collect(), edges };
         let (width, height) = (node_width, node_height);
         let wish = DrawingOptions { direction, width, height, sizes: Vec::new() };
@@ -464,7 +464,8 @@ impl ToolkitChange {
         Toolkit(Arc::clone(&self.0.toolkit))
     }
 
-    /// Elements that were left out because something is missing, such as an unknown action.
+    /// Messages about elements that were left out, for example because an action is unknown, and
+    /// about names that are probably misspelt.
     async fn warnings(&self) -> &[String] {
         &self.0.warnings
     }

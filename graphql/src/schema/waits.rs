@@ -15,9 +15,10 @@ pub(super) struct Wait {
     step_id: Option<String>,
     /// Index of the item in the step's `forEach` list, from 0. Null if the step itself waits.
     index: Option<u32>,
-    /// Name of the awaited signal or tool, or key of the limit on calls. Null for other kinds.
+    /// Name of the awaited signal or tool, or key of the limit on calls. Null if the wait has none
+    /// of these.
     name: Option<String>,
-    /// Id of the awaited execution, `exec_…`. Null for other kinds.
+    /// Id of the awaited child execution, `exec_…`. Null if the wait is not for a child.
     execution_id: Option<ID>,
     /// Time at which the wait ends without an action. Null if there is no such time.
     until: Option<DateTime>,

@@ -74,7 +74,7 @@ fn check_origin(policy: &HostPolicy, request: &Request) -> Result<Option<HeaderV
         Some(_) => Ok(Some(value.clone())),
         None => Err(Refusal::forbidden(format!(
             "origin `{page}` is not allowed: only pages from the server's own address and from \
-             this machine may use the server; add others to `server.allowed_origins` in the \
+             this machine may use the server; add other origins to `server.allowed_origins` in the \
              server's configuration"
         ))),
     }
@@ -94,8 +94,9 @@ fn requested_host(request: &Request) -> Result<&str, Refusal> {
 /// Rejects requests without `Origin` that a foreign page causes, such as for an image. Links to
 /// this server are allowed, because the foreign page cannot read the page that the browser opens.
 fn check_not_loaded_by_other_site(headers: &HeaderMap) -> Result<(), Refusal> {
-    let is = |name: &str, value: &str| headers.get(name).is_some_and(|found| found == value);
-    if is("sec-fetch-site", "cross-site") && !is("sec-fetch-mode", "navigate") {
+    let has_header =
+        |name: &str, value: &str| headers.get(name).is_some_and(|found| found == value);
+    if has_header("sec-fetch-site", "cross-site") && !has_header("sec-fetch-mode", "navigate") {
         return Err(Refusal::forbidden(
             "other sites are not allowed to load anything from this \
             server",

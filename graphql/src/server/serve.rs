@@ -119,7 +119,7 @@ async fn serve_until(
         stopping: stopping.clone(),
     };
     let router = pages::build_router(Arc::new(app), guard_state);
-    let mut house = ServerTasks {
+    let mut server_tasks = ServerTasks {
         tasks: JoinSet::new(),
         subscriptions: ThreadPool::start_threads("subscriptions", None)?,
         large_requests: ThreadPool::start_threads("large-requests", Some(LARGE_REQUEST_THREADS))?,
@@ -130,9 +130,9 @@ async fn serve_until(
         connections,
         schema_checks: CheckStop::default(),
     };
-    house.accept_until(&listener, shutdown).await;
+    server_tasks.accept_until(&listener, shutdown).await;
     drop(listener);
-    house.close(grace).await;
+    server_tasks.close(grace).await;
     Ok(())
 }
 

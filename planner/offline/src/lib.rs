@@ -1,4 +1,5 @@
-//! Plans without a model: by the words of a query and of the tools' names, descriptions and schemas.
+//! Plans without a model: by the words of a query and of the tools' names, descriptions and
+//! schemas.
 //!
 //! The same query over the same tools gives the same plan. A query is cut into tokens ([`token`])
 //! and clauses with moods ([`clause`]). Every tool is read once: its verb, its nouns, its slots for

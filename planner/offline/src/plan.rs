@@ -1,8 +1,8 @@
 //! Makes steps of clauses: finds the tool of each clause, loops, conditions and doubts.
 //!
 //! A clause is read with each tool whose verb fits it ([`verbs`]). It may be several calls
-//! ([`split`]), a loop ([`loops`]) or have a condition ([`conditions`]). The best reading is checked
-//! ([`checks`]) and added ([`steps`]).
+//! ([`split`]), a loop ([`loops`]) or have a condition ([`conditions`]). The best reading is
+//! checked ([`checks`]) and added ([`steps`]).
 
 mod chains;
 mod checks;

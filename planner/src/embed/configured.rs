@@ -14,7 +14,7 @@ use tokio::sync::OnceCell;
 
 use super::{
     EmbedError, Embedder,
-    kept::{CachingEmbedder, RecentEmbedder},
+    caching::{CachingEmbedder, RecentEmbedder},
     local::Local,
     server::{Server, ServerConfig},
 };
@@ -92,6 +92,7 @@ impl ConfiguredEmbedder {
     }
 
     /// Returns the embedder, or `None` if none is configured.
+    ///
     /// Probes the embedder before its first use and after a failure, so that a server that is down
     /// costs a single request. Each call tries again, so a repaired embedder needs no restart.
     pub async fn open(&self) -> Result<Option<Embedding>, EmbedError> {

@@ -28,26 +28,26 @@ impl Encoder {
     pub(super) fn open(directory: &Path) -> Result<Self, InvalidModel> {
         let shape = ModelShape::read(&shape::read_required(directory, CONFIG_FILE)?)?;
         let pooling = shape::read_pooling(directory)?;
-        let reading = shape::read_tokenizer_settings(directory, &shape)?;
+        let settings = shape::read_tokenizer_settings(directory, &shape)?;
         let path = directory.join(TOKENIZER_FILE);
         let tokenizer = Tokenizer::from_file(&path);
         let tokenizer = tokenizer
             .map_err(|err| InvalidModel(format!("`{}` cannot be read: {err}", path.display())))?;
         let weights = Weights::open(&directory.join(WEIGHTS_FILE))?;
-        Self::new(tokenizer, reading, Transformer::load(&shape, &weights)?, pooling)
+        Self::new(tokenizer, settings, Transformer::load(&shape, &weights)?, pooling)
     }
 
     pub(super) fn new(
         mut tokenizer: Tokenizer,
-        reading: TokenizerSettings,
+        settings: TokenizerSettings,
         transformer: Transformer,
         pooling: Pooling,
     ) -> Result<Self, InvalidModel> {
-        let truncation = TruncationParams { max_length: reading.max_tokens, ..Default::default() };
+        let truncation = TruncationParams { max_length: settings.max_tokens, ..Default::default() };
         tokenizer.with_padding(None).with_truncation(Some(truncation)).map_err(|err| {
             InvalidModel(format!("its `{TOKENIZER_FILE}` does not support truncation: {err}"))
         })?;
-        Ok(Self { tokenizer, is_lower_case: reading.is_lower_case, transformer, pooling })
+        Ok(Self { tokenizer, is_lower_case: settings.is_lower_case, transformer, pooling })
     }
 
     /// Returns a vector for each text. A text takes milliseconds, so call this outside of the async

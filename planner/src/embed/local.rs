@@ -19,8 +19,8 @@ use super::{
     weights::{InvalidModel, Weights},
 };
 
-/// Maximum number of bytes of texts in one batch: a few hundred tokens. With batches of this size,
-/// matrices are large enough to use all cores, and small enough for the caches of the cores.
+/// Maximum number of bytes of texts in one batch: about a thousand tokens. With batches of this
+/// size, matrices are large enough to use all cores, and small enough for the caches of the cores.
 const BATCH_BYTES: usize = 4 << 10;
 const MAX_BATCH_TEXTS: usize = 64;
 
@@ -89,13 +89,13 @@ fn aborted_error(model: &str, err: &JoinError) -> EmbedError {
 fn open_builtin() -> Result<Encoder, InvalidModel> {
     let tokenizer =
         Tokenizer::from_bytes(BUILTIN_TOKENIZER).map_err(|err| InvalidModel(err.to_string()))?;
-    let reading = TokenizerSettings { max_tokens: MAX_BUILTIN_TOKENS, is_lower_case: false };
+    let settings = TokenizerSettings { max_tokens: MAX_BUILTIN_TOKENS, is_lower_case: false };
     let transformer = Transformer::load(
         &ModelShape::read(BUILTIN_CONFIG)?,
         &Weights::from_binary(BUILTIN_WEIGHTS)?,
     )?;
     let pooling = Pooling { methods: vec![PoolingMethod::Mean], is_normalized: true };
-    Encoder::new(tokenizer, reading, transformer, pooling)
+    Encoder::new(tokenizer, settings, transformer, pooling)
 }
 
 #[async_trait]
@@ -111,8 +111,8 @@ impl Embedder for Local {
         let mut encoded = Vec::with_capacity(texts.len());
         let mut jobs = JoinSet::new();
         for batch in batch_ranges(&lens) {
-            let place = Arc::clone(&self.threads).acquire_owned().await;
-            let place = place.expect("the semaphore is never closed");
+            let permit = Arc::clone(&self.threads).acquire_owned().await;
+            let permit = permit.expect("the semaphore is never closed");
             while let Some(done) = jobs.try_join_next() {
                 encoded.extend(self.collect_encoded(done)?);
             }
@@ -120,7 +120,7 @@ impl Embedder for Local {
             let texts: Vec<String> = batch.iter().map(|index| texts[*index].to_owned()).collect();
             jobs.spawn_blocking(move || {
                 let vectors = model.encode(&texts);
-                drop(place);
+                drop(permit);
                 vectors.map(|vectors| batch.into_iter().zip(vectors).collect::<Vec<_>>())
             });
         }

@@ -45,9 +45,9 @@ impl Norm {
         let mean = row.iter().sum::<f32>() / len;
         let variance =
             row.iter().map(|number| (number - mean) * (number - mean)).sum::<f32>() / len;
-        let by = (variance + self.epsilon).sqrt().recip();
+        let factor = (variance + self.epsilon).sqrt().recip();
         for (number, (scale, shift)) in row.iter_mut().zip(self.scale.iter().zip(&self.shift)) {
-            *number = (*number - mean) * by * scale + shift;
+            *number = (*number - mean) * factor * scale + shift;
         }
     }
 }

@@ -28,7 +28,7 @@ const PINNED_SHA256: [(&str, &str); 1] = [(
     "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
 )];
 /// The files of a model, each with a flag that is `true` if the file is required.
-const VECTOR_FILES: [(&str, bool); 6] = [
+const MODEL_FILES: [(&str, bool); 6] = [
     (CONFIG_FILE, true),
     (TOKENIZER_FILE, true),
     ("modules.json", false),
@@ -176,7 +176,7 @@ impl HubRepository<'_> {
         progress: &mut (dyn FnMut(Progress) + Send),
     ) -> Result<String, PullError> {
         let mut revision = "main".to_owned();
-        for (file, is_needed) in VECTOR_FILES {
+        for (file, is_needed) in MODEL_FILES {
             let Some(file_info) = self.find_file(&revision, file, is_needed).await? else {
                 continue;
             };

@@ -25,12 +25,12 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// repeated.
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 const PROBE_TIMEOUT: Duration = Duration::from_secs(15);
-/// The texts of the first request. There are two, because some servers do not accept lists.
+/// The texts of a probe. There are two, because some servers do not accept lists.
 const PROBE_TEXTS: [&str; 2] = ["hello", "world"];
 const MAX_ATTEMPTS: u32 = 4;
 /// The wait before the second attempt. It doubles with each further attempt.
 const MIN_RETRY_DELAY: Duration = Duration::from_millis(500);
-/// The longest wait that a server may ask for.
+/// The longest wait between two attempts, even if the server asks for a longer wait.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(20);
 /// Maximum number of bytes of an answer, enough for the vectors of the largest models as text.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
@@ -126,7 +126,7 @@ impl Server {
     async fn request_vectors(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
         let url = || self.url.to_string();
         let (mut retry_delay, began) = (self.retry_delay, Instant::now());
-        for tried in 1.. {
+        for attempt in 1.. {
             match self.try_once(texts).await {
                 Ok(vectors) => return Ok(vectors),
                 Err(RequestFailure::Permanent(reason)) => {
@@ -136,9 +136,9 @@ impl Server {
                     return Err(EmbedError::Text { url: url(), reason });
                 }
                 Err(RequestFailure::Temporary(reason, _))
-                    if tried == MAX_ATTEMPTS || began.elapsed() >= REQUEST_TIMEOUT =>
+                    if attempt == MAX_ATTEMPTS || began.elapsed() >= REQUEST_TIMEOUT =>
                 {
-                    let times = if tried == 1 { "once" } else { &format!("{tried} times") };
+                    let times = if attempt == 1 { "once" } else { &format!("{attempt} times") };
                     let reason = format!("{reason}, asked {times}: check that the server runs");
                     return Err(EmbedError::Unavailable { url: url(), reason });
                 }

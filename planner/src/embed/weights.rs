@@ -110,17 +110,18 @@ impl Weights {
         len: u64,
         source: WeightsSource,
     ) -> Result<Self, InvalidModel> {
-        let is_none = |reason: &dyn std::fmt::Display| {
+        let incomplete_error = |reason: &dyn std::fmt::Display| {
             InvalidModel(format!(
                 "its weights are not a complete `safetensors` file ({reason}): fetch it again"
             ))
         };
         let all: BTreeMap<String, Value> =
-            serde_json::from_slice(header).map_err(|err| is_none(&err))?;
+            serde_json::from_slice(header).map_err(|err| incomplete_error(&err))?;
         let data_start = size.saturating_add(8);
         let mut tensors = BTreeMap::new();
         for (name, value) in all.into_iter().filter(|(name, _)| name != "__metadata__") {
-            let tensor: Tensor = serde_json::from_value(value).map_err(|err| is_none(&err))?;
+            let tensor: Tensor =
+                serde_json::from_value(value).map_err(|err| incomplete_error(&err))?;
             let (from, to) = tensor.data_offsets;
             let size = tensor
                 .shape
@@ -128,7 +129,7 @@ impl Weights {
                 .try_fold(tensor.dtype.byte_size(), |all, len| all.checked_mul(*len as u64));
             let is_whole = from <= to && to <= len.saturating_sub(data_start);
             if !is_whole || (tensor.dtype != NumberType::Other && size != Some(to - from)) {
-                return Err(is_none(&format_args!("`{name}` is cut off")));
+                return Err(incomplete_error(&format_args!("`{name}` is cut off")));
             }
             tensors.insert(name, tensor);
         }

@@ -2,8 +2,8 @@
 
 use super::GraphEdge;
 
-/// Number of placeholders for each node of the graph. Beyond this limit, long edges are drawn
-/// straight, so that a dense graph stays cheap.
+/// Maximum average number of placeholders for each node of the graph. Beyond this limit, long edges
+/// are drawn straight, so that a dense graph stays cheap.
 const PLACEHOLDERS_PER_NODE: usize = 16;
 const MIN_PLACEHOLDER_LIMIT: usize = 4_000;
 

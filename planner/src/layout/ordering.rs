@@ -12,9 +12,9 @@ pub(super) fn reduce_crossings(graph: &mut LayeredGraph) {
     let mut positions = vec![0; graph.layer_of.len()];
     record_positions(graph, &mut positions);
     let mut best = (count_all_crossings(graph, &positions), graph.layers.clone());
-    let mut in_vain = 0;
+    let mut sweeps_without_gain = 0;
     for sweep in 0..MAX_SWEEPS {
-        if best.0 == 0 || in_vain == MAX_SWEEPS_WITHOUT_GAIN {
+        if best.0 == 0 || sweeps_without_gain == MAX_SWEEPS_WITHOUT_GAIN {
             break;
         }
         let is_down = sweep % 2 == 0;
@@ -24,10 +24,10 @@ pub(super) fn reduce_crossings(graph: &mut LayeredGraph) {
             sort_layer(graph, layer, is_down, &mut positions);
         }
         let crossings = count_all_crossings(graph, &positions);
-        in_vain += 1;
+        sweeps_without_gain += 1;
         if crossings < best.0 {
             best = (crossings, graph.layers.clone());
-            in_vain = 0;
+            sweeps_without_gain = 0;
         }
     }
     graph.layers = best.1;

@@ -32,7 +32,7 @@ pub(super) fn draw_layers(
     let paths = graph.paths.iter().zip(edges).enumerate();
     let routes = paths.map(|(position, (path, edge))| match path {
         EdgePath::Loop => {
-            let points = self_loop(placed_nodes.centres[edge.from], sizes[edge.from]);
+            let points = self_loop_points(placed_nodes.centres[edge.from], sizes[edge.from]);
             width = points.iter().map(|point| point.x).fold(width, f64::max);
             points
         }
@@ -95,20 +95,20 @@ impl Ports {
     }
 }
 
-fn spread_ports(edges: &mut [(f64, usize)], centres: f64, width: f64) -> Vec<(f64, usize)> {
+fn spread_ports(edges: &mut [(f64, usize)], centre: f64, width: f64) -> Vec<(f64, usize)> {
     edges.sort_by(|(a, position), (b, other)| a.total_cmp(b).then(position.cmp(other)));
     let count = f64::from(u32::try_from(edges.len()).unwrap_or(u32::MAX));
     let step = MAX_PORT_GAP.min(width * PORT_SHARE / count.max(1.0));
-    let mut x = centres - step * (count - 1.0) / 2.0;
-    let placed_nodes = edges.iter().map(|(_, position)| {
+    let mut x = centre - step * (count - 1.0) / 2.0;
+    let ports = edges.iter().map(|(_, position)| {
         let port = (x, *position);
         x += step;
         port
     });
-    placed_nodes.collect()
+    ports.collect()
 }
 
-fn self_loop(Point { x, y }: Point, Size { width, height }: Size) -> Vec<Point> {
+fn self_loop_points(Point { x, y }: Point, Size { width, height }: Size) -> Vec<Point> {
     let (right, up, down) = (x + width / 2.0, y - height / 4.0, y + height / 4.0);
     [(right, up), (right + LOOP_SIZE, up), (right + LOOP_SIZE, down), (right, down)]
         .map(|(x, y)| Point { x, y })

@@ -76,9 +76,9 @@ fn a_dense_graph_is_drawn_with_bounded_work() {
 /// Asserts that nodes do not overlap, that everything is inside the drawing, and that edges start
 /// and end at their nodes.
 fn check_drawing(drawing: &Drawing, nodes: usize, edges: &[(usize, usize)]) {
-    let mut placeholders: Vec<Point> = drawing.nodes.clone();
-    placeholders.sort_by(|a, b| a.y.total_cmp(&b.y).then(a.x.total_cmp(&b.x)));
-    for pair in placeholders.windows(2) {
+    let mut sorted_nodes: Vec<Point> = drawing.nodes.clone();
+    sorted_nodes.sort_by(|a, b| a.y.total_cmp(&b.y).then(a.x.total_cmp(&b.x)));
+    for pair in sorted_nodes.windows(2) {
         let is_apart = pair[1].y - pair[0].y > NODE_SIZE.height - 1e-6
             || pair[1].x - pair[0].x > NODE_SIZE.width - 1e-6;
         assert!(is_apart, "{pair:?}");

@@ -13,13 +13,13 @@ use crate::{
 pub fn carry_over(draft: &mut Draft, earlier: &Draft, catalog: &Catalog) {
     for step in &mut draft.tools {
         let called = called_tool(step, catalog);
-        let alike =
+        let same_calls =
             || earlier.tools.iter().filter(|step| self::called_tool(step, catalog) == called);
-        if alike().any(|step| step.requires_approval == Some(true)) {
+        if same_calls().any(|step| step.requires_approval == Some(true)) {
             step.requires_approval = Some(true);
         }
         let id = step.id.as_ref().or(step.name.as_ref()).or(step.tool_name.as_ref());
-        let Some(was) = alike().find(|step| step.id.as_ref() == id) else { continue };
+        let Some(was) = same_calls().find(|step| step.id.as_ref() == id) else { continue };
         keep_field(&mut step.compensate, was.compensate.as_ref());
         keep_field(&mut step.retry, was.retry.as_ref());
         keep_field(&mut step.timeout_ms, was.timeout_ms.as_ref());
@@ -33,9 +33,9 @@ pub fn carry_over(draft: &mut Draft, earlier: &Draft, catalog: &Catalog) {
     }
 }
 
-fn keep_field<T: Clone>(is: &mut Option<T>, was: Option<&T>) {
-    if is.is_none() {
-        *is = was.cloned();
+fn keep_field<T: Clone>(field: &mut Option<T>, earlier: Option<&T>) {
+    if field.is_none() {
+        *field = earlier.cloned();
     }
 }
 

@@ -71,18 +71,18 @@ pub fn failures_of(ended: &Execution) -> Vec<Failure> {
         .collect()
 }
 
-/// Returns whether no further attempt can succeed after an error. The removal of a tool is
-/// permanent, because the tool does not return by itself.
+/// Returns whether no further attempt can succeed after an error. An inactive tool is a permanent
+/// failure, because the tool does not become active by itself.
 fn is_permanent_error(err: &ToolError) -> bool {
-    let passes = [
+    let excluded_codes = [
         ErrorCode::TIMEOUT,
         ErrorCode::CANCELLED,
         ErrorCode::DEADLINE,
         ErrorCode::REJECTED,
         ErrorCode::OUTCOME_UNKNOWN,
     ];
-    let is_gone = err.code == ErrorCode::INACTIVE;
-    err.is_definite && !passes.contains(&err.code) && (is_gone || !err.retryable)
+    let is_inactive = err.code == ErrorCode::INACTIVE;
+    err.is_definite && !excluded_codes.contains(&err.code) && (is_inactive || !err.retryable)
 }
 
 /// Finds another way to the values of the steps that failed. The error states why there is no other
@@ -370,8 +370,8 @@ fn has_template(text: &str) -> bool {
     text.contains("{{")
 }
 
-/// Returns whether a text contains an id, and not only as a part of a longer name. A path may follow
-/// the id.
+/// Returns whether a text contains an id, and not only as a part of a longer name. A path may
+/// follow the id.
 fn has_word(text: &str, id: &str) -> bool {
     let is_inside = |char: char| is_step_id_char(char) && char != '.';
     text.match_indices(id).any(|(start, _)| {

@@ -162,7 +162,7 @@ impl<'a> RepeatGuard<'a> {
         }
         let others = planned.steps().iter().zip(self.ended.steps());
         let mut same =
-            others.filter(|(was, came)| is_same_call(was, step) && has_effect(was, came));
+            others.filter(|(was, earlier)| is_same_call(was, step) && has_effect(was, earlier));
         let same = same.next().map(|(was, _)| Repeat::Step(&was.id));
         let unread =
             || (self.is_truncated && step.policy.effect == Effect::Once).then_some(Repeat::Unread);

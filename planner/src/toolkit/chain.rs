@@ -39,8 +39,8 @@ pub struct ChainTool {
     pub name: String,
     pub inputs: Vec<Field>,
     pub outputs: Vec<Field>,
-    /// `true` if the tool only reads and each required parameter has a type. Only such tools are in
-    /// chains.
+    /// `true` if the tool only reads and has required parameters, all of them texts or numbers.
+    /// Only such tools are in chains.
     pub can_link: bool,
     /// `true` if the description warns against the tool, so other tools are better.
     is_cautioned: bool,

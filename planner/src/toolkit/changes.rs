@@ -66,7 +66,7 @@ impl Changes {
 
     /// Records the changes from `before` to `after`. `before` is `configured` with the earlier
     /// changes.
-    pub fn note(&mut self, configured: &Toolkit, before: &Toolkit, after: &Toolkit) {
+    pub fn record(&mut self, configured: &Toolkit, before: &Toolkit, after: &Toolkit) {
         for (name, _) in before.nodes().filter(|(name, _)| after.get(name.as_str()).is_none()) {
             self.forget_node(name);
             if configured.get(name.as_str()).is_some() {

@@ -19,7 +19,7 @@ const TOOL_COLORS: (&str, &str) = ("#fef3c7", "#b45309");
 pub fn mermaid(toolkit: &Toolkit) -> String {
     let mut text = String::from("flowchart TD\n");
     let numbers = node_numbers(toolkit);
-    for (index, (name, node)) in toolkit.ordered().into_iter().enumerate() {
+    for (index, (name, node)) in toolkit.ordered_nodes().into_iter().enumerate() {
         let name = escape::escape_mermaid(name.as_str());
         let _ = match node.kind {
             NodeKind::Action => writeln!(text, "    n{index}[\"{name}\"]:::action"),
@@ -32,7 +32,7 @@ pub fn mermaid(toolkit: &Toolkit) -> String {
             EdgeKind::Next => "-->",
             EdgeKind::Call => "-.->",
         };
-        let _ = writeln!(text, "    n{from} {arrow}|\"{}\"| n{to}", score(edge.score));
+        let _ = writeln!(text, "    n{from} {arrow}|\"{}\"| n{to}", format_score(edge.score));
     }
     for (class, (fill, stroke)) in [("action", ACTION_COLORS), ("tool", TOOL_COLORS)] {
         let _ = writeln!(text, "    classDef {class} fill:{fill},stroke:{stroke},color:#111827");
@@ -43,7 +43,7 @@ pub fn mermaid(toolkit: &Toolkit) -> String {
 pub fn dot(toolkit: &Toolkit) -> String {
     let mut text = String::from("digraph toolkit {\n    rankdir=TB;\n    node [style=filled];\n");
     let numbers = node_numbers(toolkit);
-    for (index, (name, node)) in toolkit.ordered().into_iter().enumerate() {
+    for (index, (name, node)) in toolkit.ordered_nodes().into_iter().enumerate() {
         let name = escape::escape_dot(name.as_str());
         let (shape, (fill, stroke)) = match node.kind {
             NodeKind::Action => ("box", ACTION_COLORS),
@@ -60,7 +60,7 @@ pub fn dot(toolkit: &Toolkit) -> String {
             EdgeKind::Next => "solid",
             EdgeKind::Call => "dashed",
         };
-        let (from, to, label) = (numbers[from], numbers[to], score(value));
+        let (from, to, label) = (numbers[from], numbers[to], format_score(value));
         let _ = writeln!(text, "    n{from} -> n{to} [label=\"{label}\", style={style}];");
     }
     text.push_str("}\n");
@@ -68,11 +68,16 @@ pub fn dot(toolkit: &Toolkit) -> String {
 }
 
 fn node_numbers(toolkit: &Toolkit) -> BTreeMap<&NodeName, usize> {
-    toolkit.ordered().into_iter().enumerate().map(|(index, (name, _))| (name, index)).collect()
+    toolkit
+        .ordered_nodes()
+        .into_iter()
+        .enumerate()
+        .map(|(index, (name, _))| (name, index))
+        .collect()
 }
 
 /// Formats a score with at most three decimals.
-pub fn score(score: f64) -> String {
+pub fn format_score(score: f64) -> String {
     if score.abs() >= 1e6 {
         return format!("{score:.2e}");
     }

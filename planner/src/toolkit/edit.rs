@@ -12,7 +12,7 @@ impl Toolkit {
     /// Adds an action with edges to its successors and from its predecessors.
     ///
     /// An existing action stays. Its new edges are added, and existing edges get the new scores.
-    /// Edges with unknown actions are ignored.
+    /// Edges with unknown actions are left out with a warning.
     pub fn add_action(
         &mut self,
         name: &NodeName,
@@ -49,7 +49,7 @@ impl Toolkit {
     /// Adds a tool with an edge from each action that calls it.
     ///
     /// An existing tool stays. Its new edges are added, and existing edges get the new scores.
-    /// Unknown actions are ignored. A tool without a known action is not added.
+    /// Unknown actions are left out with a warning. A new tool without a known action is not added.
     pub fn add_tool(
         &mut self,
         name: &NodeName,
@@ -100,12 +100,12 @@ impl Toolkit {
                 vertex.node.kind == NodeKind::Tool && vertex.before.len() == 1
             })
         };
-        let mut gone = vec![name.clone()];
-        gone.extend(vertex.next.keys().filter(is_alone).cloned());
-        for name in &gone {
+        let mut removed = vec![name.clone()];
+        removed.extend(vertex.next.keys().filter(is_alone).cloned());
+        for name in &removed {
             self.take(name.as_str());
         }
-        gone
+        removed
     }
 
     /// Merges another graph into this graph: adds new vertices, replaces descriptions, and keeps
@@ -129,18 +129,18 @@ impl Toolkit {
 
     /// Returns the same graph with renamed tools. Merges tools that get the same name.
     #[must_use]
-    pub fn with_tools_called(&self, called: impl Fn(&NodeName) -> NodeName) -> Self {
-        let called = |name: &NodeName| match self.tool(name.as_str()) {
-            Some(_) => called(name),
+    pub fn with_renamed_tools(&self, rename: impl Fn(&NodeName) -> NodeName) -> Self {
+        let rename = |name: &NodeName| match self.tool(name.as_str()) {
+            Some(_) => rename(name),
             None => name.clone(),
         };
         let mut graph = Self::default();
         for (name, node) in self.nodes() {
-            graph.put(&called(name), node);
+            graph.put(&rename(name), node);
         }
         for (from, vertex) in &self.vertices {
             for (to, score) in &vertex.next {
-                graph.connect(from, &called(to), *score);
+                graph.connect(from, &rename(to), *score);
             }
         }
         graph
@@ -173,15 +173,15 @@ impl Toolkit {
     }
 
     pub(super) fn take(&mut self, name: &str) {
-        let Some(gone) = self.vertices.shift_remove(name) else { return };
-        let loops = usize::from(gone.next.contains_key(name));
-        self.edge_count -= gone.next.len() + gone.before.len() - loops;
-        for to in gone.next.keys() {
+        let Some(removed) = self.vertices.shift_remove(name) else { return };
+        let loops = usize::from(removed.next.contains_key(name));
+        self.edge_count -= removed.next.len() + removed.before.len() - loops;
+        for to in removed.next.keys() {
             if let Some(end) = self.vertices.get_mut(to) {
                 end.before.shift_remove(name);
             }
         }
-        for from in &gone.before {
+        for from in &removed.before {
             if let Some(start) = self.vertices.get_mut(from) {
                 start.next.shift_remove(name);
             }

@@ -17,7 +17,8 @@ use super::{EdgeKind, Toolkit};
 
 /// The time after which the weight of an observation is halved.
 pub const HALF_LIFE: TimeDelta = TimeDelta::days(30);
-/// The lowest score. It is above 0, because a transition that was never seen may still be right.
+/// The lowest score of an edge. It is above 0, because a transition that was never seen may still
+/// be right.
 pub const MIN_SCORE: f64 = 0.05;
 /// The weight of the prior expectation, in calls.
 const PRIOR_CALLS: f64 = 2.0;
@@ -62,7 +63,7 @@ impl Learned {
     /// Adds the calls of an execution that succeeded. `after` has pairs of indexes. The second call
     /// of a pair follows the first.
     pub fn learn(&mut self, calls: &[ToolName], after: &[(usize, usize)], at: Timestamp) {
-        let weight = self.lesson_weight(at);
+        let weight = self.observation_weight(at);
         for tool in calls {
             self.tools.entry(tool.clone()).or_default().calls += weight;
         }
@@ -77,7 +78,7 @@ impl Learned {
         drop_least(&mut self.tools, MAX_TOOLS, |tool| tool.calls);
     }
 
-    fn lesson_weight(&mut self, at: Timestamp) -> f64 {
+    fn observation_weight(&mut self, at: Timestamp) -> f64 {
         let since = *self.since.get_or_insert(at);
         let half_lives = half_lives_between(since, at);
         if half_lives < MAX_HALF_LIVES {

@@ -9,7 +9,7 @@ use super::{Edge, Node, Toolkit};
 impl Toolkit {
     /// Returns actions and tools in topological order. Nodes at the same depth keep the order of
     /// their addition. If the graph has a cycle, all nodes keep the order of their addition.
-    pub fn ordered(&self) -> Vec<(&NodeName, &Node)> {
+    pub fn ordered_nodes(&self) -> Vec<(&NodeName, &Node)> {
         let order = self.topological_order();
         order
             .into_iter()
@@ -18,10 +18,11 @@ impl Toolkit {
             .collect()
     }
 
-    /// Returns the names of [`Self::ordered`], and the edges as pairs of places in this list of
-    /// names.
-    pub fn numbered(&self) -> (Vec<&NodeName>, Vec<(usize, usize)>) {
-        let names: Vec<&NodeName> = self.ordered().into_iter().map(|(name, _)| name).collect();
+    /// Returns the names of [`Self::ordered_nodes`], and the edges as pairs of places in this list
+    /// of names.
+    pub fn numbered_graph(&self) -> (Vec<&NodeName>, Vec<(usize, usize)>) {
+        let names: Vec<&NodeName> =
+            self.ordered_nodes().into_iter().map(|(name, _)| name).collect();
         let places: BTreeMap<&NodeName, usize> =
             names.iter().enumerate().map(|(index, name)| (*name, index)).collect();
         let ends = |edge: Edge<'_>| Some((*places.get(edge.from)?, *places.get(edge.to)?));

@@ -75,7 +75,7 @@ impl Toolkit {
 
     pub fn tools_and_actions(&self) -> ToolsAndActions<'_> {
         let (tools, actions) =
-            self.ordered().into_iter().partition(|(_, node)| node.kind == NodeKind::Tool);
+            self.ordered_nodes().into_iter().partition(|(_, node)| node.kind == NodeKind::Tool);
         ToolsAndActions { tools, actions }
     }
 

@@ -44,5 +44,5 @@ fn seed() -> Toolkit {
 }
 
 fn names(graph: &Toolkit) -> Vec<&str> {
-    graph.ordered().iter().map(|(name, _)| name.as_str()).collect()
+    graph.ordered_nodes().iter().map(|(name, _)| name.as_str()).collect()
 }

@@ -1,8 +1,8 @@
 //! Toolkit files: `tools`, `actions`, and chains of actions under `toolkit`.
 //!
 //! The format is chat2graph's, and files may come from other programs. So the reader reports what
-//! it leaves out and ignores unknown fields, unless they look like misspelt keys of the file. Chains
-//! share vertices: a tool of several actions is one vertex.
+//! it leaves out and ignores unknown fields, unless they look like misspelt keys of the file.
+//! Chains share vertices: a tool of several actions is one vertex.
 //!
 //! Faber adds two fields. `score`, on a tool of an action or on a link of a chain, is the score of
 //! the edge that leads there; it defaults to the [default score](super::DEFAULT_SCORE). `order`
@@ -290,7 +290,7 @@ fn list_chains(toolkit: &Toolkit) -> (Vec<Value>, IndexSet<&NodeName>) {
     let mut listed: IndexSet<&NodeName> = IndexSet::new();
     for (start, _) in actions() {
         loop {
-            let is_told = listed.contains(start);
+            let is_listed = listed.contains(start);
             let mut chain = vec![json!({ "name": start })];
             let mut current = start;
             note_action(&mut listed, start, &edges(start, EdgeKind::Call));
@@ -299,7 +299,7 @@ fn list_chains(toolkit: &Toolkit) -> (Vec<Value>, IndexSet<&NodeName>) {
                 current = edge.to;
                 note_action(&mut listed, current, &edges(current, EdgeKind::Call));
             }
-            if chain.len() == 1 && is_told {
+            if chain.len() == 1 && is_listed {
                 break;
             }
             chains.push(Value::Array(chain));

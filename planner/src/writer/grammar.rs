@@ -2,9 +2,9 @@
 //!
 //! A model can name only offered tools and their parameters. A value is true or false, a part of
 //! the query, a number of the query, a member of an enumeration, or a template of an output field.
-//! Only parameters for composed text and for dates take other text. The size of the schema is
-//! limited: if the query has too many words, its parts are not listed, and any short text is
-//! allowed.
+//! Only parameters for composed text, and for dates and other formats, take other text. The size of
+//! the schema is limited: if the query has too many words, its parts are not listed, and any short
+//! text is allowed.
 
 use std::collections::BTreeSet;
 
@@ -152,8 +152,8 @@ fn text_kind(name: &str, schema: &Value) -> &'static str {
     let description = schema["description"].as_str().unwrap_or_default().to_lowercase();
     let has_form = ["format", "pattern"].iter().any(|key| schema.get(key).is_some());
     let mut words = description.split(|c: char| c.is_whitespace() || "(),;:".contains(c));
-    let names_form = words.any(|word| FORMAT_WORDS.contains(&word));
-    if has_form || names_form { "formed" } else { "copied" }
+    let names_format = words.any(|word| FORMAT_WORDS.contains(&word));
+    if has_form || names_format { "formed" } else { "copied" }
 }
 
 fn any_of_schema<const N: usize>(all: [Value; N]) -> Value {
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_one_that_the_query_says() {
+    fn a_number_is_copied_from_the_query() {
         for (query, expected) in [
             ("reserve 2 of them, then three; price 1.5 or $9", json!([2, 3, 1.5, 9])),
             ("issue #42 at 7pm", json!([42, 7])),

@@ -68,9 +68,9 @@ const REPLANNING_RULE: &str = r#"
 fn planning_rules(catalog: &Catalog) -> String {
     let may_ask = catalog.list_plannable().any(|tool| tool.qualified_name().as_str() == REPLAN);
     let place = PLANNING_RULES.find("\n- Use the fewest steps").filter(|_| may_ask);
-    let (before, behind) = PLANNING_RULES.split_at(place.unwrap_or(PLANNING_RULES.len()));
+    let (before, after) = PLANNING_RULES.split_at(place.unwrap_or(PLANNING_RULES.len()));
     let more = if may_ask { REPLANNING_RULE } else { "" };
-    format!("{before}{more}{behind}")
+    format!("{before}{more}{after}")
 }
 
 /// Returns the rules with the tools, then the request. The first message is the same for all

@@ -328,7 +328,7 @@ mod tests {
         }
     }
 
-    /// Replies with the same plan in various wrong forms.
+    /// Replies with the same plan in various forms.
     const REPLIES: [(&str, &str); 14] = [
         ("as it should be", include_str!("replies/plain.txt")),
         ("in a fence, amid prose", include_str!("replies/fenced.txt")),

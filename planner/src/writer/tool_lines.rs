@@ -14,7 +14,7 @@ use shared::tool::{Effect, ToolDefinition};
 
 use crate::catalog::Catalog;
 
-/// Maximum number of bytes of all lines together. If the lines have more bytes, each line is
+/// Maximum number of bytes of all lines in full detail. If the lines have more bytes, each line is
 /// shortened.
 const MAX_DETAILED_BYTES: usize = 2_400;
 /// Maximum depth of nested objects that a line shows.
@@ -27,13 +27,13 @@ const MAX_NAME_BYTES: usize = 80;
 #[derive(Clone, Copy)]
 struct DetailLimits {
     /// Maximum number of bytes of a description.
-    description: usize,
+    description_bytes: usize,
     /// Maximum number of fields of an object in an output.
     max_fields: usize,
 }
 
-const FULL_DETAIL: DetailLimits = DetailLimits { description: 240, max_fields: 16 };
-const SHORT_DETAIL: DetailLimits = DetailLimits { description: 60, max_fields: 4 };
+const FULL_DETAIL: DetailLimits = DetailLimits { description_bytes: 240, max_fields: 16 };
+const SHORT_DETAIL: DetailLimits = DetailLimits { description_bytes: 60, max_fields: 4 };
 
 /// Returns the lines of all plannable tools.
 pub(super) fn write_all_lines(catalog: &Catalog) -> String {
@@ -70,7 +70,7 @@ fn write_line(tool: &ToolDefinition, catalog: &Catalog, detail: DetailLimits) ->
         Effect::Once => "once",
     };
     let _ = write!(line, "; {effect}");
-    let description = shorten_description(&tool.description, detail.description);
+    let description = shorten_description(&tool.description, detail.description_bytes);
     if !description.is_empty() {
         let _ = write!(line, "; {}", escape(&description));
     }

@@ -200,7 +200,7 @@ impl<R: Read + Seek> FileReader<R> {
         &self.sha256
     }
 
-    /// Returns the bytes that were read, and the bytes of the whole file.
+    /// Returns the number of bytes that were read, and the number of bytes before the checksum.
     pub(crate) fn progress(&self) -> (u64, u64) {
         (self.position, self.checksum_position)
     }

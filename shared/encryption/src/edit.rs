@@ -34,7 +34,7 @@ pub(crate) struct Edit<'a> {
     collection: &'static str,
     document: &'a dyn Display,
     is_changed: Cell<bool>,
-    has_locked: Cell<bool>,
+    has_locked_values: Cell<bool>,
 }
 
 impl fmt::Debug for Edit<'_> {
@@ -50,8 +50,8 @@ impl<'a> Edit<'a> {
         collection: &'static str,
         document: &'a dyn Display,
     ) -> Self {
-        let (is_changed, has_locked) = (Cell::new(false), Cell::new(false));
-        Self { ring, task, collection, document, is_changed, has_locked }
+        let (is_changed, has_locked_values) = (Cell::new(false), Cell::new(false));
+        Self { ring, task, collection, document, is_changed, has_locked_values }
     }
 
     pub(crate) fn is_sealing(&self) -> bool {
@@ -64,7 +64,7 @@ impl<'a> Edit<'a> {
     }
 
     /// Returns `true` if this text is encrypted and stays as it is.
-    pub(crate) fn keeps(&self, text: &str) -> bool {
+    pub(crate) fn should_keep(&self, text: &str) -> bool {
         self.task == Task::SealClear && is_sealed(text)
     }
 
@@ -78,8 +78,8 @@ impl<'a> Edit<'a> {
     }
 
     /// Returns `true` if a key was missing.
-    pub(crate) fn has_locked(&self) -> bool {
-        self.has_locked.get()
+    pub(crate) fn has_locked_values(&self) -> bool {
+        self.has_locked_values.get()
     }
 
     pub(crate) fn edit_text(&self, field: &str, text: &mut String) -> Result<(), StoreError> {
@@ -145,7 +145,7 @@ impl<'a> Edit<'a> {
     fn convert_text(&self, field: &str, text: &str) -> Result<Option<String>, StoreError> {
         if self.is_sealing() {
             // An empty text is not encrypted, because it has no secret.
-            if text.is_empty() || self.keeps(text) {
+            if text.is_empty() || self.should_keep(text) {
                 return Ok(None);
             }
             return self.seal(field, text.as_bytes()).map(Some);
@@ -162,7 +162,7 @@ impl<'a> Edit<'a> {
     /// Returns the new value, or `None` if the value does not change.
     fn convert_value(&self, field: &str, value: &Value) -> Result<Option<Value>, StoreError> {
         if self.is_sealing() {
-            if is_empty(value) || value.as_str().is_some_and(|text| self.keeps(text)) {
+            if is_empty(value) || value.as_str().is_some_and(|text| self.should_keep(text)) {
                 return Ok(None);
             }
             return self.seal(field, value.to_string().as_bytes()).map(Value::String).map(Some);
@@ -196,7 +196,7 @@ impl<'a> Edit<'a> {
             Ok(content) => Ok(Some(Opened::Content(content))),
             Err(OpenError::Damaged) => Err(self.damaged(field)),
             Err(OpenError::KeyMissing(key)) => {
-                self.has_locked.set(true);
+                self.has_locked_values.set(true);
                 if self.task == Task::Show {
                     return Ok(Some(Opened::Locked(locked_value(&key))));
                 }

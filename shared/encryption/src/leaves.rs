@@ -243,7 +243,7 @@ fn edit_step(edit: &Edit<'_>, field: &str, step: &mut UncheckedStep) -> Edited {
         parameters
     });
     if edit.is_sealing() {
-        if parameters.as_str().is_some_and(|text| edit.keeps(text)) {
+        if parameters.as_str().is_some_and(|text| edit.should_keep(text)) {
             return Ok(());
         }
         let secrets = StepSecrets {

@@ -40,14 +40,14 @@ pub(super) async fn put_entries<'a>(
 
 fn entry_row(entry: &AuditEntry) -> Result<RawDocumentBuf, StoreError> {
     let AuditEntry { id, at, actor, action, target, detail } = entry;
-    let mut who = doc! { "kind": actor.kind.as_str() };
-    insert_text(&mut who, "name", actor.name.as_ref());
-    insert_text(&mut who, "client", actor.client.as_ref());
+    let mut actor_row = doc! { "kind": actor.kind.as_str() };
+    insert_text(&mut actor_row, "name", actor.name.as_ref());
+    insert_text(&mut actor_row, "client", actor.client.as_ref());
     let mut row = doc! {
         "_id": id.to_string(),
         "createdAt": rows::to_date(*at),
         CREATED: at.timestamp_micros(),
-        "actor": who,
+        "actor": actor_row,
         "action": action.as_str(),
     };
     let AuditTarget { request, plan, execution, step, name } = target;

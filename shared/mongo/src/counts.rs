@@ -24,7 +24,8 @@ pub(super) async fn count_rows(
     let ListQuery { sources: mut pipeline, matching, stages } = query;
     if pipeline.is_empty()
         && matching.is_empty()
-        && !stages.iter().any(|stage| stage.contains_key("$lookup")) {
+        && !stages.iter().any(|stage| stage.contains_key("$lookup"))
+    {
         let count = collection.estimated_document_count().await;
         return count.map_err(|err| to_store_error(&err));
     }

@@ -16,7 +16,7 @@ use super::{Mongo, connection::to_store_error, lists, log::WAKE, rows};
 /// field, so its index has only executions that a worker can claim.
 pub(super) const WAKE_TOKEN: &str = "wakeToken";
 /// The token to which an execution belongs, in the labels.
-pub(super) const TOKEN: &str = "labels.@owner";
+pub(super) const TOKEN: &str = "labels.@token";
 pub(super) const STORED_BYTES: &str = "storedBytes";
 
 impl Mongo {

@@ -12,7 +12,7 @@ use shared::store::StoreError;
 use super::{
     connection::to_store_error,
     due::{STORED_BYTES, TOKEN, WAKE_TOKEN},
-    lists::{CREATED, REQUEST_OWNER},
+    lists::{CREATED, REQUEST_TOKEN},
     log::WAKE,
     records::{AT_MICROS, CALL, RECORDS},
 };
@@ -95,7 +95,7 @@ fn index_models() -> [(&'static str, Vec<IndexModel>); 10] {
             "requests",
             vec![
                 plain(doc! { CREATED: -1, "_id": -1 }),
-                only_with(doc! { REQUEST_OWNER: 1, CREATED: -1, "_id": -1 }, REQUEST_OWNER),
+                only_with(doc! { REQUEST_TOKEN: 1, CREATED: -1, "_id": -1 }, REQUEST_TOKEN),
             ],
         ),
         (

@@ -197,8 +197,8 @@ impl BatchWriter {
         }
         let (mut finished, mut without_heads) = (BTreeSet::new(), Vec::new());
         for (entry, result) in batch.into_iter().zip(results) {
-            let Append { head, heard, audit, .. } = &entry.append;
-            let has_more = head.is_some() || !heard.is_empty() || audit.is_some();
+            let Append { head, handled_commands, audit, .. } = &entry.append;
+            let has_more = head.is_some() || !handled_commands.is_empty() || audit.is_some();
             if result.is_ok() && has_more {
                 without_heads.push(entry);
             } else {
@@ -293,19 +293,20 @@ impl BatchWriter {
     }
 
     async fn put_heads_and_inbox(&self, appends: &[&Append]) -> Result<(), StoreError> {
-        let heard = appends.iter().flat_map(|append| &append.heard).map(ToString::to_string);
-        let heard: Vec<String> = heard.collect();
-        let remove_heard = async {
-            if heard.is_empty() {
+        let handled =
+            appends.iter().flat_map(|append| &append.handled_commands).map(ToString::to_string);
+        let handled: Vec<String> = handled.collect();
+        let remove_handled = async {
+            if handled.is_empty() {
                 return Ok(());
             }
-            let remove = commands::remove_command("inbox", heard);
+            let remove = commands::remove_command("inbox", handled);
             commands::run_write(&self.database, remove).await.map(drop)
         };
         let audit = appends.iter().filter_map(|append| append.audit.as_deref());
         let put_audit = audit::put_entries(&self.database, audit);
         let (put, removed, audited) =
-            tokio::join!(self.put_all_heads(appends), remove_heard, put_audit);
+            tokio::join!(self.put_all_heads(appends), remove_handled, put_audit);
         put.and(removed).and(audited).map(drop)
     }
 

@@ -22,8 +22,8 @@ use super::{connection::to_store_error, rows};
 
 /// The field by which lists are sorted.
 pub(super) const CREATED: &str = "createdAtMicros";
-/// The field of a request with its owner.
-pub(super) const REQUEST_OWNER: &str = "labels.@owner";
+/// The field of a request with the name of its token.
+pub(super) const REQUEST_TOKEN: &str = "labels.@token";
 
 /// Leaves out damaged items, so that a list with a damaged document still shows all other
 /// documents.
@@ -61,8 +61,8 @@ pub(super) struct ListQuery {
 pub(super) fn request_selection(filter: &RequestFilter) -> ListQuery {
     let mut matching = words_filter(filter.search.as_deref());
     add_time_range(&mut matching, filter.from, filter.to);
-    if let Some(owner) = &filter.owner {
-        matching.insert(REQUEST_OWNER, owner);
+    if let Some(token) = &filter.token {
+        matching.insert(REQUEST_TOKEN, token);
     }
     let state = filter.state.map(|state| {
         let same = doc! { "$eq": ["$requestId", "$$id"] };
@@ -143,14 +143,13 @@ pub(super) fn join_needing_person(wanted: bool) -> Vec<Row> {
 
 /// Returns the collection in which a query of [`plan_selection`] begins.
 pub(super) fn plan_collection(filter: &PlanFilter) -> &'static str {
-    if filter.owner.is_some() { "requests" } else { "plans" }
+    if filter.token.is_some() { "requests" } else { "plans" }
 }
 
-/// Finds the plans of an owner through the requests of the owner, so that the plans of other owners
-/// are not read.
-fn owned_plan_stages(owner: &str) -> Vec<Row> {
+/// Finds the plans of a token through its requests, so that the plans of other tokens are not read.
+fn token_plan_stages(token: &str) -> Vec<Row> {
     vec![
-        doc! { "$match": { REQUEST_OWNER: owner } },
+        doc! { "$match": { REQUEST_TOKEN: token } },
         doc! { "$lookup": { "from": "plans", "localField": "_id", "foreignField": "requestId",
         "as": "plan" } },
         doc! { "$unwind": "$plan" },
@@ -164,7 +163,7 @@ pub(super) fn plan_selection(filter: &PlanFilter) -> ListQuery {
         matching.insert("requestId", request.to_string());
     }
     let stages = vec![doc! { "$project": { "_id": 1, CREATED: 1, "version": 1 } }];
-    let sources = filter.owner.as_deref().map(owned_plan_stages).unwrap_or_default();
+    let sources = filter.token.as_deref().map(token_plan_stages).unwrap_or_default();
     ListQuery { sources, matching, stages }
 }
 
@@ -238,8 +237,7 @@ pub(super) async fn read_page<T>(
         let older = [doc! { CREATED: { "$lt": at } }, doc! { CREATED: at, "_id": { "$lt": id } }];
         matching.insert("$or", older.to_vec());
     }
-    pipeline
-        .extend([doc! { "$match": matching }, doc! { "$sort": { CREATED: -1, "_id": -1 } }]);
+    pipeline.extend([doc! { "$match": matching }, doc! { "$sort": { CREATED: -1, "_id": -1 } }]);
     pipeline.extend(stages);
     // Reads one row more than the page has, to see whether there is a next page.
     pipeline.push(doc! { "$limit": to_limit(page.first.saturating_add(1)) });

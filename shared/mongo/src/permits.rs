@@ -52,7 +52,7 @@ impl Mongo {
         for (n, limit) in limits.iter().enumerate() {
             let permission = self.take_permit(limit, &ask.permit, now).await?;
             if permission != Permission::Granted {
-                self.undo_takes(&limits[..n], &ask.permit).await?;
+                self.undo_taken_permits(&limits[..n], &ask.permit).await?;
                 if limits.len() > 1 {
                     self.release_all(std::slice::from_ref(&ask.permit)).await?;
                 }
@@ -165,7 +165,11 @@ impl Mongo {
 
     /// Undoes [`take_permit`](Self::take_permit) for some limits. Restores the time of the next
     /// call, too, because no call was made.
-    async fn undo_takes(&self, limits: &[&CallLimit], permit: &Permit) -> Result<(), StoreError> {
+    async fn undo_taken_permits(
+        &self,
+        limits: &[&CallLimit],
+        permit: &Permit,
+    ) -> Result<(), StoreError> {
         let holder = to_literal(&permit.holder);
         let updates: Vec<Row> = limits
             .iter()

@@ -67,7 +67,7 @@ pub(super) struct RequestRow {
     pub(super) id: String,
     pub(super) created_at: i64,
     pub(super) query: String,
-    pub(super) folded: String,
+    pub(super) folded_query: String,
     /// JSON, or `None` if there are no labels.
     pub(super) labels: Option<String>,
 }
@@ -78,7 +78,7 @@ pub(super) struct PlanRow {
     pub(super) request: String,
     pub(super) version: u32,
     pub(super) created_at: i64,
-    pub(super) folded: String,
+    pub(super) folded_query: String,
     pub(super) json: String,
     pub(super) tools: Vec<String>,
     pub(super) sub_plans: Vec<String>,
@@ -235,16 +235,16 @@ fn send_command(connection: &Connection, command: &SentCommand) -> rusqlite::Res
 }
 
 fn put_request(connection: &Connection, request: &RequestRow) -> rusqlite::Result<Answer> {
-    let RequestRow { id, created_at, query, folded, labels } = request;
+    let RequestRow { id, created_at, query, folded_query, labels } = request;
     let inserted = if let Some(labels) = labels {
         let sql = "INSERT OR IGNORE INTO requests (requestId, createdAt, query, folded, labels)
             VALUES (?1, ?2, ?3, ?4, ?5)";
-        let row = params![id, created_at, query, folded, labels];
+        let row = params![id, created_at, query, folded_query, labels];
         connection.prepare_cached(sql)?.execute(row)?
     } else {
         let sql = "INSERT OR IGNORE INTO requests (requestId, createdAt, query, folded)
             VALUES (?1, ?2, ?3, ?4)";
-        connection.prepare_cached(sql)?.execute(params![id, created_at, query, folded])?
+        connection.prepare_cached(sql)?.execute(params![id, created_at, query, folded_query])?
     };
     Ok(if inserted == 0 { Answer::Taken } else { Answer::Done })
 }
@@ -269,10 +269,10 @@ fn remove_commands(connection: &Connection, commands: &[CommandId]) -> rusqlite:
 }
 
 fn put_plan(connection: &Connection, plan: &PlanRow) -> rusqlite::Result<Answer> {
-    let PlanRow { id, request, version, created_at, folded, json, tools, sub_plans } = plan;
+    let PlanRow { id, request, version, created_at, folded_query, json, tools, sub_plans } = plan;
     let sql = "INSERT OR IGNORE INTO plans (planId, requestId, version, createdAt, folded, json)
         VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-    let row = params![id, request, version, created_at, folded, json];
+    let row = params![id, request, version, created_at, folded_query, json];
     if connection.prepare_cached(sql)?.execute(row)? == 0 {
         return Ok(Answer::Taken);
     }
@@ -383,7 +383,7 @@ impl LogCache {
                 if is_unfinished { None } else { counts::find_counted(connection, log.number)? };
             self.put_head(connection, log.number, head, before)?;
         }
-        remove_commands(connection, &append.heard)?;
+        remove_commands(connection, &append.handled_commands)?;
         if let Some(entry) = &append.audit {
             audit::put_entry(connection, entry)?;
         }

@@ -30,7 +30,7 @@ impl Documents for Sqlite {
             id: request.id.to_string(),
             created_at: request.created_at.timestamp_micros(),
             query: request.query.clone(),
-            folded: fold_case(&request.query),
+            folded_query: fold_case(&request.query),
             labels: rows::encode_labels(&request.labels)
                 .filter(|_| self.layout >= REQUEST_LABELS_LAYOUT),
         });
@@ -88,7 +88,7 @@ impl Documents for Sqlite {
             request: info.request.to_string(),
             version: info.version,
             created_at: info.created_at.timestamp_micros(),
-            folded: fold_case(&info.query),
+            folded_query: fold_case(&info.query),
             json: plan.to_json(),
             tools: searched_tools(plan).into_iter().map(str::to_owned).collect(),
             sub_plans: sub_plans(plan).iter().map(ToString::to_string).collect(),

@@ -4,7 +4,7 @@
 //! If executions of several tokens wait, a list is read from `heads_token`, a part for each token.
 //! Otherwise it is read from `heads_due`.
 //!
-//! The label `@owner` has the token of an execution. The table `stored_bytes` has one row for each
+//! The label `@token` has the token of an execution. The table `stored_bytes` has one row for each
 //! execution of a token, so that the bytes of a token are the sum of an index. A trigger removes the
 //! row with the execution, also if a process of an earlier version removes it.
 
@@ -26,7 +26,7 @@ use super::{
 
 /// The token of an execution. A damaged text has no token, because a write must not fail if its
 /// value is indexed.
-const TOKEN: &str = r#"CASE WHEN json_valid(labels) THEN labels ->> '$."@owner"' END"#;
+const TOKEN: &str = r#"CASE WHEN json_valid(labels) THEN labels ->> '$."@token"' END"#;
 /// Selects unfinished executions that can have a token. The index has no others, so executions
 /// without labels cost nothing.
 const IS_ACTIVE: &str =

@@ -108,7 +108,7 @@ impl Sqlite {
         counts::prepare_counts(&connection)?;
         audit::prepare_audit(&connection)?;
         due::prepare_tokens(&connection)?;
-        lists::prepare_owner_index(&connection, layout)?;
+        lists::prepare_token_index(&connection, layout)?;
         let time = time::open_clock(&connection, || locks.has_live_worker());
         let hints = Arc::new(Hints::default());
         identity.add_wal();

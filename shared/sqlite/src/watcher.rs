@@ -39,7 +39,7 @@ impl Watcher {
         let thread = thread::Builder::new()
             .name("sqlite-watcher".to_owned())
             .spawn(move || poller.run(&stopped))
-            .map_err(|err| StoreError::Unavailable(format!("no thread to watch: {err}")))?;
+            .map_err(|err| StoreError::Unavailable(format!("cannot start a thread: {err}")))?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
 }

@@ -445,8 +445,9 @@ mod tests {
         assert!(written.unwrap().is_done());
         assert_eq!(writer.committer.lock().unwrap().hints.commits(), commits + 1);
         let (id, query) = ("req_1_aaaaaaaaa".to_owned(), "x".repeat(MAX_BYTES_IN_PLACE + 1));
-        let (created_at, folded) = (0, String::new());
-        let large = Change::PutRequest(RequestRow { id, created_at, query, folded, labels: None });
+        let (created_at, folded_query) = (0, String::new());
+        let large =
+            Change::PutRequest(RequestRow { id, created_at, query, folded_query, labels: None });
         assert!(writer.commit_in_place(&large).is_none(), "it is large");
         allow_commits_in_place(&writer);
         writer.single_commits.record(2, Duration::ZERO);

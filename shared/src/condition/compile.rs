@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{
     ConditionError,
     expr::{Expr, Key, Loop, LoopKind, Operator},
-    function::{Function, Style},
+    function::{CallStyle, Function},
     pattern::Pattern,
     value::ValueKind,
 };
@@ -254,7 +254,7 @@ impl<'a> Compiler<'a> {
         operand: Option<&IdedExpr>,
         arguments: &[IdedExpr],
     ) -> CompileResult {
-        let style = if operand.is_some() { Style::Method } else { Style::Plain };
+        let style = if operand.is_some() { CallStyle::Method } else { CallStyle::Plain };
         let Some((function, takes)) = Function::from_name(name, style) else {
             return Err(ConditionError::UnknownFunction { name: name.to_owned() });
         };

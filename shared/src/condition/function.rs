@@ -37,14 +37,14 @@ pub(super) enum Function {
 
 /// The syntax of a call: `f(x)` or `x.f()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Style {
+pub(super) enum CallStyle {
     Plain,
     Method,
 }
 
-const PLAIN_STYLE: &[Style] = &[Style::Plain];
-const METHOD_STYLE: &[Style] = &[Style::Method];
-const BOTH_STYLES: &[Style] = &[Style::Plain, Style::Method];
+const PLAIN_STYLE: &[CallStyle] = &[CallStyle::Plain];
+const METHOD_STYLE: &[CallStyle] = &[CallStyle::Method];
+const BOTH_STYLES: &[CallStyle] = &[CallStyle::Plain, CallStyle::Method];
 
 /// Maximum number of arguments of `min` and `max`. An expression has fewer bytes than this, so this
 /// limit is never reached.
@@ -52,7 +52,7 @@ const MAX_ARGUMENTS: usize = limits::CONDITION_BYTES;
 
 /// All functions, each with its name, its syntax, and its smallest and largest number of arguments.
 /// The receiver counts as an argument.
-const FUNCTIONS: [(&str, Function, &[Style], usize, usize); 23] = [
+const FUNCTIONS: [(&str, Function, &[CallStyle], usize, usize); 23] = [
     ("size", Function::Size, BOTH_STYLES, 1, 1),
     ("contains", Function::Contains, METHOD_STYLE, 2, 2),
     ("startsWith", Function::StartsWith, METHOD_STYLE, 2, 2),
@@ -81,7 +81,7 @@ const FUNCTIONS: [(&str, Function, &[Style], usize, usize); 23] = [
 impl Function {
     /// Finds a function by its name and call syntax. Also returns its smallest and largest number
     /// of arguments.
-    pub(super) fn from_name(name: &str, style: Style) -> Option<(Self, RangeInclusive<usize>)> {
+    pub(super) fn from_name(name: &str, style: CallStyle) -> Option<(Self, RangeInclusive<usize>)> {
         let (_, function, _, minimum, maximum) = FUNCTIONS
             .iter()
             .find(|(known, _, styles, ..)| *known == name && styles.contains(&style))?;

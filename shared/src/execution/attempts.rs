@@ -3,7 +3,9 @@
 //! Log lines, metrics and traces read attempts from the same durable events. So they agree with
 //! each other and with the log, even after another worker has taken over the execution.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
 
 use super::{AttemptKind, Execution, Step, StepState};
 use crate::{
@@ -84,7 +86,7 @@ struct RunningAttempt {
 /// Follows the events of one execution, and finds the attempts that end.
 #[derive(Clone, Debug, Default)]
 pub struct AttemptTracker {
-    running_attempts: BTreeMap<Task, RunningAttempt>,
+    running_attempts: HashMap<Task, RunningAttempt, RandomState>,
 }
 
 impl AttemptTracker {

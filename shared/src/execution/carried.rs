@@ -188,7 +188,7 @@ impl Execution {
 
     /// Returns `false` if no call of this execution, and no call of the earlier executions that it
     /// continues, can have an unknown outcome. Then there are no settlements to read.
-    pub fn has_unknown_outcome(&self) -> bool {
+    pub fn may_have_unknown_outcome(&self) -> bool {
         !self.carried_calls.keys.is_empty()
             || self.steps.iter().any(|step| step.parts().any(Step::is_outcome_unknown))
     }
@@ -301,7 +301,7 @@ impl Step {
 
     /// Returns `true` if a retry can reuse the output.
     pub fn is_reusable(&self) -> bool {
-        self.known_output().is_some() && !self.has_compensation()
+        self.known_output().is_some() && !self.has_started_compensation()
     }
 
     /// Returns `true` if the step failed with an unknown outcome that no person has settled.
@@ -324,7 +324,7 @@ impl Step {
 
     fn settled_call(&self, place: CallPlace) -> Option<SettledCall> {
         let settlement = self.settlement.as_deref()?;
-        if settlement.outcome != Settled::Succeeded || self.has_compensation() {
+        if settlement.outcome != Settled::Succeeded || self.has_started_compensation() {
             return None;
         }
         let parameters = self.parameters.as_deref().map(hash_parameters).unwrap_or_default();

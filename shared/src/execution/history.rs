@@ -33,7 +33,7 @@ pub struct History {
     /// The failure of the execution as a whole.
     pub failed: Option<(Occurrence, ToolError)>,
     /// The time when the deadline passed.
-    pub overran: Option<Occurrence>,
+    pub deadline_passed: Option<Occurrence>,
     /// The last pause, even if the execution was resumed since.
     pub paused: Option<Occurrence>,
     /// The time when waits were shortened last, and the number of milliseconds by which a clock had

@@ -53,8 +53,7 @@ pub struct Step {
     pub items: Option<Box<Items>>,
     /// The compensation, once it has started.
     pub undo: Option<Box<Step>>,
-    /// The number of dependencies that are not finished.
-    pub(super) unmet: usize,
+    pub(super) unfinished_dependency_count: usize,
     /// `true` if a dependency did not succeed, so that the step will be skipped.
     pub(super) must_skip: bool,
 }
@@ -167,7 +166,7 @@ impl AttemptKind {
 
 #[expect(missing_docs, reason = "the other names need no comment")]
 impl Step {
-    pub(super) fn new(unmet: usize) -> Self {
+    pub(super) fn new(unfinished_dependency_count: usize) -> Self {
         Self {
             state: StepState::Pending,
             attempts: 0,
@@ -190,7 +189,7 @@ impl Step {
             effect: None,
             items: None,
             undo: None,
-            unmet,
+            unfinished_dependency_count,
             must_skip: false,
         }
     }
@@ -216,7 +215,7 @@ impl Step {
     }
 
     /// Returns `true` if a compensation of the step or of one of its items has started.
-    pub fn has_compensation(&self) -> bool {
+    pub fn has_started_compensation(&self) -> bool {
         let items = self.items.iter().flat_map(|items| items.as_slice());
         self.undo.is_some() || items.into_iter().any(|item| item.undo.is_some())
     }

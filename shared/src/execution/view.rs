@@ -62,7 +62,7 @@ impl Execution {
 
     /// Returns the name of the token to which the execution belongs.
     pub fn token(&self) -> Option<&str> {
-        labels::find_owner(&self.options.labels)
+        labels::find_token(&self.options.labels)
     }
 
     /// Returns the bytes of the log and the blobs if the execution belongs to a token, otherwise

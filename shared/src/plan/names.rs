@@ -1,5 +1,6 @@
 //! Resolves names in a plan.
 
+use foldhash::fast::RandomState;
 use indexmap::IndexMap;
 
 use super::{PlanError, ToolExecution};
@@ -14,7 +15,7 @@ use crate::{
 /// tool that exactly one step uses.
 #[derive(Clone, Debug, Default)]
 pub struct StepNames {
-    pub(super) steps: IndexMap<StepId, StepNumber>,
+    pub(super) steps: IndexMap<StepId, StepNumber, RandomState>,
     /// The step that uses each tool, or `None` if several steps use it.
     tools: IndexMap<ToolName, Option<StepNumber>>,
 }

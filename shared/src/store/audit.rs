@@ -1,10 +1,9 @@
 //! Audit entries. An entry names the actor, the action and the time.
 //!
-//! Every action that somebody gives has one entry, so that one index answers who did what. The
-//! stores write the entry about a start together with the first event, and the entry about a
-//! command together with the command. The engine writes the entries about actions that belong to no
-//! execution. Steps and other consequences have no entries, because the log of their execution has
-//! them.
+//! Each action of an actor has one entry, so that one index answers who did what. The stores write
+//! the entry about a start together with the first event, and the entry about a command together
+//! with the command. The engine writes the entries about actions that belong to no execution. Steps
+//! and other consequences have no entries, because the log of their execution has them.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -23,7 +22,7 @@ use crate::{
 
 /// The name of an action, in snake case.
 ///
-/// It is a text, because a node of a later version may write actions that this one does not know.
+/// It is a text, because a node of a later version may write actions that this node does not know.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct AuditAction(Cow<'static, str>);
@@ -242,8 +241,8 @@ impl AuditFilter {
 
 /// Keeps audit entries. Entries never change, and retention removes the oldest entries.
 ///
-/// Stores write the entries that [starts](super::Append::audit) and
-/// [commands](AuditEntry::of_command) have by themselves.
+/// A store itself writes the entries of [starts](super::Append::audit) and of
+/// [commands](AuditEntry::of_command).
 #[async_trait]
 pub trait AuditLog: fmt::Debug + Send + Sync {
     /// Stores entries, and returns the number of new entries. Skips entries that are already

@@ -122,7 +122,7 @@ impl ExecutionHead {
 
     /// Returns the name of the token to which the execution belongs.
     pub fn token(&self) -> Option<&str> {
-        labels::find_owner(&self.labels)
+        labels::find_token(&self.labels)
     }
 
     /// Returns `true` if a worker should claim the execution, now or later.

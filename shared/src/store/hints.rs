@@ -45,7 +45,7 @@ impl WatchedLog {
 /// The hint of a log's follower, and the events that other followers have read.
 #[derive(Debug)]
 pub(super) struct LogHint {
-    pub(super) grown: watch::Receiver<()>,
+    pub(super) growth: watch::Receiver<()>,
     pub(super) recent: Arc<RecentEvents>,
 }
 
@@ -93,7 +93,7 @@ impl Hints {
     /// read.
     pub(super) fn follow_log(&self, id: ExecutionId) -> LogHint {
         self.with_log(id, |log| LogHint {
-            grown: log.hint.subscribe(),
+            growth: log.hint.subscribe(),
             recent: Arc::clone(&log.recent),
         })
     }

@@ -23,16 +23,16 @@ pub struct RequestFilter {
     /// Selects requests that have an execution that needs a person. Child executions count, too.
     /// `Some(false)` selects all other requests.
     pub needs_person: Option<bool>,
-    /// Selects requests of this [owner](crate::labels::OWNER).
-    pub owner: Option<String>,
+    /// Selects requests that belong to the [token](labels::TOKEN) with this name.
+    pub token: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanFilter {
     pub request: Option<RequestId>,
     pub search: Option<String>,
-    /// Selects plans whose request has this [owner](crate::labels::OWNER).
-    pub owner: Option<String>,
+    /// Selects plans whose request belongs to the [token](labels::TOKEN) with this name.
+    pub token: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,9 +74,9 @@ pub struct LabelFilter {
 }
 
 impl LabelFilter {
-    /// Selects the executions of an [owner](labels::OWNER).
-    pub fn of_owner(owner: &str) -> Self {
-        Self { key: labels::OWNER.to_owned(), value: Some(owner.to_owned()) }
+    /// Selects the executions that belong to the [token](labels::TOKEN) with this name.
+    pub fn of_token(token: &str) -> Self {
+        Self { key: labels::TOKEN.to_owned(), value: Some(token.to_owned()) }
     }
 
     pub fn matches(&self, labels: &Labels) -> bool {

@@ -96,11 +96,11 @@ impl RecentEvents {
         max_age: Duration,
     ) -> Result<Found, StoreError> {
         loop {
-            let mut over = pin!(self.read_finished.notified());
-            over.as_mut().enable();
+            let mut read_finished = pin!(self.read_finished.notified());
+            read_finished.as_mut().enable();
             match self.next_turn(after, max_age) {
                 Turn::Done(found) => return Ok(found),
-                Turn::Wait => drop(timeout(MAX_TURN_TIME, over).await),
+                Turn::Wait => drop(timeout(MAX_TURN_TIME, read_finished).await),
                 Turn::ReadHistory => return self.read_history(store, id, after).await,
                 Turn::Read(read) => {
                     let found = read_end(store, id, after).await;

@@ -133,7 +133,7 @@ impl dyn Store + '_ {
 
     /// Adds the stored decisions to an execution. Reads nothing if no outcome is unknown.
     pub async fn add_settlements(&self, execution: &mut Execution) -> Result<(), StoreError> {
-        if !execution.has_unknown_outcome() {
+        if !execution.may_have_unknown_outcome() {
             return Ok(());
         }
         let id = execution.id();

@@ -59,7 +59,7 @@ impl LogFollower {
             if self.is_over {
                 return Ok(None);
             }
-            self.hint.grown.mark_unchanged();
+            self.hint.growth.mark_unchanged();
             // Uses an empty result of another follower for half the poll interval at most, so that
             // a poll finds events that no hint reported.
             let (store, max_age) = (&*self.store, self.poll / 2);
@@ -75,7 +75,7 @@ impl LogFollower {
                 }
                 // Waits with a timeout, because a hint may be lost and another process gives no
                 // hint.
-                let _ = time::timeout(self.poll, self.hint.grown.changed()).await;
+                let _ = time::timeout(self.poll, self.hint.growth.changed()).await;
             }
         }
     }

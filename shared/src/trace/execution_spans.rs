@@ -157,7 +157,7 @@ fn list_events(history: &History) -> Vec<SpanEvent> {
         .collect();
     events.extend(history.paused.map(|paused| plain("paused", paused.at)));
     events.extend(history.cancelled.as_ref().map(|(at, _)| plain("cancel_requested", at.at)));
-    events.extend(history.overran.map(|overran| plain("deadline_passed", overran.at)));
+    events.extend(history.deadline_passed.map(|passed| plain("deadline_passed", passed.at)));
     events.sort_by_key(|event| event.at);
     events
 }

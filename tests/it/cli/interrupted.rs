@@ -46,7 +46,7 @@ fn shop_plan(workspace: &Workspace) -> String {
     workspace.file("plan.json", &plan.to_string())
 }
 
-/// Kills the process of an execution after `reserve`. Returns the execution.
+/// Kills the process of an execution after `reserve`. Returns the id of the execution.
 async fn kill_after_reserve(workspace: &Workspace) -> String {
     let plan = shop_plan(workspace);
     let running = workspace.spawn(&["run", "--plan", &plan]);

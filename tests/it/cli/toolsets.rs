@@ -172,7 +172,7 @@ async fn an_effect_pattern_without_a_tool_is_a_warning_and_an_invalid_effect_an_
     assert_eq!((&check["ok"], &check["warning"]), (&json!(true), &json!(true)));
     configure("{ builtin: file_tools, effects: { '*': read } }");
     let error = workspace.json(&["tools", "list"], 2).await;
-    assert!(message(&error).contains("the effects of built-in sets cannot be set"), "{error}");
+    assert!(message(&error).contains("Faber sets the effects of built-in tools"), "{error}");
 
     let list = json!({
         "tools_list": [{ "name": "look", "run": { "command": ["date"] } }],

@@ -40,7 +40,7 @@ pub(super) struct StoredExecution {
     pub(super) log: Vec<RecordedEvent>,
 }
 
-/// Counts of the events of one step.
+/// The state of one step, read from its events.
 #[derive(Debug, Default)]
 struct StepHistory {
     starts: u32,
@@ -74,10 +74,10 @@ pub(super) fn check_run(
 impl LogCounts {
     fn check_execution(
         &mut self,
-        stored_executions: &StoredExecution,
+        stored_execution: &StoredExecution,
         calls: &mut BTreeMap<&str, Vec<&LedgerEntry>>,
     ) {
-        let StoredExecution { id, plan, log } = stored_executions;
+        let StoredExecution { id, plan, log } = stored_execution;
         let end = match Execution::replay(*id, Arc::clone(plan), log) {
             Ok(end) => end,
             Err(err) => return self.violations.push(format!("{id} cannot be replayed: {err}")),

@@ -15,7 +15,7 @@ use tokio::{
 };
 use toolbox::{ToolContext, progress::report_channel};
 
-use super::official::server_script;
+use super::official_servers::server_script;
 
 struct EverythingServer {
     child: Child,

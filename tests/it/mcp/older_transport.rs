@@ -15,7 +15,7 @@ use tokio::{
 };
 use toolbox::{SetStatus, ToolContext, progress::report_channel};
 
-use super::{official::server_script, old_server::OldServer};
+use super::{official_servers::server_script, old_server::OldServer};
 use crate::mongod::free_port;
 
 /// The official test server with the older transport.

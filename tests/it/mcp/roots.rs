@@ -5,7 +5,7 @@ use tests::{
 };
 use tokio::time::timeout;
 
-use super::official::server_script;
+use super::official_servers::server_script;
 
 #[tokio::test]
 async fn a_file_server_uses_the_roots_of_the_configuration() {

@@ -8,7 +8,7 @@ use shared::{
     id::{ExecutionId, WorkerId},
     store::{ExecutionHead, Store},
 };
-use tests::patient::retry_until_answered;
+use tests::request_retries::retry_until_answered;
 use tokio::time::{interval, timeout};
 
 use super::{

@@ -56,9 +56,10 @@ impl Subscriber {
             loop {
                 let event = self.events.next().await.unwrap();
                 let event = event.unwrap_or_else(|| panic!("the stream ended without `{kind}`"));
-                let is_it = event["type"] == kind && (step.is_empty() || event["stepId"] == step);
+                let is_expected =
+                    event["type"] == kind && (step.is_empty() || event["stepId"] == step);
                 self.received.push(event);
-                if is_it {
+                if is_expected {
                     return;
                 }
             }

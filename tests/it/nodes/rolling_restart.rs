@@ -88,7 +88,7 @@ fn running_plans() -> Vec<Value> {
     ]
 }
 
-/// Holds the only permit of a tool, so that other calls wait. Returns the execution.
+/// Holds the only permit of a tool, so that other calls wait. Returns the id of the execution.
 async fn hold_permit(cluster: &Cluster, node: &Node) -> String {
     let call =
         json!({ "name": "ledger.single", "parameters": { "n": 1, "seconds": LONG_SECONDS } });

@@ -152,7 +152,7 @@ async fn a_mongodb_database_of_version_1_is_converted() {
     assert!(due.iter().all(|head| !head.state.is_finished()));
 }
 
-/// A damaged document stays as it is, and does not stop the conversion of others.
+/// A damaged document stays as it is, and does not stop the conversion of other documents.
 #[tokio::test]
 async fn damaged_documents_are_left_as_they_are() {
     let url = Mongod::shared().await.new_database_url();

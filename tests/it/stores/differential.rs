@@ -288,7 +288,7 @@ async fn run_operation(store: &dyn Store, operation: &Operation) -> String {
         Operation::Append { of, after, events, head, heard } => {
             let mut append: Append = some_events(execution(*of), *after, *events);
             append.head = head.as_ref().map(|head| head_of(*of, append.end().0, head));
-            append.heard = vec![command_id(*heard)];
+            append.handled_commands = vec![command_id(*heard)];
             debug_text(store.append(append).await)
         }
         Operation::PutHead { of, seq, head_fields } => {

@@ -278,6 +278,36 @@ async fn audit_lists_use_indexes() {
     }
 }
 
+/// The requests and plans of a token are found by an index, so that the cost of a list does not grow
+/// with the requests of other tokens.
+#[tokio::test]
+async fn lists_of_a_token_use_indexes() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("faber.db");
+    drop(Sqlite::open(&path).unwrap());
+    let file = Connection::open(&path).unwrap();
+    let token = r#"labels IS NOT NULL AND
+        CASE WHEN json_valid(labels) THEN labels ->> '$."@token"' END"#;
+    let requests = format!(
+        "SELECT query FROM requests WHERE TRUE AND {token} = 'ci' AND (createdAt, requestId) < (5, 'x')
+         ORDER BY createdAt DESC, requestId DESC LIMIT 21"
+    );
+    let plans = format!(
+        "SELECT planId FROM (SELECT requestId AS ownedId FROM requests WHERE {token} = 'ci')
+         AS owned CROSS JOIN plans ON requestId = ownedId WHERE TRUE
+         ORDER BY createdAt DESC, planId DESC LIMIT 21"
+    );
+    for (sql, is_sorted) in [(requests, true), (plans, false)] {
+        let mut statement = file.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        let plan = statement.query_map([], |row| row.get::<_, String>(3)).unwrap();
+        let plan: Vec<String> = plan.map(Result::unwrap).collect();
+        let plan = plan.join("; ");
+        assert!(plan.starts_with("SEARCH requests USING"), "{plan}");
+        assert!(plan.contains("requests_token (<expr>=?") && !plan.contains("SCAN"), "{plan}");
+        assert_eq!(plan.contains("TEMP B-TREE"), !is_sorted, "{plan}");
+    }
+}
+
 #[tokio::test]
 async fn a_file_that_is_no_store_is_refused() {
     let folder = TempDir::new().unwrap();

@@ -13,7 +13,7 @@ use shared::{
     execution::Execution,
     store::{ExecutionHead, Store},
 };
-use tests::patient::retry_until_answered;
+use tests::request_retries::retry_until_answered;
 use tokio::time::{Instant, interval};
 
 use super::{

@@ -200,7 +200,7 @@ pub async fn head_and_inbox_change_atomically_with_the_log(pair: StorePair) {
     }
     let mut append = some_events(execution(1), 0, 2);
     append.head = Some(head(1, 2));
-    append.heard =
+    append.handled_commands =
         vec![inbox_command(1, 1, Command::Pause).id, inbox_command(3, 1, Command::Pause).id];
     pair.one.append(append.clone()).await.unwrap();
     assert_eq!(pair.other.head(execution(1)).await.unwrap(), Some(head(1, 2)));
@@ -208,7 +208,7 @@ pub async fn head_and_inbox_change_atomically_with_the_log(pair: StorePair) {
     assert_eq!(waiting, [inbox_command(2, 1, Command::Pause)]);
 
     append.head = Some(head(1, 99));
-    append.heard = vec![inbox_command(2, 1, Command::Pause).id];
+    append.handled_commands = vec![inbox_command(2, 1, Command::Pause).id];
     assert_eq!(pair.one.append(append).await, Err(AppendError::Conflict));
     assert_eq!(pair.other.head(execution(1)).await.unwrap(), Some(head(1, 2)));
     assert_eq!(pair.other.list_commands(Some(execution(1))).await.unwrap().len(), 1);

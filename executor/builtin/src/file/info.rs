@@ -127,8 +127,8 @@ fn count_lines(
             Err(err) if err.kind() == io::ErrorKind::Interrupted => continue,
             Err(err) => return Ok(Err(err)),
         };
-        let sniffed = bytes.len().min(SNIFFED_BYTES.saturating_sub(seen));
-        if bytes[..sniffed].contains(&0) {
+        let sniffed_len = bytes.len().min(SNIFFED_BYTES.saturating_sub(seen));
+        if bytes[..sniffed_len].contains(&0) {
             return Ok(Ok(None));
         }
         count += bytes.split(|byte| *byte == b'\n').count() as u64 - 1;

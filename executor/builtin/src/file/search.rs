@@ -147,13 +147,13 @@ pub(super) fn search_reader(
     matcher: &RegexMatcher,
     on_line: impl FnMut(SeenLine<'_>) -> bool,
 ) -> SearchEnd {
-    let mut eye = MatchSink { on_line, is_binary: false };
-    let result = searcher.search_reader(matcher, StoppableReader { from, stop }, &mut eye);
+    let mut sink = MatchSink { on_line, is_binary: false };
+    let result = searcher.search_reader(matcher, StoppableReader { from, stop }, &mut sink);
     match (result, stop.stop_reason()) {
         (Err(err), Some(halt)) if is_halt(&err) => SearchEnd::Halted(halt),
         (Err(err), _) if is_too_long(&err) => SearchEnd::TooLong,
         (Err(_), _) => SearchEnd::Unreadable,
-        (Ok(()), _) if eye.is_binary => SearchEnd::Binary,
+        (Ok(()), _) if sink.is_binary => SearchEnd::Binary,
         (Ok(()), _) => SearchEnd::Done,
     }
 }

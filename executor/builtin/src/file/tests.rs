@@ -338,7 +338,8 @@ async fn tree_counts_entries_below_its_depth() {
     assert!(tree.contains("    └── … 50 more\n\n1 folder(s), 250 file(s)"), "{tree}");
 }
 
-/// Regression: the output contained `2 left out by .gitignore` in a folder that had only Faber's store.
+/// Regression: the output contained `2 left out by .gitignore` in a folder that had only Faber's
+/// store.
 #[tokio::test]
 async fn tree_explains_why_entries_are_left_out() {
     let mut project = Project::with_files(&[("faber.db", ""), ("faber.db-wal", "")]);

@@ -57,8 +57,8 @@ impl MemoryStore {
         let value = serde_json::to_value(memory).expect("memories are JSON");
         let (kind, at) = (RecordKind::Memory, self.clock.now());
         let record = Record { kind, name, value: Arc::new(value), at };
-        let put = self.store.put_record(&record, WriteCondition::Never).await;
-        put.map_err(|err| store_error(&err)).map(drop)
+        let write = self.store.put_record(&record, WriteCondition::Never);
+        write.await.map_err(|err| store_error(&err)).map(drop)
     }
 
     async fn check_capacity(&self, scope: Scope, name: &str) -> Result<(), ToolError> {
@@ -171,14 +171,14 @@ impl MemoryStore {
         while let Some(page) = pages.next(cancel).await? {
             let wanted = Arc::clone(&wanted);
             // Searches the page on a blocking thread, because it has megabytes of text.
-            let looked = spawn_blocking(move || {
+            let search = spawn_blocking(move || {
                 for (key, memory) in page.iter().filter_map(|record| parse_record(scope, record)) {
                     bytes += memory.value.len();
                     matches.add_if_match(&key, &memory, &wanted);
                 }
                 (matches, bytes)
             });
-            (matches, bytes) = looked
+            (matches, bytes) = search
                 .await
                 .map_err(|err| ToolError::failed(format!("the search ended early: {err}")))?;
             if bytes > limit {

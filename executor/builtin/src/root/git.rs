@@ -27,11 +27,11 @@ impl Root {
 
     /// Resolves the existing part of a path. Returns it relative to the root.
     fn real_path(&self, path: &Path) -> Option<PathBuf> {
-        let there = path
+        let existing = path
             .ancestors()
             .find(|ancestor| self.dir().symlink_metadata(os_path(ancestor)).is_ok())?;
-        let rest = path.strip_prefix(there).ok()?;
-        let real = match self.dir().canonicalize(os_path(there)) {
+        let rest = path.strip_prefix(existing).ok()?;
+        let real = match self.dir().canonicalize(os_path(existing)) {
             Ok(real) => real,
             // The symlink is broken or leads outside the root. The function that opens the file
             // reports this error.
@@ -91,7 +91,7 @@ mod tests {
     #[tokio::test]
     async fn no_tool_writes_into_a_git_directory() {
         let project = project_with_repository();
-        let ways = [
+        let git_paths = [
             ".git/hooks/pre-commit",
             ".git/config",
             ".git/new/folder/x",
@@ -105,7 +105,7 @@ mod tests {
             "new/.git/config",
         ];
         for (path, (tool, args)) in
-            ways.iter().flat_map(|path| write_calls(path).map(|call| (path, call)))
+            git_paths.iter().flat_map(|path| write_calls(path).map(|call| (path, call)))
         {
             let output = project.call(tool, args).await;
             let is_absent = tool == "edit_file" && output.contains("File not found: ");

@@ -96,11 +96,11 @@ impl ProtectedFiles {
     }
 
     fn has_target_inside(&self, dir: &Dir, path: &Path) -> bool {
-        let there =
+        let existing =
             path.ancestors().find(|ancestor| dir.symlink_metadata(os_path(ancestor)).is_ok());
-        let Some(there) = there else { return self.is_protected_path(path) };
-        let rest = path.strip_prefix(there).unwrap_or(Path::new(""));
-        let real = dir.canonicalize(os_path(there)).unwrap_or_else(|_| there.to_owned());
+        let Some(existing) = existing else { return self.is_protected_path(path) };
+        let rest = path.strip_prefix(existing).unwrap_or(Path::new(""));
+        let real = dir.canonicalize(os_path(existing)).unwrap_or_else(|_| existing.to_owned());
         // Drops `.`, which is the canonical path of the root.
         let real: PathBuf = real.components().filter(|part| part.as_os_str() != ".").collect();
         self.is_protected_path(&real.join(rest)) || self.is_protected_path(path)

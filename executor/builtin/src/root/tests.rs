@@ -53,7 +53,7 @@ fn project_with_escaping_symlinks() -> Project {
 async fn no_path_leads_outside_the_root() {
     let project = project_with_escaping_symlinks();
     let outside = project.path("../out/secret.txt").to_str().unwrap().to_owned();
-    let ways = [
+    let outside_paths = [
         "..",
         "../out/secret.txt",
         "dir/../../out/secret.txt",
@@ -69,10 +69,10 @@ async fn no_path_leads_outside_the_root() {
         "./folder/../../out/secret.txt",
         "dir/none",
     ];
-    for way in ways {
-        for (tool, args) in calls_of_path_tools(way) {
-            let error = project.try_call(tool, args).await.expect_err(way);
-            let expected = format!("tool.failed: Refused: Path outside project root: {way}");
+    for path in outside_paths {
+        for (tool, args) in calls_of_path_tools(path) {
+            let error = project.try_call(tool, args).await.expect_err(path);
+            let expected = format!("tool.failed: Refused: Path outside project root: {path}");
             assert_eq!(error.to_string(), expected, "{tool}");
             assert!(!error.retryable);
         }

@@ -41,8 +41,9 @@ impl Root {
         }
         self.check_git_writes(&target_path.caller_path, &target_path.path)?;
         if let Some(folder) = target_path.path.parent().filter(|_| target_path.meta.is_none()) {
-            let made = self.dir().create_dir_all(os_path(folder));
-            made.map_err(|err| io_failure("make the folder of", &target_path.caller_path, &err))?;
+            let creation = self.dir().create_dir_all(os_path(folder));
+            creation
+                .map_err(|err| io_failure("make the folder of", &target_path.caller_path, &err))?;
         }
         self.open_target(target_path)
     }

@@ -107,9 +107,9 @@ impl Sessions {
         if self.running.is_empty() {
             return;
         }
-        let there = live_sessions();
-        self.running.retain_mut(|session| match &there {
-            Some(there) => there.contains(&session.id),
+        let live_ids = live_sessions();
+        self.running.retain_mut(|session| match &live_ids {
+            Some(live_ids) => live_ids.contains(&session.id),
             None => matches!(session.child.try_wait(), Ok(None)),
         });
     }

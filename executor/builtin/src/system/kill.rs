@@ -105,9 +105,9 @@ fn is_alive(process: &Process) -> bool {
 
 /// A process has the name of its program or of the script that the program runs.
 fn has_name(process: &Process, name: &str) -> bool {
-    let words =
+    let program_and_script =
         process.cmd().iter().take(2).filter_map(|word| std::path::Path::new(word).file_name());
-    process.name() == name || words.into_iter().any(|word| word == name)
+    process.name() == name || program_and_script.into_iter().any(|word| word == name)
 }
 
 /// Returns the reason why a process must not be killed, if any.

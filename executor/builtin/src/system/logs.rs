@@ -135,8 +135,8 @@ fn count_breaks(bytes: &[u8]) -> usize {
     bytes.strip_suffix(b"\n").unwrap_or(bytes).split(|byte| *byte == b'\n').count() - 1
 }
 
-/// Returns the text that is added to a file within [`FOLLOW_DURATION`]. A file that becomes shorter is
-/// read from its start.
+/// Returns the text that is added to a file within [`FOLLOW_DURATION`]. A file that becomes shorter
+/// is read from its start.
 async fn follow_file(
     file: File,
     mut offset: u64,
@@ -151,10 +151,10 @@ async fn follow_file(
     while Instant::now() < until {
         sleep(POLL_INTERVAL).await;
         let (file, path) = (Arc::clone(&file), path.to_owned());
-        let news = run_blocking(move || {
+        let read_task = run_blocking(move || {
             read_added(&file, offset).map_err(|err| unreadable_error(&path, &err))
         });
-        let (bytes, end) = news.await?;
+        let (bytes, end) = read_task.await?;
         offset = end;
         if bytes.is_empty() {
             continue;
@@ -189,16 +189,16 @@ async fn follow_file(
 /// Returns the length of the part that can be reported now. The part consists of complete lines. No
 /// secret crosses the end of this part, whatever the next read returns.
 fn reportable_len(read: &[u8], redaction: &Redaction) -> usize {
-    let sure = read.len() - redaction.max_secret_bytes().min(read.len());
-    let lines = read[..sure].iter().enumerate().rev();
+    let safe_len = read.len() - redaction.max_secret_bytes().min(read.len());
+    let lines = read[..safe_len].iter().enumerate().rev();
     let mut ends = lines.filter(|(_, byte)| **byte == b'\n').map(|(index, _)| index + 1);
     if redaction.max_secret_bytes() == 0 {
         return ends.next().unwrap_or(0);
     }
-    let clean = |bytes: &[u8]| redaction.redact(String::from_utf8_lossy(bytes).into_owned());
-    let all = clean(read);
-    let is_between = |end: &usize| clean(&read[..*end]) + &clean(&read[*end..]) == all;
-    ends.take(MAX_CHECKED_LINE_ENDS).find(is_between).unwrap_or(0)
+    let redact = |bytes: &[u8]| redaction.redact(String::from_utf8_lossy(bytes).into_owned());
+    let all = redact(read);
+    let splits_no_secret = |end: &usize| redact(&read[..*end]) + &redact(&read[*end..]) == all;
+    ends.take(MAX_CHECKED_LINE_ENDS).find(splits_no_secret).unwrap_or(0)
 }
 
 fn read_added(mut file: &File, offset: u64) -> io::Result<(Vec<u8>, u64)> {

@@ -279,8 +279,9 @@ impl<'a> PageReader<'a> {
         if text.is_empty() {
             return;
         }
-        let there = text.bytes().rev().take(line_breaks).take_while(|byte| *byte == b'\n').count();
-        text.push_str(&"\n".repeat(line_breaks - there));
+        let present =
+            text.bytes().rev().take(line_breaks).take_while(|byte| *byte == b'\n').count();
+        text.push_str(&"\n".repeat(line_breaks - present));
     }
 
     fn open_link(&mut self, tag: &StartTag<()>) {

@@ -226,7 +226,7 @@ impl Connection {
         match self.post_within(Some(NOTIFICATION_TIMEOUT), body).await {
             Ok(response) if response.status().is_success() => Ok(()),
             Ok(response) => Err(format!("`{}` answered {}", self.host, response.status())),
-            Err(broken) => Err(broken.to_string()),
+            Err(error) => Err(error.to_string()),
         }
     }
 
@@ -249,8 +249,9 @@ impl Connection {
 
     fn new_request(&self, method: Method) -> OutgoingRequest {
         let mut headers = self.headers.clone();
-        let agreed = self.lock_negotiated();
-        for (name, value) in [(SESSION_HEADER, &agreed.session), (VERSION_HEADER, &agreed.version)]
+        let negotiated = self.lock_negotiated();
+        for (name, value) in
+            [(SESSION_HEADER, &negotiated.session), (VERSION_HEADER, &negotiated.version)]
         {
             if let Some(value) = value {
                 headers.insert(name, value.clone());
@@ -261,18 +262,18 @@ impl Connection {
     }
 
     pub(super) fn record_session(&self, response: &Response) {
-        let mut agreed = self.lock_negotiated();
-        if agreed.session.is_none() {
-            agreed.session = response.headers().get(SESSION_HEADER).cloned();
+        let mut negotiated = self.lock_negotiated();
+        if negotiated.session.is_none() {
+            negotiated.session = response.headers().get(SESSION_HEADER).cloned();
         }
     }
 
     /// Delivers a message of the server to its call or to rmcp.
     pub(super) async fn deliver_message(&self, message: RxJsonRpcMessage<RoleClient>) {
         if let JsonRpcMessage::Response(answer) = &message
-            && let ServerResult::InitializeResult(greeting) = &answer.result
+            && let ServerResult::InitializeResult(initialized) = &answer.result
         {
-            let version = HeaderValue::from_str(greeting.protocol_version.as_str());
+            let version = HeaderValue::from_str(initialized.protocol_version.as_str());
             self.lock_negotiated().version = version.ok();
         }
         if let Some(message) = take_progress(message, &self.state.tokens) {
@@ -285,9 +286,9 @@ impl Connection {
     }
 
     pub(super) fn close_with_reason(&self, reason: String) {
-        let mut agreed = self.lock_negotiated();
-        agreed.reason.get_or_insert(reason);
-        drop(agreed);
+        let mut negotiated = self.lock_negotiated();
+        negotiated.reason.get_or_insert(reason);
+        drop(negotiated);
         self.state.closing.cancel();
     }
 
@@ -401,13 +402,13 @@ pub(super) mod tests {
         tokio::time::advance(NOTIFICATION_TIMEOUT + Duration::from_secs(1)).await;
         tokio::time::resume();
         servers.gate.opened.notify_one();
-        let broken = call.await.unwrap_err();
-        assert!(matches!(broken, HttpError::Later(_)), "{broken:?}");
+        let error = call.await.unwrap_err();
+        assert!(matches!(error, HttpError::Later(_)), "{error:?}");
         assert_eq!(servers.count_requests("POST /mcp"), 0);
     }
 
     #[tokio::test]
-    async fn an_authorized_request_counts_as_admitted_only_if_it_succeeds() {
+    async fn an_authorized_request_counts_as_accepted_only_if_it_succeeds() {
         let servers = TestServers::new().await;
         servers.store_expired_login(Some("refresh-0"));
         let (connection, _inbox) = connection(&servers);

@@ -22,13 +22,13 @@ use crate::{
     message::parse_message,
 };
 
-/// Maximum number of consecutive attempts to resume a stream without an event between them.
+/// Maximum number of consecutive attempts to resume a stream without an event id between them.
 const MAX_RESUMES: u32 = 20;
 
 type RequestError = (ErrorCode, String);
 
 /// Sends a request, and delivers the messages that follow. The last message is an answer or an
-/// error.
+/// error. The answer of a legacy server arrives on the server's stream instead.
 pub(super) async fn run_request(
     connection: Arc<Connection>,
     id: RequestId,
@@ -168,16 +168,16 @@ async fn read_stream(
     let mut response = Some(response);
     let mut last: Option<String> = None;
     let mut pause = RESUME_DELAY;
-    let mut quiet = 0;
-    while quiet < MAX_RESUMES {
-        quiet += 1;
+    let mut resume_count = 0;
+    while resume_count < MAX_RESUMES {
+        resume_count += 1;
         if let Some(response) = response.take() {
             match read_events(connection, id, response, pause).await? {
                 StreamEnd::Answered => return Ok(()),
                 StreamEnd::Interrupted(None, wait) => pause = wait,
-                StreamEnd::Interrupted(behind, wait) => {
-                    quiet = 0;
-                    (last, pause) = (behind, wait);
+                StreamEnd::Interrupted(last_id, wait) => {
+                    resume_count = 0;
+                    (last, pause) = (last_id, wait);
                 }
             }
         }
@@ -251,9 +251,9 @@ async fn convert_refusal(
     mut response: Response,
 ) -> Result<(), RequestError> {
     let (host, status) = (&connection.host, response.status());
-    let leads =
+    let location =
         response.headers().get(header::LOCATION).and_then(|location| location.to_str().ok());
-    let leads = leads.map(ToOwned::to_owned);
+    let location = location.map(ToOwned::to_owned);
     let refusal = read_refusal(&mut response).await;
     let has_expired = status == StatusCode::NOT_FOUND
         || (status == StatusCode::BAD_REQUEST && refusal.to_lowercase().contains("session"));
@@ -276,10 +276,12 @@ async fn convert_refusal(
             (REFUSED_CODE, ": check that the `url` is an endpoint for streamable HTTP".to_owned())
         }
         300..=399 => {
-            let to = leads.unwrap_or_else(|| "nowhere".to_owned());
+            let target = location.unwrap_or_else(|| "nowhere".to_owned());
             (
                 REFUSED_CODE,
-                format!(", a redirect to {to} that Faber does not follow: configure that address"),
+                format!(
+                    ", a redirect to {target} that Faber does not follow: configure that address"
+                ),
             )
         }
         // The outcome is unknown, because a gateway does not know whether the server got the

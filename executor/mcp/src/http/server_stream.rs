@@ -17,7 +17,7 @@ use crate::message::parse_message;
 pub(super) const RESUME_DELAY: Duration = Duration::from_secs(1);
 pub(super) const MIN_RESUME_DELAY: Duration = Duration::from_millis(50);
 pub(super) const MAX_RESUME_DELAY: Duration = Duration::from_secs(30);
-/// Number of refusals in a row after which the stream is not opened again.
+/// Maximum number of refusals in a row after which the stream is opened again.
 const MAX_DENIALS: u32 = 3;
 
 /// Reads the server's stream once the session is initialized, until the server refuses it.
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_admission_during_a_stream_request_is_not_missed() {
+    async fn an_accepted_request_during_a_stream_request_is_not_missed() {
         let servers = TestServers::new().await;
         servers.store_expired_login(Some("refresh-0"));
         servers.behavior().rejects_stream = true;
@@ -144,7 +144,7 @@ mod tests {
         servers.gate.opened.notify_one();
         let again = async {
             // Waits for two requests: one with the token that was held back, and one after the
-            // admission.
+            // accepted request.
             while servers.count_requests("GET /mcp") < before + 2 {
                 tokio::task::yield_now().await;
             }

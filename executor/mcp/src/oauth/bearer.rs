@@ -205,10 +205,10 @@ impl Bearer {
         let source = Arc::clone(&self.source);
         let (refused_token, challenge) =
             (refused_token.map(ToOwned::to_owned), challenge.map(ToOwned::to_owned));
-        let getting = async move {
+        let request = async move {
             source.obtain_token(refused_token.as_deref(), challenge.as_deref()).await
         };
-        self.background.run_task(getting).await.unwrap_or_else(|| {
+        self.background.run_task(request).await.unwrap_or_else(|| {
             let reason =
                 "too many token requests are running, or the server is stopping: try again later";
             Err(self.source.with_set_name(TokenError::Unreachable(reason.to_owned())))
@@ -226,7 +226,7 @@ pub(super) fn bearer_challenge(headers: &HeaderMap) -> Option<String> {
 
 impl fmt::Debug for ReplacementToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Another").field("is_new", &self.is_new).finish_non_exhaustive()
+        f.debug_struct("ReplacementToken").field("is_new", &self.is_new).finish_non_exhaustive()
     }
 }
 

@@ -38,7 +38,7 @@ pub(super) struct Client {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Credential {
     Secret(TextOrSecret),
-    /// A private key in PEM (PKCS#8) that signs an assertion.
+    /// A private key in PEM that signs an assertion.
     Key(TextOrSecret),
 }
 
@@ -207,7 +207,7 @@ impl OAuth {
         texts.into_iter().filter_map(TextOrSecret::secret).collect()
     }
 
-    pub fn has_port(&self) -> bool {
+    pub fn has_callback_port(&self) -> bool {
         matches!(self.grant, Grant::Person { port: Some(_), .. })
     }
 

@@ -41,9 +41,9 @@ impl Discovery<'_> {
         let (server, web) = (resource_url(self.server), Arc::clone(self.web));
         let mut manager = AuthorizationManager::new_with_oauth_http_client(server, web).await?;
         let Ok(found) = timeout(limit, self.resolve_metadata(&manager)).await else {
-            let late = "the servers that it names do not answer in time".to_owned();
-            self.web.set_error(Some(TokenError::Unreachable(late.clone())));
-            return Err(AuthError::MetadataError(late));
+            let reason = "the servers that it names do not answer in time".to_owned();
+            self.web.set_error(Some(TokenError::Unreachable(reason.clone())));
+            return Err(AuthError::MetadataError(reason));
         };
         let metadata = found?;
         if let Some(issuer) = self.issuer
@@ -69,8 +69,9 @@ impl Discovery<'_> {
         match manager.resolve_metadata_from_challenge(self.challenge).await {
             Ok(found) => Ok(found.metadata),
             Err(AuthError::AuthorizationServerMismatch { expected_issuer, received_issuer }) => {
-                let whole = fetch_own_metadata(self.web, self.server, &received_issuer).await;
-                whole.ok_or(AuthError::AuthorizationServerMismatch {
+                let own_metadata =
+                    fetch_own_metadata(self.web, self.server, &received_issuer).await;
+                own_metadata.ok_or(AuthError::AuthorizationServerMismatch {
                     expected_issuer,
                     received_issuer,
                 })
@@ -131,7 +132,7 @@ async fn fetch_own_metadata(
 }
 
 /// Adds the scope with which `OpenID` Connect servers grant a refresh token, if the server offers
-/// it.
+/// it and other scopes are requested.
 pub(super) fn add_offline_access(metadata: &AuthorizationMetadata, scopes: &mut Vec<String>) {
     const OFFLINE_SCOPE: &str = "offline_access";
     let has = |all: &[String]| all.iter().any(|scope| scope == OFFLINE_SCOPE);

@@ -368,15 +368,18 @@ impl Login {
             let error_text = to_printable(&format!("{error} {reason}"));
             return Err(LoginError::Refused(format!("the login was refused: {error_text}")));
         }
-        let back = AuthorizationCallback::from_redirect_url(callback);
-        let back = back.map_err(|_| LoginError::UnrelatedCallback)?;
+        let callback_parts = AuthorizationCallback::from_redirect_url(callback);
+        let callback_parts = callback_parts.map_err(|_| LoginError::UnrelatedCallback)?;
         let _lock = self.store.lock().await.map_err(LoginError::NotStored)?;
-        let issuer = back.issuer.as_deref();
-        let granted =
-            self.manager.exchange_code_for_token_with_issuer(&back.code, &back.csrf_token, issuer);
+        let issuer = callback_parts.issuer.as_deref();
+        let granted = self.manager.exchange_code_for_token_with_issuer(
+            &callback_parts.code,
+            &callback_parts.csrf_token,
+            issuer,
+        );
         let granted = match granted.await {
             Ok(granted) => granted,
-            Err(err) => return Err(self.exchange_error(&err, &back.code)),
+            Err(err) => return Err(self.exchange_error(&err, &callback_parts.code)),
         };
         let scopes = self.manager.get_current_scopes().await;
         let client = Some(self.client.clone());
@@ -510,13 +513,13 @@ mod tests {
         let login = start_login(&servers).await;
         assert_eq!(query_parameter(login.url(), "client_id").as_deref(), Some("client-0"));
         servers.behavior().clients.clear();
-        let back = format!("{REDIRECT_URL}?code=code-0&state={}", login.state);
-        let error = login.finish(&back).await.unwrap_err().to_string();
+        let callback = format!("{REDIRECT_URL}?code=code-0&state={}", login.state);
+        let error = login.finish(&callback).await.unwrap_err().to_string();
         assert!(error.contains("invalid_client") && !error.contains("code-0"), "{error}");
         let login = start_login(&servers).await;
         assert_ne!(query_parameter(login.url(), "client_id").as_deref(), Some("client-0"));
-        let back = format!("{REDIRECT_URL}?code=code-0&state={}", login.state);
-        login.finish(&back).await.unwrap();
+        let callback = format!("{REDIRECT_URL}?code=code-0&state={}", login.state);
+        login.finish(&callback).await.unwrap();
         assert!(servers.store().read().unwrap().unwrap().token().is_some());
     }
 

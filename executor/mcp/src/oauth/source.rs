@@ -81,23 +81,23 @@ impl TokenSource {
         let (web, server) = (self.web.for_next_token(), &self.server);
         let issuer = self.oauth.issuer.as_deref();
         let discovery = Discovery { web: &web, server, challenge, issuer };
-        let wish = TokenRequest { discovery, scopes: &self.oauth.scopes };
-        let got = match &self.oauth.grant {
+        let token_request = TokenRequest { discovery, scopes: &self.oauth.scopes };
+        let token = match &self.oauth.grant {
             Grant::Person { client, .. } => {
                 self.refresh_login(client.as_ref(), refused_token, &discovery, &mut redaction).await
             }
             Grant::Program { id, proof } => {
-                wish.request_as_program(id, proof, &mut redaction).await.map(Some)
+                token_request.request_as_program(id, proof, &mut redaction).await.map(Some)
             }
             Grant::CrossApp { client, identity } => {
-                wish.request_as_employee(client, identity, &mut redaction).await.map(Some)
+                token_request.request_as_employee(client, identity, &mut redaction).await.map(Some)
             }
         };
-        let got = got.map_err(|denied| {
+        let token = token.map_err(|denied| {
             let denied = denied.or_recorded_error(web.take_error());
             self.with_set_name(denied.map_text(|text| redaction.redact(text)))
         })?;
-        Ok(got.inspect(|token| self.secrets.add_token(&token.text)))
+        Ok(token.inspect(|token| self.secrets.add_token(&token.text)))
     }
 
     pub(super) fn with_set_name(&self, denied: TokenError) -> TokenError {

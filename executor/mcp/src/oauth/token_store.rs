@@ -246,13 +246,13 @@ impl LoginRecord {
 
 impl fmt::Debug for LoginRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Record").field("wanted", &self.wanted).finish_non_exhaustive()
+        f.debug_struct("LoginRecord").field("wanted", &self.wanted).finish_non_exhaustive()
     }
 }
 
 impl fmt::Debug for AccessToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Token").field("good_until", &self.use_until).finish_non_exhaustive()
+        f.debug_struct("AccessToken").field("use_until", &self.use_until).finish_non_exhaustive()
     }
 }
 

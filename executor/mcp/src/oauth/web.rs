@@ -113,11 +113,11 @@ impl AuthHttp {
         {
             return Err(HttpError::Refused(RefusedUrl::Private(host)));
         }
-        let asking = async {
+        let exchange = async {
             request.reach = self.shared.allowed_reach(&request.url).await?;
             self.shared.http.send_without_redirects(&request, MAX_ANSWER_BYTES).await
         };
-        let reply = timeout(REQUEST_TIMEOUT, asking).await.unwrap_or_else(|_| {
+        let reply = timeout(REQUEST_TIMEOUT, exchange).await.unwrap_or_else(|_| {
             let seconds = REQUEST_TIMEOUT.as_secs();
             Err(HttpError::Lost(format!("`{host}` did not answer within {seconds} s")))
         })?;
@@ -129,8 +129,8 @@ impl AuthHttp {
         Ok(reply)
     }
 
-    /// Takes the error of rmcp's last request. An error exists if the request had no answer, or was
-    /// not allowed.
+    /// Takes the error of rmcp's last request. An error exists if the request was not allowed, had
+    /// no answer, or had an answer with a status from 500 to 599.
     pub(super) fn take_error(&self) -> Option<TokenError> {
         self.last_error.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -148,14 +148,14 @@ impl AuthHttp {
         &self,
         request: HttpRequest,
     ) -> Result<HttpResponse, OAuthHttpClientError> {
-        let never = |err: &String| self.set_error(Some(TokenError::Refused(err.clone())));
-        let request = self.convert_request(request).inspect_err(never)?;
+        let record_refusal = |err: &String| self.set_error(Some(TokenError::Refused(err.clone())));
+        let request = self.convert_request(request).inspect_err(record_refusal)?;
         let reply = self.send(request).await;
         let reply =
             reply.inspect_err(|err| self.set_error(Some(TokenError::from_http_error(err))))?;
-        let fails_every_request = reply.status.is_server_error();
+        let is_server_error = reply.status.is_server_error();
         let down = || format!("`{}` answered {}", reply.host, reply.status);
-        self.set_error(fails_every_request.then(|| TokenError::Unreachable(down())));
+        self.set_error(is_server_error.then(|| TokenError::Unreachable(down())));
         if let Ok(RegistrationResponse { client_secret_expires_at }) =
             serde_json::from_slice(&reply.body)
         {
@@ -186,8 +186,9 @@ impl AuthHttp {
 
 impl SharedState {
     fn is_configured(&self, url: &Url) -> bool {
-        let mut ours = [Some(&self.server), self.second_server.as_ref()].into_iter().flatten();
-        ours.any(|known_url| known_url.origin() == url.origin())
+        let mut configured_urls =
+            [Some(&self.server), self.second_server.as_ref()].into_iter().flatten();
+        configured_urls.any(|known_url| known_url.origin() == url.origin())
     }
 
     async fn allowed_reach(&self, url: &Url) -> Result<AddressScope, HttpError> {
@@ -254,7 +255,7 @@ impl OAuthHttpClient for AuthHttp {
 fn convert_reply(reply: HttpReply) -> Result<HttpResponse, http::Error> {
     let mut response = http::Response::builder().status(reply.status).body(reply.body)?;
     *response.headers_mut() = reply.headers;
-    // Removes the header, because the body is decoded already.
+    // Removes these headers, because the body is decoded already.
     for name in [header::CONTENT_LENGTH, header::CONTENT_ENCODING, header::TRANSFER_ENCODING] {
         response.headers_mut().remove(name);
     }
@@ -328,9 +329,8 @@ mod tests {
             assert!(web.execute_request(request).await.is_err(), "{url}");
             web.take_error().unwrap()
         };
-        for never in ["http://example.com/token", "https://10.0.0.1/token", "https://localhost:1/"]
-        {
-            assert!(matches!(ask(never).await, TokenError::Refused(_)), "{never}");
+        for url in ["http://example.com/token", "https://10.0.0.1/token", "https://localhost:1/"] {
+            assert!(matches!(ask(url).await, TokenError::Refused(_)), "{url}");
         }
         let closed = AuthHttp::new("https://127.0.0.1:1/mcp".parse().unwrap());
         let request = http::Request::get("https://127.0.0.1:1/token").body(Vec::new()).unwrap();

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_with_protected_programs_is_allowed_entry_by_entry() {
+    fn usr_is_allowed_entry_by_entry() {
         let mut readable = ReadablePaths::default();
         readable.add_system(Path::new(USR_FOLDER));
         // `/usr/local` has its own rules, and the other folders of `/usr` are allowed with all

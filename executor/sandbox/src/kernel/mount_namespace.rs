@@ -51,9 +51,9 @@ fn enter_user_namespace() -> io::Result<()> {
     fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
 }
 
-/// Makes all mounts read-only except `writable` with their contents. Returns whether every mount
-/// changed. A broken mount, such as a lost network file system, is an error only if it overlaps
-/// `reachable`.
+/// Makes all mounts read-only except `writable` with their contents. Returns `false` if a mount
+/// could not be changed. A broken mount, such as a lost network file system, is an error only if it
+/// overlaps `reachable`.
 pub(super) fn make_read_only_except(
     writable: &[PathBuf],
     reachable: &[PathBuf],
@@ -69,18 +69,18 @@ pub(super) fn make_read_only_except(
     for place in writable {
         bind_mount(place, place, place)?;
     }
-    let mut is_whole = true;
+    let mut is_complete = true;
     for mount in mounted.iter().filter(|mount| !is_within(mount)) {
-        is_whole &= mount.check_remount(mount.remount_read_only(), reachable)?;
+        is_complete &= mount.check_remount(mount.remount_read_only(), reachable)?;
     }
     reopen_null()?;
-    Ok(is_whole)
+    Ok(is_complete)
 }
 
-pub(super) fn bind_mount(from: &Path, to: &Path, called: &Path) -> io::Result<()> {
+pub(super) fn bind_mount(from: &Path, to: &Path, shown_path: &Path) -> io::Result<()> {
     let bound =
         mount(Some(from), to, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>);
-    bound.map_err(|err| io::Error::other(format!("`{}`: {err}", called.display())))
+    bound.map_err(|err| io::Error::other(format!("`{}`: {err}", shown_path.display())))
 }
 
 #[derive(Debug, PartialEq)]
@@ -97,20 +97,21 @@ impl MountPoint {
         mount(None::<&str>, &self.mount_point, None::<&str>, flags, None::<&str>)
     }
 
-    /// Returns whether the mount is read-only after a remount with this result.
-    fn check_remount(&self, done: nix::Result<()>, reachable: &[PathBuf]) -> io::Result<bool> {
-        let matters = || {
+    /// Returns whether the mount is read-only or out of the command's reach after a remount with
+    /// this result.
+    fn check_remount(&self, remounted: nix::Result<()>, reachable: &[PathBuf]) -> io::Result<bool> {
+        let is_needed = || {
             reachable.iter().any(|path| {
                 path.starts_with(&self.mount_point) || self.mount_point.starts_with(path)
             })
         };
-        match done {
+        match remounted {
             // Ignores the error, because another mount hides this mount or the user cannot enter
             // it. The command cannot reach it either.
             Ok(()) | Err(Errno::EINVAL | Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES) => {
                 Ok(true)
             }
-            Err(err) if matters() => {
+            Err(err) if is_needed() => {
                 Err(io::Error::other(format!("`{}`: {err}", self.mount_point.display())))
             }
             Err(_) => Ok(false),
@@ -180,10 +181,10 @@ mod tests {
     #[test]
     fn a_broken_mount_is_an_error_only_where_the_command_needs_it() {
         let reachable = ["/srv/root", "/usr"].map(PathBuf::from);
-        let became = |mount_point: &str, done| {
+        let became = |mount_point: &str, remounted| {
             let mount =
                 MountPoint { mount_point: mount_point.into(), locked_flags: MsFlags::empty() };
-            mount.check_remount(done, &reachable).map_err(|err| err.to_string())
+            mount.check_remount(remounted, &reachable).map_err(|err| err.to_string())
         };
         assert_eq!(became("/mnt/nfs", Ok(())), Ok(true));
         assert_eq!(became("/mnt/nfs", Err(Errno::ESTALE)), Ok(false));

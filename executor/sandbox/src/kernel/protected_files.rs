@@ -113,11 +113,11 @@ impl ProtectionMounts {
     }
 
     fn mount_all(&self) -> io::Result<bool> {
-        let is_whole = mount_namespace::make_read_only_except(&self.writable, &self.reachable)?;
+        let is_complete = mount_namespace::make_read_only_except(&self.writable, &self.reachable)?;
         cover_hidden(self)?;
         mount_read_only(self)?;
         pin_links(self)?;
-        Ok(is_whole)
+        Ok(is_complete)
     }
 }
 
@@ -148,8 +148,8 @@ pub(super) fn protect_files(
         }
     }
     let here = env::current_dir()?;
-    let is_whole = match mount_namespace::enter_namespace().and_then(|()| mounts.mount_all()) {
-        Ok(is_whole) => is_whole,
+    let is_complete = match mount_namespace::enter_namespace().and_then(|()| mounts.mount_all()) {
+        Ok(is_complete) => is_complete,
         Err(err) => {
             let first = mounts.hidden.iter().chain(&mounts.kept).chain(&mounts.symlinks).next();
             if let Some(first) = first.filter(|_| confinement.required) {
@@ -165,7 +165,7 @@ pub(super) fn protect_files(
         let here = here.display();
         io::Error::other(format!("it cannot run in `{here}`: {err} (Faber's own files are hidden)"))
     })?;
-    Ok(is_whole)
+    Ok(is_complete)
 }
 
 fn refused_error(path: &Path, reason: &str, named: &[PathBuf]) -> io::Error {

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn extended_attributes_are_denied_without_a_mount_view() {
+    fn extended_attributes_are_denied_without_a_mount_namespace() {
         if !is_supported() {
             return;
         }

@@ -430,8 +430,8 @@ proptest! {
             let options = ExecutionOptions { mode, input, ..ExecutionOptions::default() };
             let steps = steps.iter().cloned().map(|mut step| {
                 step.policy.on_error = OnError::Ignore;
-                // Ignores waits, because it depends on the order of the signals which of two waits
-                // gets which signal.
+                // Replaces waits by calls, because the order of the signals decides which of two
+                // waits gets which signal.
                 if step.tool.as_str() == "flow.wait" {
                     step.tool = "set.tool".parse().unwrap();
                 }

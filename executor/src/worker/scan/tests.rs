@@ -91,7 +91,7 @@ impl Crowd {
 }
 
 #[tokio::test]
-async fn executions_for_other_workers_hide_no_work_and_keep_scans_short() {
+async fn a_scan_finds_work_behind_executions_of_missing_tools_and_stays_short() {
     let mut crowd = Crowd::new(1_000, None).await;
     for _ in 0..8 {
         crowd.worker.claim_due_executions().await.unwrap();
@@ -105,7 +105,7 @@ async fn executions_for_other_workers_hide_no_work_and_keep_scans_short() {
 }
 
 #[tokio::test]
-async fn orphans_for_other_workers_hide_no_work() {
+async fn a_scan_finds_work_behind_orphans_of_missing_tools() {
     let gone = WorkerId::draw(WallClock.now());
     let mut crowd = Crowd::new(600, Some(gone)).await;
     for _ in 0..4 {

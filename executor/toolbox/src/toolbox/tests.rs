@@ -56,8 +56,8 @@ fn only_a_failed_set_is_connected_again() {
     let toolbox = Toolbox::new(sets.map(|(name, status)| set(name, status, &["t"])));
     assert!(!toolbox.reconnect_set(&name("a")), "no source is registered for the set");
     toolbox.set_reconnect(|set| set.as_str() != "c");
-    let woken = ["a", "b", "c", "d"].map(|set| toolbox.reconnect_set(&name(set)));
-    assert_eq!(woken, [true, false, false, false]);
+    let reconnected = ["a", "b", "c", "d"].map(|set| toolbox.reconnect_set(&name(set)));
+    assert_eq!(reconnected, [true, false, false, false]);
     let statuses = ["a", "b", "c"].map(|set| status(&toolbox, set));
     assert_eq!(statuses, [SetStatus::Connecting, SetStatus::Ready, failed()]);
     let ToolLookup::Tool(_) = toolbox.find(&"a.t".parse().unwrap()) else {
@@ -107,17 +107,17 @@ async fn only_calls_that_need_a_failed_set_wait_for_it() {
     toolbox.update_set(&name("a"), SetStatus::Failed { error: "e".to_owned() }, Vec::new());
     toolbox.reconnect_all();
     assert_eq!(status(&toolbox, "a"), SetStatus::Connecting);
-    let began = time::Instant::now();
+    let started_at = time::Instant::now();
     let max_wait = Duration::from_secs(30);
     toolbox.wait_for_sets(max_wait).await;
     toolbox.wait_for_names(&["t".parse().unwrap(), "b.t".parse().unwrap()], max_wait).await;
-    assert_eq!(began.elapsed(), Duration::ZERO);
+    assert_eq!(started_at.elapsed(), Duration::ZERO);
     toolbox.wait_for_names(&["a.t".parse().unwrap()], max_wait).await;
-    assert_eq!(began.elapsed(), max_wait, "the name may appear until then");
+    assert_eq!(started_at.elapsed(), max_wait, "the name may appear until then");
     // A new set of the same name connects for the first time.
     toolbox.put_set(set("a", SetStatus::Connecting, &[]));
     toolbox.wait_for_sets(max_wait).await;
-    assert_eq!(began.elapsed(), 2 * max_wait);
+    assert_eq!(started_at.elapsed(), 2 * max_wait);
 }
 
 #[test]

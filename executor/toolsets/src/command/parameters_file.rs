@@ -12,28 +12,28 @@ use serde_json::Value;
 /// The file is complete before the command starts. With a pipe, a command would read an empty
 /// document if Faber were killed before it writes.
 pub(super) fn write_parameters(parameters: &Value) -> io::Result<File> {
-    let mut file = create()?;
+    let mut file = create_unnamed_file()?;
     file.write_all(parameters.to_string().as_bytes())?;
     file.rewind()?;
-    seal(&file)?;
+    seal_file(&file)?;
     Ok(file)
 }
 
 #[cfg(target_os = "linux")]
-fn create() -> io::Result<File> {
+fn create_unnamed_file() -> io::Result<File> {
     use nix::sys::memfd::{MFdFlags, memfd_create};
     // Tries `MFD_NOEXEC_SEAL` first, and then other flags, because kernels before Linux 6.3 refuse
     // it.
     let no_exec = MFdFlags::from_bits_retain(8);
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
-    let create = |flags| memfd_create("faber-parameters", flags);
-    let file = create(flags | no_exec).or_else(|_| create(flags))?;
+    let create_memory_file = |flags| memfd_create("faber-parameters", flags);
+    let file = create_memory_file(flags | no_exec).or_else(|_| create_memory_file(flags))?;
     Ok(file.into())
 }
 
 /// Prevents the command and its children from changing the document.
 #[cfg(target_os = "linux")]
-fn seal(file: &File) -> io::Result<()> {
+fn seal_file(file: &File) -> io::Result<()> {
     use nix::fcntl::{FcntlArg, SealFlag, fcntl};
     let seals = SealFlag::F_SEAL_SEAL
         | SealFlag::F_SEAL_SHRINK
@@ -44,7 +44,7 @@ fn seal(file: &File) -> io::Result<()> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn create() -> io::Result<File> {
+fn create_unnamed_file() -> io::Result<File> {
     use cap_std::{ambient_authority, fs::Dir};
     let folder = Dir::open_ambient_dir(std::env::temp_dir(), ambient_authority())?;
     Ok(cap_tempfile::TempFile::new_anonymous(&folder)?.into_std())
@@ -52,7 +52,7 @@ fn create() -> io::Result<File> {
 
 #[cfg(not(target_os = "linux"))]
 #[expect(clippy::unnecessary_wraps, reason = "it can fail on Linux")]
-fn seal(_: &File) -> io::Result<()> {
+fn seal_file(_: &File) -> io::Result<()> {
     Ok(())
 }
 

@@ -80,8 +80,8 @@ impl TryFrom<String> for UrlTemplate {
         let path = Template::parse(path);
         let head = path.leading_text();
         let rest = head.strip_prefix("http://").or_else(|| head.strip_prefix("https://"));
-        let has_holes = path.parameters().next().is_some();
-        let is_whole_host = rest.is_some_and(|host| host.contains('/') || !has_holes);
+        let has_placeholders = path.parameters().next().is_some();
+        let is_whole_host = rest.is_some_and(|host| host.contains('/') || !has_placeholders);
         let Some(url) = head.parse::<Url>().ok().filter(|_| is_whole_host) else {
             return Err(format!(
                 "`{settings}` is not an address: write `http://` or `https://` and a host, which \

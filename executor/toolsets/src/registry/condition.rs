@@ -37,15 +37,15 @@ impl<'a> ConditionEvaluator<'a> {
     /// the data of all contexts. If the set has no context, a variable is the field of the first
     /// context that has it, in the order of names. Missing fields are null.
     pub(super) fn evaluate(&self, condition: &str, context: Option<&str>) -> Result<bool, String> {
-        let words = VariableNumbers::default();
-        let condition = Condition::parse(condition, &words).map_err(|err| err.to_string())?;
+        let variables = VariableNumbers::default();
+        let condition = Condition::parse(condition, &variables).map_err(|err| err.to_string())?;
         let data = context.and_then(|name| self.contexts.get(name)).unwrap_or(&Value::Null);
-        let field = |word: &String| match context {
-            Some(_) => data.get(word),
-            None => self.contexts.values().find_map(|data| data.get(word)),
+        let field = |variable: &String| match context {
+            Some(_) => data.get(variable),
+            None => self.contexts.values().find_map(|data| data.get(variable)),
         };
-        let words = words.0.into_inner();
-        let values = words.iter().map(|word| match (field(word), word.as_str()) {
+        let variables = variables.0.into_inner();
+        let values = variables.iter().map(|variable| match (field(variable), variable.as_str()) {
             (Some(value), _) => value,
             (None, "data" | "context") => data,
             (None, "contexts") => self.all_contexts(),
@@ -68,10 +68,10 @@ struct VariableNumbers(RefCell<Vec<String>>);
 
 impl ResolveNames for VariableNumbers {
     fn find_step(&self, name: &str) -> Option<StepNumber> {
-        let mut words = self.0.borrow_mut();
-        let index = words.iter().position(|known| known == name).unwrap_or_else(|| {
-            words.push(name.to_owned());
-            words.len() - 1
+        let mut variables = self.0.borrow_mut();
+        let index = variables.iter().position(|known| known == name).unwrap_or_else(|| {
+            variables.push(name.to_owned());
+            variables.len() - 1
         });
         Some(StepNumber::new(index))
     }

@@ -156,12 +156,12 @@ impl SetMerger<'_> {
         }
         resolve_tool_paths(&mut tool, self.base);
         let name: ToolSetName = set.parse().map_err(|err| format!("{err}"))?;
-        let Some((there, _)) = sets.iter_mut().find(|(set, _)| set.name == name) else {
+        let Some((existing_set, _)) = sets.iter_mut().find(|(set, _)| set.name == name) else {
             names.insert(qualified_name(&name, &tool.name));
             sets.push((local_set(name, vec![tool]), Some(registered.since())));
             return Ok(());
         };
-        let Source::Tools(tools) = &mut there.source else {
+        let Source::Tools(tools) = &mut existing_set.source else {
             return Err(format!(
                 "its tools come from its source, so `{}` cannot be added to it",
                 tool.name
@@ -178,13 +178,13 @@ impl SetMerger<'_> {
         let evaluator = ConditionEvaluator::new(&records.contexts);
         for (config, _) in sets {
             let name = config.name.as_str();
-            let is_there = config.condition.as_ref().is_none_or(|condition| {
+            let is_wanted = config.condition.as_ref().is_none_or(|condition| {
                 evaluator.evaluate(condition, config.context.as_deref()).unwrap_or_else(|error| {
                     merged.complaints.push((name.to_owned(), format!("its condition: {error}")));
                     false
                 })
             });
-            if is_there {
+            if is_wanted {
                 merged.wanted_sets.push(WantedSet::new(config, records));
             } else {
                 merged.hidden_sets.push(config);
@@ -452,12 +452,12 @@ mod tests {
         };
         let (old, new) = (records_of("one"), records_of("two"));
         let first = merge_records(&old, &KnownRecords::default(), &ReadDocuments::new());
-        let then = merge_records(&new, &old, &first.read_documents);
+        let second = merge_records(&new, &old, &first.read_documents);
         let is_same = |context: &str| {
-            Arc::ptr_eq(&first.read_documents[context], &then.read_documents[context])
+            Arc::ptr_eq(&first.read_documents[context], &second.read_documents[context])
         };
         assert_eq!(["f", "g"].map(is_same), [false, true]);
-        assert_eq!(then.wanted_sets.len(), 2);
+        assert_eq!(second.wanted_sets.len(), 2);
     }
 
     #[test]

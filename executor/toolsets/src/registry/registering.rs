@@ -115,22 +115,23 @@ impl Registry {
         let is_taken = |name: &ToolName| match self.toolbox().find(name) {
             ToolLookup::Tool(found) | ToolLookup::Inactive(found) => {
                 let found = found.definition();
-                let theirs = found.qualified_name();
-                theirs == qualified || (!new.has_set && (found.name == *name || theirs == *name))
+                let found_name = found.qualified_name();
+                found_name == qualified
+                    || (!new.has_set && (found.name == *name || found_name == *name))
             }
             _ => false,
         };
         if is_taken(&qualified) || is_taken(&new.tool.name) {
             return Err(RegistryError::Exists { kind: "a tool", name: new.tool.name.to_string() });
         }
-        let of = set_prefix(new.tool.name.as_str());
-        let of = of.filter(|prefix| !new.has_set && *prefix != new.set.as_str());
-        if let Some(of) = of.and_then(|prefix| prefix.parse::<ToolSetName>().ok())
-            && self.toolbox().set(&of).is_some()
+        let prefix = set_prefix(new.tool.name.as_str());
+        let prefix = prefix.filter(|prefix| !new.has_set && *prefix != new.set.as_str());
+        if let Some(other_set) = prefix.and_then(|prefix| prefix.parse::<ToolSetName>().ok())
+            && self.toolbox().set(&other_set).is_some()
         {
             let reason = format!(
-                "`{name}` is also a tool of the toolset `{of}`: choose another name, or add the \
-                 tool to a toolset and use its qualified name in plans",
+                "`{name}` is also a tool of the toolset `{other_set}`: choose another name, or add \
+                 the tool to a toolset and use its qualified name in plans",
                 name = new.tool.name
             );
             return Err(RegistryError::Invalid(reason));
@@ -152,8 +153,8 @@ impl Registry {
         if applied.hidden_sets.iter().any(|hidden| hidden.name == *set) {
             return Err(RegistryError::Hidden(set.to_string()));
         }
-        let there = applied.wanted_sets.iter().find(|wanted| wanted.config.name == *set);
-        let is_open = match there {
+        let existing_set = applied.wanted_sets.iter().find(|wanted| wanted.config.name == *set);
+        let is_open = match existing_set {
             Some(wanted) => matches!(wanted.config.source, Source::Tools(_)),
             None => self.toolbox().set(set).is_none() && set.as_str() != dispatch::SET,
         };

@@ -32,7 +32,7 @@ pub enum BuiltinKind {
 
 /// Folders that contain system folders. They must not become the root of file tools by accident.
 const SYSTEM_FOLDERS: [&str; 5] = ["/", "/opt", "/usr", "/usr/local", "/var"];
-/// Folders of the system. No folder inside them may become the root by accident.
+/// Folders of the system. Neither they nor the folders inside them may become the root by accident.
 const SYSTEM_TREES: [&str; 13] = [
     "/bin",
     "/boot",
@@ -153,11 +153,12 @@ impl BuiltinSet {
     }
 }
 
-/// Returns `true` for a system folder, or for a folder that contains a system folder.
+/// Returns `true` for a folder of `SYSTEM_FOLDERS` or `SYSTEM_TREES`, and for each folder inside
+/// `SYSTEM_TREES`.
 fn is_system_folder(folder: &Path) -> bool {
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    let is_in = |system: &&str| folder.starts_with(system);
-    SYSTEM_TREES.iter().any(is_in)
+    let is_inside = |system: &&str| folder.starts_with(system);
+    SYSTEM_TREES.iter().any(is_inside)
         || SYSTEM_FOLDERS.iter().any(|system| folder == Path::new(system))
 }
 
@@ -195,16 +196,16 @@ pub fn with_builtin(mut sets: Vec<SetConfig>) -> Vec<SetConfig> {
 /// Returns the renamed built-in sets, each with the prefix of its tools: `files` and `file_tools`.
 /// Only the first set of a kind is returned, and no set of a kind if another set has that prefix as
 /// its name.
-pub fn renamed(sets: &[SetConfig]) -> Vec<(&ToolSetName, &'static str)> {
-    let of = |kind: BuiltinKind| {
+pub fn find_renamed_sets(sets: &[SetConfig]) -> Vec<(&ToolSetName, &'static str)> {
+    let find_renamed_set = |kind: BuiltinKind| {
         if sets.iter().any(|set| set.name.as_str() == kind.name()) {
             return None;
         }
-        let is_of =
+        let has_kind =
             |set: &&SetConfig| matches!(&set.source, Source::Builtin(set) if set.builtin == kind);
-        Some((&sets.iter().find(is_of)?.name, kind.name()))
+        Some((&sets.iter().find(has_kind)?.name, kind.name()))
     };
-    BuiltinKind::ALL.into_iter().filter_map(of).collect()
+    BuiltinKind::ALL.into_iter().filter_map(find_renamed_set).collect()
 }
 
 /// A tool of a set whose name is known only at run time.
@@ -344,7 +345,7 @@ mod tests {
         let builtin = |kind: &str| json!({ "builtin": kind });
         let found = |written: &[(&str, Value)]| {
             let sets = sets(written);
-            let found = renamed(&sets).into_iter();
+            let found = find_renamed_sets(&sets).into_iter();
             found.map(|(set, kind)| format!("{set}: {kind}")).collect::<Vec<_>>()
         };
         let (files, web) = (builtin("file_tools"), builtin("web_tools"));

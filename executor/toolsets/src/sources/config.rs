@@ -97,7 +97,8 @@ impl TryFrom<Map<String, Value>> for SourceFields {
         let effects = settings.shift_remove(EFFECTS_KEY).unwrap_or_default();
         if !effects.is_null() && settings.contains_key("builtin") {
             return Err(format!(
-                "`{EFFECTS_KEY}` beside `builtin`: the effects of built-in sets cannot be set"
+                "`{EFFECTS_KEY}` is not allowed beside `builtin`: Faber sets the effects of \
+                 built-in tools"
             ));
         }
         let effects = match effects {
@@ -146,7 +147,7 @@ impl TryFrom<Map<String, Value>> for Source {
 /// Reads the tools of a source. The error names the first wrong tool.
 fn read_tools(settings: Value) -> Result<Vec<CommandTool>, String> {
     let Value::Array(settings) = settings else {
-        return Err("`tools` must be a list, each with a `name` and a `run`".to_owned());
+        return Err("`tools` must be a list of tools, each with a `name` and a `run`".to_owned());
     };
     let read = |(index, tool): (usize, Value)| {
         let name = tool.get("name").and_then(Value::as_str).map(str::to_owned);

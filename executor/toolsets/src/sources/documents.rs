@@ -1,10 +1,10 @@
 //! Documents of a context, as a toolset of their own.
 //!
-//! The data of a context has collections of documents under `rag`, by id. The tools find the
-//! documents of a collection that share the most words with a question.
+//! The data of a context has collections of documents under `rag`, by id. The tools list and load
+//! the collections, and find the documents of a collection that are nearest to a question.
 
-mod nearness;
 mod tools;
+mod word_index;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use shared::id::ToolSetName;
 
-use self::nearness::WordIndex;
 pub(super) use self::tools::tools;
+use self::word_index::WordIndex;
 
 /// The field of a context's data that contains the documents.
 pub(crate) const DOCUMENTS_FIELD: &str = "rag";

@@ -134,11 +134,11 @@ impl OfferSource for GraphQlConfig {
         let set = set.clone();
         // Reads the schema on a blocking thread, because thousands of types would block the
         // runtime.
-        let made = tokio::task::spawn_blocking(move || {
+        let reading = tokio::task::spawn_blocking(move || {
             let types = Types::read(schema)?;
             tools(&set, &endpoint, &types, &is_wanted)
         });
-        made.await.map_err(|_| "the schema could not be read: this is a bug".to_owned())?
+        reading.await.map_err(|_| "the schema could not be read: this is a bug".to_owned())?
     }
 }
 

@@ -29,8 +29,8 @@ pub fn read(file: &Value) -> Result<Vec<Value>, String> {
     };
     let tool = |(index, tool): (usize, &Value)| {
         let named = tool.get("name").and_then(Value::as_str);
-        let of = named.map(|tool| format!(" (`{tool}`)")).unwrap_or_default();
-        convert_tool(tool).map_err(|error| format!("`tools_list[{index}]`{of}: {error}"))
+        let name_note = named.map(|tool| format!(" (`{tool}`)")).unwrap_or_default();
+        convert_tool(tool).map_err(|error| format!("`tools_list[{index}]`{name_note}: {error}"))
     };
     list.iter().enumerate().map(tool).collect()
 }

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn include_and_exclude_patterns_choose_tools() {
+    fn include_patterns_choose_tools() {
         let is_wanted = include_filter(&["get*".to_owned(), "*_all".to_owned()]).unwrap();
         assert!(is_wanted("getUser") && is_wanted("list_all") && !is_wanted("putUser"));
         assert!(include_filter(&[]).unwrap()("anything"));

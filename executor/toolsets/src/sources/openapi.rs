@@ -162,7 +162,7 @@ fn read_tools(
     let tools = operations(set, &document, &servers, &api.auth, &config.tags)?
         .into_iter()
         .filter(|operation| is_wanted(&operation.name))
-        .filter_map(|operation| tool::make(set, &api, operation));
+        .filter_map(|operation| tool::make_tool(set, &api, operation));
     Ok(tools.collect())
 }
 

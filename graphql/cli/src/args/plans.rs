@@ -17,12 +17,14 @@ pub(crate) struct Planning {
     /// Reuse of plans that a model made before.
     #[arg(long, value_name = "HOW", value_enum, ignore_case = true)]
     pub(crate) cache: Option<Cache>,
-    /// A stricter rule for calls of a model's plan that the query does not ask for.
+    /// A stricter rule for calls of a model's plan that the query does not ask for, or whose values
+    /// it does not contain.
     #[arg(long, value_name = "HOW", value_enum, ignore_case = true)]
     pub(crate) guard: Option<Guard>,
 }
 
-/// A rule for calls of a model's plan that the query does not ask for.
+/// A rule for calls of a model's plan that the query does not ask for, or whose values it does not
+/// contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Guard {
     /// Refuse the plan.
@@ -85,8 +87,8 @@ pub(crate) struct SaveArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct ExportArgs {
-    /// `plan_…`, `req_…` for its newest plan, or the name of a saved plan. With `--since`: the file to
-    /// write.
+    /// `plan_…`, `req_…` for its newest plan, or the name of a saved plan. With `--since`: the file
+    /// to write.
     #[arg(value_name = "PLAN|FILE", required_unless_present = "since")]
     pub(crate) id: Option<String>,
     /// Export requests, plans, executions and calls since this time as JSON, one object a line: a

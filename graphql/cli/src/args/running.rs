@@ -69,7 +69,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) deadline_ms: Option<i32>,
     /// Fail a step if one of its templates has no value; with `false`, keep the text of the
-    /// template. By default, steps of READ tools keep the text, and all others fail.
+    /// template. By default, steps of READ tools keep the text, and all other steps fail.
     #[arg(
         long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
         default_missing_value = "true"
@@ -79,7 +79,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "JSON")]
     pub(crate) input: Option<String>,
     /// Undo steps that succeeded if the execution fails or is cancelled. This is the default if a
-    /// step of the plan has `compensate` and `--replans` is not given.
+    /// step of the plan or of a sub-plan has `compensate`, unless `--replans` or a `flow.replan`
+    /// step allows automatic replans.
     #[arg(long, conflicts_with = "no_compensate")]
     pub(crate) compensate: bool,
     /// Undo nothing.
@@ -94,8 +95,8 @@ pub(crate) struct Options {
     /// Workers claim executions of higher priority first.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) priority: Option<i32>,
-    /// A label such as `team=shop`, by which executions can be found and counted. A new request gets
-    /// it, too. Repeatable.
+    /// A label such as `team=shop`, by which executions can be found and counted. A new request
+    /// gets it, too. Repeatable.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
     pub(crate) labels: Vec<(String, String)>,
     /// Maximum number of automatic replans, which follow a failure or a `flow.replan` step.

@@ -65,16 +65,16 @@ pub(crate) async fn check_all(app: &App, faults: Faults) -> Result<ExitStatus, F
         checks.push(safety::check_confinement(sets, sandbox::kernel_support()));
         // Skips a setting that is wrong: the loader has replaced it by its default, which needs no
         // check.
-        if faults.has_valid("access") {
+        if faults.has_valid_setting("access") {
             let access = &config.access.value;
             checks.push(safety::check_access(access, sets, config.listen.value, variable));
         }
         checks.extend(safety::check_secrets(sets, variable));
-        if faults.has_valid("planner") {
+        if faults.has_valid_setting("planner") {
             checks.extend(models::check_planner(config).await);
         }
-        let mut works = faults.has_valid("toolsets");
-        if faults.has_valid("store") || config.store.origin != Origin::Default {
+        let mut works = faults.has_valid_setting("toolsets");
+        if faults.has_valid_setting("store") || config.store.origin != Origin::Default {
             let store = check_store(app).await;
             works &= store.result.is_ok();
             checks.push(store);
@@ -224,8 +224,8 @@ async fn check_local(app: &App, faults: &Faults) -> Result<Vec<Check>, Failure> 
     let mut checks: Vec<Check> = sets.iter().map(|set| check_set(set, help(set))).collect();
     report_missing_programs(&local, &mut checks).await?;
     let complaints = local.engine.tools.inventory.registry().complaints().await?;
-    let help = "correct it in the configuration, or remove the added toolset or tool with \
-                `removeToolSet` or `removeTool`, on a node whose configuration lacks it";
+    let help = "correct it in the configuration; if it was added through the API, remove it with \
+                `removeToolSet` or `removeTool`, on a node whose configuration does not have it";
     let complaints = complaints.into_iter();
     checks.extend(
         complaints.map(|(set, error)| Check::new(format!("toolset {set}"), Err(error), help)),
@@ -233,7 +233,7 @@ async fn check_local(app: &App, faults: &Faults) -> Result<Vec<Check>, Failure> 
     checks.push(clashes::check_shared_names(toolbox));
     checks.extend(check_effects(&local).await?);
     let config = &app.config;
-    if faults.has_valid("access") {
+    if faults.has_valid_setting("access") {
         let (access, sets) = (&config.access.value, &config.toolsets.value);
         checks.extend(safety::check_patterns(access, sets, &toolbox.sets()));
     }

@@ -103,7 +103,7 @@ pub(crate) fn suggest_set<'a>(
     known_names: impl IntoIterator<Item = &'a str>,
 ) -> String {
     planner::suggest::did_you_mean(name, known_names)
-        .unwrap_or_else(|| "`faber toolsets list` lists them".to_owned())
+        .unwrap_or_else(|| "`faber toolsets list` lists all toolsets".to_owned())
 }
 
 /// Returns `true` if a tool's name begins with the name of a toolset that has failed.

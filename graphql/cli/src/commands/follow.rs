@@ -330,9 +330,9 @@ impl EventReader<'_> {
                     quiet = match standstill::find_reason(self.follower.session, self.follower.id).await? {
                         Some(reason) => {
                             self.show_news(&News::Note(format!("{reason} (Ctrl-C detaches)")));
-                            quiet.after_telling()
+                            quiet.mark_user_told()
                         }
-                        None => quiet.after_pause(),
+                        None => quiet.begin_longer_pause(),
                     };
                 }
                 () = &mut unowned, if !*is_user_told => {

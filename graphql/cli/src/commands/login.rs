@@ -112,7 +112,7 @@ async fn bind_callback(
 
 fn has_callback_port(server: &McpServer) -> bool {
     let McpServer::Http(server) = server else { return false };
-    server.oauth().is_some_and(mcp::oauth::OAuth::has_port)
+    server.oauth().is_some_and(mcp::oauth::OAuth::has_callback_port)
 }
 
 fn listen_failure(err: &std::io::Error) -> Failure {

@@ -269,7 +269,8 @@ async fn check_gold_names(
                 Some(_) => "inactive: `--all` includes it".to_owned(),
                 None => {
                     let help = planner::suggest::did_you_mean(name, is_active.keys().copied());
-                    let help = help.unwrap_or_else(|| "`faber tools list` lists them".to_owned());
+                    let help =
+                        help.unwrap_or_else(|| "`faber tools list` lists all tools".to_owned());
                     format!("not the name of a tool: {help}")
                 }
             };

@@ -31,13 +31,13 @@ impl QuietTimer {
         }
     }
 
-    pub(super) fn after_telling(self) -> Self {
+    pub(super) fn mark_user_told(self) -> Self {
         Self { is_user_told: true, ..self }
     }
 
     /// Begins a new pause that is twice as long. After each pause, the command reads the whole log
     /// of the execution, and a long log is slow to read.
-    pub(super) fn after_pause(self) -> Self {
+    pub(super) fn begin_longer_pause(self) -> Self {
         let pause = (self.pause * 2).min(MAX_PAUSE);
         Self { next_check_at: Instant::now() + pause, pause, is_user_told: false }
     }

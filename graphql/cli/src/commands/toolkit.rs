@@ -130,8 +130,9 @@ fn draw_toolkit(toolkit: &Toolkit, paint: Paint) -> String {
         for (kind, word) in [("call", "calls"), ("next", "then")] {
             let edges = toolkit.edges.iter();
             for edge in edges.filter(|edge| edge.from == action.name && edge.kind == kind) {
-                let learned = edge.learned.map(|score| format!(", learned {}", draw::score(score)));
-                let score = draw::score(edge.score) + &learned.unwrap_or_default();
+                let learned =
+                    edge.learned.map(|score| format!(", learned {}", draw::format_score(score)));
+                let score = draw::format_score(edge.score) + &learned.unwrap_or_default();
                 let _ = writeln!(text, "  {word} {}  {}", edge.to, paint.dim(score));
             }
         }

@@ -117,7 +117,7 @@ async fn unknown_tool_failure(client: &Client, name: &str) -> Result<Failure, Fa
     {
         return Ok(suspect);
     }
-    let help = help.unwrap_or_else(|| "`faber tools list` lists them".to_owned());
+    let help = help.unwrap_or_else(|| "`faber tools list` lists all tools".to_owned());
     Ok(Failure { message: format!("{}: {help}", failure.message), ..failure })
 }
 

@@ -4,7 +4,7 @@ mod patterns;
 
 use std::collections::BTreeSet;
 
-use engine::access::{Access, Limits, Quotas, Role, Token, ToolPattern};
+use engine::access::{Access, Limits, Quotas, Role, See, Token, ToolPattern};
 use planner::suggest::did_you_mean;
 use serde_json::{Map, Value, json};
 use shared::store::Rate;
@@ -12,7 +12,7 @@ use toolsets::sources::SetConfig;
 
 use super::{ConfigError, calls};
 
-const TOKEN_KEYS: [&str; 5] = ["name", "token_env", "role", "tools", "limits"];
+const TOKEN_KEYS: [&str; 6] = ["name", "token_env", "role", "tools", "limits", "see"];
 const LIMIT_KEYS: [&str; 5] = ["calls", "per_tool", "starts", "executions", "stored_bytes"];
 /// Units of `stored_bytes`.
 const BYTE_UNITS: [(&str, u64); 4] =
@@ -42,6 +42,7 @@ struct TokenConfig {
     limits: Limits,
     quotas: Quotas,
     written_limits: Value,
+    see: See,
 }
 
 impl AccessConfig {
@@ -129,6 +130,7 @@ impl TokenConfig {
             pattern.iter().flat_map(|pattern| patterns::with_equivalents(pattern, sets)).collect()
         });
         (token.limits, token.quotas) = (self.limits, self.quotas);
+        token.see = self.see;
         Ok(token)
     }
 
@@ -143,6 +145,7 @@ impl TokenConfig {
             "role": self.role.as_str(),
             "tools": tools.unwrap_or_else(|| vec!["*".to_owned()]),
             "limits": self.written_limits,
+            "see": self.see.as_str(),
         })
     }
 }
@@ -161,7 +164,9 @@ pub(super) fn read(value: Option<Value>) -> Result<AccessConfig, String> {
     let items = match fields.get("tokens") {
         None | Some(Value::Null) => return Ok(AccessConfig { secrets, ..AccessConfig::default() }),
         Some(Value::Array(items)) if items.len() <= MAX_TOKENS => items,
-        Some(_) => return Err(format!("`access.tokens` must be a list of at most {MAX_TOKENS}")),
+        Some(_) => {
+            return Err(format!("`access.tokens` must be a list of at most {MAX_TOKENS} tokens"));
+        }
     };
     let mut tokens: Vec<TokenConfig> = Vec::with_capacity(items.len());
     for (index, item) in items.iter().enumerate() {
@@ -206,15 +211,30 @@ fn read_token(item: &Value) -> Result<TokenConfig, String> {
     check_keys(fields, &TOKEN_KEYS)?;
     let written_limits = fields.get("limits").cloned().unwrap_or_default();
     let (limits, quotas) = read_limits(&written_limits)?;
+    let role = read_text(fields, "role")?.parse()?;
     Ok(TokenConfig {
         name: read_text(fields, "name")?,
         variable: read_text(fields, "token_env")?,
-        role: read_text(fields, "role")?.parse()?,
+        role,
+        see: read_see(fields, role)?,
         tools: read_patterns(fields.get("tools"))?,
         limits,
         quotas,
         written_limits,
     })
+}
+
+fn read_see(fields: &Map<String, Value>, role: Role) -> Result<See, String> {
+    if fields.get("see").is_none_or(Value::is_null) {
+        return Ok(See::All);
+    }
+    let see = read_text(fields, "see")?.parse()?;
+    if see == See::Own && role == Role::Admin {
+        let reason = "`see: own` does not fit the role `admin`, which sees all: use `operator` or \
+                      `viewer`";
+        return Err(reason.to_owned());
+    }
+    Ok(see)
 }
 
 fn check_keys(fields: &Map<String, Value>, keys: &[&str]) -> Result<(), String> {
@@ -239,7 +259,7 @@ fn read_patterns(value: Option<&Value>) -> Result<Option<Vec<ToolPattern>>, Stri
         Some(_) => {
             let hint = "[\"file_tools.*\"]";
             return Err(format!(
-                "`tools` must be a list of at most {MAX_PATTERNS}, such as `{hint}`"
+                "`tools` must be a list of at most {MAX_PATTERNS} patterns, such as `{hint}`"
             ));
         }
     };
@@ -314,7 +334,7 @@ mod tests {
     fn example_setting() -> Value {
         json!({ "tokens": [
             { "name": "ci", "token_env": "CI", "role": "operator", "tools": ["file_tools.*"],
-              "limits": { "calls": "100/h", "per_tool": "10/min" } },
+              "limits": { "calls": "100/h", "per_tool": "10/min" }, "see": "own" },
             { "name": "owner", "token_env": "OWNER", "role": "admin" },
         ] })
     }
@@ -342,8 +362,11 @@ mod tests {
         let peer = std::net::IpAddr::from([10, 0, 0, 1]);
         let grant = access.authenticate(Some("the-secret-of-CI"), peer).unwrap();
         assert_eq!(grant.name(), Some("ci"));
+        assert_eq!(grant.visible_token(), Some("ci"));
+        let admin = access.authenticate(Some("the-secret-of-OWNER"), peer).unwrap();
+        assert_eq!((admin.token_name(), admin.visible_token()), (Some("owner"), None));
         assert!(!grant.allows(&"blog.get".parse().unwrap()));
-        expect![[r#"[{"name":"ci","token_env":"CI","role":"operator","tools":["file_tools.*"],"limits":{"calls":"100/h","per_tool":"10/min"}},{"name":"owner","token_env":"OWNER","role":"admin","tools":["*"],"limits":null}]"#]]
+        expect![[r#"[{"name":"ci","token_env":"CI","role":"operator","tools":["file_tools.*"],"limits":{"calls":"100/h","per_tool":"10/min"},"see":"own"},{"name":"owner","token_env":"OWNER","role":"admin","tools":["*"],"limits":null,"see":"all"}]"#]]
             .assert_eq(&config.to_json().to_string());
         assert!(read(None).unwrap().is_empty());
         assert!(!read(Some(json!({}))).unwrap().open(&[], |_| None).unwrap().requires_token());
@@ -453,6 +476,16 @@ mod tests {
             let message = read(Some(json!({ "tokens": [token] }))).unwrap_err();
             assert!(message.contains(&key) && message.contains("write"), "{message}");
         }
+        check_refused_token(
+            json!({ "role": "viewer", "see": "mine" }),
+            expect!["`access.tokens[0]`: `see` is `mine`: use own or all"],
+        );
+        check_refused_token(
+            json!({ "see": "own" }),
+            expect![[
+                r#"`access.tokens[0]`: `see: own` does not fit the role `admin`, which sees all: use `operator` or `viewer`"#
+            ]],
+        );
         let token = json!({ "name": "a", "token_env": "A", "role": "admin" });
         check_refused(
             json!({ "tokens": [token, token] }),

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 const KEY: &str = "toolsets";
 
-/// Adds a toolset behind the others. The error names what the user can write instead.
+/// Adds a toolset at the end of the list. The error names what the user can write instead.
 pub(crate) fn add_toolset(text: &str, set: &Value) -> Result<String, String> {
     let refuse = || {
         format!(

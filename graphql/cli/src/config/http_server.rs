@@ -71,8 +71,11 @@ fn read_entries<T>(
 where
     T: FromStr<Err: fmt::Display>,
 {
-    let wrong =
-        || format!("`server.{key}` must be a list of at most {MAX_ENTRIES}, such as `[{example}]`");
+    let wrong = || {
+        format!(
+            "`server.{key}` must be a list of at most {MAX_ENTRIES} entries, such as `[{example}]`"
+        )
+    };
     let items = match fields.get(key) {
         None | Some(Value::Null) => return Ok(Entries::default()),
         Some(Value::Array(items)) if items.len() <= MAX_ENTRIES => items,
@@ -132,7 +135,8 @@ mod tests {
         check_refused(
             json!({ "allowed_hosts": "a" }),
             expect![
-                "`server.allowed_hosts` must be a list of at most 1000, such as `[faber.example]`"
+                "`server.allowed_hosts` must be a list of at most 1000 entries, such as \
+                 `[faber.example]`"
             ],
         );
         check_refused(

@@ -49,7 +49,8 @@ fn settings_schemas() -> Value {
         ),
         "tools_files": files("JSON files that describe tools. They form the toolset `tools`."),
         "toolkit_files": files("YAML files that describe the toolkit."),
-        "learning": boolean_schema("Learn from executions which tool follows which. Default: true."),
+        "learning": boolean_schema("Learn from executions which tools follow each other and \
+            which tools succeed for which queries. Default: true."),
         "selection": object_schema("The selection of tools.", &[], json!({
             "margin": number_schema(-2.0, 2.0, "The margin of a hit. Default: 0.01."),
         })),
@@ -98,7 +99,8 @@ fn planner_schema() -> Value {
     );
     fields["guard"] = or_false(
         Guard::ALL.iter().map(|rule| rule.as_str()).collect(),
-        "The rule for calls of a model's plan that the query does not ask for. Default: `approve`.",
+        "The rule for calls of a model's plan that the query does not ask for, or whose values it does \
+         not contain. Default: `approve`.",
     );
     any_of(
         "The planner, and the model of agents. Default: `offline`.",
@@ -244,6 +246,8 @@ fn access_schema() -> Value {
                     "minimum": 1,
                 },
             })),
+            "see": choice_schema(&["own", "all"], "The requests and executions that the caller sees. \
+                Default: all."),
         }),
     );
     object_schema(

@@ -84,8 +84,8 @@ pub struct Grant {
 #[derive(Debug)]
 pub(super) struct Rights {
     token: Token,
-    /// The name of the token as actors and owners have it.
-    owner: String,
+    /// The name of the token as actors have it.
+    actor_name: String,
     usage: Mutex<LimitUsage>,
     quotas: QuotaMeter,
     alerts: Arc<Alerts>,
@@ -99,9 +99,9 @@ struct LimitUsage {
 
 impl Rights {
     pub(super) fn new(token: Token, alerts: Arc<Alerts>) -> Self {
-        let owner = Actor::token(&token.name).name.unwrap_or_default();
-        let quotas = QuotaMeter::new(owner.clone(), token.quotas);
-        Self { token, owner, usage: Mutex::default(), quotas, alerts }
+        let actor_name = Actor::token(&token.name).name.unwrap_or_default();
+        let quotas = QuotaMeter::new(actor_name.clone(), token.quotas);
+        Self { token, actor_name, usage: Mutex::default(), quotas, alerts }
     }
 
     /// Returns whether the token allows a tool. The tools that activate and deactivate toolsets
@@ -192,17 +192,17 @@ impl Grant {
         })
     }
 
-    /// Returns the name to which requests and executions of the caller belong: the name of its
-    /// token. A caller without a token owns nothing.
-    pub fn owner(&self) -> Option<&str> {
-        self.rights.as_ref().map(|rights| rights.owner.as_str())
+    /// Returns the name of the token to which requests and executions of the caller belong, as actors
+    /// have it. Nothing belongs to a caller without a token.
+    pub fn token_name(&self) -> Option<&str> {
+        self.rights.as_ref().map(|rights| rights.actor_name.as_str())
     }
 
-    /// Returns the owner if the caller sees only what belongs to this owner.
-    pub fn restricted_owner(&self) -> Option<&str> {
+    /// Returns the name of the token if the caller sees only what belongs to it.
+    pub fn visible_token(&self) -> Option<&str> {
         let rights = self.rights.as_ref()?;
         let is_restricted = rights.token.see == See::Own && rights.token.role != Role::Admin;
-        is_restricted.then_some(&rights.owner)
+        is_restricted.then_some(&rights.actor_name)
     }
 
     pub fn name(&self) -> Option<&str> {

@@ -121,15 +121,15 @@ pub(super) fn describe_found(found: &[Arc<ToolDefinition>], toolbox: &Toolbox) -
 /// Returns the messages that show the model its searches and the results. `results` has one text
 /// for each query.
 pub(super) fn show_searches(reply: &Reply, results: Vec<String>) -> Vec<Message> {
-    let said = Message::Assistant { text: reply.text.clone(), calls: reply.calls.clone() };
+    let own_message = Message::Assistant { text: reply.text.clone(), calls: reply.calls.clone() };
     if reply.calls.is_empty() {
         let results = results.iter().map(|text| format_tool_result(SEARCH_TOOL, Ok(text.as_str())));
-        return vec![said, Message::User(results.collect::<Vec<_>>().join("\n\n"))];
+        return vec![own_message, Message::User(results.collect::<Vec<_>>().join("\n\n"))];
     }
     let results = reply.calls.iter().zip(results).map(|(call, text)| CallResult {
         id: call.id.clone(),
         tool: SEARCH_TOOL.to_owned(),
         text,
     });
-    vec![said, Message::Results(results.collect())]
+    vec![own_message, Message::Results(results.collect())]
 }

@@ -25,7 +25,7 @@ use toolsets::sources::CONNECT_TIMEOUT;
 use super::{
     ANSWER_TOOL, AgentContext, STOPPED_NOTE, TURN_TOOL,
     history::{self, PastTurn, Refused, Turn, TurnCall},
-    quoted::{QuotedCalls, has_only_calls},
+    quoted_calls::{QuotedCalls, has_only_calls},
     search,
 };
 use crate::access::Grant;

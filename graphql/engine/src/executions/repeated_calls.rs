@@ -24,8 +24,8 @@ pub struct RepeatedCall {
     /// The number of calls: one for each item of a `forEach`.
     pub calls: usize,
     pub outcome_unknown: bool,
-    /// The ways to settle the first of these calls, if its outcome is unknown and its execution
-    /// still exists.
+    /// The ways to settle the first of these calls. Empty if its outcome is known, if an execution
+    /// before the retried execution made it, or if its execution was pruned.
     pub remedies: Vec<Remedy>,
 }
 

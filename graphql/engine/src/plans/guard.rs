@@ -27,8 +27,8 @@ use self::values::{
     add_texts, contains_value, shorten, to_lowercase_words, words_outside_templates,
 };
 
-/// The rule for calls of a model's plan that the query does not ask for. The strictest rule is the
-/// last value.
+/// The rule for calls of a model's plan that the query does not ask for, or whose values it does
+/// not contain. The strictest rule is the last value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Guard {
     /// The plan only gets a warning for each such call.
@@ -36,7 +36,8 @@ pub enum Guard {
     /// The steps of such calls wait for an approval.
     #[default]
     Approve,
-    /// The plan is refused if it has such a call.
+    /// The plan is refused if the query does not ask for a call. A step whose values the query does
+    /// not contain waits for an approval.
     Strict,
 }
 

@@ -182,7 +182,7 @@ impl Selection {
                 None => known_names.get(&qualified(name)).unwrap_or(name).clone(),
                 Some(_) => name.clone(),
             };
-            graph.update(&other.with_tools_called(graph_name))
+            graph.update(&other.with_renamed_tools(graph_name))
         });
         let ((), toolkit) = changed.await?;
         let change = ToolkitChange { toolkit, warnings };

@@ -117,7 +117,7 @@ impl Tools {
         let started = Instant::now();
         let parameters = Arc::new(call.parameters.clone());
         let blobs = Blobs::new(Arc::clone(&self.store), Arc::clone(&self.clock));
-        let blobs = Some(blobs.of_token(self.grant.owner()));
+        let blobs = Some(blobs.of_token(self.grant.token_name()));
         let cx = ToolContext { cancel: caller_gone, blobs, ..ToolContext::detached() };
         let result =
             call::call_outside_plan(tool, parameters, cx, self.toolbox(), &self.options).await;
@@ -129,7 +129,7 @@ impl Tools {
     }
 
     async fn store_call(&self, call: &DirectCall) -> Result<(), StoreError> {
-        history::store_call(&*self.store, call, self.grant.owner()).await
+        history::store_call(&*self.store, call, self.grant.token_name()).await
     }
 
     fn with_short_name(&self, call: DirectCall) -> DirectCall {

@@ -55,8 +55,9 @@ impl Inventory {
         self.toolbox().wait_for_sets(self.connect_timeout).await;
     }
 
-    /// Like [`wait_until_connected`](Self::wait_until_connected), but leaves idle toolsets with which
-    /// a caller cannot plan: inactive ones, and if `names` has names, all others.
+    /// Like [`wait_until_connected`](Self::wait_until_connected), but does not start idle toolsets
+    /// that the caller cannot plan with: inactive toolsets, and, unless `names` is empty, toolsets
+    /// that `names` does not contain.
     pub async fn wait_for_plannable(&self, names: &[ToolSetName]) {
         self.read_changes().await;
         self.toolbox().reconnect_all();

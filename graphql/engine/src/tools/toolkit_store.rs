@@ -77,7 +77,7 @@ impl ToolkitStore {
             if after == before {
                 return Ok((returned, Arc::new(after)));
             }
-            changes.note(&self.configured, &before, &after);
+            changes.record(&self.configured, &before, &after);
             if self.store_changes(record.as_ref(), &changes).await? {
                 return Ok((returned, Arc::new(after)));
             }

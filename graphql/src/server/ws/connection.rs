@@ -91,7 +91,7 @@ impl Connection {
             session: Session::new(protocol, options.max_operations, options.max_body_bytes),
             operations: SelectAll::new(),
             incoming,
-            outbox: Outbox { sink, queued_messages: VecDeque::new(), has_unsent: false },
+            outbox: Outbox { sink, queued_messages: VecDeque::new(), has_unsent_bytes: false },
             timers: ConnectionTimers::new(options.init_timeout, options.keep_alive),
             _open_gauge: app.metrics.count_open_websocket(),
             app,
@@ -120,7 +120,7 @@ impl Connection {
             given = self.operations.next(), if has_room && !self.operations.is_empty() => {
                 ConnectionEvent::OperationOutput(given)
             }
-            written = self.outbox.write(), if self.outbox.has_unsent => {
+            written = self.outbox.write(), if self.outbox.has_unsent_bytes => {
                 ConnectionEvent::Written(written)
             }
             () = sleep_until(self.timers.init_until), if !self.session.is_acknowledged() => {
@@ -164,7 +164,7 @@ impl Connection {
             }
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => {
                 // The library has queued the pong, but it sends the pong only with the next write.
-                self.outbox.has_unsent = true;
+                self.outbox.has_unsent_bytes = true;
                 ControlFlow::Continue(())
             }
             Some(Ok(Message::Close(_))) | None => ControlFlow::Break(None),
@@ -224,7 +224,7 @@ impl Connection {
     /// nothing.
     fn check_timeouts(&mut self) -> ControlFlow<ConnectionEnd> {
         let options = &self.app.options;
-        if self.outbox.has_unsent {
+        if self.outbox.has_unsent_bytes {
             let stalled =
                 self.timers.outbox_progress_at.max(self.timers.last_received_at).elapsed();
             if stalled > options.stall_timeout {
@@ -243,7 +243,7 @@ impl Connection {
     }
 
     fn send(&mut self, message: Message) {
-        if !self.outbox.has_unsent {
+        if !self.outbox.has_unsent_bytes {
             // The stall timeout starts when an empty outbox gets a message.
             self.timers.outbox_progress_at = Instant::now();
         }
@@ -278,7 +278,7 @@ struct Outbox {
     sink: SplitSink<WebSocket, Message>,
     queued_messages: VecDeque<Message>,
     /// `true` if the sink could contain bytes that are not sent yet.
-    has_unsent: bool,
+    has_unsent_bytes: bool,
 }
 
 impl Outbox {
@@ -288,13 +288,13 @@ impl Outbox {
 
     fn push(&mut self, message: Message) {
         self.queued_messages.push_back(message);
-        self.has_unsent = true;
+        self.has_unsent_bytes = true;
     }
 
     /// Writes all messages. Dropping the future loses no message.
     async fn write(&mut self) -> Result<(), Error> {
         poll_fn(|context| self.poll_write(context)).await?;
-        self.has_unsent = false;
+        self.has_unsent_bytes = false;
         Ok(())
     }
 

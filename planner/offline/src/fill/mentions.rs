@@ -209,8 +209,8 @@ impl Filler<'_> {
         (count > 0 && !is_before_figure).then_some((MentionKind::Words, at + count))
     }
 
-    /// Reads `5`, `$1.2`, `5 million`, `3%`, `20kg`, `7-day`, `2nd`, and `three` before the noun of a
-    /// slot.
+    /// Reads `5`, `$1.2`, `5 million`, `3%`, `20kg`, `7-day`, `2nd`, and `three` before the noun of
+    /// a slot.
     fn read_figure(&self, at: usize) -> Option<(MentionKind, usize)> {
         let token = &self.tokens[at];
         let next = self.tokens.get(at + 1);

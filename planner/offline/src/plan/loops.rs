@@ -13,7 +13,8 @@ use crate::{
 };
 
 impl Planning<'_> {
-    /// Returns whether a clause such as `delete all emails from X` acts on each item of a call that lists the items.
+    /// Returns whether a clause such as `delete all emails from X` acts on each item of a call that
+    /// lists the items.
     pub(super) fn is_loop(&self, clause: &Clause, best: &Reading) -> bool {
         let is_word = |(at, token): (usize, &Token)| {
             token.kind == TokenKind::Word

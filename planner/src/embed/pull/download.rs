@@ -101,20 +101,20 @@ pub(crate) async fn fetch_file(
     let mut part = path.as_os_str().to_owned();
     part.push(".part");
     let part = Path::new(&part);
-    let there = fs::metadata(part).map_or(0, |metadata| metadata.len());
-    let mut response = request_from_offset(client, &request.url, there).await?;
-    let goes_on = response.status() == StatusCode::PARTIAL_CONTENT
-        && parse_range_start(response.headers()) == Some(there);
-    if !goes_on && response.status() == StatusCode::PARTIAL_CONTENT {
+    let present_bytes = fs::metadata(part).map_or(0, |metadata| metadata.len());
+    let mut response = request_from_offset(client, &request.url, present_bytes).await?;
+    let is_resumed = response.status() == StatusCode::PARTIAL_CONTENT
+        && parse_range_start(response.headers()) == Some(present_bytes);
+    if !is_resumed && response.status() == StatusCode::PARTIAL_CONTENT {
         return Err(PullError::Wrong(format!(
             "{} sent a different part of the file than requested: try again",
             request.url
         )));
     }
-    let mut bytes = if goes_on { there } else { 0 };
+    let mut bytes = if is_resumed { present_bytes } else { 0 };
     let of = response.content_length().map(|rest| rest + bytes);
     let mut options = OpenOptions::new();
-    let options = options.create(true).write(true).append(goes_on).truncate(!goes_on);
+    let options = options.create(true).write(true).append(is_resumed).truncate(!is_resumed);
     let mut file = options.open(part).map_err(disk)?;
     let mut reported = None;
     while let Some(chunk) = timeout(MAX_READ_PAUSE, response.chunk())

@@ -93,13 +93,13 @@ impl ChainGraph {
         let mut types: Vec<ValueType> = Vec::new();
         let mut type_by_key: BTreeMap<&Key, usize> = BTreeMap::new();
         let tools = self.tools.iter().enumerate().filter(|(_, tool)| tool.can_link);
-        let places = tools.flat_map(|(tool, tool_links)| {
-            let inputs = (0..tool_links.inputs.len()).map(move |index| Place {
+        let places = tools.flat_map(|(tool, chain_tool)| {
+            let inputs = (0..chain_tool.inputs.len()).map(move |index| Place {
                 tool,
                 at: index,
                 is_input: true,
             });
-            let outputs = (0..tool_links.outputs.len()).map(move |index| Place {
+            let outputs = (0..chain_tool.outputs.len()).map(move |index| Place {
                 tool,
                 at: index,
                 is_input: false,
@@ -140,7 +140,7 @@ impl ChainGraph {
 
 impl Vocabulary {
     /// Returns the type that a piece of a sentence names, by the stems of its words. Returns `None`
-    /// if two types fit equally well.
+    /// if another type fits about as well, or if `accepts` is `false` for the fields of the type.
     pub fn find(
         &self,
         query_words: &[&str],

@@ -237,10 +237,12 @@ impl<'a> Search<'a> {
     }
 
     fn call_if_ready(&mut self, tool: usize) {
-        let links = &self.graph.tools[tool];
-        let mut cost = if links.is_cautioned { CALL_COST + CAUTION_COST } else { CALL_COST };
+        let chain_tool = &self.graph.tools[tool];
+        let mut cost = if chain_tool.is_cautioned { CALL_COST + CAUTION_COST } else { CALL_COST };
         let mut depth = 0;
-        for index in (0..links.inputs.len()).filter(|index| links.inputs[*index].is_required) {
+        for index in
+            (0..chain_tool.inputs.len()).filter(|index| chain_tool.inputs[*index].is_required)
+        {
             let Some(filled) = self.filled.get(&(tool, index)) else { return };
             cost += filled.cost;
             depth = depth.max(self.depth_of(filled.from));
@@ -275,8 +277,9 @@ impl<'a> Search<'a> {
         let given =
             (0..self.given.len()).map(|index| (self.given[index].cost, Origin::Given(index)));
         let outputs = self.called.iter().flat_map(|(tool, (cost, _))| {
-            let links = &self.graph.tools[*tool];
-            let outputs = (0..links.outputs.len()).filter(|output| !links.repeats_input(*output));
+            let chain_tool = &self.graph.tools[*tool];
+            let outputs =
+                (0..chain_tool.outputs.len()).filter(|output| !chain_tool.repeats_input(*output));
             outputs.map(|output| (*cost, Origin::Output(*tool, output)))
         });
         for (cost, origin) in given.chain(outputs) {
@@ -303,13 +306,14 @@ impl<'a> Search<'a> {
             Origin::Given(index) => return Some(Source::Given(index)),
             Origin::Output(tool, output) => (tool, output),
         };
-        let links = &self.graph.tools[tool];
-        let path = links.outputs[output].path.clone();
+        let chain_tool = &self.graph.tools[tool];
+        let path = chain_tool.outputs[output].path.clone();
         if let Some(step) = steps.iter().position(|step| step.tool == tool) {
             return Some(Source::Output { step, path });
         }
         let mut inputs = Vec::new();
-        for (index, input) in links.inputs.iter().enumerate().filter(|(_, input)| input.is_required)
+        for (index, input) in
+            chain_tool.inputs.iter().enumerate().filter(|(_, input)| input.is_required)
         {
             let filled = self.filled.get(&(tool, index))?;
             let source = self.add_source(filled.from, steps)?;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{ACTION_COLORS, TOOL_COLORS, node_numbers, score};
+use super::{ACTION_COLORS, TOOL_COLORS, format_score, node_numbers};
 use crate::{
     escape,
     layout::{Direction, Drawing, Point, Size, Style, layout_graph},
@@ -26,7 +26,7 @@ struct Labelled<'a> {
 
 pub fn svg(toolkit: &Toolkit, title: &str) -> String {
     let nodes: Vec<Labelled<'_>> = toolkit
-        .ordered()
+        .ordered_nodes()
         .into_iter()
         .map(|(name, node)| Labelled { name, node, label: cut_name(name.as_str()) })
         .collect();
@@ -150,7 +150,7 @@ fn draw_score(text: &mut String, edge: &Edge<'_>, points: &[Point]) {
         EdgeKind::Next => ACTION_COLORS.1,
         EdgeKind::Call => TOOL_COLORS.1,
     };
-    let score = score(edge.score);
+    let score = format_score(edge.score);
     let _ = writeln!(
         text,
         "<text class=\"tk-score\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\" \

@@ -194,7 +194,7 @@ proptest! {
         for (turn, doing) in then.iter().enumerate() {
             let before = graph.clone();
             act(&mut graph, doing, 1_000 + turn);
-            changes.note(&configured, &before, &graph);
+            changes.record(&configured, &before, &graph);
             let json = serde_json::to_value(&changes).unwrap();
             changes = serde_json::from_value(json).unwrap();
             prop_assert_eq!(&changes.applied_to(&configured), &graph, "after {:?}", doing);

@@ -261,6 +261,6 @@ fn drawings_distinguish_kinds_and_scores() {
     }
     assert!(!svg.contains("<script>"));
     for (score, text) in [(1.0, "1"), (0.1 + 0.2, "0.3"), (-0.0001, "0"), (1e300, "1.00e300")] {
-        assert_eq!(draw::score(score), text);
+        assert_eq!(draw::format_score(score), text);
     }
 }

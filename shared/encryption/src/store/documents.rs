@@ -67,7 +67,7 @@ impl EncryptedStore {
         }
         let bytes = plan_bytes(&plan);
         let plan = Arc::new(Plan::try_from(plan).map_err(|err| StoreError::corrupt(id, err))?);
-        if !edit.has_locked() {
+        if !edit.has_locked_values() {
             self.plans.insert(&plan, bytes);
         }
         Ok(plan)

@@ -25,7 +25,7 @@ impl EncryptedStore {
     /// more documents.
     fn seal_append(&self, append: Append) -> Result<Append, StoreError> {
         append.check()?;
-        let Append { execution, after, documents, head, heard, audit } = append;
+        let Append { execution, after, documents, head, handled_commands, audit } = append;
         let mut events = Vec::new();
         for document in documents {
             events.extend(document.decode(execution)?);
@@ -34,7 +34,7 @@ impl EncryptedStore {
             self.edit_recorded(self.write_task(), execution, recorded)?;
         }
         let head = head.map(|head| self.convert_head(self.write_task(), head));
-        Ok(Append { head, heard, audit, ..Append::new(execution, after, &events) })
+        Ok(Append { head, handled_commands, audit, ..Append::new(execution, after, &events) })
     }
 
     fn edit_recorded(

@@ -35,15 +35,15 @@ pub(super) struct StoredDocuments {
 #[derive(Debug)]
 pub(super) struct StoredRequest {
     json: String,
-    folded: String,
+    folded_query: String,
     pub(super) created_at: Timestamp,
-    owner: Option<String>,
+    token: Option<String>,
 }
 
 #[derive(Debug)]
 pub(super) struct StoredPlan {
     json: String,
-    folded: String,
+    folded_query: String,
     pub(super) request: RequestId,
     version: u32,
     pub(super) created_at: Timestamp,
@@ -55,7 +55,7 @@ impl StoredPlan {
     fn new(plan: &Plan) -> Self {
         Self {
             json: plan.to_json(),
-            folded: fold_case(&plan.info().query),
+            folded_query: fold_case(&plan.info().query),
             request: plan.info().request,
             version: plan.info().version,
             created_at: plan.info().created_at,
@@ -72,9 +72,9 @@ impl StoredDocuments {
         }
         let kept = StoredRequest {
             json: serde_json::to_string(request).expect("requests are JSON"),
-            folded: fold_case(&request.query),
+            folded_query: fold_case(&request.query),
             created_at: request.created_at,
-            owner: labels::find_owner(&request.labels).map(str::to_owned),
+            token: labels::find_token(&request.labels).map(str::to_owned),
         };
         self.requests.insert(request.id, kept);
         Ok(())
@@ -90,10 +90,10 @@ impl StoredDocuments {
         Ok(())
     }
 
-    /// Returns `true` if `owner` is `None`, or if it owns the request.
-    fn is_owned(&self, request: RequestId, owner: Option<&String>) -> bool {
-        owner.is_none_or(|owner| {
-            self.requests.get(&request).is_some_and(|found| found.owner.as_ref() == Some(owner))
+    /// Returns `true` if `token` is `None`, or if the request belongs to it.
+    fn belongs_to(&self, request: RequestId, token: Option<&String>) -> bool {
+        token.is_none_or(|token| {
+            self.requests.get(&request).is_some_and(|found| found.token.as_ref() == Some(token))
         })
     }
 
@@ -182,9 +182,9 @@ impl Documents for Memory {
             filter.state == Some(ExecutionState::Failed) && state.documents.has_failed_planning(id)
         };
         let found = state.documents.requests.iter().filter(|(id, request)| {
-            has_words(&request.folded, &words)
+            has_words(&request.folded_query, &words)
                 && is_within(request.created_at, filter.from, filter.to)
-                && state.documents.is_owned(**id, filter.owner.as_ref())
+                && state.documents.belongs_to(**id, filter.token.as_ref())
                 && in_state.as_ref().is_none_or(|wanted| wanted.contains(id) || has_failed(**id))
                 && needing.as_ref().is_none_or(|(wanted, ids)| ids.contains(id) == *wanted)
         });
@@ -244,8 +244,8 @@ impl Documents for Memory {
         let words = search_words(filter.search.as_deref());
         let found = state.documents.plans.iter().filter(|(_, plan)| {
             filter.request.is_none_or(|wanted| wanted == plan.request)
-                && has_words(&plan.folded, &words)
-                && state.documents.is_owned(plan.request, filter.owner.as_ref())
+                && has_words(&plan.folded_query, &words)
+                && state.documents.belongs_to(plan.request, filter.token.as_ref())
         });
         let found = found.map(|(id, plan)| {
             let listed = PlanVersion { id: *id, version: plan.version };

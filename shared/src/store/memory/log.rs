@@ -45,7 +45,7 @@ impl Logs {
         }
         let documents = self.documents.entry(append.execution).or_default();
         documents.append(&mut append.documents);
-        self.discard_commands(&append.heard);
+        self.discard_commands(&append.handled_commands);
         Ok(())
     }
 

@@ -100,8 +100,8 @@ async fn finish_execution(other: &dyn Store, n: usize) {
     let seq = if n <= 5 { 3 } else { 2 };
     let finished_at = Some(at(1));
     let over = ExecutionHead { state, finished_at, error, ..head(n, seq + 1) };
-    let heard = vec![command_id(n)];
-    let append = Append { head: Some(over), heard, ..some_events(execution(n), seq, 1) };
+    let handled_commands = vec![command_id(n)];
+    let append = Append { head: Some(over), handled_commands, ..some_events(execution(n), seq, 1) };
     // The other node appends to a log that it has read, but not written.
     other.append(append).await.unwrap();
 }

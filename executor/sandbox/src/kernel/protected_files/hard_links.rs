@@ -11,8 +11,8 @@ use std::{
 
 use super::outermost_paths;
 
-/// Maximum number of files and folders to visit. A visit of so many files takes seconds, and
-/// happens only if one of Faber's files has several names.
+/// Maximum number of files and folders to visit. A visit of so many files takes seconds. The
+/// folders of the command are visited only if one of Faber's files has several names.
 const MAX_ENTRIES: usize = 1_000_000;
 
 /// Device and inode number of a file. They are the same under all its names.
@@ -22,7 +22,7 @@ type FileId = (u64, u64);
 ///
 /// # Errors
 ///
-/// If `folders` have more than [`MAX_ENTRIES`] files.
+/// If the visited folders have more than [`MAX_ENTRIES`] files and folders.
 pub(super) fn find_hard_links(
     protected_paths: &[PathBuf],
     folders: &[PathBuf],
@@ -71,7 +71,7 @@ fn find_links_within(
 fn visit_files(
     folder: &Path,
     entries_left: &mut usize,
-    mut see: impl FnMut(&Path, &Metadata) -> ControlFlow<()>,
+    mut visit: impl FnMut(&Path, &Metadata) -> ControlFlow<()>,
 ) -> io::Result<()> {
     let mut next = vec![folder.to_owned()];
     while let Some(path) = next.pop() {
@@ -81,7 +81,7 @@ fn visit_files(
                 *entries_left = entries_left.checked_sub(1).ok_or_else(too_many_error)?;
                 next.push(entry.path());
             }
-        } else if see(&path, &meta).is_break() {
+        } else if visit(&path, &meta).is_break() {
             break;
         }
     }

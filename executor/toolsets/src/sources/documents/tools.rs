@@ -74,7 +74,7 @@ struct Match {
     metadata: Option<Value>,
 }
 
-/// Builds the tools of a set. An output has about `max_bytes` bytes at most.
+/// Builds the tools of a set. The text of `load_rag` has about `max_bytes` bytes at most.
 pub(in super::super) fn tools(
     set: &ToolSetName,
     documents: &Arc<Documents>,
@@ -98,8 +98,8 @@ pub(in super::super) fn tools(
             "query_rag",
             "Finds the documents of a collection that are nearest to a question.",
             Effect::Read,
-            move |ask: QueryParameters, _: ToolContext| {
-                let found = find_documents(&searched, &ask);
+            move |parameters: QueryParameters, _: ToolContext| {
+                let found = find_documents(&searched, &parameters);
                 async move { found }
             },
         ),
@@ -126,13 +126,16 @@ fn list_collections(documents: &Documents) -> Vec<ListedCollection> {
     listed.collect()
 }
 
-fn find_documents(documents: &Documents, ask: &QueryParameters) -> Result<Vec<Match>, ToolError> {
-    let collection = documents.collection(&ask.rag_id).map_err(unknown_id_error)?;
-    let near = collection.words.nearest(&ask.query).into_iter();
-    let near = near.filter(|(_, similarity)| *similarity >= ask.similarity_threshold);
-    let found = near.take(ask.limit.clamp(1, MAX_LIMIT)).map(|(index, similarity)| {
+fn find_documents(
+    documents: &Documents,
+    parameters: &QueryParameters,
+) -> Result<Vec<Match>, ToolError> {
+    let collection = documents.collection(&parameters.rag_id).map_err(unknown_id_error)?;
+    let near = collection.words.nearest(&parameters.query).into_iter();
+    let near = near.filter(|(_, similarity)| *similarity >= parameters.similarity_threshold);
+    let found = near.take(parameters.limit.clamp(1, MAX_LIMIT)).map(|(index, similarity)| {
         let Document { id, content, metadata } = collection.documents[index].clone();
-        let metadata = ask.include_metadata.then_some(metadata);
+        let metadata = parameters.include_metadata.then_some(metadata);
         Match { id, content, similarity, metadata }
     });
     Ok(found.collect())

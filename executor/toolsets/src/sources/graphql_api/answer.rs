@@ -37,8 +37,8 @@ pub(super) fn read_data(
         // Forbids a retry if there is no `data`, because the request is invalid and will stay
         // invalid. Also forbids a retry of a `once` call, because it would repeat the part of a
         // mutation that succeeded.
-        let may_help = answer.get("data").is_some() && effect != Effect::Once;
-        return Err(if may_help { error } else { error.without_retry() });
+        let retry_may_help = answer.get("data").is_some() && effect != Effect::Once;
+        return Err(if retry_may_help { error } else { error.without_retry() });
     }
     let found = answer.get("data").and_then(|data| data.get(field));
     found.cloned().ok_or_else(|| {

@@ -42,8 +42,8 @@ pub(super) fn build_schema(types: &Types, arguments: &[Argument], max_nodes: usi
         }
         let fields =
             types.by_name.get(&name).and_then(|definition| definition.input_fields.as_deref());
-        let made = builder.object_schema(fields.unwrap_or_default());
-        defs.insert(name, made);
+        let schema = builder.object_schema(fields.unwrap_or_default());
+        defs.insert(name, schema);
     }
     if !defs.is_empty() {
         schema["$defs"] = Value::Object(defs);
@@ -70,8 +70,8 @@ impl SchemaBuilder<'_> {
         let mut properties = Map::new();
         self.node_count += arguments.len();
         for argument in arguments {
-            let mut made = self.value_schema(&argument.type_ref);
-            if let (Some(about), Value::Object(fields)) = (&argument.description, &mut made)
+            let mut schema = self.value_schema(&argument.type_ref);
+            if let (Some(about), Value::Object(fields)) = (&argument.description, &mut schema)
                 && !about.trim().is_empty()
             {
                 fields.insert(
@@ -79,7 +79,7 @@ impl SchemaBuilder<'_> {
                     json!(clip_text(about.trim(), MAX_DESCRIPTION_BYTES)),
                 );
             }
-            properties.insert(argument.name.clone(), made);
+            properties.insert(argument.name.clone(), schema);
         }
         let required: Vec<_> = arguments
             .iter()
@@ -100,22 +100,22 @@ impl SchemaBuilder<'_> {
             let inner = type_ref.of_type.as_deref();
             return inner.map_or_else(|| json!({}), |inner| self.non_null_schema(inner));
         }
-        let mut made = self.non_null_schema(type_ref);
-        match made.get("type").cloned() {
-            Some(Value::String(one)) => made["type"] = json!([one, "null"]),
+        let mut schema = self.non_null_schema(type_ref);
+        match schema.get("type").cloned() {
+            Some(Value::String(one)) => schema["type"] = json!([one, "null"]),
             Some(Value::Array(mut all)) => {
                 all.push(json!("null"));
-                made["type"] = Value::Array(all);
+                schema["type"] = Value::Array(all);
             }
-            _ if made.get("$ref").is_some() => {
-                made = json!({ "anyOf": [made, { "type": "null" }] });
+            _ if schema.get("$ref").is_some() => {
+                schema = json!({ "anyOf": [schema, { "type": "null" }] });
             }
             _ => {}
         }
-        if let Some(Value::Array(values)) = made.get_mut("enum") {
+        if let Some(Value::Array(values)) = schema.get_mut("enum") {
             values.push(Value::Null);
         }
-        made
+        schema
     }
 
     fn non_null_schema(&mut self, type_ref: &TypeRef) -> Value {
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn argument_schemas_of_a_large_endpoint_stay_within_a_budget() {
         let types = database_types(300);
-        let fields = types.fields(types.query.as_deref());
+        let fields = types.fields(types.query_type.as_deref());
         let maximum = nodes_per_tool(fields.len());
         let sizes =
             fields.iter().map(|field| build_schema(&types, &field.args, maximum).to_string().len());

@@ -19,8 +19,8 @@ pub(super) const INTROSPECTION_QUERY: &str = "query IntrospectionQuery { __schem
 #[derive(Debug)]
 pub(super) struct Types {
     pub(super) by_name: BTreeMap<String, Type>,
-    pub(super) query: Option<String>,
-    pub(super) mutation: Option<String>,
+    pub(super) query_type: Option<String>,
+    pub(super) mutation_type: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -94,12 +94,12 @@ impl Types {
     /// Parses the result of [`INTROSPECTION_QUERY`].
     pub(super) fn read(schema: Value) -> Result<Self, String> {
         let schema: Schema = serde_json::from_value(schema)
-            .map_err(|err| format!("its schema cannot be read: {err}"))?;
+            .map_err(|err| format!("the schema of the endpoint cannot be read: {err}"))?;
         let all = schema.types.into_iter().map(|known| (known.name.clone(), known)).collect();
         Ok(Self {
             by_name: all,
-            query: schema.query_type.map(|named| named.name),
-            mutation: schema.mutation_type.map(|named| named.name),
+            query_type: schema.query_type.map(|named| named.name),
+            mutation_type: schema.mutation_type.map(|named| named.name),
         })
     }
 

@@ -24,17 +24,17 @@ pub(super) fn select(types: &Types, type_ref: &TypeRef, depth: usize) -> (String
     let mut selector = Selector {
         types,
         fields_left: MAX_FIELDS,
-        searched_objects: MAX_SEARCHED_OBJECTS,
+        objects_left: MAX_SEARCHED_OBJECTS,
         path: Vec::new(),
     };
-    let made = selector.select_value(type_ref, depth);
-    made.unwrap_or_else(|| (" { __typename }".to_owned(), json!({})))
+    let selection = selector.select_value(type_ref, depth);
+    selection.unwrap_or_else(|| (" { __typename }".to_owned(), json!({})))
 }
 
 struct Selector<'a> {
     types: &'a Types,
     fields_left: usize,
-    searched_objects: usize,
+    objects_left: usize,
     path: Vec<&'a str>,
 }
 
@@ -63,7 +63,7 @@ impl<'a> Selector<'a> {
         if depth == 0 || self.path.contains(&name) {
             return None;
         }
-        self.searched_objects = self.searched_objects.checked_sub(1)?;
+        self.objects_left = self.objects_left.checked_sub(1)?;
         self.path.push(name);
         let mut words = Vec::new();
         let mut properties = Map::new();
@@ -124,7 +124,7 @@ impl<'a> Selector<'a> {
         words: &mut Vec<String>,
         properties: &mut Map<String, Value>,
     ) {
-        let mut meanings: BTreeMap<&str, String> = BTreeMap::new();
+        let mut field_types: BTreeMap<&str, String> = BTreeMap::new();
         let field_names: BTreeSet<&str> =
             parent.fields.iter().flatten().map(|field| field.name.as_str()).collect();
         for member in parent.possible_types.as_deref().unwrap_or_default() {
@@ -133,7 +133,9 @@ impl<'a> Selector<'a> {
                 self.is_scalar_or_enum(field)
                     && has_no_required_argument(field)
                     && !field_names.contains(field.name.as_str())
-                    && *meanings.entry(&field.name).or_insert_with(|| field.type_ref.to_graphql())
+                    && *field_types
+                        .entry(&field.name)
+                        .or_insert_with(|| field.type_ref.to_graphql())
                         == field.type_ref.to_graphql()
             });
             let fields: Vec<&Field> = fields.take(self.fields_left).collect();
@@ -204,7 +206,7 @@ mod tests {
         let types: Vec<_> = types.collect();
         let types =
             Types::read(json!({ "queryType": { "name": "o0_0" }, "types": types })).unwrap();
-        let type_ref = &types.fields(types.query.as_deref())[0].type_ref;
+        let type_ref = &types.fields(types.query_type.as_deref())[0].type_ref;
         assert_eq!(select(&types, type_ref, 10).0, " { __typename }");
     }
 }

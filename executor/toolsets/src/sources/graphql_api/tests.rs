@@ -356,7 +356,10 @@ fn fixed_answer_router(answer: Value) -> Router {
 #[tokio::test]
 async fn a_malformed_introspection_answer_fails_the_set() {
     for (schema, expected) in [
-        (json!({ "data": { "__schema": { "types": 3 } } }), "its schema cannot be read: "),
+        (
+            json!({ "data": { "__schema": { "types": 3 } } }),
+            "the schema of the endpoint cannot be read: ",
+        ),
         (json!({ "data": null }), "did not answer as a GraphQL endpoint does"),
         (json!([1]), "did not answer as a GraphQL endpoint does"),
         (json!({ "errors": [{ "message": "introspection is off" }] }), "introspection is off"),

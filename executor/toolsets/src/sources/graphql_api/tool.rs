@@ -58,8 +58,8 @@ pub(super) fn tools(
     is_wanted: &dyn Fn(&str) -> bool,
 ) -> Result<Vec<Arc<dyn Tool>>, String> {
     let (queries, mutations) =
-        (types.fields(types.query.as_deref()), types.fields(types.mutation.as_deref()));
-    let share = arguments::nodes_per_tool(queries.len() + mutations.len());
+        (types.fields(types.query_type.as_deref()), types.fields(types.mutation_type.as_deref()));
+    let max_nodes = arguments::nodes_per_tool(queries.len() + mutations.len());
     let mut names = UniqueNames::new(set);
     let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
     let queries = queries.iter().map(|field| (OperationKind::Query, field));
@@ -70,7 +70,10 @@ pub(super) fn tools(
             continue;
         }
         if tools.len() == MAX_TOOLS {
-            return Err(format!("it has more than {MAX_TOOLS} fields: choose some by `include`"));
+            return Err(format!(
+                "the endpoint offers more than {MAX_TOOLS} queries and mutations: choose fewer \
+                 with `include`"
+            ));
         }
         let Ok(name) = name.parse() else {
             tracing::warn!(%set, %name, "a field of the endpoint is left out");
@@ -81,7 +84,7 @@ pub(super) fn tools(
             name,
             set: set.clone(),
             description: clip_description(field.description.as_deref().unwrap_or_default()),
-            input_schema: arguments::build_schema(types, &field.args, share),
+            input_schema: arguments::build_schema(types, &field.args, max_nodes),
             output_schema: Some(output),
             effect: kind.effect(),
             examples: Vec::new(),
@@ -115,10 +118,10 @@ impl FieldTool {
         if given.is_empty() {
             return format!("{kind} {field} {{ {field}{selection} }}");
         }
-        let listed = |all: Vec<String>| all.join(", ");
+        let join = |all: Vec<String>| all.join(", ");
         let variables =
-            listed(given.iter().map(|(name, type_ref)| format!("${name}: {type_ref}")).collect());
-        let values = listed(given.iter().map(|(name, _)| format!("{name}: ${name}")).collect());
+            join(given.iter().map(|(name, type_ref)| format!("${name}: {type_ref}")).collect());
+        let values = join(given.iter().map(|(name, _)| format!("{name}: ${name}")).collect());
         format!("{kind} {field}({variables}) {{ {field}({values}){selection} }}")
     }
 }

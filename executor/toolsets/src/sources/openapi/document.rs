@@ -4,7 +4,7 @@ use http_client::AddressScope;
 use reqwest::Url;
 use serde_json::Value;
 
-/// Maximum number of references that may follow each other. A longer chain is a cycle.
+/// Maximum number of references that may follow each other. A longer chain counts as a cycle.
 const MAX_REFERENCES: usize = 32;
 const MAX_NODES: usize = 4_000_000;
 
@@ -107,9 +107,9 @@ impl Servers {
         let Some(url) = url else {
             return Err("the document names no server: set `base_url`".to_owned());
         };
-        let is_neighbour =
+        let is_trusted =
             self.document_url.as_ref().is_none_or(|from| from.host_str() == url.host_str());
-        Ok((url, if is_neighbour { AddressScope::Anywhere } else { AddressScope::Public }))
+        Ok((url, if is_trusted { AddressScope::Anywhere } else { AddressScope::Public }))
     }
 }
 
@@ -134,15 +134,15 @@ fn percent_decoded(text: &str) -> String {
     }
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
-    while let Some((first, behind)) = rest.split_first() {
-        let digits = behind.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+    while let Some((first, after)) = rest.split_first() {
+        let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
         let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
         if let (b'%', Some(byte)) = (first, byte) {
             bytes.push(byte);
-            rest = &behind[2..];
+            rest = &after[2..];
         } else {
             bytes.push(*first);
-            rest = behind;
+            rest = after;
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()

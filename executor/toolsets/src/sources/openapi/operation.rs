@@ -86,15 +86,16 @@ pub(super) fn operations(
             if !has_tag(declaration, tags) {
                 continue;
             }
-            let called = operation_name(method, path, declaration);
-            let reader = Reader { document, servers, auth, item, declaration, node_count: nodes };
+            let base_name = operation_name(method, path, declaration);
+            let reader =
+                OperationReader { document, servers, auth, item, declaration, node_count: nodes };
             match reader.read(verb, path) {
                 Ok(operation) => {
-                    let name = names.take(&called);
+                    let name = names.take(&base_name);
                     operations.push(Operation { name, ..operation });
                 }
                 Err(error) => {
-                    tracing::warn!(name = %called, %error, "an operation is left out");
+                    tracing::warn!(name = %base_name, %error, "an operation is left out");
                 }
             }
             if operations.len() > MAX_TOOLS {
@@ -139,11 +140,11 @@ fn operation_name(method: &str, path: &str, declaration: &Value) -> String {
     }
     let words: Vec<&str> =
         path.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
-    let called = format!("{method}_{}", words.join("_"));
-    name_from_text(&called).map_or_else(|| method.to_owned(), |name| name.to_string())
+    let base_name = format!("{method}_{}", words.join("_"));
+    name_from_text(&base_name).map_or_else(|| method.to_owned(), |name| name.to_string())
 }
 
-struct Reader<'a> {
+struct OperationReader<'a> {
     document: &'a Document,
     servers: &'a Servers,
     auth: &'a BTreeMap<String, Credential>,
@@ -159,7 +160,7 @@ struct InputBuilder<'a> {
     path_placeholders: BTreeSet<&'a str>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> OperationReader<'a> {
     fn read(&self, verb: HttpMethod, path: &'a str) -> Result<Operation, String> {
         let lists =
             [self.declaration, self.item, self.document.root()].map(|level| level.get("servers"));
@@ -187,15 +188,16 @@ impl<'a> Reader<'a> {
                 Body::None
             }
         };
-        let holes = find_placeholders(path);
-        let is_declared = |hole: &&str| {
+        let placeholders = find_placeholders(path);
+        let is_declared = |placeholder: &&str| {
             parameters.iter().any(|(_, parameter)| {
-                parameter.location == ParameterLocation::Path && parameter.name == **hole
+                parameter.location == ParameterLocation::Path && parameter.name == **placeholder
             })
         };
-        if let Some(hole) = holes.iter().find(|hole| !is_declared(hole)) {
+        if let Some(placeholder) = placeholders.iter().find(|placeholder| !is_declared(placeholder))
+        {
             obstacle.get_or_insert_with(|| {
-                format!("its path names `{hole}`, which is not a parameter")
+                format!("its path names `{placeholder}`, which is not a parameter")
             });
         }
         let security = security::choose_schemes(self.document, self.declaration, self.auth);
@@ -219,8 +221,8 @@ impl<'a> Reader<'a> {
     ) -> Result<Vec<DeclaredParameter<'a>>, String> {
         let mut seen = BTreeSet::new();
         let mut all = Vec::new();
-        for of in [self.declaration, self.item] {
-            let list = of.get("parameters").and_then(Value::as_array).into_iter().flatten();
+        for level in [self.declaration, self.item] {
+            let list = level.get("parameters").and_then(Value::as_array).into_iter().flatten();
             for declaration in list {
                 let resolved = self.document.resolve(declaration)?;
                 let text =
@@ -286,7 +288,8 @@ impl<'a> InputBuilder<'a> {
         self.properties.insert(key, schema);
     }
 
-    /// Adds a body: its properties as parameters if no name conflicts, otherwise one parameter.
+    /// Adds a body: its properties as parameters if it [is mergeable](Self::is_mergeable),
+    /// otherwise one parameter.
     fn add_body(&mut self, document: &'a Document, declaration: body::DeclaredBody<'a>) -> Body {
         let body::DeclaredBody { kind, schema, is_required, description } = declaration;
         let resolved = schema.and_then(|schema| document.resolve(schema).ok());
@@ -315,6 +318,7 @@ impl<'a> InputBuilder<'a> {
     }
 
     /// Returns `true` for an object whose properties are known and share no name with a parameter.
+    /// Properties that requests leave out may share a name.
     fn is_mergeable(&self, schema: &Value) -> bool {
         let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
             return false;
@@ -350,5 +354,5 @@ impl<'a> InputBuilder<'a> {
 
 fn find_placeholders(path: &str) -> Vec<&str> {
     let parts = path.split('{').skip(1);
-    parts.filter_map(|part| part.split_once('}').map(|(hole, _)| hole)).collect()
+    parts.filter_map(|part| part.split_once('}').map(|(placeholder, _)| placeholder)).collect()
 }

@@ -184,8 +184,11 @@ impl Parameter {
 
     fn add_query(&self, value: &Value, query: &mut Vec<String>) {
         let name = percent_encode(&self.name);
-        let encode =
-            if self.keeps_reserved_characters { percent_encode_unreserved } else { percent_encode };
+        let encode = if self.keeps_reserved_characters {
+            percent_encode_keeping_reserved
+        } else {
+            percent_encode
+        };
         let separator = match self.style {
             Style::Spaces => "%20",
             Style::Bars => "%7C",
@@ -236,8 +239,8 @@ impl Parameter {
 }
 
 /// Percent-encodes a value, except reserved characters and characters that are encoded already.
-/// Always encodes `&`, `#` and `+`, which have a meaning in a query.
-fn percent_encode_unreserved(text: &str) -> String {
+/// Always encodes `[`, `]`, and `&`, `#` and `+`, which have a meaning in a query.
+fn percent_encode_keeping_reserved(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(next) = rest.chars().next() {
@@ -259,7 +262,7 @@ fn percent_encode_unreserved(text: &str) -> String {
 
 /// Percent-encodes a value, including its commas, because commas separate the items of a list.
 fn percent_encode_item(text: &str) -> String {
-    percent_encode_unreserved(text).replace(',', "%2C")
+    percent_encode_keeping_reserved(text).replace(',', "%2C")
 }
 
 fn add_deep_object(name: &str, value: &Value, query: &mut Vec<String>, encode: fn(&str) -> String) {
@@ -362,7 +365,7 @@ mod tests {
 
     /// `["a", "b|c"]` and `["a|b", "c"]` must not lead to the same request.
     #[test]
-    fn a_separator_inside_an_item_is_encoded() {
+    fn a_separator_inside_an_item_is_rejected() {
         for (style, sign, called) in
             [("pipeDelimited", "|", "`|`"), ("spaceDelimited", " ", "blanks")]
         {

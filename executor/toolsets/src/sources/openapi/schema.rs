@@ -14,7 +14,7 @@ use crate::sources::offer::clip_text;
 
 const MAX_DEPTH: usize = 24;
 const MAX_DESCRIPTION_BYTES: usize = 300;
-/// Maximum number of choices of `enum`, `oneOf`, `anyOf` and `allOf`.
+/// A longer list of `enum`, `oneOf`, `anyOf`, `allOf` or `prefixItems` is left out.
 const MAX_CHOICES: usize = 500;
 const TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "array", "object", "null"];
 
@@ -168,12 +168,12 @@ impl<'a> SchemaConverter<'a> {
         converted: &mut Map<String, Value>,
         depth: usize,
     ) {
-        let mut gone = BTreeSet::new();
+        let mut left_out = BTreeSet::new();
         if let Some(Value::Object(all)) = source.get("properties") {
             let mut properties = Map::new();
             for (name, schema) in all {
                 if self.is_left_out(schema) {
-                    gone.insert(name.as_str());
+                    left_out.insert(name.as_str());
                 } else {
                     properties.insert(name.clone(), self.convert_schema(schema, depth + 1));
                 }
@@ -184,7 +184,7 @@ impl<'a> SchemaConverter<'a> {
             let mut seen = BTreeSet::new();
             let required = required.iter().filter_map(Value::as_str);
             let required: Vec<_> =
-                required.filter(|name| !gone.contains(name) && seen.insert(*name)).collect();
+                required.filter(|name| !left_out.contains(name) && seen.insert(*name)).collect();
             if !required.is_empty() {
                 converted.insert("required".to_owned(), json!(required));
             }
@@ -299,11 +299,11 @@ fn visit_definition(
     let mut next = Vec::new();
     if let Some(schema) = defs.get_mut(name) {
         remove_references(schema, &mut |target| {
-            let is_circle = path.iter().any(|name| name == target);
-            if !is_circle {
+            let is_cycle = path.iter().any(|name| name == target);
+            if !is_cycle {
                 next.push(target.to_owned());
             }
-            is_circle
+            is_cycle
         });
     }
     for target in next {

@@ -110,10 +110,10 @@ pub(super) fn choose_schemes(
         .flatten()
         .filter_map(|alternative| Some(alternative.as_object()?.keys().cloned().collect()))
         .collect();
-    let can = |names: &&Vec<String>| {
+    let has_credentials = |names: &&Vec<String>| {
         !names.is_empty() && names.iter().all(|name| auth.contains_key(name))
     };
-    if let Some(used) = alternatives.iter().find(can) {
+    if let Some(used) = alternatives.iter().find(has_credentials) {
         return Security { used_schemes: used.clone(), missing_schemes: Vec::new() };
     }
     Security {

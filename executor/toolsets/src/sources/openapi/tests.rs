@@ -363,10 +363,10 @@ async fn a_wrong_openapi_source_is_explained() {
         source["openapi"].as_object_mut().unwrap().remove("base_url");
         expected.assert_eq(&TestSet::start(&source).error().await);
     }
-    let gone = trial.error(json!({ "document": "/nowhere/d.yaml" })).await;
+    let missing = trial.error(json!({ "document": "/nowhere/d.yaml" })).await;
     assert!(
-        gone.starts_with("the document `/nowhere/d.yaml` cannot be read: No such file"),
-        "{gone}"
+        missing.starts_with("the document `/nowhere/d.yaml` cannot be read: No such file"),
+        "{missing}"
     );
 }
 
@@ -459,8 +459,11 @@ async fn a_public_document_cannot_name_a_private_server() {
     let err = set.call("h", json!({})).await.unwrap_err();
     assert!(err.message.starts_with("`169.254.169.254` is not a public address"), "{err}");
     assert!(!err.retryable);
-    let gone = TestSet::start(&json!({ "openapi": { "document": format!("{}/x", served.url) } }));
-    assert!(gone.error().await.ends_with("has no document at this URL: it answered 404 Not Found"));
+    let missing =
+        TestSet::start(&json!({ "openapi": { "document": format!("{}/x", served.url) } }));
+    assert!(
+        missing.error().await.ends_with("has no document at this URL: it answered 404 Not Found")
+    );
 }
 
 #[tokio::test]

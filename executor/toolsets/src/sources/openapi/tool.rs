@@ -40,7 +40,7 @@ struct OperationTool {
     obstacle: Option<String>,
 }
 
-pub(super) fn make(
+pub(super) fn make_tool(
     set: &ToolSetName,
     api: &Arc<Api>,
     operation: Operation,
@@ -75,10 +75,10 @@ impl Tool for OperationTool {
         let request = self.build_request(&parameters, &mut redaction)?;
         let caller = &self.api.caller;
         let reply = caller.call(&self.definition, request, &cx, &redaction).await?;
-        let is_stranger = matches!(reply.status.as_u16(), 401 | 403);
+        let is_unauthorized = matches!(reply.status.as_u16(), 401 | 403);
         let result = read_output(reply, self.definition.effect, caller.max_bytes, &redaction);
         match self.call.security.missing_schemes.first() {
-            Some(scheme) if is_stranger => result.map_err(|err| {
+            Some(scheme) if is_unauthorized => result.map_err(|err| {
                 let hint = format!("{}; set `auth.{scheme}` of the toolset", err.message);
                 ToolError { message: hint.into(), ..err }
             }),
@@ -137,11 +137,11 @@ impl OperationTool {
         if path.split('/').any(|segment| matches!(segment, "." | "..")) {
             return Err(invalid_parameters_error("`.` and `..` cannot be a part of the address"));
         }
-        let mut whole = url.clone();
-        whole.set_path(&format!("{}{path}", url.path().trim_end_matches('/')));
+        let mut complete_url = url.clone();
+        complete_url.set_path(&format!("{}{path}", url.path().trim_end_matches('/')));
         let query = url.query().map(str::to_owned).into_iter().chain(parts.query.iter().cloned());
         let query: Vec<_> = query.collect();
-        whole.set_query((!query.is_empty()).then(|| query.join("&")).as_deref());
-        Ok(whole)
+        complete_url.set_query((!query.is_empty()).then(|| query.join("&")).as_deref());
+        Ok(complete_url)
     }
 }

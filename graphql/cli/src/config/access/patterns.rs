@@ -31,7 +31,7 @@ pub(super) fn with_equivalents(
     pattern: &ToolPattern,
     sets: &[SetConfig],
 ) -> impl Iterator<Item = ToolPattern> {
-    let renamed = sources::renamed(sets).into_iter();
+    let renamed = sources::find_renamed_sets(sets).into_iter();
     let meant = renamed.filter(|(_, own_name)| pattern.can_match_prefix(&format!("{own_name}.")));
     let within: Vec<_> =
         meant.filter_map(|(set, _)| pattern.with_set_prefix(set.as_str())).collect();

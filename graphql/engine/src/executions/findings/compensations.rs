@@ -202,7 +202,7 @@ fn add_step_without_compensation<'a>(
 ) {
     let planned = view.planned_step(task);
     let undoes = view.execution.options().compensate_on_failure
-        && view.list_steps().any(|(_, step)| step.has_compensation());
+        && view.list_steps().any(|(_, step)| step.has_started_compensation());
     let has_effect =
         planned.policy.effect != Effect::Read && !matches!(planned.kind, StepKind::Plan(_));
     if undoes && has_effect && matches!(step.state, StepState::Succeeded(_)) {

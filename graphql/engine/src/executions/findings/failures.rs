@@ -69,7 +69,7 @@ fn add_missed_deadline<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) 
     let execution = view.execution;
     let has_code = |step: &Step| matches!(&step.state, StepState::Failed(error) if error.code == ErrorCode::DEADLINE);
     if execution.missed_deadline() && !view.list_steps().any(|(_, step)| has_code(step)) {
-        candidates.add(Severity::Error, execution.history().overran, move || {
+        candidates.add(Severity::Error, execution.history().deadline_passed, move || {
             let late =
                 view.list_steps().find(|(_, step)| !matches!(step.state, StepState::Succeeded(_)));
             let limit = execution.options().deadline_ms.unwrap_or_default();

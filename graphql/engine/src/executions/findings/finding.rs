@@ -28,7 +28,8 @@ pub enum FindingKind {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// A code that never changes. A finding about a failure has the code of its error.
+    /// A code that later versions do not change. A finding about a failed step has the code of the
+    /// step's error.
     pub code: Cow<'static, str>,
     pub severity: Severity,
     pub kind: FindingKind,

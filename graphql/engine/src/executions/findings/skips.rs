@@ -116,7 +116,7 @@ fn describe_end(view: &View<'_>) -> (String, Option<Occurrence>) {
     if let Some((occurrence, _)) = &history.failed {
         return ("the execution could not continue".to_owned(), Some(*occurrence));
     }
-    if let Some(occurrence) = history.overran
+    if let Some(occurrence) = history.deadline_passed
         && view.find_first_failure().is_none_or(|(failure, _)| failure > occurrence)
     {
         return ("the execution's deadline passed first".to_owned(), Some(occurrence));

@@ -329,8 +329,8 @@ fn describe_retry(
     let step = view.execution.task(task);
     let next = step.map_or(1, |step| step.attempts + 1);
     let allowed = view.planned_step(task).call_of_part(task.part).policy.retry.max_attempts;
-    // Attempts that a crash interrupted do not count toward the maximum, so the shown maximum is
-    // larger by their number.
+    // Attempts that a crash interrupted do not count toward the maximum, so they are added to the
+    // shown maximum.
     let lost = step.map_or(0, |step| step.interruptions);
     let of_maximum =
         if allowed > 1 { format!(" of {}", allowed.saturating_add(lost)) } else { String::new() };

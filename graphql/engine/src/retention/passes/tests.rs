@@ -52,7 +52,7 @@ impl World {
             after: Seq::START,
             documents: vec![document],
             head: Some(head),
-            heard: Vec::new(),
+            handled_commands: Vec::new(),
             audit: None,
         };
         self.store.append(append).await.unwrap();

@@ -66,7 +66,7 @@ async fn execute(tool: &Arc<HugeTool>, output_bytes: usize) -> Vec<RecordedEvent
     let test = WorkerTest { store, toolbox, control, tasks };
     let mut large = step("a", "large.huge", json!({}));
     large.policy.effect = tool.definition.effect;
-    let next = after(step("b", "flow.noop", json!({})), &["a"]);
+    let next = with_dependencies(step("b", "flow.noop", json!({})), &["a"]);
     let options = ExecutionOptions { deadline_ms: Some(20_000), ..ExecutionOptions::default() };
     let id = test.start_with(vec![large, next], options).await;
     test.wait_for_state(id, ExecutionState::Failed, Duration::from_mins(1)).await;

@@ -1,4 +1,4 @@
-//! Requests, plans, lists and counts of one owner.
+//! Requests, plans, lists and counts of one token.
 
 use std::sync::Arc;
 
@@ -14,32 +14,32 @@ use shared::{
     },
 };
 
-use super::OwnedStore;
+use super::VisibleStore;
 
-impl OwnedStore {
+impl VisibleStore {
     fn own_requests(&self, filter: &RequestFilter) -> RequestFilter {
-        RequestFilter { owner: Some(self.owner.clone()), ..filter.clone() }
+        RequestFilter { token: Some(self.token.clone()), ..filter.clone() }
     }
 
-    /// Returns the filter for the plans that the owner sees, or `None` if it sees no plan of the
-    /// request. The plans of one request need no search by owner.
+    /// Returns the filter for the visible plans, or `None` if no plan of the request is visible. The
+    /// plans of one request need no search by token.
     async fn own_plans(&self, filter: &PlanFilter) -> Result<Option<PlanFilter>, StoreError> {
         Ok(match filter.request {
-            Some(request) => self.owns_request(request).await?.then(|| filter.clone()),
-            None => Some(PlanFilter { owner: Some(self.owner.clone()), ..filter.clone() }),
+            Some(request) => self.can_see_request(request).await?.then(|| filter.clone()),
+            None => Some(PlanFilter { token: Some(self.token.clone()), ..filter.clone() }),
         })
     }
 }
 
 #[async_trait]
-impl Documents for OwnedStore {
+impl Documents for VisibleStore {
     async fn put_request(&self, request: &Request) -> Result<(), StoreError> {
         self.inner.put_request(request).await
     }
 
     async fn request(&self, id: RequestId) -> Result<Option<Request>, StoreError> {
         let found = self.inner.request(id).await?;
-        Ok(found.filter(|found| labels::find_owner(&found.labels) == Some(&self.owner)))
+        Ok(found.filter(|found| labels::find_token(&found.labels) == Some(&self.token)))
     }
 
     async fn list_requests(
@@ -63,7 +63,7 @@ impl Documents for OwnedStore {
         id: RequestId,
         known: usize,
     ) -> Result<Vec<TranscriptEntry>, StoreError> {
-        if !self.owns_request(id).await? {
+        if !self.can_see_request(id).await? {
             return Ok(Vec::new());
         }
         self.inner.transcript_after(id, known).await
@@ -90,7 +90,7 @@ impl Documents for OwnedStore {
     }
 
     async fn head(&self, id: ExecutionId) -> Result<Option<ExecutionHead>, StoreError> {
-        Ok(self.inner.head(id).await?.filter(|head| self.owns_head(head)))
+        Ok(self.inner.head(id).await?.filter(|head| self.can_see_head(head)))
     }
 
     async fn list_heads(

@@ -122,17 +122,17 @@ pub struct RecentEmbedder {
 #[derive(Debug, Default)]
 struct RecentTexts {
     vectors: BTreeMap<String, (u64, Vec<f32>)>,
-    by_age: BTreeMap<u64, String>,
+    by_last_use: BTreeMap<u64, String>,
     use_count: u64,
 }
 
 impl RecentTexts {
     fn find(&mut self, text: &str) -> Option<Vec<f32>> {
-        let (age, vector) = self.vectors.get_mut(text)?;
+        let (last_use, vector) = self.vectors.get_mut(text)?;
         self.use_count += 1;
-        let text = self.by_age.remove(age)?;
-        self.by_age.insert(self.use_count, text);
-        *age = self.use_count;
+        let text = self.by_last_use.remove(last_use)?;
+        self.by_last_use.insert(self.use_count, text);
+        *last_use = self.use_count;
         Some(vector.clone())
     }
 
@@ -141,12 +141,13 @@ impl RecentTexts {
             return;
         }
         self.use_count += 1;
-        if let Some((age, _)) = self.vectors.insert(text.to_owned(), (self.use_count, vector)) {
-            self.by_age.remove(&age);
+        if let Some((last_use, _)) = self.vectors.insert(text.to_owned(), (self.use_count, vector))
+        {
+            self.by_last_use.remove(&last_use);
         }
-        self.by_age.insert(self.use_count, text.to_owned());
+        self.by_last_use.insert(self.use_count, text.to_owned());
         if self.vectors.len() > MAX_RECENT_TEXTS
-            && let Some((_, oldest)) = self.by_age.pop_first()
+            && let Some((_, oldest)) = self.by_last_use.pop_first()
         {
             self.vectors.remove(&oldest);
         }
@@ -277,6 +278,6 @@ mod tests {
         }
         recent.embed(&["a", &many[1], "bb"]).await.unwrap();
         assert_eq!(asked_texts(&length_embedder).last().unwrap(), "bb", "the longest unused went");
-        assert_eq!(recent.texts.lock().unwrap().by_age.len(), MAX_RECENT_TEXTS);
+        assert_eq!(recent.texts.lock().unwrap().by_last_use.len(), MAX_RECENT_TEXTS);
     }
 }

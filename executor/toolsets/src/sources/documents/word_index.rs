@@ -1,7 +1,7 @@
 //! Similarity of texts to a question by TF-IDF (Salton and Buckley 1988).
 //!
-//! The similarity is the cosine of word vectors. The weight of a word is the logarithm of its
-//! count, times its rarity. No model is needed, and results are equal on all machines.
+//! The similarity is the cosine of word vectors. The weight of a word is one plus the logarithm of
+//! its count, times its rarity. No model is needed, and results are equal on all machines.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ pub(super) struct WordIndex {
 
 impl WordIndex {
     pub(super) fn new<'a>(texts: impl Iterator<Item = &'a str>) -> Self {
-        let counted: Vec<BTreeMap<String, f64>> = texts.map(count_words).collect();
+        let counted: Vec<BTreeMap<String, f64>> = texts.map(weigh_words).collect();
         let mut occurrences: BTreeMap<String, (f64, Vec<(usize, f64)>)> = BTreeMap::new();
         for (index, words) in counted.iter().enumerate() {
             for (word, count) in words {
@@ -42,27 +42,27 @@ impl WordIndex {
     /// The most similar text comes first.
     pub(super) fn nearest(&self, question: &str) -> Vec<(usize, f64)> {
         let (mut sums, mut length) = (vec![0.0_f64; self.text_count], 0.0_f64);
-        let mut met = BTreeSet::new();
-        for (word, count) in count_words(question) {
+        let mut matching_texts = BTreeSet::new();
+        for (word, count) in weigh_words(question) {
             let unknown = (word_rarity(0, self.text_count), Vec::new());
             let (rarity, found) = self.occurrences.get(&word).unwrap_or(&unknown);
             let weight = count * rarity;
             length += weight.powi(2);
             for (index, share) in found {
                 sums[*index] += weight * share;
-                met.insert(*index);
+                matching_texts.insert(*index);
             }
         }
         let similarity = |index: usize| (sums[index] / length.sqrt()).clamp(0.0, 1.0);
         let mut nearest: Vec<(usize, f64)> =
-            met.into_iter().map(|index| (index, similarity(index))).collect();
+            matching_texts.into_iter().map(|index| (index, similarity(index))).collect();
         nearest.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         nearest
     }
 }
 
 /// Returns the logarithm of each word's count, plus one.
-fn count_words(text: &str) -> BTreeMap<String, f64> {
+fn weigh_words(text: &str) -> BTreeMap<String, f64> {
     let mut counts: BTreeMap<String, f64> = BTreeMap::new();
     for word in text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
         *counts.entry(word.to_lowercase()).or_default() += 1.0;

@@ -5,7 +5,7 @@
 //! unchanged, because the engine writes only what belongs to the caller, or to an object that it
 //! read before.
 //!
-//! Control and workers use the store behind it, because they also serve other owners.
+//! Control and workers use the store behind it, because they also serve other tokens.
 
 mod documents;
 mod records;
@@ -34,10 +34,10 @@ const MAX_SEEN: usize = 10_000;
 const SAVED_PLANS_PER_PAGE: usize = 1_000;
 
 #[derive(Debug)]
-pub(crate) struct OwnedStore {
+pub(crate) struct VisibleStore {
     inner: Arc<dyn Store>,
-    owner: String,
-    /// Objects that the owner may see. An owner never changes, so the ids stay valid.
+    token: String,
+    /// Objects that are visible. The token of an object never changes, so the ids stay valid.
     seen: Mutex<Seen>,
 }
 
@@ -54,44 +54,44 @@ fn remember<T: Ord>(seen: &mut BTreeSet<T>, id: T) {
     seen.insert(id);
 }
 
-impl OwnedStore {
-    pub(crate) fn new(inner: Arc<dyn Store>, owner: &str) -> Self {
-        Self { inner, owner: owner.to_owned(), seen: Mutex::default() }
+impl VisibleStore {
+    pub(crate) fn new(inner: Arc<dyn Store>, token: &str) -> Self {
+        Self { inner, token: token.to_owned(), seen: Mutex::default() }
     }
 
     fn lock_seen(&self) -> std::sync::MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn owns_head(&self, head: &ExecutionHead) -> bool {
-        let is_owned = labels::find_owner(&head.labels) == Some(&self.owner);
-        if is_owned {
+    fn can_see_head(&self, head: &ExecutionHead) -> bool {
+        let is_visible = labels::find_token(&head.labels) == Some(&self.token);
+        if is_visible {
             let mut seen = self.lock_seen();
             remember(&mut seen.executions, head.execution);
             remember(&mut seen.plans, head.plan);
         }
-        is_owned
+        is_visible
     }
 
-    async fn owns_execution(&self, id: ExecutionId) -> Result<bool, StoreError> {
+    async fn can_see_execution(&self, id: ExecutionId) -> Result<bool, StoreError> {
         if self.lock_seen().executions.contains(&id) {
             return Ok(true);
         }
-        Ok(self.inner.head(id).await?.is_some_and(|head| self.owns_head(&head)))
+        Ok(self.inner.head(id).await?.is_some_and(|head| self.can_see_head(&head)))
     }
 
-    async fn owns_request(&self, id: RequestId) -> Result<bool, StoreError> {
+    async fn can_see_request(&self, id: RequestId) -> Result<bool, StoreError> {
         let request = self.inner.request(id).await?;
-        Ok(request.is_some_and(|found| labels::find_owner(&found.labels) == Some(&self.owner)))
+        Ok(request.is_some_and(|found| labels::find_token(&found.labels) == Some(&self.token)))
     }
 
-    /// Returns `true` if the plan belongs to a request of the owner, if the owner has executed it,
+    /// Returns `true` if the plan belongs to a request of the token, if the token has executed it,
     /// or if it has a name in the library, which all callers share.
     async fn can_see_plan(&self, plan: &Plan) -> Result<bool, StoreError> {
         if self.lock_seen().plans.contains(&plan.id()) {
             return Ok(true);
         }
-        let is_visible = self.owns_request(plan.info().request).await?
+        let is_visible = self.can_see_request(plan.info().request).await?
             || self.is_saved(plan.id()).await?
             || self.has_executed(plan.id()).await?;
         if is_visible {
@@ -123,17 +123,17 @@ impl OwnedStore {
         Ok(!found.items.is_empty())
     }
 
-    /// Returns a filter that also selects by the owner. Its label comes first, because stores read
+    /// Returns a filter that also selects by the token. Its label comes first, because stores read
     /// the index of the first label.
     fn own_executions(&self, filter: &ExecutionFilter) -> ExecutionFilter {
         let mut filter = filter.clone();
-        filter.labels.insert(0, LabelFilter::of_owner(&self.owner));
+        filter.labels.insert(0, LabelFilter::of_token(&self.token));
         filter
     }
 }
 
 #[async_trait]
-impl Store for OwnedStore {
+impl Store for VisibleStore {
     async fn prune(&self, before: Timestamp, most: usize) -> Result<Pruned, StoreError> {
         self.inner.prune(before, most).await
     }
@@ -156,13 +156,13 @@ impl Store for OwnedStore {
 }
 
 #[async_trait]
-impl Log for OwnedStore {
+impl Log for VisibleStore {
     async fn append(&self, append: Append) -> Result<(), AppendError> {
         self.inner.append(append).await
     }
 
     async fn read(&self, id: ExecutionId, after: Seq) -> Result<Vec<RecordedEvent>, StoreError> {
-        if !self.owns_execution(id).await? {
+        if !self.can_see_execution(id).await? {
             return Ok(Vec::new());
         }
         self.inner.read(id, after).await
@@ -178,7 +178,7 @@ impl Log for OwnedStore {
         most: usize,
     ) -> Result<Vec<ExecutionHead>, StoreError> {
         let mut heads = self.inner.find_heads(query, most).await?;
-        heads.retain(|head| self.owns_head(head));
+        heads.retain(|head| self.can_see_head(head));
         Ok(heads)
     }
 
@@ -196,7 +196,7 @@ impl Log for OwnedStore {
 }
 
 #[async_trait]
-impl Inbox for OwnedStore {
+impl Inbox for VisibleStore {
     async fn send_command(&self, command: SentCommand) -> Result<(), StoreError> {
         self.inner.send_command(command).await
     }
@@ -204,7 +204,7 @@ impl Inbox for OwnedStore {
     async fn list_commands(&self, of: Option<ExecutionId>) -> Result<Vec<SentCommand>, StoreError> {
         let mut own_commands = Vec::new();
         for command in self.inner.list_commands(of).await? {
-            if self.owns_execution(command.execution).await? {
+            if self.can_see_execution(command.execution).await? {
                 own_commands.push(command);
             }
         }
@@ -217,7 +217,7 @@ impl Inbox for OwnedStore {
 }
 
 #[async_trait]
-impl Permits for OwnedStore {
+impl Permits for VisibleStore {
     async fn acquire_permits(
         &self,
         ask: &PermitAsk,
@@ -231,9 +231,9 @@ impl Permits for OwnedStore {
     }
 }
 
-/// Vectors of texts belong to no owner, because a caller can only ask for a text that it has.
+/// Vectors of texts belong to no token, because a caller can only ask for a text that it has.
 #[async_trait]
-impl Vectors for OwnedStore {
+impl Vectors for VisibleStore {
     async fn find_vectors(
         &self,
         model: &str,
@@ -253,7 +253,7 @@ impl Vectors for OwnedStore {
 
 /// Only an admin reads the audit log, and an admin sees everything. So it shows nothing here.
 #[async_trait]
-impl AuditLog for OwnedStore {
+impl AuditLog for VisibleStore {
     async fn put_audit_entries(&self, entries: &[AuditEntry]) -> Result<usize, StoreError> {
         self.inner.put_audit_entries(entries).await
     }

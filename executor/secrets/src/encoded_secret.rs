@@ -96,8 +96,8 @@ fn match_percent_encoded(text: &[u8], byte: u8) -> Option<usize> {
             return Some(3);
         }
     }
-    let is_it = *text.first()? == byte || (byte == b' ' && text[0] == b'+');
-    is_it.then_some(1)
+    let is_plain = *text.first()? == byte || (byte == b' ' && text[0] == b'+');
+    is_plain.then_some(1)
 }
 
 /// Returns the length of a character, escaped or not, at the start of a text.
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_secret_is_found_with_any_characters_percent_encoded() {
-        let disguise = EncodedSecret::Percent("p%ss ä!".to_owned());
+        let encoded_secret = EncodedSecret::Percent("p%ss ä!".to_owned());
         for (text, expected) in [
             ("a p%25ss%20%C3%A4! b", "a X b"),
             ("p%25ss+ä%21p%25ss%20%c3%a4!", "XX"),
@@ -156,14 +156,14 @@ mod tests {
             ("100% ä", "100% ä"),
             ("", ""),
         ] {
-            assert_eq!(disguise.replace_in(text.to_owned(), "X"), expected, "{text}");
+            assert_eq!(encoded_secret.replace_in(text.to_owned(), "X"), expected, "{text}");
         }
-        assert_eq!(disguise.max_secret_bytes(), 24);
+        assert_eq!(encoded_secret.max_secret_bytes(), 24);
     }
 
     #[test]
     fn a_secret_is_found_with_any_characters_escaped() {
-        let disguise = EncodedSecret::Escaped("g/A&<\\Ü😀\n\"x".to_owned());
+        let encoded_secret = EncodedSecret::Escaped("g/A&<\\Ü😀\n\"x".to_owned());
         for (text, expected) in [
             (r#"a g/A\u0026\u003c\\\u00dc\ud83d\uDE00\n\"x b"#, "a X b"),
             (r"g\/A&\u003C\u005cÜ😀\u000a\u0022\u0078", "X"),
@@ -172,15 +172,15 @@ mod tests {
             (r"g\", r"g\"),
             ("", ""),
         ] {
-            assert_eq!(disguise.replace_in(text.to_owned(), "X"), expected, "{text}");
+            assert_eq!(encoded_secret.replace_in(text.to_owned(), "X"), expected, "{text}");
         }
         let bytes: usize = "g/A&<\\Ü😀\n\"x".encode_utf16().count() * 6;
-        assert_eq!(disguise.max_secret_bytes(), bytes);
+        assert_eq!(encoded_secret.max_secret_bytes(), bytes);
     }
 
     #[test]
     fn an_encoded_secret_is_found_across_line_breaks() {
-        let disguise = EncodedSecret::Lines("QUJDREVG".to_owned());
+        let encoded_secret = EncodedSecret::Lines("QUJDREVG".to_owned());
         for (text, expected) in [
             ("QUJD\nREVG", "X"),
             ("xQUJ\r\n  DRE\r\n  VGx\n", "xXx\n"),
@@ -188,9 +188,9 @@ mod tests {
             ("\nQUJDxREVG\n", "\nQUJDxREVG\n"),
             ("QUJD\n", "QUJD\n"),
         ] {
-            assert_eq!(disguise.replace_in(text.to_owned(), "X"), expected, "{text}");
+            assert_eq!(encoded_secret.replace_in(text.to_owned(), "X"), expected, "{text}");
         }
         let far = format!("QUJD{}REVG", "\n".repeat(100));
-        assert_eq!(disguise.replace_in(far.clone(), "X"), far);
+        assert_eq!(encoded_secret.replace_in(far.clone(), "X"), far);
     }
 }

@@ -1,19 +1,19 @@
-//! Records of one owner: blobs, and calls outside plans. The owner also sees the records that all
-//! callers share, such as saved plans.
+//! Records of one token: blobs, and calls outside plans. Records that all callers share, such as
+//! saved plans, are visible, too.
 
 use async_trait::async_trait;
 use shared::{
-    blob::{BlobId, is_owner_of_call_blob},
+    blob::{BlobId, is_call_blob_of},
     store::{KeyValue, Record, RecordKind, RecordPage, StoreError, WriteCondition},
 };
 
-use super::OwnedStore;
-use crate::tools::history::owner_in_record_name;
+use super::VisibleStore;
+use crate::tools::history::token_in_record_name;
 
-impl OwnedStore {
+impl VisibleStore {
     async fn can_see_record(&self, kind: RecordKind, name: &str) -> Result<bool, StoreError> {
         match kind {
-            RecordKind::Call => Ok(owner_in_record_name(name) == Some(&*self.owner)),
+            RecordKind::Call => Ok(token_in_record_name(name) == Some(&*self.token)),
             RecordKind::Blob | RecordKind::BlobPart => self.can_see_blob(name).await,
             // Only control reads keys, through the store behind this one.
             RecordKind::Key => Ok(false),
@@ -26,14 +26,14 @@ impl OwnedStore {
         let without_part = name.splitn(3, '/').take(2).collect::<Vec<_>>().join("/");
         let Ok(id) = without_part.parse::<BlobId>() else { return Ok(false) };
         match id.execution() {
-            Some(execution) => self.owns_execution(execution).await,
-            None => is_owner_of_call_blob(&*self.inner, &id, &self.owner).await,
+            Some(execution) => self.can_see_execution(execution).await,
+            None => is_call_blob_of(&*self.inner, &id, &self.token).await,
         }
     }
 }
 
 #[async_trait]
-impl KeyValue for OwnedStore {
+impl KeyValue for VisibleStore {
     async fn find_record(
         &self,
         kind: RecordKind,
@@ -62,8 +62,7 @@ impl KeyValue for OwnedStore {
     ) -> Result<Vec<Record>, StoreError> {
         let (mut shown, mut after) = (Vec::new(), page.after.clone());
         while shown.len() < page.first {
-            let found =
-                self.inner.list_records(kind, RecordPage { after, ..page.clone() }).await?;
+            let found = self.inner.list_records(kind, RecordPage { after, ..page.clone() }).await?;
             let is_last = found.len() < page.first;
             after = found.last().map(|record| record.name.clone());
             for record in found {
