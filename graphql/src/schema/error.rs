@@ -112,6 +112,18 @@ mod tests {
     }
 
     #[test]
+    fn a_reached_limit_says_when_to_try_again() {
+        let retry_after = std::time::Duration::from_micros(1_500_001);
+        let reached = EngineError::LimitReached { message: "m".to_owned(), retry_after };
+        let request = "req_1_aaaaaaaaa".parse().unwrap();
+        for err in [reached.clone(), EngineError::Planning { request, error: Box::new(reached) }] {
+            let (_, extensions) = code_and_extensions(err);
+            assert_eq!(extensions.get("code"), Some(&Value::from("LIMIT_EXCEEDED")));
+            assert_eq!(extensions.get("retryAfterMs"), Some(&Value::from(1_501)));
+        }
+    }
+
+    #[test]
     fn planning_errors_have_the_id_of_their_request() {
         let request = Some("req_1_aaaaaaaaa".parse().unwrap());
         let (message, nearest) = ("m".to_owned(), vec!["t".to_owned()]);

@@ -222,3 +222,6 @@ fn format_rate(rate: Rate) -> String {
         other => format!("{calls} in {other} ms"),
     }
 }
+
+#[cfg(test)]
+mod tests;
