@@ -107,7 +107,6 @@ impl Sqlite {
         schema::prepare_schema(&connection, path, layout, || locks.has_live_worker())?;
         counts::prepare_counts(&connection)?;
         audit::prepare_audit(&connection)?;
-        due::prepare_tokens(&connection)?;
         lists::prepare_token_index(&connection, layout)?;
         let time = time::open_clock(&connection, || locks.has_live_worker());
         let hints = Arc::new(Hints::default());
