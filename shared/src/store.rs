@@ -50,9 +50,7 @@ pub mod backend {
         assembly::Assembly,
         count::{CountFields, CountTable, Durations, Tally, bucket_micros},
         error::{count_unreadable, skip_damaged},
-        fair_share::{
-            add_longest_due, aged_places, interleave_heads, rotate_tokens, token_share,
-        },
+        fair_share::{add_longest_due, aged_places, interleave_heads, rotate_tokens, token_share},
         inbox::inbox_full_error,
         layout::{
             CONVERTED_LAYOUT, LAYOUT, MigrationReport, OLDEST_LAYOUT, REQUEST_LABELS_LAYOUT,

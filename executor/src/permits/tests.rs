@@ -132,7 +132,8 @@ async fn a_cancelled_request_blocks_no_other() {
     test.queue_holder("holder", 0, 1_000).await;
     let limit = CallLimit { key: "tool:a.b".to_owned(), concurrency: Some(1), rate: None };
     for n in 0..3 {
-        let waiting = test.permits.acquire_permit(format!("hasty {n}"), vec![limit.clone()], 1, None);
+        let waiting =
+            test.permits.acquire_permit(format!("hasty {n}"), vec![limit.clone()], 1, None);
         let waited = time::timeout(Duration::from_millis(50), waiting).await;
         assert!(waited.is_err(), "another call holds the permit");
     }

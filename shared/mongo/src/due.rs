@@ -115,9 +115,8 @@ impl Mongo {
         ];
         let rows = lists::read_all(self.heads.aggregate(sum).await).await?;
         let bytes = rows.first().and_then(|row| row.get("bytes"));
-        let bytes = bytes.and_then(|bytes| {
-            bytes.as_i64().or_else(|| bytes.as_i32().map(i64::from))
-        });
+        let bytes =
+            bytes.and_then(|bytes| bytes.as_i64().or_else(|| bytes.as_i32().map(i64::from)));
         Ok(bytes.unwrap_or_default().unsigned_abs())
     }
 }

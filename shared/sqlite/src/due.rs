@@ -29,8 +29,7 @@ use super::{
 const TOKEN: &str = r#"CASE WHEN json_valid(labels) THEN labels ->> '$."@token"' END"#;
 /// Selects unfinished executions that can have a token. The index has no others, so executions
 /// without labels cost nothing.
-const IS_ACTIVE: &str =
-    "labels IS NOT NULL AND state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED')";
+const IS_ACTIVE: &str = "labels IS NOT NULL AND state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED')";
 
 /// Creates what a file of an earlier version lacks.
 pub(super) fn prepare_tokens(connection: &Connection) -> Result<(), StoreError> {

@@ -374,8 +374,7 @@ mod tests {
 
     #[test]
     fn quotas_are_numbers_sizes_and_rates() {
-        let limits =
-            json!({ "executions": 20, "stored_bytes": "10 GiB", "starts": "100/min" });
+        let limits = json!({ "executions": 20, "stored_bytes": "10 GiB", "starts": "100/min" });
         let (limits, quotas) = read_limits(&limits).unwrap();
         assert_eq!(limits, Limits::default());
         let starts = Some(Rate { calls: 100, per_ms: 60_000 });
