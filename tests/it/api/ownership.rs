@@ -14,9 +14,10 @@ mod schema_walk;
 
 /// Operators. `ann` and `bob` see only what is their own, and `ops` sees all.
 fn grants() -> [Grant; 3] {
-    let token = |name: &str, see| Token {
-        see,
-        ..Token::new(name, &format!("the-secret-of-{name}"), Role::Operator)
+    let token = |name: &str, see| {
+        let mut token = Token::new(name, &format!("the-secret-of-{name}"), Role::Operator);
+        token.see = see;
+        token
     };
     let tokens = [token("ann", See::Own), token("bob", See::Own), token("ops", See::All)];
     let access = Access::new(tokens);
@@ -122,10 +123,10 @@ async fn retries_and_children_belong_to_the_first_owner() {
         let retried = api.get_as(&ops, retry, json!({ "id": parent })).await;
         let retried = json_to_text(&retried["executionId"]);
         let fields = "query ($id: ID!) { execution(executionId: $id) { planId state
-            steps { childExecution { executionId parentExecutionId } } } }";
+            steps { child { executionId parentExecutionId } } } }";
         let is_done = |found: &Value| found["state"] == "COMPLETED";
         let of_ann = api.get_as_until(&ann, fields, json!({ "id": retried }), is_done).await;
-        let child = &of_ann["steps"][0]["childExecution"];
+        let child = &of_ann["steps"][0]["child"];
         assert_eq!(child["parentExecutionId"], json!(retried), "{of_ann}");
         for id in [&retried, &json_to_text(&child["executionId"])] {
             assert!(!api.get_as(&ann, fields, json!({ "id": id })).await.is_null());
@@ -196,13 +197,13 @@ async fn calls_and_blobs_outside_plans_belong_to_their_caller() {
             api.get_as(caller, call, json!({ "n": n })).await;
         }
         let unknown_tool =
-            "mutation { callTool(name: \"no such tool\", parameters: {}) { status } }";
+            "mutation { callTool(name: \"nothing.here\", parameters: {}) { status } }";
         api.get_as(&bob, unknown_tool, json!({})).await;
         let history = "{ toolHistory(first: 2) { tool parameters } }";
         let echo = |n: i32| json!({ "tool": "flow.echo", "parameters": { "n": n } });
         assert_eq!(api.get_as(&ann, history, json!({})).await, json!([echo(4), echo(1)]));
         let of_bob = api.get_as(&bob, history, json!({})).await;
-        assert_eq!((&of_bob[0]["tool"], &of_bob[1]), (&json!("no such tool"), &echo(2)));
+        assert_eq!((&of_bob[0]["tool"], &of_bob[1]), (&json!("nothing.here"), &echo(2)));
         let all = "{ toolHistory(first: 9) { tool } }";
         assert_eq!(api.get_as(&ops, all, json!({})).await.as_array().unwrap().len(), 5);
         let only_echo = "{ toolHistory(toolName: \"flow.echo\") { tool } }";

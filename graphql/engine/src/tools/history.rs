@@ -18,6 +18,10 @@ const MAX_CALLS: usize = 1_000;
 /// Maximum number of stored bytes of a call's parameters, and of its output.
 const MAX_VALUE_BYTES: usize = 64 << 10;
 
+/// Separates the tool and the token in the name of a record. Names of tools can contain spaces, but
+/// names of tools and tokens contain no control characters.
+const TOKEN_SEPARATOR: char = '\u{1f}';
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct DirectCall {
     pub id: String,
@@ -71,10 +75,12 @@ async fn put_call(
     // token, so that a list for one of them reads no other records.
     let tool = call.tool.parse::<ToolName>().map(|tool| tool.to_string()).unwrap_or_default();
     let mut name = format!("{:020} {}", call.at.timestamp_micros(), call.id);
-    match token {
-        Some(token) => name.extend([" ", &*tool, " ", token]),
-        None if tool.is_empty() => (),
-        None => name.extend([" ", &*tool]),
+    if !tool.is_empty() || token.is_some() {
+        name.extend([" ", &*tool]);
+    }
+    if let Some(token) = token {
+        name.push(TOKEN_SEPARATOR);
+        name.push_str(token);
     }
     let record = Record { kind: RecordKind::Call, name, value: Arc::new(value), at: call.at };
     store.put_record(&record, WriteCondition::Never).await.map(drop)
@@ -126,13 +132,13 @@ fn shorten_value(value: &Value) -> Value {
 }
 
 fn tool_in_record_name(name: &str) -> Option<&str> {
-    name.splitn(4, ' ').nth(2).filter(|tool| !tool.is_empty())
+    let without_token = name.split(TOKEN_SEPARATOR).next()?;
+    without_token.splitn(3, ' ').nth(2).filter(|tool| !tool.is_empty())
 }
 
-/// Returns the name of the token that made a call. It is the rest of the record's name, because it
-/// can contain spaces.
+/// Returns the name of the token that made a call.
 pub(crate) fn token_in_record_name(name: &str) -> Option<&str> {
-    name.splitn(4, ' ').nth(3)
+    name.split_once(TOKEN_SEPARATOR).map(|(_, token)| token)
 }
 
 fn read_call(record: Record) -> Option<DirectCall> {
@@ -155,6 +161,18 @@ fn read_call(record: Record) -> Option<DirectCall> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_name_of_a_record_ends_with_the_tool_and_the_token() {
+        for (name, expected) in [
+            ("1 call_1", (None, None)),
+            ("1 call_1 s.a tool", (Some("s.a tool"), None)),
+            ("1 call_1 s.a tool\u{1f}the shop", (Some("s.a tool"), Some("the shop"))),
+            ("1 call_1 \u{1f}ci", (None, Some("ci"))),
+        ] {
+            assert_eq!((tool_in_record_name(name), token_in_record_name(name)), expected, "{name}");
+        }
+    }
 
     #[test]
     fn long_parameters_and_outputs_are_cut() {

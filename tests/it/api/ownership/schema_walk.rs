@@ -88,6 +88,9 @@ impl SchemaTypes {
             Some(fields) if fields.iter().any(|field| field["name"] == "totalCount") => {
                 "{ totalCount }"
             }
+            Some(fields) if fields.iter().any(|field| field["name"] == "diagnostics") => {
+                "{ diagnostics { message } }"
+            }
             Some(_) => "{ __typename }",
         };
         let args: Vec<String> = written.collect();
