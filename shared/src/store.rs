@@ -23,6 +23,7 @@ mod audit;
 pub mod commit_size;
 mod count;
 mod error;
+mod fair_share;
 mod head;
 pub mod hints;
 mod inbox;
@@ -50,6 +51,7 @@ pub mod backend {
         assembly::Assembly,
         count::{CountFields, CountTable, Durations, Tally, bucket_micros},
         error::{count_unreadable, skip_damaged},
+        fair_share::{add_longest_due, aged_places, interleave_heads, rotate_tokens, token_share},
         inbox::inbox_full_error,
         layout::{
             CONVERTED_LAYOUT, LAYOUT, MigrationReport, OLDEST_LAYOUT, REQUEST_LABELS_LAYOUT,
@@ -61,28 +63,6 @@ pub mod backend {
         search::{fold_case, search_words, searched_tools},
         vector::{check_vectors, decode_vector, encode_vector},
     };
-
-    use super::ExecutionHead;
-
-    /// Returns the number of entries in a list of `most` due executions that are reserved for the
-    /// executions that have been due the longest.
-    pub fn aged_places(most: usize) -> usize {
-        if most < 2 { 0 } else { (most / 8).max(1) }
-    }
-
-    /// Appends the heads of `longest` that `heads` does not contain, until `heads` has `most`
-    /// entries.
-    pub fn add_longest_due(
-        heads: &mut Vec<ExecutionHead>,
-        longest: Vec<ExecutionHead>,
-        most: usize,
-    ) {
-        for head in longest {
-            if heads.len() < most && heads.iter().all(|other| other.execution != head.execution) {
-                heads.push(head);
-            }
-        }
-    }
 }
 
 use std::{fmt, sync::Arc};
@@ -312,6 +292,12 @@ pub trait Documents: fmt::Debug + Send + Sync {
     /// Returns the numbers of executions by group. Children and dry runs are not counted.
     async fn count_executions(&self, query: &CountQuery)
     -> Result<Vec<ExecutionCount>, StoreError>;
+
+    /// Returns the number of unfinished executions that belong to a token, children included.
+    async fn count_active(&self, token: &str) -> Result<u64, StoreError>;
+
+    /// Returns the sum of [`ExecutionHead::stored_bytes`] of the executions that belong to a token.
+    async fn sum_stored_bytes(&self, token: &str) -> Result<u64, StoreError>;
 
     /// Returns the number of executions that match the filter.
     async fn count_heads(&self, filter: &ExecutionFilter) -> Result<u64, StoreError>;

@@ -119,6 +119,8 @@ macro_rules! stores {
                     permits_of_a_lost_worker_are_free_after_its_lease,
                     due_executions_can_be_paged_through,
                     due_executions_are_listed_by_priority_and_time,
+                    tokens_take_turns_in_a_list_of_due_executions,
+                    the_executions_and_bytes_of_a_token_are_counted,
                     old_finished_executions_are_pruned_with_their_documents,
                     given_objects_are_removed_unless_they_are_needed,
                     a_finished_execution_with_an_owner_can_be_an_orphan,

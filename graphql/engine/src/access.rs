@@ -9,6 +9,7 @@ mod alerts;
 mod bucket;
 mod grant;
 mod identities;
+mod quota;
 mod role;
 mod see;
 mod token;
@@ -35,6 +36,7 @@ pub use shared::glob::{GlobError, ToolPattern};
 
 pub use self::{
     grant::{AccessError, Grant, Limits},
+    quota::{Admission, QuotaError, Quotas},
     role::Role,
     see::See,
     token::Token,

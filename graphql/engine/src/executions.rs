@@ -43,7 +43,10 @@ use super::{
     plans::{PlanningOptions, Plans, fit_input, library::reuse_error},
     tools::Tools,
 };
-use crate::{access::Grant, visible_store::VisibleStore};
+use crate::{
+    access::{Admission, Grant},
+    visible_store::VisibleStore,
+};
 
 /// Maximum number of child executions that are read for the findings of one execution.
 const MAX_CHILDREN: usize = 16;
@@ -304,8 +307,22 @@ impl Executions {
         self.start(Start::from_created(plan, created)).await
     }
 
+    /// Checks that the caller may start an execution, and counts the start toward its limits and quotas.
+    /// Keep the result until the start is stored.
+    async fn admit_start(&self, start: &Start) -> Result<Admission, EngineError> {
+        let grant = &self.tools.grant;
+        if grant.name().is_none() {
+            return Ok(Admission::default());
+        }
+        let tools = self.plans.check_start(&start.plan).await?;
+        let owner = labels::find_token(&start.created.options.labels);
+        let admission = grant.admit_start(&*self.store, owner, self.clock.now()).await?;
+        grant.count_uses(&tools)?;
+        Ok(admission)
+    }
+
     async fn start(&self, start: Start) -> Result<ExecutionId, EngineError> {
-        self.plans.check_start(&start.plan).await?;
+        let _admission = self.admit_start(&start).await?;
         if start.created.options.dry_run {
             return self.dry_run(start).await;
         }

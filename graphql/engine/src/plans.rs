@@ -503,12 +503,12 @@ impl Plans {
         Ok(())
     }
 
-    /// Checks a plan that is about to start, and counts the start toward the caller's limits.
-    pub(super) async fn check_start(&self, plan: &Arc<Plan>) -> Result<(), EngineError> {
+    /// Checks a plan that is about to start. Returns its tools, whose uses the caller must count.
+    pub(super) async fn check_start(
+        &self,
+        plan: &Arc<Plan>,
+    ) -> Result<BTreeSet<ToolName>, EngineError> {
         let grant = &self.tools.grant;
-        if grant.name().is_none() {
-            return Ok(());
-        }
         let plans = self.library.list_with_sub_plans(plan).await?;
         let tools = self.allowed_tools(&plans)?;
         if grant.has_limits() {
@@ -516,7 +516,7 @@ impl Plans {
                 grant.check_reach_limits(&reach)?;
             }
         }
-        Ok(grant.count_uses(&tools)?)
+        Ok(tools)
     }
 }
 

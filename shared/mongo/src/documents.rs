@@ -162,6 +162,14 @@ impl Documents for Mongo {
         self.count_groups(query).await
     }
 
+    async fn count_active(&self, token: &str) -> Result<u64, StoreError> {
+        self.count_active_of(token).await
+    }
+
+    async fn sum_stored_bytes(&self, token: &str) -> Result<u64, StoreError> {
+        self.sum_stored_bytes_of(token).await
+    }
+
     async fn count_heads(&self, filter: &ExecutionFilter) -> Result<u64, StoreError> {
         counts::count_rows(&self.heads, self.select_heads(filter).await?).await
     }

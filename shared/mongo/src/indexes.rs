@@ -11,6 +11,7 @@ use shared::store::StoreError;
 
 use super::{
     connection::to_store_error,
+    due::{STORED_BYTES, TOKEN, WAKE_TOKEN},
     lists::{CREATED, REQUEST_TOKEN},
     log::WAKE,
     records::{AT_MICROS, CALL, RECORDS},
@@ -65,6 +66,8 @@ fn index_models() -> [(&'static str, Vec<IndexModel>); 10] {
                 plain(doc! { "state": 1, CREATED: -1, "_id": -1 }),
                 only_with(doc! { "priority": -1, WAKE: 1, "_id": 1 }, WAKE),
                 only_with(doc! { WAKE: 1, "_id": 1 }, WAKE),
+                only_with(doc! { WAKE_TOKEN: 1, "priority": -1, WAKE: 1, "_id": 1 }, WAKE_TOKEN),
+                only_with(doc! { TOKEN: 1, "state": 1, STORED_BYTES: 1 }, TOKEN),
                 only_with(doc! { "owner": 1, "_id": 1 }, "owner"),
                 only_with(doc! { "finishedAtMicros": 1, "_id": 1 }, "finishedAtMicros"),
                 only_with(doc! { "labelTerms": 1, CREATED: -1, "_id": -1 }, "labelTerms"),

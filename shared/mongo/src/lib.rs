@@ -21,6 +21,7 @@ mod commands;
 mod connection;
 mod counts;
 mod documents;
+mod due;
 mod indexes;
 mod journal;
 mod json;

@@ -21,6 +21,7 @@ mod change;
 mod connection;
 mod counts;
 mod documents;
+mod due;
 mod identity;
 mod lists;
 mod log;

@@ -12,13 +12,14 @@ use shared::{
     tool::ErrorCode,
 };
 
-use super::connection::to_store_error;
+use super::{connection::to_store_error, due};
 
 /// The columns that [`read_head`] expects, in the order in which it reads them.
 pub(super) const HEAD_COLUMNS: &str = "executions.executionId, requestId, planId, state,
     executions.createdAt, seq, epoch, owner, dueAt, priority, finishedAt, parentExecutionId,
     needsPerson, startedAt, query, stepsDone, stepsTotal, errorCode, failedTool, errorMessage,
-    dryRun, labels";
+    dryRun, labels, CASE WHEN labels IS NULL THEN 0 ELSE COALESCE((SELECT bytes FROM stored_bytes
+        WHERE stored_bytes.number = executions.number), 0) END";
 
 /// Selects heads that a worker can claim, now or later. The partial indexes have the same
 /// condition.
@@ -80,6 +81,7 @@ pub(super) fn put_head(
     }
     if !head.labels.is_empty() {
         put_labels(connection, log, head)?;
+        due::put_stored_bytes(connection, log, head)?;
     }
     Ok(true)
 }
@@ -141,6 +143,7 @@ pub(super) fn read_head(row: &Row<'_>) -> Result<ExecutionHead, StoreError> {
         error: read_error(row, &id)?,
         labels: read_labels(row, 21, &id)?,
         is_dry_run: read_column(row, 20, &id)?,
+        stored_bytes: read_count(22)?,
     })
 }
 

@@ -110,8 +110,11 @@ impl ExecutionFilter {
 pub enum HeadQuery {
     /// Unfinished executions without an owner that are due.
     ///
-    /// Executions of a higher priority come first, and within a priority the execution that has
-    /// been due the longest. An eighth of the list is reserved for the executions of any priority
+    /// If executions of several tokens are due, the tokens take turns, and `turn` says which token
+    /// is first. Only the first [`limits::DUE_TOKENS`](crate::limits::DUE_TOKENS) tokens take turns.
+    ///
+    /// Among the executions of a token, a higher priority comes first, and within a priority the
+    /// execution that has been due the longest. An eighth of the list is reserved for the executions of any priority
     /// that have been due the longest, so that no execution waits for ever. A list of two or more
     /// has at least one such execution. These executions come last.
     ///
@@ -119,6 +122,7 @@ pub enum HeadQuery {
     /// executions are distinguished. Executions of all other priorities are ordered by due time.
     Due {
         now: Timestamp,
+        turn: u32,
     },
     /// Due executions, sorted by due time only.
     ///

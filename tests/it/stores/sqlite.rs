@@ -192,7 +192,7 @@ async fn a_node_of_the_next_layout_may_use_the_same_file() {
     ]);
     run_sql(&path, &format!("UPDATE events SET json = '{json}'"));
     assert_eq!(this.read(execution(1), Seq(0)).await.unwrap().len(), 2);
-    assert_eq!(this.find_heads(HeadQuery::Due { now: at(0) }, 10).await.unwrap(), [due]);
+    assert_eq!(this.find_heads(HeadQuery::Due { now: at(0), turn: 0 }, 10).await.unwrap(), [due]);
     this.append(some_events(execution(1), 2, 1)).await.unwrap();
     assert_eq!(next.read(execution(1), Seq(2)).await.unwrap().len(), 1);
     let lease = Lease { worker: worker(1), node: "n".to_owned(), until: at(9) };
@@ -408,7 +408,7 @@ async fn a_sqlite_file_of_version_1_is_updated() {
         ExecutionHead { state: ExecutionState::Completed, finished_at: Some(at(0)), ..head(1, 2) };
     assert_eq!(store.head(execution(1)).await.unwrap(), Some(over), "its log does not replay");
     let due = ExecutionHead { due: Some(at(0)), ..head(2, 2) };
-    assert_eq!(other.find_heads(HeadQuery::Due { now: at(0) }, 10).await.unwrap(), [due]);
+    assert_eq!(other.find_heads(HeadQuery::Due { now: at(0), turn: 0 }, 10).await.unwrap(), [due]);
     assert_eq!(as_store(&store).next_due_at().await.unwrap(), Some(at(0)));
     assert_eq!(store.list_commands(None).await.unwrap(), [inbox_command(1, 2, Command::Pause)]);
     assert_eq!(

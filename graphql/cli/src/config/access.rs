@@ -6,7 +6,7 @@ pub(super) use self::patterns::with_equivalents;
 
 use std::{collections::BTreeSet, path::Path};
 
-use engine::access::{Access, Limits, Role, See, Token, ToolPattern};
+use engine::access::{Access, Limits, Quotas, Role, See, Token, ToolPattern};
 use planner::suggest::did_you_mean;
 use serde_json::{Map, Value, json};
 use shared::{secret_file::SecretFile, store::Rate};
@@ -15,7 +15,10 @@ use toolsets::sources::SetConfig;
 use super::{ConfigError, calls};
 
 const TOKEN_KEYS: [&str; 7] = ["name", "token_env", "token_file", "role", "tools", "limits", "see"];
-const LIMIT_KEYS: [&str; 2] = ["calls", "per_tool"];
+const LIMIT_KEYS: [&str; 5] = ["calls", "per_tool", "starts", "executions", "stored_bytes"];
+/// Units of `stored_bytes`.
+const BYTE_UNITS: [(&str, u64); 4] =
+    [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
 /// Maximum number of tokens. It is limited because each request is compared with each token.
 const MAX_TOKENS: usize = 1_000;
 /// Maximum number of patterns of a token. It is limited because each call is matched with each
@@ -39,6 +42,7 @@ struct TokenConfig {
     role: Role,
     tools: Option<Vec<ToolPattern>>,
     limits: Limits,
+    quotas: Quotas,
     written_limits: Value,
     see: See,
 }
@@ -190,7 +194,7 @@ impl TokenConfig {
         token.tools = tools.map(|pattern| {
             pattern.iter().flat_map(|pattern| patterns::with_equivalents(pattern, sets)).collect()
         });
-        token.limits = self.limits;
+        (token.limits, token.quotas) = (self.limits, self.quotas);
         token.see = self.see;
         Ok(token)
     }
@@ -280,6 +284,7 @@ fn read_token(item: &Value, base: &Path) -> Result<TokenConfig, String> {
     if name.starts_with(oidc::NAME_PREFIX) {
         return Err(format!("`name` is `{name}`: `oidc:` is for callers of `server.oidc`"));
     }
+    let (limits, quotas) = read_limits(&written_limits)?;
     let role = read_text(fields, "role")?.parse()?;
     Ok(TokenConfig {
         name,
@@ -287,7 +292,8 @@ fn read_token(item: &Value, base: &Path) -> Result<TokenConfig, String> {
         role,
         see: read_see(fields, role)?,
         tools: read_patterns(fields.get("tools"))?,
-        limits: read_limits(&written_limits)?,
+        limits,
+        quotas,
         written_limits,
     })
 }
@@ -338,9 +344,9 @@ pub(super) fn read_patterns(value: Option<&Value>) -> Result<Option<Vec<ToolPatt
     items.iter().map(glob).collect::<Result<_, _>>().map(Some)
 }
 
-pub(super) fn read_limits(value: &Value) -> Result<Limits, String> {
+pub(super) fn read_limits(value: &Value) -> Result<(Limits, Quotas), String> {
     let fields = match value {
-        Value::Null => return Ok(Limits::default()),
+        Value::Null => return Ok(Default::default()),
         Value::Object(fields) => fields,
         _ => return Err("`limits` must be a map such as `{ calls: 100/h }`".to_owned()),
     };
@@ -354,7 +360,43 @@ pub(super) fn read_limits(value: &Value) -> Result<Limits, String> {
         let hint = "write a rate, such as `10/min` or `100/h`";
         rate.map(Some).ok_or_else(|| format!("`limits.{key}` is `{written}`; {hint}"))
     };
-    Ok(Limits { calls: rate("calls")?, per_tool: rate("per_tool")? })
+    let limits = Limits { calls: rate("calls")?, per_tool: rate("per_tool")? };
+    let quotas = Quotas {
+        starts: rate("starts")?,
+        executions: read_count(fields)?,
+        stored_bytes: read_bytes(fields)?,
+    };
+    Ok((limits, quotas))
+}
+
+fn read_count(fields: &Map<String, Value>) -> Result<Option<u64>, String> {
+    match fields.get("executions") {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => match value.as_u64().filter(|count| *count > 0) {
+            Some(count) => Ok(Some(count)),
+            None => Err(format!("`limits.executions` is {value}; write a whole number from 1")),
+        },
+    }
+}
+
+fn read_bytes(fields: &Map<String, Value>) -> Result<Option<u64>, String> {
+    let value = match fields.get("stored_bytes") {
+        None | Some(Value::Null) => return Ok(None),
+        Some(value) => value,
+    };
+    let bytes = match value {
+        Value::String(text) => parse_bytes(text),
+        other => other.as_u64(),
+    };
+    let hint = "write a number of bytes, or a size such as `500MiB` or `10GiB`";
+    let wrong = || format!("`limits.stored_bytes` is {value}; {hint}");
+    bytes.filter(|bytes| *bytes > 0).map(Some).ok_or_else(wrong)
+}
+
+/// Parses a size such as `10GiB`.
+fn parse_bytes(text: &str) -> Option<u64> {
+    let (unit, factor) = BYTE_UNITS.into_iter().find(|(unit, _)| text.trim().ends_with(unit))?;
+    text.trim().strip_suffix(unit)?.trim().parse::<u64>().ok()?.checked_mul(factor)
 }
 
 #[cfg(test)]
@@ -406,6 +448,18 @@ mod tests {
             .assert_eq(&config.to_json().to_string());
         assert!(read(None).unwrap().is_empty());
         assert!(!read(Some(json!({}))).unwrap().open(&[], |_| None).unwrap().requires_token());
+    }
+
+    #[test]
+    fn quotas_are_numbers_sizes_and_rates() {
+        let limits = json!({ "executions": 20, "stored_bytes": "10 GiB", "starts": "100/min" });
+        let (limits, quotas) = read_limits(&limits).unwrap();
+        assert_eq!(limits, Limits::default());
+        let starts = Some(Rate { calls: 100, per_ms: 60_000 });
+        let expected = Quotas { starts, executions: Some(20), stored_bytes: Some(10 << 30) };
+        assert_eq!(quotas, expected);
+        let bytes = json!({ "stored_bytes": 5_000 });
+        assert_eq!(read_limits(&bytes).unwrap().1.stored_bytes, Some(5_000));
     }
 
     #[test]
@@ -513,6 +567,19 @@ mod tests {
                 "`access.tokens[0]`: `limits.calls` is `often`; write a rate, such as `10/min` or `100/h`"
             ],
         );
+        for limits in [
+            json!({ "executions": 0 }),
+            json!({ "executions": "5" }),
+            json!({ "stored_bytes": "10GB" }),
+            json!({ "stored_bytes": "99999999TiB" }),
+            json!({ "stored_bytes": -1 }),
+            json!({ "starts": 100 }),
+        ] {
+            let key = limits.as_object().unwrap().keys().next().unwrap().clone();
+            let token = json!({ "name": "a", "token_env": "A", "role": "admin", "limits": limits });
+            let message = read(Some(json!({ "tokens": [token] }))).unwrap_err();
+            assert!(message.contains(&key) && message.contains("write"), "{message}");
+        }
         check_refused_token(
             json!({ "role": "viewer", "see": "mine" }),
             expect!["`access.tokens[0]`: `see` is `mine`: use own or all"],

@@ -163,8 +163,9 @@ impl Tools {
                 "{MAX_WAITING_CALLS} calls are waiting already; try again later"
             )));
         }
+        let token = self.grant.name().map(Arc::from);
         let permit = tokio::select! {
-            permit = worker.acquire_permit(call.id.clone(), limits, MAX_PERMIT_WAIT) => permit,
+            permit = worker.acquire_permit(call.id.clone(), limits, MAX_PERMIT_WAIT, token) => permit,
             () = caller_gone.cancelled() => {
                 return Err(refused("the caller no longer waits".to_owned()));
             }

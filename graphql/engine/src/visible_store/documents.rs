@@ -109,6 +109,14 @@ impl Documents for VisibleStore {
         self.inner.count_executions(&query).await
     }
 
+    async fn count_active(&self, token: &str) -> Result<u64, StoreError> {
+        self.inner.count_active(token).await
+    }
+
+    async fn sum_stored_bytes(&self, token: &str) -> Result<u64, StoreError> {
+        self.inner.sum_stored_bytes(token).await
+    }
+
     async fn count_heads(&self, filter: &ExecutionFilter) -> Result<u64, StoreError> {
         self.inner.count_heads(&self.own_executions(filter)).await
     }

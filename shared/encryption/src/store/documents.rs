@@ -183,6 +183,14 @@ impl Documents for EncryptedStore {
         self.inner.count_executions(query).await
     }
 
+    async fn count_active(&self, token: &str) -> Result<u64, StoreError> {
+        self.inner.count_active(token).await
+    }
+
+    async fn sum_stored_bytes(&self, token: &str) -> Result<u64, StoreError> {
+        self.inner.sum_stored_bytes(token).await
+    }
+
     async fn count_heads(&self, filter: &ExecutionFilter) -> Result<u64, StoreError> {
         Self::check_filter(filter)?;
         self.inner.count_heads(filter).await

@@ -285,6 +285,14 @@ impl Documents for Memory {
         Ok(table.finish(query.first))
     }
 
+    async fn count_active(&self, token: &str) -> Result<u64, StoreError> {
+        Ok(self.lock_state().work.count_active(token) as u64)
+    }
+
+    async fn sum_stored_bytes(&self, token: &str) -> Result<u64, StoreError> {
+        Ok(self.lock_state().work.sum_stored_bytes(token))
+    }
+
     async fn count_heads(&self, filter: &ExecutionFilter) -> Result<u64, StoreError> {
         Ok(self.lock_state().find_heads(filter).len() as u64)
     }
