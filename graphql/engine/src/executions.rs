@@ -307,8 +307,8 @@ impl Executions {
         self.start(Start::from_created(plan, created)).await
     }
 
-    /// Checks that the caller may start an execution, and counts the start toward its limits and quotas.
-    /// Keep the result until the start is stored.
+    /// Checks that the caller may start an execution, and counts the start toward its limits and
+    /// quotas. Keep the result until the start is stored.
     async fn admit_start(&self, start: &Start) -> Result<Admission, EngineError> {
         let grant = &self.tools.grant;
         if grant.name().is_none() {
