@@ -201,7 +201,8 @@ impl Server {
             _ if status.is_server_error() => Err(RequestFailure::Temporary(reason, wait)),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 Err(RequestFailure::Permanent(format!(
-                    "{reason}; check the key that `embedding.api_key_env` or `embedding.api_key_file` names"
+                    "{reason}; check the key that `embedding.api_key_env` or \
+                     `embedding.api_key_file` names"
                 )))
             }
             StatusCode::NOT_FOUND => Err(RequestFailure::Permanent(format!(
