@@ -156,12 +156,13 @@ impl Driver {
         let limits = waiting.limits.clone();
         let holder = machine::permit_holder(&self.execution, task);
         let priority = self.execution.options().priority;
+        let token = self.execution.token().map(Arc::from);
         let permits = Arc::clone(&self.context.permits);
         self.jobs.spawn(async move {
             tokio::select! {
                 biased;
                 () = cut.cancelled() => JobResult::Cancelled,
-                permit = permits.acquire_permit(holder, limits, priority) => {
+                permit = permits.acquire_permit(holder, limits, priority, token) => {
                     JobResult::Permitted(task, number, permit)
                 }
             }

@@ -1,6 +1,7 @@
 //! Workers over a store in memory. Tokio's clock is paused.
 
 mod large_outputs;
+mod turns;
 
 use std::time::Duration;
 

@@ -13,6 +13,7 @@ mod limits;
 mod log_format;
 mod mistake;
 mod model;
+mod oidc;
 mod protected_files;
 mod retention;
 mod schema;

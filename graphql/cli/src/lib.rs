@@ -279,6 +279,7 @@ async fn run_command(app: &App, command: Command) -> Result<ExitStatus, Failure>
         Command::Backup { file } => backup::write_backup(app, &file).await,
         Command::Restore { file } => backup::restore(app, &file).await,
         Command::Import { file } => backup::import(app, &file).await,
+        Command::Rekey => commands::rekey::rekey(app).await,
         Command::Export(args) if args.since.is_some() => backup::export_history(app, args).await,
         Command::Config { .. } => config_command::print_config(app),
         Command::Tools { subcommand: Tools::Add { new } } => {

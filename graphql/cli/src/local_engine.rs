@@ -304,7 +304,7 @@ pub(crate) async fn open_store_for_copies(setup: Setup<'_>) -> Result<Arc<dyn St
     Ok(engine::store::open_store_for_copies(&setup.config.store.value, None).await?)
 }
 
-async fn open_keys(setup: Setup<'_>) -> Result<Option<Keyring>, Failure> {
+pub(crate) async fn open_keys(setup: Setup<'_>) -> Result<Option<Keyring>, Failure> {
     match &setup.config.encryption.value {
         Some(encryption) => Ok(Some(encryption.open_keys().await?)),
         None => Ok(None),
@@ -329,7 +329,7 @@ pub(crate) fn build_launcher(config: &Config, base: &Path) -> Launcher {
     Launcher::this_binary()
         .with_hidden(config.own_files(base))
         .with_folders(config.own_folders())
-        .with_secrets(config.access.value.secrets().unwrap_or_default())
+        .with_secrets(config.secrets().unwrap_or_default())
         .with_read_only(config.own_programs())
 }
 
@@ -358,6 +358,6 @@ fn build_registry(
         configured: if need.has_tools() { list_configured_sets(config, &base) } else { Vec::new() },
         contexts: config.contexts.clone(),
         base,
-        secrets: config.access.value.secrets(),
+        secrets: config.secrets(),
     }))
 }

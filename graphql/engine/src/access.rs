@@ -8,20 +8,24 @@
 mod alerts;
 mod bucket;
 mod grant;
+mod identities;
+mod quota;
 mod role;
+mod see;
 mod token;
 mod token_changes;
 
 use std::{
     fmt::Write as _,
     net::IpAddr,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, OnceLock, PoisonError, RwLock},
     time::Instant,
 };
 
 use self::{
     alerts::{AlertKind, Alerts},
     grant::Rights,
+    identities::Identities,
     role::{mutation_role, query_role},
     token::Digest,
 };
@@ -32,7 +36,9 @@ pub use shared::glob::{GlobError, ToolPattern};
 
 pub use self::{
     grant::{AccessError, Grant, Limits},
+    quota::{Admission, QuotaError, Quotas},
     role::Role,
+    see::See,
     token::Token,
     token_changes::TokenChanges,
 };
@@ -45,6 +51,8 @@ pub struct Access(Arc<AccessState>);
 struct AccessState {
     holders: RwLock<Holders>,
     alerts: Arc<Alerts>,
+    /// Set if an issuer identifies callers.
+    identities: OnceLock<Identities>,
 }
 
 #[derive(Debug, Default)]
@@ -80,11 +88,12 @@ impl Access {
         };
         let grants_by_digest = tokens.into_iter().map(holder).collect();
         let holders = Holders { grants_by_digest, tokenless: CancellationToken::new() };
-        Self(Arc::new(AccessState { holders: RwLock::new(holders), alerts }))
+        let (holders, identities) = (RwLock::new(holders), OnceLock::new());
+        Self(Arc::new(AccessState { holders, alerts, identities }))
     }
 
     pub fn requires_token(&self) -> bool {
-        !self.read_holders().grants_by_digest.is_empty()
+        !self.read_holders().grants_by_digest.is_empty() || self.0.identities.get().is_some()
     }
 
     /// Returns whether a peer is allowed to connect. If no tokens are configured, only a peer on
@@ -95,7 +104,7 @@ impl Access {
 
     pub fn authenticate(&self, token: Option<&str>, peer: IpAddr) -> Result<Grant, Denied> {
         let holders = self.read_holders();
-        if holders.grants_by_digest.is_empty() {
+        if holders.grants_by_digest.is_empty() && self.0.identities.get().is_none() {
             let tokenless = holders.tokenless.clone();
             return Ok(Grant::of_actor(Actor::local()).revoked_by(tokenless));
         }
@@ -107,9 +116,14 @@ impl Access {
             if known.equals_in_constant_time(&digest) { Some(grant) } else { found }
         });
         found.cloned().ok_or_else(|| {
-            self.0.alerts.report_bad_token(peer.to_canonical(), Instant::now());
+            self.report_bad_token(peer);
             Denied::UnknownToken
         })
+    }
+
+    /// Counts a token that gives no access, for the alert about peers that try tokens.
+    pub fn report_bad_token(&self, peer: IpAddr) {
+        self.0.alerts.report_bad_token(peer.to_canonical(), Instant::now());
     }
 
     /// Returns the grant of the token with this name. Agents use it to count their calls, because
@@ -117,7 +131,8 @@ impl Access {
     pub fn find_grant_by_name(&self, token: &str) -> Option<Grant> {
         let holders = self.read_holders();
         let mut grants = holders.grants_by_digest.iter().map(|holder| &holder.1);
-        grants.find(|grant| grant.name() == Some(token)).cloned()
+        let found = grants.find(|grant| grant.name() == Some(token)).cloned();
+        found.or_else(|| self.0.identities.get()?.find(token))
     }
 
     fn read_holders(&self) -> std::sync::RwLockReadGuard<'_, Holders> {

@@ -11,9 +11,10 @@
 //! | `tls` | performs handshakes with a replaceable certificate |
 //! | `guard`, `hosts` | checks `Host`, `Origin` and peer, and answers preflights |
 //! | `path_prefix` | removes the path prefix of a proxy |
-//! | `entry` | identifies the caller by its token |
+//! | `entry`, `bearer` | identifies the caller by its token |
 //! | `http`, `negotiate`, `params`, `reply` | handles one HTTP request |
 //! | `operation`, `executor` | executes an operation and contains panics |
+//! | `sign_in` | identifies callers by an OpenID provider |
 //! | `sse` | streams an operation as events |
 //! | `traced_request` | reads trace contexts, and makes spans of requests and operations |
 //! | `ws` | handles both WebSocket subprotocols |
@@ -23,6 +24,7 @@
 
 mod answer_stream;
 mod app;
+mod bearer;
 mod bodies;
 mod connections;
 mod entry;
@@ -42,6 +44,7 @@ mod refusal;
 mod refusal_log;
 mod reply;
 mod serve;
+mod sign_in;
 mod sse;
 mod task_sender;
 mod tls;

@@ -9,6 +9,7 @@ use axum::{
 };
 use engine::access::Access;
 use futures::future::BoxFuture;
+use oidc::SignIn;
 use shared::trace::SpanSink;
 
 use super::{
@@ -29,6 +30,8 @@ pub struct ServerOptions {
     /// The path below which a proxy shows the server.
     pub path_prefix: PathPrefix,
     pub access: Access,
+    /// Identifies callers by an issuer. `None` if only tokens of the configuration give access.
+    pub sign_in: Option<Arc<SignIn>>,
     /// The certificate of the server. `None` serves without TLS.
     pub tls: Option<Tls>,
     /// The largest request body and WebSocket message, in bytes.
@@ -58,6 +61,7 @@ impl Default for ServerOptions {
             allowed_origins: Vec::new(),
             path_prefix: PathPrefix::default(),
             access: Access::default(),
+            sign_in: None,
             tls: None,
             max_body_bytes: 1024 * 1024,
             max_connections: 4096,

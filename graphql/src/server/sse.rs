@@ -30,8 +30,8 @@ const KEEP_ALIVE_COMMENT: &str = ":\n\n";
 
 /// Streams the responses of `operation` on the threads of subscriptions.
 ///
-/// At shutdown, and when the token of the caller is revoked, the stream ends without `complete`.
-/// So the client reconnects.
+/// At shutdown, and when the access of the caller ends, the stream ends without `complete`. So the
+/// client reconnects.
 pub(super) async fn stream_operation(
     app: &Arc<App>,
     operation: Operation,
@@ -42,11 +42,11 @@ pub(super) async fn stream_operation(
     let events = format_events(answers);
     let lively = add_keep_alive(events, app.options.keep_alive);
     let stopping = app.stopping.clone();
-    let grant = caller.grant.clone();
+    let caller = Arc::clone(caller);
     let end = async move {
         tokio::select! {
             () = stopping.cancelled() => (),
-            () = grant.wait_until_revoked() => (),
+            () = caller.wait_until_access_ends() => (),
         }
     };
     let lively = lively.take_until(end).boxed();

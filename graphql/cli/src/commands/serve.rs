@@ -14,6 +14,8 @@ use graphql::{
     server::{self, Hooks, PathPrefix, ServerOptions, Tls},
 };
 use nix::sys::resource::{Resource, getrlimit};
+use oidc::SignIn;
+use shared::clock::WallClock;
 use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -31,7 +33,8 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
     let config = &app.config;
     let signals = listen_for_service_signals()?;
     let access = config.access.value.open(&config.toolsets.value, variable)?;
-    let HttpServerConfig { allowed_hosts, allowed_origins, path_prefix, tls } =
+    let (access, sign_in) = open_sign_in(app, access)?;
+    let HttpServerConfig { allowed_hosts, allowed_origins, path_prefix, tls, .. } =
         config.http_server.value.clone();
     let tls = tls.map(|files| files.open().map(Tls::new)).transpose()?;
     let (listener, address) = open_listener(config.listen.value, "--listen").await?;
@@ -51,6 +54,7 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
         max_new_connections: config.limits.new_connections_per_address(),
         shutdown_grace: config.limits.drain_time(),
         access: access.clone(),
+        sign_in,
         tls: tls.clone(),
         allowed_hosts: allowed_hosts.values,
         allowed_origins: allowed_origins.values,
@@ -91,6 +95,7 @@ pub(crate) async fn run_worker(app: &App) -> Result<ExitStatus, Failure> {
     let (retention, _pruning) = start_retention(app, &local);
     let served = if let Some((listener, address)) = listener {
         let access = app.config.access.value.open(&app.config.toolsets.value, variable)?;
+        let (access, sign_in) = open_sign_in(app, access)?;
         warn_of_missing_tokens(app, address, &access);
         let reloader = Reloader::new(app, &local, Some(access.clone()));
         let end_signal = reload_until_end(signals, reloader);
@@ -104,7 +109,7 @@ pub(crate) async fn run_worker(app: &App) -> Result<ExitStatus, Failure> {
         // Leaves out the routes of the page, because a worker serves only metrics and health
         // checks.
         let hooks = Hooks { ready, first_metrics, ..Hooks::default() };
-        let options = ServerOptions { has_api: false, access, ..ServerOptions::default() };
+        let options = ServerOptions { has_api: false, access, sign_in, ..ServerOptions::default() };
         server::serve(listener, local.schema.clone(), options, hooks, end_signal).await
     } else {
         app.screen.say(&format!("working on {}", app.config.store_name()));
@@ -115,6 +120,18 @@ pub(crate) async fn run_worker(app: &App) -> Result<ExitStatus, Failure> {
     local.close().await;
     served.map_err(|err| Failure::new("SERVER_UNAVAILABLE", err.to_string()))?;
     Ok(ExitStatus::Done)
+}
+
+/// Opens the sign-in of `server.oidc`, if there is one. Then every caller needs a token or a session.
+fn open_sign_in(app: &App, access: Access) -> Result<(Access, Option<Arc<SignIn>>), Failure> {
+    let config = &app.config;
+    let Some(oidc) = &config.http_server.value.oidc else { return Ok((access, None)) };
+    let folder = config.base_folder().map_err(|err| Failure::new("INTERNAL", err.to_string()))?;
+    let settings = oidc.open(&folder, &config.toolsets.value, variable)?;
+    let access = access.with_identities();
+    let sign_in = SignIn::new(settings, access.clone(), Arc::new(WallClock));
+    let sign_in = sign_in.map_err(|reason| Failure::new("INTERNAL", reason))?;
+    Ok((access, Some(Arc::new(sign_in))))
 }
 
 /// Listens on an address. `option` is the command-line option for another address, which an error

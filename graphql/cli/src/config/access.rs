@@ -2,9 +2,11 @@
 
 mod patterns;
 
+pub(super) use self::patterns::with_equivalents;
+
 use std::{collections::BTreeSet, path::Path};
 
-use engine::access::{Access, Limits, Role, Token, ToolPattern};
+use engine::access::{Access, Limits, Quotas, Role, See, Token, ToolPattern};
 use planner::suggest::did_you_mean;
 use serde_json::{Map, Value, json};
 use shared::{secret_file::SecretFile, store::Rate};
@@ -12,8 +14,11 @@ use toolsets::sources::SetConfig;
 
 use super::{ConfigError, calls};
 
-const TOKEN_KEYS: [&str; 6] = ["name", "token_env", "token_file", "role", "tools", "limits"];
-const LIMIT_KEYS: [&str; 2] = ["calls", "per_tool"];
+const TOKEN_KEYS: [&str; 7] = ["name", "token_env", "token_file", "role", "tools", "limits", "see"];
+const LIMIT_KEYS: [&str; 5] = ["calls", "per_tool", "starts", "executions", "stored_bytes"];
+/// Units of `stored_bytes`.
+const BYTE_UNITS: [(&str, u64); 4] =
+    [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
 /// Maximum number of tokens. It is limited because each request is compared with each token.
 const MAX_TOKENS: usize = 1_000;
 /// Maximum number of patterns of a token. It is limited because each call is matched with each
@@ -37,7 +42,9 @@ struct TokenConfig {
     role: Role,
     tools: Option<Vec<ToolPattern>>,
     limits: Limits,
+    quotas: Quotas,
     written_limits: Value,
+    see: See,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -187,7 +194,8 @@ impl TokenConfig {
         token.tools = tools.map(|pattern| {
             pattern.iter().flat_map(|pattern| patterns::with_equivalents(pattern, sets)).collect()
         });
-        token.limits = self.limits;
+        (token.limits, token.quotas) = (self.limits, self.quotas);
+        token.see = self.see;
         Ok(token)
     }
 
@@ -206,6 +214,7 @@ impl TokenConfig {
             "role": self.role.as_str(),
             "tools": tools.unwrap_or_else(|| vec!["*".to_owned()]),
             "limits": self.written_limits,
+            "see": self.see.as_str(),
         })
     }
 }
@@ -271,24 +280,45 @@ fn read_token(item: &Value, base: &Path) -> Result<TokenConfig, String> {
     }
     check_keys(fields, &TOKEN_KEYS)?;
     let written_limits = fields.get("limits").cloned().unwrap_or_default();
+    let name = read_text(fields, "name")?;
+    if name.starts_with(oidc::NAME_PREFIX) {
+        return Err(format!("`name` is `{name}`: `oidc:` is for callers of `server.oidc`"));
+    }
+    let (limits, quotas) = read_limits(&written_limits)?;
+    let role = read_text(fields, "role")?.parse()?;
     Ok(TokenConfig {
-        name: read_text(fields, "name")?,
+        name,
         source: TokenSource::read(fields, base)?,
-        role: read_text(fields, "role")?.parse()?,
+        role,
+        see: read_see(fields, role)?,
         tools: read_patterns(fields.get("tools"))?,
-        limits: read_limits(&written_limits)?,
+        limits,
+        quotas,
         written_limits,
     })
 }
 
-fn check_keys(fields: &Map<String, Value>, keys: &[&str]) -> Result<(), String> {
+pub(super) fn read_see(fields: &Map<String, Value>, role: Role) -> Result<See, String> {
+    if fields.get("see").is_none_or(Value::is_null) {
+        return Ok(See::All);
+    }
+    let see = read_text(fields, "see")?.parse()?;
+    if see == See::Own && role == Role::Admin {
+        let reason = "`see: own` does not fit the role `admin`, which sees all: use `operator` or \
+                      `viewer`";
+        return Err(reason.to_owned());
+    }
+    Ok(see)
+}
+
+pub(super) fn check_keys(fields: &Map<String, Value>, keys: &[&str]) -> Result<(), String> {
     let Some(key) = fields.keys().find(|key| !keys.contains(&key.as_str())) else { return Ok(()) };
     let help = did_you_mean(key, keys.iter().copied());
     let help = help.unwrap_or_else(|| format!("there are `{}`", keys.join("`, `")));
     Err(format!("`{key}` is unknown: {help}"))
 }
 
-fn read_text(fields: &Map<String, Value>, key: &str) -> Result<String, String> {
+pub(super) fn read_text(fields: &Map<String, Value>, key: &str) -> Result<String, String> {
     match fields.get(key) {
         Some(Value::String(text)) if !text.trim().is_empty() => Ok(text.clone()),
         None | Some(Value::Null) => Err(format!("`{key}` is missing")),
@@ -296,7 +326,7 @@ fn read_text(fields: &Map<String, Value>, key: &str) -> Result<String, String> {
     }
 }
 
-fn read_patterns(value: Option<&Value>) -> Result<Option<Vec<ToolPattern>>, String> {
+pub(super) fn read_patterns(value: Option<&Value>) -> Result<Option<Vec<ToolPattern>>, String> {
     let items = match value {
         None | Some(Value::Null) => return Ok(None),
         Some(Value::Array(items)) if items.len() <= MAX_PATTERNS => items,
@@ -314,9 +344,9 @@ fn read_patterns(value: Option<&Value>) -> Result<Option<Vec<ToolPattern>>, Stri
     items.iter().map(glob).collect::<Result<_, _>>().map(Some)
 }
 
-fn read_limits(value: &Value) -> Result<Limits, String> {
+pub(super) fn read_limits(value: &Value) -> Result<(Limits, Quotas), String> {
     let fields = match value {
-        Value::Null => return Ok(Limits::default()),
+        Value::Null => return Ok(Default::default()),
         Value::Object(fields) => fields,
         _ => return Err("`limits` must be a map such as `{ calls: 100/h }`".to_owned()),
     };
@@ -330,7 +360,43 @@ fn read_limits(value: &Value) -> Result<Limits, String> {
         let hint = "write a rate, such as `10/min` or `100/h`";
         rate.map(Some).ok_or_else(|| format!("`limits.{key}` is `{written}`; {hint}"))
     };
-    Ok(Limits { calls: rate("calls")?, per_tool: rate("per_tool")? })
+    let limits = Limits { calls: rate("calls")?, per_tool: rate("per_tool")? };
+    let quotas = Quotas {
+        starts: rate("starts")?,
+        executions: read_count(fields)?,
+        stored_bytes: read_bytes(fields)?,
+    };
+    Ok((limits, quotas))
+}
+
+fn read_count(fields: &Map<String, Value>) -> Result<Option<u64>, String> {
+    match fields.get("executions") {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => match value.as_u64().filter(|count| *count > 0) {
+            Some(count) => Ok(Some(count)),
+            None => Err(format!("`limits.executions` is {value}; write a whole number from 1")),
+        },
+    }
+}
+
+fn read_bytes(fields: &Map<String, Value>) -> Result<Option<u64>, String> {
+    let value = match fields.get("stored_bytes") {
+        None | Some(Value::Null) => return Ok(None),
+        Some(value) => value,
+    };
+    let bytes = match value {
+        Value::String(text) => parse_bytes(text),
+        other => other.as_u64(),
+    };
+    let hint = "write a number of bytes, or a size such as `500MiB` or `10GiB`";
+    let wrong = || format!("`limits.stored_bytes` is {value}; {hint}");
+    bytes.filter(|bytes| *bytes > 0).map(Some).ok_or_else(wrong)
+}
+
+/// Parses a size such as `10GiB`.
+fn parse_bytes(text: &str) -> Option<u64> {
+    let (unit, factor) = BYTE_UNITS.into_iter().find(|(unit, _)| text.trim().ends_with(unit))?;
+    text.trim().strip_suffix(unit)?.trim().parse::<u64>().ok()?.checked_mul(factor)
 }
 
 #[cfg(test)]
@@ -346,7 +412,7 @@ mod tests {
     fn example_setting() -> Value {
         json!({ "tokens": [
             { "name": "ci", "token_env": "CI", "role": "operator", "tools": ["file_tools.*"],
-              "limits": { "calls": "100/h", "per_tool": "10/min" } },
+              "limits": { "calls": "100/h", "per_tool": "10/min" }, "see": "own" },
             { "name": "owner", "token_env": "OWNER", "role": "admin" },
         ] })
     }
@@ -374,11 +440,26 @@ mod tests {
         let peer = std::net::IpAddr::from([10, 0, 0, 1]);
         let grant = access.authenticate(Some("the-secret-of-CI"), peer).unwrap();
         assert_eq!(grant.name(), Some("ci"));
+        assert_eq!(grant.visible_token(), Some("ci"));
+        let admin = access.authenticate(Some("the-secret-of-OWNER"), peer).unwrap();
+        assert_eq!((admin.token_name(), admin.visible_token()), (Some("owner"), None));
         assert!(!grant.allows(&"blog.get".parse().unwrap()));
-        expect![[r#"[{"name":"ci","token_env":"CI","role":"operator","tools":["file_tools.*"],"limits":{"calls":"100/h","per_tool":"10/min"}},{"name":"owner","token_env":"OWNER","role":"admin","tools":["*"],"limits":null}]"#]]
+        expect![[r#"[{"name":"ci","token_env":"CI","role":"operator","tools":["file_tools.*"],"limits":{"calls":"100/h","per_tool":"10/min"},"see":"own"},{"name":"owner","token_env":"OWNER","role":"admin","tools":["*"],"limits":null,"see":"all"}]"#]]
             .assert_eq(&config.to_json().to_string());
         assert!(read(None).unwrap().is_empty());
         assert!(!read(Some(json!({}))).unwrap().open(&[], |_| None).unwrap().requires_token());
+    }
+
+    #[test]
+    fn quotas_are_numbers_sizes_and_rates() {
+        let limits = json!({ "executions": 20, "stored_bytes": "10 GiB", "starts": "100/min" });
+        let (limits, quotas) = read_limits(&limits).unwrap();
+        assert_eq!(limits, Limits::default());
+        let starts = Some(Rate { calls: 100, per_ms: 60_000 });
+        let expected = Quotas { starts, executions: Some(20), stored_bytes: Some(10 << 30) };
+        assert_eq!(quotas, expected);
+        let bytes = json!({ "stored_bytes": 5_000 });
+        assert_eq!(read_limits(&bytes).unwrap().1.stored_bytes, Some(5_000));
     }
 
     #[test]
@@ -461,6 +542,12 @@ mod tests {
             ],
         );
         check_refused_token(
+            json!({ "name": "oidc:ada" }),
+            expect![
+                "`access.tokens[0]`: `name` is `oidc:ada`: `oidc:` is for callers of `server.oidc`"
+            ],
+        );
+        check_refused_token(
             json!({ "role": "root" }),
             expect!["`access.tokens[0]`: there is no role `root`: use viewer, operator or admin"],
         );
@@ -479,6 +566,29 @@ mod tests {
             expect![
                 "`access.tokens[0]`: `limits.calls` is `often`; write a rate, such as `10/min` or `100/h`"
             ],
+        );
+        for limits in [
+            json!({ "executions": 0 }),
+            json!({ "executions": "5" }),
+            json!({ "stored_bytes": "10GB" }),
+            json!({ "stored_bytes": "99999999TiB" }),
+            json!({ "stored_bytes": -1 }),
+            json!({ "starts": 100 }),
+        ] {
+            let key = limits.as_object().unwrap().keys().next().unwrap().clone();
+            let token = json!({ "name": "a", "token_env": "A", "role": "admin", "limits": limits });
+            let message = read(Some(json!({ "tokens": [token] }))).unwrap_err();
+            assert!(message.contains(&key) && message.contains("write"), "{message}");
+        }
+        check_refused_token(
+            json!({ "role": "viewer", "see": "mine" }),
+            expect!["`access.tokens[0]`: `see` is `mine`: use own or all"],
+        );
+        check_refused_token(
+            json!({ "see": "own" }),
+            expect![[
+                r#"`access.tokens[0]`: `see: own` does not fit the role `admin`, which sees all: use `operator` or `viewer`"#
+            ]],
         );
         let token = json!({ "name": "a", "token_env": "A", "role": "admin" });
         check_refused(

@@ -8,19 +8,23 @@ use planner::suggest::did_you_mean;
 use serde_json::{Map, Value, json};
 use shared::secret_file::SecretFile;
 
-use super::ConfigError;
+use super::{
+    ConfigError,
+    oidc::{self, OidcConfig},
+};
 
-const KEYS: [&str; 4] = ["allowed_hosts", "allowed_origins", "path_prefix", "tls"];
+const KEYS: [&str; 5] = ["allowed_hosts", "allowed_origins", "path_prefix", "oidc", "tls"];
 const TLS_KEYS: [&str; 2] = ["cert_file", "key_file"];
 /// Maximum number of hosts, and of origins. It is limited because each request is compared with
 /// each entry.
 const MAX_ENTRIES: usize = 1_000;
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct HttpServerConfig {
     pub allowed_hosts: Entries<AllowedHost>,
     pub allowed_origins: Entries<AllowedOrigin>,
     pub path_prefix: PathPrefix,
+    pub oidc: Option<OidcConfig>,
     /// The certificate. `None` serves without TLS.
     pub tls: Option<TlsFiles>,
 }
@@ -110,6 +114,7 @@ pub(super) fn read(value: Option<Value>, base: &Path) -> Result<Option<HttpServe
     Ok(Some(HttpServerConfig {
         allowed_hosts: read_entries(&fields, "allowed_hosts", "faber.example")?,
         allowed_origins: read_entries(&fields, "allowed_origins", "https://app.example")?,
+        oidc: oidc::read(fields.get("oidc"))?,
         path_prefix: match fields.get("path_prefix") {
             None | Some(Value::Null) => PathPrefix::default(),
             Some(Value::String(text)) => {

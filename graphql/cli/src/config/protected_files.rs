@@ -23,6 +23,7 @@ impl Config {
         files.extend(self.described_files.iter().map(|path| to_absolute(path)));
         let keys = self.encryption.value.iter().flat_map(EncryptionConfig::files);
         files.extend(keys.map(to_absolute));
+        files.extend(self.client_secret_file().map(|path| to_absolute(&path)));
         files.extend(self.access.value.files().map(to_absolute));
         let tls = self.http_server.value.tls.iter().flat_map(TlsFiles::paths);
         files.extend(tls.map(to_absolute));
@@ -38,6 +39,11 @@ impl Config {
         files.extend(documents.map(|path| to_absolute(&path)));
         files.extend(STORE_SUFFIXES.iter().filter_map(|suffix| self.store_file_path(suffix)));
         files
+    }
+
+    fn client_secret_file(&self) -> Option<PathBuf> {
+        let file = self.http_server.value.oidc.as_ref()?.secret_file()?;
+        Some(self.base_folder().ok()?.join(file))
     }
 
     /// Returns the folders with Faber's own data. Some of these folders possibly do not exist.

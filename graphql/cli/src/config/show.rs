@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Config, EncryptionConfig, Origin, TlsFiles, retention};
+use super::{Config, EncryptionConfig, Origin, TlsFiles, oidc::OidcConfig, retention};
 
 const MASK: &str = "***";
 
@@ -35,6 +35,7 @@ impl Config {
             "server.allowed_hosts": show_setting(&json!(http.value.allowed_hosts.written), http.origin),
             "server.allowed_origins": show_setting(&json!(http.value.allowed_origins.written), http.origin),
             "server.path_prefix": show_setting(&json!(http.value.path_prefix.as_str()), http.origin),
+            "server.oidc": show_setting(&json!(http.value.oidc.as_ref().map(OidcConfig::to_json)), http.origin),
             "server.tls": show_setting(
                 &json!(http.value.tls.as_ref().map(TlsFiles::to_json)),
                 http.origin,
@@ -57,7 +58,7 @@ impl Config {
             "log_level": show_setting(&json!(self.log_level.value), self.log_level.origin),
             "limits": limits,
             "access": show_setting(&self.access.value.to_json(), self.access.origin),
-            "access.secrets": show_setting(&json!(self.access.value.secrets()), self.access.origin),
+            "access.secrets": show_setting(&json!(self.secrets()), self.access.origin),
             "retention": show_setting(&json!(retention), self.retention.origin),
             "retention.audit": show_setting(
                 &json!(self.audit_retention.value.map(engine::age::format)),

@@ -50,6 +50,10 @@ impl Closing {
         Self::new(4403, format!("Forbidden: {}", reason.into()))
     }
 
+    pub(super) fn expired() -> Self {
+        Self::forbidden("the sign-in has expired: sign in again")
+    }
+
     pub(super) fn revoked() -> Self {
         Self::forbidden("the access token was changed or removed")
     }

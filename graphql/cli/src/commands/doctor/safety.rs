@@ -7,7 +7,7 @@ use toolbox::ToolSet;
 use toolsets::sources::SetConfig;
 
 use super::Check;
-use crate::config::AccessConfig;
+use crate::config::{AccessConfig, Config};
 
 /// Checks that this kernel can confine the commands of the active toolsets.
 pub(crate) fn check_confinement(sets: &[SetConfig], support: sandbox::Support) -> Check {
@@ -54,6 +54,25 @@ pub(crate) fn check_access(
     };
     let help = "name tokens in `access.tokens` and set their variables, or listen on 127.0.0.1";
     Check::new("access", result, help)
+}
+
+/// Checks that the secret of the client of `server.oidc` is available.
+pub(crate) fn check_sign_in(
+    config: &Config,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Option<Check> {
+    let oidc = config.http_server.value.oidc.as_ref()?;
+    let folder = config.base_folder().map_err(|err| err.to_string());
+    let opened = folder.and_then(|folder| {
+        let settings = oidc.open(&folder, &config.toolsets.value, variable);
+        settings.map_err(|err| err.to_string())
+    });
+    let result = opened.map(|settings| {
+        let rules = count_noun(settings.rules.len(), "rule");
+        format!("`{}` identifies callers, and {rules} give them rights", settings.issuer)
+    });
+    let help = "set the variable or the file that `server.oidc` names";
+    Some(Check::new("sign-in", result, help))
 }
 
 /// Reports tool patterns of access tokens that match no tool.

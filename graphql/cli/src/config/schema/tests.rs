@@ -32,7 +32,15 @@ log_format: json
 log_level: info
 limits: { lease_ms: 5000, calls: [{ tool: a.b, rate: 5/s }] }
 retention: { failed: 7d, audit: null, rules: [{ labels: { keep: null }, age: 1d }] }
-server: { allowed_hosts: [faber.example], allowed_origins: [https://app.example], path_prefix: /faber, tls: { cert_file: a.pem, key_file: a.key } }
+server:
+  allowed_hosts: [faber.example]
+  allowed_origins: [https://app.example]
+  path_prefix: /faber
+  tls: { cert_file: a.pem, key_file: a.key }
+  oidc:
+    issuer: https://login.example
+    audience: faber
+    rules: [{ claim: groups, value: ops, role: operator, limits: { calls: 5/s } }]
 access:
   tokens:
     - { name: ci, token_env: CI, role: admin, limits: { calls: 5/s } }
@@ -71,7 +79,7 @@ toolsets:
 
 /// Objects of the sample, and the keys about which the reader's message differs from the schema:
 /// keys that only the schema has, and keys that only the message has.
-const OBJECTS: [(&str, &[&str], &[&str]); 36] = [
+const OBJECTS: [(&str, &[&str], &[&str]); 39] = [
     ("", &[], &[]),
     ("/planner", &["cache", "guard"], &[]),
     ("/planner/price", &[], &[]),
@@ -84,6 +92,9 @@ const OBJECTS: [(&str, &[&str], &[&str]); 36] = [
     ("/limits/calls/0", &[], &[]),
     ("/retention", &[], &[]),
     ("/server", &[], &[]),
+    ("/server/oidc", &[], &[]),
+    ("/server/oidc/rules/0", &[], &[]),
+    ("/server/oidc/rules/0/limits", &[], &[]),
     ("/server/tls", &[], &[]),
     ("/retention/rules/0", &[], &[]),
     ("/access", &[], &[]),
