@@ -2,9 +2,9 @@
 
 mod forms;
 mod linear;
+mod predecessor_inputs;
 mod properties;
 mod quirks;
-mod seed;
 mod sentences;
 mod told;
 mod tools;
