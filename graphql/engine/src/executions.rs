@@ -73,7 +73,8 @@ pub struct Order {
     /// undoes nothing. `None` undoes them if a step of the plan or of a sub-plan has `compensate`
     /// and no automatic replan is possible.
     pub compensates: Option<bool>,
-    /// The idempotency key. A second start with this key returns the first execution.
+    /// The idempotency key. A second start of the same plan or query with this key returns the
+    /// first execution.
     pub idempotency_key: Option<String>,
 }
 
