@@ -17,7 +17,7 @@ pub const MAX_VALUE_CHARS: usize = 256;
 ///
 /// # Errors
 ///
-/// Describes the first label that is wrong.
+/// Describes the first problem.
 pub fn check(labels: &Labels) -> Result<(), String> {
     if labels.len() > MAX_LABELS {
         return Err(format!("there are {} labels; the limit is {MAX_LABELS}", labels.len()));

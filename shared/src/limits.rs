@@ -1,4 +1,4 @@
-//! Limits, each with its reason.
+//! Limits of sizes, numbers and times.
 
 use std::time::Duration;
 
