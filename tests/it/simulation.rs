@@ -385,7 +385,7 @@ impl Simulation {
         let started_at = self.world.clock.now();
         time::sleep(if self.world.is_skewed() { SKEWED_QUIET_TIME } else { QUIET_TIME }).await;
         self.check_waits().await;
-        self.check_acknowledged(started_at).await;
+        self.check_acknowledged_commands(started_at).await;
         while self.world.clock.now() < started_at + MAX_FINISH_TIME {
             let mut is_over = true;
             for id in self.all_executions().await {

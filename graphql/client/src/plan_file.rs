@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_written_draft_stays_unchanged() {
+    fn a_document_that_is_not_a_printed_plan_stays_unchanged() {
         let drafts = [
             json!({ "tools": [{ "name": "a", "effect": "READ" }], "version": 1, "requestId": "r" }),
             json!({ "tools": [{ "toolName": "a", "plan": "p" }] }),
