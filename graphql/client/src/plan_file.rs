@@ -91,7 +91,6 @@ fn step_index_of(diagnostic: &Diagnostic) -> usize {
     inside.and_then(|(number, _)| number.parse().ok()).unwrap_or(0)
 }
 
-/// Reads a plan from a file.
 pub async fn read_plan(file: &Path) -> Result<WrittenPlan, Failure> {
     let text = read_text("the plan", file).await?;
     let place = file_label(file);
