@@ -53,7 +53,8 @@ const MAX_WORKERS: usize = 3;
 /// Maximum time for all executions to finish after the last fault. Nested steps that people retry
 /// take longest.
 const MAX_FINISH_TIME: Duration = Duration::from_mins(30);
-/// An execution that is unfinished this long after the last fault must wait for a person.
+/// An execution that is unfinished this long after the last fault must be paused, or wait for a
+/// person, a signal or a child.
 const QUIET_TIME: Duration = Duration::from_secs(30);
 /// The quiet time in a world with wrong clocks. It is longer, because a sleep can start by one
 /// clock and end by another clock.
@@ -170,7 +171,7 @@ struct Simulation {
     tasks: JoinSet<()>,
     started_worker_count: u32,
     subscribers: JoinSet<(ExecutionId, Vec<RecordedEvent>)>,
-    /// Commands that the API acknowledged. Each command must appear in the log of its execution.
+    /// Commands that the API acknowledged.
     acknowledged_commands: Vec<people::AcknowledgedCommand>,
     violations: Vec<String>,
 }

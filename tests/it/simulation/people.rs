@@ -1,5 +1,5 @@
 //! Simulated people: they cancel, pause, resume, approve, reject, signal, settle and retry. Every
-//! acknowledged command must appear in the log.
+//! acknowledged command must appear in the log, unless the execution ends first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
