@@ -14,9 +14,10 @@ mod schema_walk;
 
 /// Operators. `ann` and `bob` see only what is their own, and `ops` sees all.
 fn grants() -> [Grant; 3] {
-    let token = |name: &str, see| Token {
-        see,
-        ..Token::new(name, &format!("the-secret-of-{name}"), Role::Operator)
+    let token = |name: &str, see| {
+        let mut token = Token::new(name, &format!("the-secret-of-{name}"), Role::Operator);
+        token.see = see;
+        token
     };
     let tokens = [token("ann", See::Own), token("bob", See::Own), token("ops", See::All)];
     let access = Access::new(tokens);
