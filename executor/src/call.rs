@@ -186,8 +186,8 @@ impl Call {
         }
     }
 
-    /// Calls the tool. Cancels the call after a timeout, and then waits for the end of the call for
-    /// `grace`.
+    /// Calls the tool, and cancels the call after a timeout. A cancelled call has the time `grace`
+    /// to end.
     async fn call_tool(
         self,
         tool: &ReadyTool,
@@ -253,7 +253,8 @@ async fn catch_panic<T>(
     result.unwrap_or_else(|_| Err(panic_error(tool)))
 }
 
-/// Forwards reports until none arrives for `idle_limit`, and then returns that limit.
+/// Forwards reports until none arrives for `idle_limit`, and then returns that limit. Never returns
+/// if there is no limit.
 ///
 /// After each report, the function pauses. It then forwards only the newest report of the pause.
 /// The limit counts from the time at which the tool made the report.
@@ -325,7 +326,6 @@ fn resolve_tool(toolbox: &Toolbox, name: &ToolName) -> Option<Result<ReadyTool, 
     }
 }
 
-/// Returns whether the lookup of a tool failed because this node does not have the tool now.
 fn is_absent_error(error: &ToolError) -> bool {
     error.code == ErrorCode::UNAVAILABLE
 }

@@ -4,8 +4,9 @@
 //! [`decide`] applies one input to an execution and returns the new events. Only events change the
 //! recorded state of an execution, so replaying its log gives the same execution.
 //!
-//! A stale or repeated result or command returns no events. [`wake_at`] returns the time of the
-//! next decision that needs no input, such as a retry or a deadline.
+//! The result of an attempt that no longer runs, and a command that was applied before, have no
+//! effect. [`wake_at`] returns the time of the next decision that needs no input, such as a retry
+//! or a deadline.
 //!
 //! The cost of a decision grows with the number of tasks that become ready, not with the plan. Only
 //! decisions that start or stop an execution read all its steps.

@@ -14,8 +14,8 @@ const MAX_NAME_CHARS: usize = 128;
 pub struct Actor {
     /// The kind of caller.
     pub kind: ActorKind,
-    /// The name of the token or user. `None` for a caller without a token on this machine, and for
-    /// Faber.
+    /// The name of the token or user. `None` for Faber, for a caller without a token, and for a
+    /// user without a name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The name that an MCP client gave when it connected.
@@ -29,7 +29,7 @@ pub struct Actor {
 pub enum ActorKind {
     /// A caller with an access token.
     Token,
-    /// A user of the command line on this machine.
+    /// A user of the command line that opens the store itself, without a server.
     User,
     /// A caller of a server without tokens, which accepts this machine only.
     Local,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Diagnostic {
-    /// The severity. An error prevents the plan.
+    /// With an error, there is no plan.
     pub severity: Severity,
     /// A stable code such as `plan.cycle`, explained in `docs/errors.md`.
     pub code: Cow<'static, str>,
@@ -23,9 +23,10 @@ pub struct Diagnostic {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Severity {
-    /// The draft cannot become a plan.
+    /// The draft cannot become a plan, or a finding about an execution is severe.
     Error,
-    /// The draft becomes a plan, but its author should know the problem.
+    /// The draft becomes a plan, or the execution continues, but its author should know the
+    /// problem.
     Warning,
     /// The author may want to know this, but needs to do nothing.
     Info,

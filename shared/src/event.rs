@@ -42,7 +42,9 @@ pub struct RecordedEvent {
     pub event: Event,
 }
 
-/// An event in the life of an execution. Events are never changed or removed.
+/// An event in the life of an execution. Events never change, and only the whole log of a finished
+/// execution is removed. An event with a `part` is about an item of a step's list, or about a
+/// compensation, and not about the whole step.
 ///
 /// `command` is the inbox command that caused an event. The log keeps it, so that the same command
 /// has no second effect.
@@ -55,7 +57,7 @@ pub enum Event {
     Claimed(Claimed),
     /// An attempt starts. Recorded before a tool with an effect is called.
     StepStarted(StepStarted),
-    /// The tool returned a result. The step is finished.
+    /// The tool returned a result, or the signal arrived. The step is finished.
     StepSucceeded {
         #[serde(rename = "stepId", alias = "step")]
         step: StepId,

@@ -345,7 +345,8 @@ impl Execution {
 
     /// Returns `true` if the event is possible for the task.
     ///
-    /// Only a step with `forEach` has a list. Only the latest task that succeeded is undone.
+    /// Only a step with `forEach` has a list. Only an execution that compensates undoes a task, and
+    /// only the latest task that succeeded.
     fn can_have_event(&self, task: Task, event: &Event) -> bool {
         if task.part.undo && self.undoable.last().map(|done| done.compensation()) != Some(task) {
             return false;
@@ -591,7 +592,8 @@ impl Execution {
         }
     }
 
-    /// Returns `true` if all steps are finished and nothing is left to undo.
+    /// Returns `true` if all steps are finished and, once the execution compensates, nothing is
+    /// left to undo.
     pub fn is_finished(&self) -> bool {
         let is_undone = !matches!(self.phase, Phase::Compensating(_)) || self.undoable.is_empty();
         self.agenda.is_finished() && is_undone

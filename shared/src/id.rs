@@ -117,8 +117,8 @@ prefixed_id!(/// Identifies a compiled plan.
 prefixed_id!(/// Identifies an execution.
     ExecutionId, "exec");
 impl ExecutionId {
-    /// Derives the id of a child execution. The same seed gives the same id, so that a child starts
-    /// only once.
+    /// Derives the id of a child execution. The same second and seed give the same id, so that a
+    /// child starts only once.
     pub fn derive_child(now: Timestamp, seed: &str) -> Self {
         let mut left = fnv1a(seed.bytes());
         let random = std::array::from_fn(|index| {

@@ -59,7 +59,8 @@ fn text_bytes(text: &str) -> usize {
     text.len() + 2 + escaped.sum::<usize>()
 }
 
-/// Normalizes numbers: each whole number becomes an integer, so that `1.0` and `1` are equal.
+/// Normalizes numbers: each whole number that fits an integer of 64 bits becomes one, so that `1.0`
+/// and `1` are equal.
 ///
 /// This function recurses without limit, so check [`is_deeper_than`] first.
 pub fn normalize_numbers(value: &Value) -> Cow<'_, Value> {

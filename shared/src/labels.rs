@@ -53,7 +53,7 @@ pub fn check_with_token(labels: &Labels) -> Result<(), String> {
 ///
 /// # Errors
 ///
-/// Describes the first label that is wrong.
+/// Describes the first problem.
 pub fn check(labels: &Labels) -> Result<(), String> {
     if labels.len() > MAX_LABELS {
         return Err(format!("there are {} labels; the limit is {MAX_LABELS}", labels.len()));

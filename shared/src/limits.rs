@@ -1,4 +1,4 @@
-//! Limits, each with its reason.
+//! Limits of sizes, numbers and times.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ pub const FULL_RATE_PROGRESS_EVENTS: u32 = 600;
 pub const LATE_PROGRESS_INTERVAL: Duration = Duration::from_secs(30);
 /// Maximum number of attempts of a step, even if its policy allows more.
 pub const ATTEMPTS: u32 = 1_000;
-/// Number of times that a step can crash its worker before the step fails.
+/// Number of times that a task starts again after its worker was lost.
 pub const INTERRUPTIONS: u32 = 100;
 /// Maximum number of steps that run at the same time if `maxParallel` is not set.
 pub const DEFAULT_MAX_PARALLEL: u32 = 256;

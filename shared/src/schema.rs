@@ -1,4 +1,4 @@
-//! JSON Schemas of tools' parameters. A schema is compiled once and checked often.
+//! JSON Schemas, such as those of tools' parameters. A schema is compiled once and checked often.
 //!
 //! Schemas are untrusted, and a check with a small schema can need more evaluations than there is
 //! time for. So [`check_cost`] refuses such a schema before it is compiled, and every check has a
@@ -107,7 +107,7 @@ pub fn check_cost(schema: &Value) -> Result<(), String> {
     cost::measure_schema(schema).map(drop)
 }
 
-/// Returns the patterns of a schema that are too large to be enforced.
+/// Returns the patterns of a schema that cannot be enforced, because they are too large or invalid.
 /// [`Schema::without_large_patterns`] removes these patterns.
 ///
 /// Compiles only patterns that can be large, at most `left`, and subtracts the number of compiled

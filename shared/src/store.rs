@@ -5,7 +5,8 @@
 //!
 //! * **Order.** An append succeeds only if its `after` is the end of the log. An append that is too
 //!   large for one document can write its first events and then fail.
-//! * **Durability.** Every later read returns the events of an append that returned `Ok`.
+//! * **Durability.** Until the log is removed, every later read returns the events of an append
+//!   that returned `Ok`.
 //! * **Honesty.** An append may return an error although it has written. Callers must read again.
 //!
 //! Fencing needs no further promise. A claim is an event, so a worker that lost its claim appends
@@ -13,10 +14,9 @@
 //!
 //! [`Inbox`] keeps commands, and [`Permits`] limits calls. [`Documents`] keeps requests and plans,
 //! which never change, and heads, which are a cache of the logs. [`KeyValue`] keeps small documents
-//! that change. The methods of [`dyn Store`](Store) that keep saved plans, idempotency keys, cached
-//! outputs and usage are written once, on top of [`KeyValue`]. [`Vectors`] keeps embeddings of
-//! texts. [`AuditLog`]
-//! keeps who did what.
+//! that change. Methods of [`dyn Store`](Store), such as those for saved plans and idempotency
+//! keys, are written once, on top of [`KeyValue`]. [`Vectors`] keeps embeddings of texts.
+//! [`AuditLog`] keeps who did what.
 
 mod assembly;
 mod audit;
@@ -200,10 +200,10 @@ pub trait Log: fmt::Debug + Send + Sync {
     async fn list_workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError>;
 }
 
-/// Keeps commands until the owners of their executions have recorded them.
+/// Keeps commands until the owners of their executions have handled them.
 #[async_trait]
 pub trait Inbox: fmt::Debug + Send + Sync {
-    /// Keeps a command until the execution's owner has recorded it.
+    /// Keeps a command until the execution's owner has handled it.
     ///
     /// At most [`limits::INBOX_COMMANDS`] commands wait for one execution. Further commands are
     /// refused as [full](StoreError::Full). The audit entry of the command is stored with it.
@@ -226,8 +226,8 @@ pub trait Permits: fmt::Debug + Send + Sync {
     /// Acquires all permits of a call, or none.
     ///
     /// A holder whose worker is gone does not count. A holder is allowed to acquire its permits
-    /// again, because an answer may have been lost. The second call succeeds, and the permits count
-    /// once. A refused holder keeps no permit.
+    /// again, because an answer may have been lost. Its permits count once, but a rate counts the
+    /// call again if another call came between. A refused holder keeps no permit.
     async fn acquire_permits(
         &self,
         ask: &PermitAsk,
@@ -381,7 +381,8 @@ pub struct Append {
     pub documents: Vec<EventDocument>,
     /// The new head, if it changes. The first append of a log has a head.
     pub head: Option<ExecutionHead>,
-    /// The commands that the events record. The append removes them from the inbox.
+    /// The commands that the driver has applied, including commands without an event. The append
+    /// removes them from the inbox.
     pub handled_commands: Vec<CommandId>,
     /// The audit entry, if the events start an execution for an actor.
     pub audit: Option<Box<AuditEntry>>,

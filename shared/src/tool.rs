@@ -318,7 +318,7 @@ impl ToolError {
 /// A report of a running call about its progress.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
-    /// The amount of finished work, in a unit of the tool. It grows with each report.
+    /// The amount of finished work, in a unit of the tool. It should grow with each report.
     pub progress: f64,
     /// The total amount of work, if the tool knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

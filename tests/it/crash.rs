@@ -241,7 +241,8 @@ async fn read_executions(workspace: &Workspace) -> Vec<StoredExecution> {
     kept
 }
 
-/// Fails if there are violations, or if no execution ran, or if no call was interrupted.
+/// Fails if there are violations, or if the run had no execution, no call, no takeover or no
+/// interrupted call.
 fn assert_accepted(figures: &LogCounts) {
     assert!(figures.violations.is_empty(), "{:#?}", figures.violations);
     assert!(figures.executions > 0 && figures.calls > 0, "the run tried nothing: {figures:?}");

@@ -1,6 +1,6 @@
 //! The server's transport against real clients: npm's audit of the GraphQL over HTTP specification,
-//! `graphql-ws`, `subscriptions-transport-ws` and `graphql-sse`. A raw WebSocket sends everything
-//! that these clients never send.
+//! `graphql-ws`, `subscriptions-transport-ws` and `graphql-sse`. A raw WebSocket sends what these
+//! clients never send.
 
 use std::{path::PathBuf, process::Stdio, sync::Arc, time::Duration};
 

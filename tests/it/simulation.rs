@@ -53,7 +53,8 @@ const MAX_WORKERS: usize = 3;
 /// Maximum time for all executions to finish after the last fault. Nested steps that people retry
 /// take longest.
 const MAX_FINISH_TIME: Duration = Duration::from_mins(30);
-/// An execution that is unfinished this long after the last fault must wait for a person.
+/// An execution that is unfinished this long after the last fault must be paused, or wait for a
+/// person, a signal or a child.
 const QUIET_TIME: Duration = Duration::from_secs(30);
 /// The quiet time in a world with wrong clocks. It is longer, because a sleep can start by one
 /// clock and end by another clock.
@@ -170,7 +171,7 @@ struct Simulation {
     tasks: JoinSet<()>,
     started_worker_count: u32,
     subscribers: JoinSet<(ExecutionId, Vec<RecordedEvent>)>,
-    /// Commands that the API acknowledged. Each command must appear in the log of its execution.
+    /// Commands that the API acknowledged.
     acknowledged_commands: Vec<people::AcknowledgedCommand>,
     violations: Vec<String>,
 }
@@ -385,7 +386,7 @@ impl Simulation {
         let started_at = self.world.clock.now();
         time::sleep(if self.world.is_skewed() { SKEWED_QUIET_TIME } else { QUIET_TIME }).await;
         self.check_waits().await;
-        self.check_acknowledged(started_at).await;
+        self.check_acknowledged_commands(started_at).await;
         while self.world.clock.now() < started_at + MAX_FINISH_TIME {
             let mut is_over = true;
             for id in self.all_executions().await {

@@ -38,8 +38,8 @@ kill "$watcher" 2>/dev/null
 exit "$status"
 "#;
 
-/// A program that is killed, with its directory removed, when this value is dropped or its process
-/// ends.
+/// A program that is killed when this value is dropped or the test process ends. Its directory is
+/// then removed, unless it was started with [`start_in`](Self::start_in).
 #[derive(Debug)]
 pub(crate) struct Supervised {
     supervisor: Child,
@@ -86,7 +86,7 @@ impl Supervised {
         self.supervisor.try_wait().expect("the supervisor is our child")
     }
 
-    /// Kills the program and waits until it and its directory are gone.
+    /// Kills the program and waits until the supervisor has cleaned up.
     fn stop(&mut self) -> ExitStatus {
         drop(self.supervisor.stdin.take());
         self.supervisor.wait().expect("the supervisor is our child")

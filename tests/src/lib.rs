@@ -1,5 +1,4 @@
-//! Shared code of the integration tests: the conformance suite of stores, a faulty store, the
-//! simulated world, the real binary, and toolsets.
+//! Shared code of the integration tests.
 
 pub mod binary;
 pub mod conformance;

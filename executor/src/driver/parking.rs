@@ -96,7 +96,8 @@ impl Driver {
     }
 
     /// Moves an execution that only waits for permits to a waiting slot. Moves it back to a normal
-    /// slot when it has other work. Returns `false` if no waiting slot is free.
+    /// slot when it has other work. Returns `false` if no waiting slot is free and another worker
+    /// can claim the execution later.
     pub(super) fn switch_slot(&mut self) -> bool {
         let asks = self.permit_requests.open_requests();
         let only_waits = asks > 0

@@ -47,8 +47,7 @@ fn mix_hash(hash: u64) -> u64 {
     hash ^ (hash >> 33)
 }
 
-/// Postpones an execution whose log or plan cannot be read, so that workers do not claim it over
-/// and over.
+/// Postpones a damaged execution, so that workers do not claim it over and over.
 async fn postpone_damaged(
     context: &WorkerContext,
     id: ExecutionId,
@@ -247,7 +246,7 @@ impl Worker {
         Ok((claimed, lacking))
     }
 
-    /// Returns whether an execution only needs a replan, and this process does not replan.
+    /// Returns whether an execution can only need a replan, and this process does not replan.
     fn is_left_to_others(&self, head: &ExecutionHead) -> bool {
         let can_need_replan = head.state.is_finished() && head.parent.is_none();
         can_need_replan && self.context.replanner.get().is_none()

@@ -1,4 +1,5 @@
-//! The arguments of the command line. Doc comments on fields are the texts of `--help`.
+//! The arguments of the command line. Doc comments on commands and options are the texts of
+//! `--help`.
 
 mod config;
 mod inspection;

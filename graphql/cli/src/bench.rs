@@ -1,4 +1,4 @@
-//! `faber bench`: measures the engine on this machine, with the real store and full durability.
+//! `faber bench`: measures the engine on this machine.
 //!
 //! Executions start through [`Control`], and a worker drives them. The duration of an execution
 //! ends when its last event is durable.

@@ -1,4 +1,4 @@
-//! The commands. A file contains one command or a family of commands.
+//! The commands, and the code that several of them share.
 
 pub(crate) mod add_toolset;
 pub(crate) mod audit;

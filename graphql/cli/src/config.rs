@@ -1,5 +1,5 @@
-//! The configuration. Flags, environment, file and defaults become one [`Config`], in which every
-//! value has its origin.
+//! The configuration. Flags, environment, file and defaults become one [`Config`], which contains
+//! the origin of most values.
 
 mod access;
 mod calls;
@@ -168,7 +168,8 @@ impl From<ConfigError> for Failure {
 pub struct Faults {
     /// Messages about wrong settings.
     pub wrong_settings: Vec<String>,
-    /// `true` if the file was parsed. Otherwise none of its settings is used.
+    /// `false` if no setting of the file is used, because the file cannot be read or its settings
+    /// do not fit together.
     pub is_file_parsed: bool,
     /// Names of the settings that were omitted because they are wrong.
     pub omitted_settings: Vec<String>,

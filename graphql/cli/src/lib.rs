@@ -1,6 +1,6 @@
-//! The command line. Commands are operations of the API: a [`Client`](client::Client) sends them to
-//! the engine of this process or, with `--server`, to a running server. Responses are typed values
-//! ([`client::types`]), and [`client::view`] draws them for people.
+//! The command line. Most commands are operations of the API: a [`Client`](client::Client) sends
+//! them to the engine of this process or, with `--server`, to a running server. Responses are typed
+//! values ([`client::types`]), and [`client::view`] draws them for people.
 
 mod args;
 mod bench;
@@ -60,7 +60,7 @@ pub(crate) enum ExitStatus {
     /// A server, a store, a model or a tool source is unavailable.
     Unreachable,
     Waiting,
-    /// The user pressed Ctrl-C. A started execution stays in the store.
+    /// A signal such as Ctrl-C ended the command. A started execution stays in the store.
     Detached,
 }
 
@@ -247,7 +247,7 @@ async fn dispatch(
     export.run_command(name, Box::pin(run_command(&app, cli.command))).await
 }
 
-/// Returns the name of a command that plans or executes. Other commands have no span.
+/// Returns the name of a command that plans or starts executions. Other commands have no span.
 fn span_name(command: &Command) -> Option<&'static str> {
     match command {
         Command::Run(_) => Some("run"),

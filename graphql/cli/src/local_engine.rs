@@ -55,7 +55,7 @@ pub(crate) struct Setup<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     Store,
-    /// Tools. A server starts when its tools are needed, unless the need is `Everything`.
+    /// Tools without a worker. A toolset starts when its tools are needed.
     Tools,
     /// A worker without tools that drives only the executions that it is given. It can stop an
     /// execution.

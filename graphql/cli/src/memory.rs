@@ -20,7 +20,8 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// number of bytes.
 const MIN_GROWTH_BYTES: u64 = 16 << 20;
 
-/// Starts the thread that releases free memory while the process is larger than its smallest size.
+/// Configures the allocators, and starts the thread that releases free memory when the process has
+/// grown.
 pub(crate) fn start_release_thread() {
     unmap_large_blocks();
     shorten_purge_delay();

@@ -1,4 +1,5 @@
-//! Output of a command: results go to standard output, everything else to standard error.
+//! Output of a command: results, and with `--json` failures, go to standard output, everything else
+//! to standard error.
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
 

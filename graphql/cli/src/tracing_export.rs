@@ -40,8 +40,8 @@ impl TraceExport {
 
     /// Runs a command. Sends the last spans at the end of the command.
     ///
-    /// `name` is the name of the command's own span. A command that serves until a signal has no
-    /// span, because its requests have spans.
+    /// `name` is the name of the command's own span. `None` means no span, such as for a server,
+    /// whose requests have spans.
     pub(crate) async fn run_command<T>(
         self,
         name: Option<&str>,

@@ -91,7 +91,6 @@ fn step_index_of(diagnostic: &Diagnostic) -> usize {
     inside.and_then(|(number, _)| number.parse().ok()).unwrap_or(0)
 }
 
-/// Reads a plan from a file.
 pub async fn read_plan(file: &Path) -> Result<WrittenPlan, Failure> {
     let text = read_text("the plan", file).await?;
     let place = file_label(file);
@@ -261,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_written_draft_stays_unchanged() {
+    fn a_document_that_is_not_a_printed_plan_stays_unchanged() {
         let drafts = [
             json!({ "tools": [{ "name": "a", "effect": "READ" }], "version": 1, "requestId": "r" }),
             json!({ "tools": [{ "toolName": "a", "plan": "p" }] }),

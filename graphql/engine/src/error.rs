@@ -19,11 +19,9 @@ pub enum EngineError {
     Conflict(String),
     #[error("{message}")]
     PlannerUnavailable { message: String, request: Option<RequestId> },
-    /// No tool fits the query, the query lacks a parameter, or the model found no plan.
+    /// The planner or the model found no plan for the query.
     #[error("{message}")]
     NoPlanFound {
-        /// Says why there is no plan: which part of the query no tool fits, which parameter is
-        /// missing, or the reason of the model.
         message: String,
         /// The nearest tools, best first.
         nearest: Vec<String>,

@@ -73,7 +73,8 @@ pub struct Order {
     /// undoes nothing. `None` undoes them if a step of the plan or of a sub-plan has `compensate`
     /// and no automatic replan is possible.
     pub compensates: Option<bool>,
-    /// The idempotency key. A second start with this key returns the first execution.
+    /// The idempotency key. A second start of the same plan or query with this key returns the
+    /// first execution.
     pub idempotency_key: Option<String>,
 }
 
@@ -307,8 +308,8 @@ impl Executions {
         self.start(Start::from_created(plan, created)).await
     }
 
-    /// Checks that the caller may start an execution, and counts the start toward its limits and quotas.
-    /// Keep the result until the start is stored.
+    /// Checks that the caller may start an execution, and counts the start toward its limits and
+    /// quotas. Keep the result until the start is stored.
     async fn admit_start(&self, start: &Start) -> Result<Admission, EngineError> {
         let grant = &self.tools.grant;
         if grant.name().is_none() {

@@ -293,7 +293,6 @@ pub(crate) fn request_answer(document: Value) -> Answer {
     }
 }
 
-/// Lists at most `max_tools` tools.
 pub(crate) fn tools_answer(found: Value, max_tools: usize) -> Answer {
     let Value::Array(mut tools) = found else {
         return Answer { text: String::new(), document: json!({ "tools": [] }) };

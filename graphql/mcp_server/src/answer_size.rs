@@ -12,7 +12,7 @@ const MAX_OUTPUTS_BYTES: usize = 256 << 10;
 /// Maximum number of bytes of one output in a result that exceeds `MAX_OUTPUTS_BYTES`.
 const MAX_OUTPUT_BYTES: usize = 8 << 10;
 const MAX_REQUEST_BYTES: usize = 4 * MAX_OUTPUTS_BYTES;
-/// Maximum number of steps, errors or waits of an execution.
+/// Maximum number of items of a list, such as the steps or errors of an execution.
 const MAX_ITEMS: usize = 1_000;
 
 /// Shortens outputs whose sum is too large. Returns `true` if it shortened them.
@@ -35,7 +35,8 @@ pub(crate) fn truncate_list(list: &mut Value) -> bool {
     keep_first(list, MAX_ITEMS, MAX_OUTPUTS_BYTES)
 }
 
-/// Shortens a large request: drops its timeline and cuts parameters and outputs.
+/// Shortens a large request: drops its timeline, cuts parameters and outputs, and shortens long
+/// lists.
 pub(crate) fn shorten_request(mut request: Value) -> Value {
     if json::json_size(&request) <= MAX_REQUEST_BYTES {
         return request;
@@ -276,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_document_that_is_too_large_keeps_its_shape() {
-        // Together these steps are a little larger than the limit of a document.
+        // Together these steps are larger than `MAX_DOCUMENT_BYTES`.
         const STEPS: usize = 150;
         let text = "\u{1}ö".repeat(3_000);
         let step = json!({ "stepId": "a", "output": { "deep": [text.clone(), [text.clone()]] } });

@@ -21,7 +21,7 @@ pub(super) struct Actor {
 pub(super) enum ActorKind {
     /// Caller with an access token.
     Token,
-    /// User of the command line on the machine of the store.
+    /// User of the command line that opens the store itself, without a server.
     User,
     /// Caller of a server without access tokens. Such a server accepts only callers on its own
     /// machine.

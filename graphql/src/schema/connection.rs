@@ -58,7 +58,6 @@ pub(super) fn parse_page<Id: FromStr>(first: Option<i32>, after: Option<&str>) -
     })
 }
 
-/// Checks that a page size is between 1 and `maximum`.
 pub(super) fn check_count(name: &str, requested: i32, maximum: usize) -> ApiResult<usize> {
     let within = usize::try_from(requested).ok().filter(|count| (1..=maximum).contains(count));
     within.ok_or_else(|| {

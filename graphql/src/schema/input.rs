@@ -257,7 +257,6 @@ pub(super) enum PlanGuard {
 }
 
 impl PlanningOptions {
-    /// Converts the options to those of the engine.
     pub(super) fn to_engine(options: Option<Self>) -> ApiResult<engine::PlanningOptions> {
         let Some(written) = options else { return Ok(engine::PlanningOptions::default()) };
         Ok(engine::PlanningOptions {
@@ -343,7 +342,6 @@ pub(super) struct ExecutionOptions {
 }
 
 impl ExecutionOptions {
-    /// Converts the options to an [`Order`] of the engine.
     pub(super) fn to_order(options: Option<Self>) -> ApiResult<Order> {
         let Some(written) = options else { return Ok(Order::default()) };
         let options = Options {
@@ -403,7 +401,6 @@ fn parse_label_filters(labels: Option<Value>) -> ApiResult<Vec<LabelFilter>> {
     filters.collect()
 }
 
-/// Checks the size and the nesting of an execution's input.
 pub(super) fn check_input(input: Option<Value>) -> ApiResult<Value> {
     let input = input.unwrap_or_default();
     if json::json_size(&input) > limits::OUTPUT_BYTES {

@@ -80,7 +80,6 @@ pub(super) struct NodeSizeInput {
     pub(super) height: f64,
 }
 
-/// Options of a drawing.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DrawingOptions {
     pub(super) direction: Option<LayoutDirection>,

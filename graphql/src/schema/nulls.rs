@@ -94,7 +94,6 @@ impl FieldErrors {
     }
 }
 
-/// Returns the path of a field in the answer.
 pub(super) fn field_path(node: &QueryPathNode<'_>) -> Vec<PathSegment> {
     let segment = |node: &QueryPathNode<'_>| match node.segment {
         QueryPathSegment::Index(index) => PathSegment::Index(index),

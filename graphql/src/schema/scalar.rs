@@ -33,7 +33,6 @@ impl From<Timestamp> for DateTime {
     }
 }
 
-/// Formats a time as the API does.
 pub(super) fn format_time(at: Timestamp) -> String {
     at.to_rfc3339_opts(SecondsFormat::Micros, true)
 }

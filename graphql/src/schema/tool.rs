@@ -184,7 +184,6 @@ impl From<Usage> for ToolUsage {
 }
 
 impl ToolUsage {
-    /// Returns the usage of a tool that was never called.
     fn without_calls(tool: &ToolName) -> Self {
         Self { tool: tool.clone(), recorded_usage: None }
     }

@@ -269,7 +269,6 @@ async fn record_call(engine: &Engine, tool: &ToolName, call: &DirectCall) {
     engine.executions.record_action(AuditAction::CALL_TOOL, target, detail).await;
 }
 
-/// Records a change of tools in the audit log.
 async fn record_change(engine: &Engine, action: AuditAction, name: &str) {
     engine.executions.record_action(action, AuditTarget::named(name), Value::Null).await;
 }

@@ -233,7 +233,6 @@ async fn remove_node(ctx: &Context<'_>, name: &str, kind: NodeKind) -> Result<bo
     Ok(removed)
 }
 
-/// Records a change of the toolkit in the audit log.
 async fn record_change(engine: &Engine, action: AuditAction, name: &str, detail: Value) {
     engine.executions.record_action(action, AuditTarget::named(name), detail).await;
 }

@@ -299,7 +299,6 @@ impl Connection {
         }
     }
 
-    /// Records that the peer reads again.
     pub(super) fn mark_resumed(&self) {
         self.stop_waiting();
     }

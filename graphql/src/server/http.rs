@@ -188,8 +188,8 @@ fn caller_rejection_response(refusal: Refusal, headers: &HeaderMap) -> Response 
     response
 }
 
-/// Reads and drops a body, so that a client that sends the whole body first still gets the
-/// response.
+/// Reads and drops a body, up to the limits of size and time, so that a client that sends the whole
+/// body first still gets the response.
 async fn discard_body(app: &App, body: Body) {
     let mut left = app.options.max_body_bytes;
     let dropping = async {

@@ -102,7 +102,6 @@ impl Operation {
         }
     }
 
-    /// Executes any operation as a stream of responses.
     pub(super) fn execute_as_stream(
         self,
         app: &Arc<App>,

@@ -199,9 +199,12 @@ impl Server {
                 Err(RequestFailure::Temporary(reason, wait))
             }
             _ if status.is_server_error() => Err(RequestFailure::Temporary(reason, wait)),
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(RequestFailure::Permanent(
-                format!("{reason}; check the key that `embedding` names"),
-            )),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                Err(RequestFailure::Permanent(format!(
+                    "{reason}; check the key that `embedding.api_key_env` or \
+                     `embedding.api_key_file` names"
+                )))
+            }
             StatusCode::NOT_FOUND => Err(RequestFailure::Permanent(format!(
                 "{reason}; check `embedding.base_url` and `embedding.model`"
             ))),

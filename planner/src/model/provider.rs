@@ -189,7 +189,6 @@ impl Model for Provider {
     }
 }
 
-/// Returns the URL before the paths of the format, with a trailing slash.
 fn parse_base_url(settings: &Settings) -> Result<String, String> {
     let default = settings.provider.base_url;
     let Some(written) = &settings.base_url else {
@@ -214,7 +213,7 @@ fn parse_base_url(settings: &Settings) -> Result<String, String> {
     Ok(format!("{}/", written.trim_end_matches('/')))
 }
 
-/// Returns a schema as an object schema, which providers require.
+/// Adds the missing fields of an object schema, which providers require.
 fn object_schema(schema: &Value) -> Value {
     match schema {
         Value::Object(fields) if !fields.is_empty() => {

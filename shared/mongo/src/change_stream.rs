@@ -25,8 +25,8 @@ const MAX_REOPEN_DELAY: Duration = Duration::from_secs(5);
 
 pub(super) type Stream = ChangeStream<ChangeStreamEvent<Document>>;
 
-/// Opens a stream of inserts, except events and heads of this process, and of changes of the
-/// records' revision. `writer_name` is this process's name from
+/// Opens a stream of new events, heads and commands, except events and heads of this process, and
+/// of changes of the records' revision. `writer_name` is this process's name from
 /// [`new_writer_name`](super::rows::new_writer_name).
 pub(super) async fn open_stream(
     database: &Database,

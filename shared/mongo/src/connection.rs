@@ -25,7 +25,7 @@ pub(super) const DUPLICATE_KEY_CODE: i32 = 11_000;
 /// The server's error code for a document above 16 MB.
 pub(super) const TOO_LARGE_CODE: i32 = 10_334;
 
-/// Connects to the primary of a replica set.
+/// Connects to the primary of a replica set, or to a sharded cluster.
 pub(super) async fn connect(url: &str) -> Result<Database, StoreError> {
     let mut options = ClientOptions::parse(url).await.map_err(|err| to_open_error(url, &err))?;
     options.app_name.get_or_insert_with(|| "faber".to_owned());

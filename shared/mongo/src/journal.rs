@@ -100,7 +100,7 @@ impl Journal {
 struct StepResult {
     /// Logs whose appends are finished, so that their next append can be sent.
     finished: BTreeSet<ExecutionId>,
-    /// Appends whose events are written but whose heads or inbox commands are not written yet.
+    /// Appends whose events are written, but whose heads, inbox commands or audit entries are not.
     without_heads: Vec<Entry>,
 }
 
@@ -209,9 +209,9 @@ impl BatchWriter {
         StepResult { finished, without_heads }
     }
 
-    /// Writes heads and inbox changes of appends whose events are written, and answers these
-    /// appends. In this order a head is never ahead of its log, even if the process dies between
-    /// the two writes.
+    /// Writes the heads, inbox changes and audit entries of appends whose events are written, and
+    /// answers these appends. In this order a head is never ahead of its log, even if the process
+    /// dies between the two writes.
     async fn write_heads(&self, entries: Vec<Entry>) -> StepResult {
         let appends: Vec<&Append> = entries.iter().map(|entry| &entry.append).collect();
         let result = self.put_heads_and_inbox(&appends).await;

@@ -31,8 +31,7 @@ use super::{
     journal, lists, removal, rows,
 };
 
-/// The field that claims search for. Only heads of executions that a worker can claim have this
-/// field.
+/// The field that claims search for.
 pub(super) const WAKE: &str = "wakeMicros";
 
 #[async_trait]

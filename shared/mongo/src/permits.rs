@@ -203,7 +203,6 @@ impl Mongo {
         Ok(())
     }
 
-    /// Releases all permits of a worker.
     pub(super) async fn release_worker(&self, worker: WorkerId) -> Result<(), StoreError> {
         let worker = worker.to_string();
         let stages = keep_holders_stages(doc! { "$ne": ["$$holder.w", &worker] });

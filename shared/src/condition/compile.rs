@@ -83,7 +83,8 @@ impl<'a> Compiler<'a> {
         trees.iter().map(|tree| self.compile_expr(tree)).collect()
     }
 
-    /// Resolves a single name: a macro's variable first, then a step, then a type.
+    /// Resolves a single name: first a macro's variable, then `input`, then a step, then a type. In
+    /// an expression of `flow.compute`, fields replace `input` and the steps.
     fn compile_name(&mut self, name: &str) -> CompileResult {
         if let Some(index) = self.locals.iter().rposition(|local| **local == *name) {
             return Ok(Expr::Local(index, Arc::clone(&self.locals[index])));

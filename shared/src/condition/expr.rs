@@ -148,7 +148,8 @@ impl fmt::Display for Key {
     }
 }
 
-/// Writes a path as the source does. Abbreviates other expressions, such as `… && …`.
+/// Writes paths and literals as the source does. Abbreviates most other expressions, such as `… &&
+/// …`.
 impl fmt::Display for Expr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

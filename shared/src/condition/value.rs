@@ -181,7 +181,7 @@ impl<'a> Entries<'a> {
         }
     }
 
-    /// Returns the number of entries that a lookup can compare.
+    /// Returns the maximum number of entries that a lookup compares one by one.
     pub(super) fn lookup_cost(&self) -> usize {
         match self {
             Self::Borrowed(_) => 0,

@@ -35,7 +35,7 @@ pub(super) struct CarriedCalls {
 /// The idempotency key that a call must send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CarriedKey {
-    /// The key of this execution, because no earlier call has an unknown outcome.
+    /// The key of this execution, because no earlier call of the task has an unknown outcome.
     Own,
     /// The key of an earlier call with the same parameters.
     Same(Arc<str>),

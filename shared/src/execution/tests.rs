@@ -14,7 +14,7 @@ use crate::{
 
 const SECOND_ATTEMPT: Attempt = Attempt::nth_after(1);
 
-fn command() -> CommandId {
+fn command_id() -> CommandId {
     "cmd_1_aaaaaaaaa".parse().unwrap()
 }
 
@@ -95,9 +95,12 @@ fn events() -> Vec<(&'static str, Event)> {
         ("waiting: approval", waiting(WaitReason::Approval)),
         ("waiting: signal", waiting(WaitReason::Signal { name: "go".to_owned(), until: None })),
         ("waiting: decision", waiting(WaitReason::Decision { error: error() })),
-        ("approved", Event::StepApproved { step: step(), part, comment: None, command: command() }),
-        ("settled: succeeded", settled_event(Settled::Succeeded, Some(command()))),
-        ("settled: failed", settled_event(Settled::Failed, Some(command()))),
+        (
+            "approved",
+            Event::StepApproved { step: step(), part, comment: None, command: command_id() },
+        ),
+        ("settled: succeeded", settled_event(Settled::Succeeded, Some(command_id()))),
+        ("settled: failed", settled_event(Settled::Failed, Some(command_id()))),
         ("settled before", settled_event(Settled::Succeeded, None)),
         ("skipped", Event::StepSkipped { step: step(), part, reason }),
         ("cancelled", Event::StepCancelled { step: step(), part }),
@@ -276,7 +279,7 @@ fn events_without_a_step_change_no_step() {
     let worker = WorkerId::draw(Timestamp::UNIX_EPOCH);
     let claimed = Claimed { worker, node: "n".into(), epoch: Epoch(1), renewed: false };
     let payload = Arc::new(Value::Null);
-    let signal = Event::SignalReceived { name: "go".to_owned(), payload, command: command() };
+    let signal = Event::SignalReceived { name: "go".to_owned(), payload, command: command_id() };
     let others = [
         Event::Created(Box::new(created)),
         Event::Claimed(claimed),
@@ -284,8 +287,8 @@ fn events_without_a_step_change_no_step() {
         Event::CancelRequested { reason: None },
         Event::ExecutionFailed { error: error() },
         Event::DeadlinePassed,
-        Event::Paused { command: command() },
-        Event::Resumed { command: command() },
+        Event::Paused { command: command_id() },
+        Event::Resumed { command: command_id() },
         Event::CompensationStarted,
         Event::Finished { outcome: Outcome::Completed },
     ];

@@ -93,7 +93,7 @@ impl Execution {
     }
 
     /// Returns `true` if the execution is paused. A pause has no effect once the execution fails,
-    /// is being cancelled or has finished.
+    /// misses its deadline, is being cancelled or has finished.
     pub fn is_paused(&self) -> bool {
         self.is_paused && self.phase == Phase::Open
     }

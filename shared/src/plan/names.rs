@@ -9,14 +9,15 @@ use crate::{
     template::ResolveNames,
 };
 
-/// Resolves the names in a plan's templates and dependencies.
+/// Resolves the names in a plan's templates, conditions and dependencies.
 ///
 /// A name is first looked up among the ids of steps. If no step has this id, the name must be a
 /// tool that exactly one step uses.
 #[derive(Clone, Debug, Default)]
 pub struct StepNames {
     pub(super) steps: IndexMap<StepId, StepNumber, RandomState>,
-    /// The step that uses each tool, or `None` if several steps use it.
+    /// The step that uses each tool, or `None` if several steps use it. By the tool's name with its
+    /// set, and without its set.
     tools: IndexMap<ToolName, Option<StepNumber>>,
 }
 

@@ -78,7 +78,7 @@ pub enum OnError {
     /// The execution fails, and running steps continue until they finish.
     #[default]
     Fail,
-    /// Dependent steps are skipped, and other steps continue.
+    /// Dependent steps without a condition are skipped, and other steps continue.
     Continue,
     /// The step's output is null, and all steps continue.
     Ignore,

@@ -14,7 +14,7 @@ use crate::{
     template::TemplateError,
 };
 
-/// A plan as stores keep it and as the compiler proposes it. It may be invalid.
+/// A plan as stores keep it. It may be invalid.
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -29,7 +29,7 @@ pub struct UncheckedPlan {
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// A step as stores keep it and as the compiler proposes it.
+/// A step as stores keep it.
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -65,7 +65,7 @@ pub struct UncheckedStep {
     pub compensate: Option<Box<UncheckedCompensation>>,
 }
 
-/// The call that undoes a step, as stores keep it and as the compiler proposes it.
+/// The call that undoes a step, as stores keep it.
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -92,7 +92,8 @@ pub enum PlanError {
     /// The order of the draft does not name each step exactly once.
     #[error("the order of the draft does not name each step exactly once")]
     Written,
-    /// A step depends on itself, on a later step, or on an unknown step.
+    /// A step depends on itself, on a later step, or on an unknown step, reads a value that is not
+    /// known when it starts, or lists its dependencies in the wrong order.
     #[error("step `{step}` depends on `{on}`, which does not come before it")]
     Order { step: StepId, on: String },
     #[error("step `{step}`, at `{}`: {error}", error.at)]

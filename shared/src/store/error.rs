@@ -78,7 +78,6 @@ impl StoreError {
     }
 }
 
-/// Number of damaged items that lists of this process have left out.
 static UNREADABLE: AtomicU64 = AtomicU64::new(0);
 
 /// Returns the number of damaged items that lists of this process left out. A backup reports how

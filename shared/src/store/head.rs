@@ -82,9 +82,8 @@ impl ExecutionHead {
             created_at: execution.created_at(),
             seq: execution.seq(),
             epoch: execution.epoch(),
-            // Keeps the owner of a finished execution until its parent has the message and its
-            // replan has started. If the owner is lost, another worker finds the execution as an
-            // orphan.
+            // If the owner of a finished execution is lost, another worker finds the execution as
+            // an orphan.
             owner: owner.filter(|_| !state.is_finished() || execution.has_follow_up()),
             due: due.filter(|_| !state.is_finished()),
             priority: execution.options().priority,

@@ -21,7 +21,7 @@ const FIRST_CLEANUP_LOGS: usize = 1_024;
 /// Wakes readers in this process.
 #[derive(Debug)]
 pub struct Hints {
-    work: watch::Sender<()>,
+    work_hint: watch::Sender<()>,
     inbox: watch::Sender<()>,
     records: watch::Sender<()>,
     logs: Mutex<BTreeMap<ExecutionId, WatchedLog>>,
@@ -62,7 +62,7 @@ impl Drop for LogHint {
 impl Default for Hints {
     fn default() -> Self {
         Self {
-            work: watch::Sender::new(()),
+            work_hint: watch::Sender::new(()),
             inbox: watch::Sender::new(()),
             records: watch::Sender::new(()),
             logs: Mutex::default(),
@@ -74,7 +74,7 @@ impl Default for Hints {
 impl Hints {
     /// Returns a receiver that is notified when executions may be due.
     pub fn subscribe_work(&self) -> watch::Receiver<()> {
-        self.work.subscribe()
+        self.work_hint.subscribe()
     }
 
     pub fn subscribe_inbox(&self) -> watch::Receiver<()> {
@@ -115,7 +115,7 @@ impl Hints {
     }
 
     pub fn wake_work(&self) {
-        self.work.send_replace(());
+        self.work_hint.send_replace(());
     }
 
     pub fn wake_inbox(&self) {

@@ -43,7 +43,7 @@ pub enum Command {
     Approve {
         #[serde(rename = "stepId", alias = "step")]
         step: StepId,
-        /// The item of the step's list. `None` means all waiting items.
+        /// The item of the step's list. `None` means the step itself, or all its waiting items.
         #[serde(
             default,
             rename = "index",

@@ -1,4 +1,4 @@
-//! Loads executions. This is the only code that builds an execution from a log in a store.
+//! Loads executions from their logs.
 
 use super::{Store, StoreError};
 use crate::{

@@ -104,7 +104,8 @@ impl PlanCache {
         self.cached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a plan, and drops the least recently used plans.
+    /// Adds a plan that is not larger than the cache, and drops the least recently used plans until
+    /// the cache is within its limits.
     pub fn insert(&self, plan: &Arc<Plan>, bytes: usize) {
         if bytes > MAX_CACHED_BYTES {
             return;

@@ -21,7 +21,7 @@ pub struct Record {
     /// The name: 1 to [`limits::NAME_BYTES`] bytes without control characters, unless the kind
     /// allows any text.
     pub name: String,
-    /// The content: at most [`limits::DOCUMENT_BYTES`] of JSON.
+    /// The content: at most [`limits::DOCUMENT_BYTES`] of JSON, unless the kind allows any name.
     pub value: Arc<Value>,
     /// The time of the write, by the writer's clock. Some kinds keep another time.
     pub at: Timestamp,
@@ -48,7 +48,7 @@ pub enum RecordKind {
     /// Only the newest [`limits::CALL_HISTORY`] calls are kept, and only for as long as executions
     /// are kept.
     Call,
-    /// The description of a [blob](crate::blob).
+    /// The entry of a [blob](crate::blob), without its content.
     Blob,
     BlobPart,
     /// An idempotency key. Its name can be any text.

@@ -1,4 +1,5 @@
-//! Records with a Rust type: idempotency keys, saved plans, cached outputs and usage.
+//! Operations on records with a Rust type, such as idempotency keys, saved plans, cached outputs
+//! and usage.
 //!
 //! These methods use only the traits of [`Store`], so they are written once for all stores.
 
@@ -20,7 +21,7 @@ use crate::{
 
 /// Time to wait before an unconfirmed record is read again.
 const CONFIRM_INTERVAL: Duration = Duration::from_millis(20);
-/// Maximum number of reads of an unconfirmed record, which take ten seconds in total.
+/// Maximum number of reads of an unconfirmed record. Their waits take ten seconds in total.
 const MAX_CONFIRMATIONS: usize = 500;
 /// Maximum number of heads that are read to find the next due time. One head is not enough, because
 /// damaged heads are left out.

@@ -39,8 +39,8 @@ fn attempt_id(execution: &Execution, task: Task, attempt: Attempt) -> SpanId {
     SpanId::from_seed(&format!("{key}#{attempt}"))
 }
 
-/// Makes the span of an attempt that has started and ended. The spans of a list's items are
-/// children of the list's span.
+/// Makes the span of an attempt that has ended. Returns `None` if the attempt never started. The
+/// spans of a list's items are children of the list's span.
 pub fn attempt_span(
     execution: &Execution,
     ended: &EndedAttempt,

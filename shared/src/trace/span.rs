@@ -33,7 +33,7 @@ pub struct FinishedSpan {
     pub attributes: Vec<(&'static str, AttributeValue)>,
     pub events: Vec<SpanEvent>,
     pub links: Vec<SpanContext>,
-    /// The message of the failure. `None` if the operation succeeded.
+    /// The code or type of the failure. `None` if the operation succeeded.
     pub error: Option<String>,
 }
 

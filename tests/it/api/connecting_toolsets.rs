@@ -1,5 +1,5 @@
-//! The lookup of a tool's name waits for toolsets that still connect, and never returns a tool of
-//! another set.
+//! The lookup of a tool's name waits for the connecting toolsets that may contain the tool, and
+//! never returns a tool of another set.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,5 @@
-//! The API does not change JSON: keys keep their sequence, and numbers keep every bit.
+//! The API does not change JSON: keys keep their sequence, and numbers of up to 64 bits keep every
+//! bit.
 
 use serde_json::{Value, json};
 

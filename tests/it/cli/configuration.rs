@@ -25,7 +25,7 @@ async fn config_check_prints_every_mistake_with_its_line_and_path() {
         assert!(line.starts_with(&expected), "{line}");
     }
 
-    // The error of each other command has the same mistakes.
+    // With `--json`, the error of each command contains these mistakes.
     for command in [&["config", "check"][..], &["list", "plans"]] {
         let error = workspace.json(command, 2).await;
         let errors = error["error"]["errors"].as_array().unwrap();

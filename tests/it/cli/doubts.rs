@@ -1,5 +1,5 @@
-//! Plans in doubt: commands show the plan. On a terminal they ask the user, and without a terminal
-//! they fail.
+//! Plans in doubt: commands show the plan. If the plan has an effect, they ask the user on a
+//! terminal, and fail without a terminal.
 
 use serde_json::{Value, json};
 

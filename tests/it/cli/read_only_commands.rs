@@ -1,4 +1,4 @@
-//! Commands that execute nothing.
+//! Commands that execute no plan, and `faber bench`.
 
 use serde_json::Value;
 

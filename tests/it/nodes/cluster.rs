@@ -90,7 +90,7 @@ impl Cluster {
         }
     }
 
-    /// Waits until there are `count` executions and all are finished.
+    /// Waits until there are at least `count` executions and all are finished.
     pub(super) async fn wait_for_all_finished(&self, count: usize) {
         let is_expected = |heads: &[ExecutionHead]| heads.len() >= count && are_finished(heads);
         self.wait_for_heads("all executions are finished", is_expected).await;

@@ -1,5 +1,5 @@
 //! Simulated people: they cancel, pause, resume, approve, reject, signal, settle and retry. Every
-//! acknowledged command must appear in the log.
+//! acknowledged command must appear in the log, unless the execution ends first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -133,7 +133,7 @@ impl Simulation {
 
     /// Checks that every command that was acknowledged before the last fault is in its log, unless
     /// the execution ended first.
-    pub(super) async fn check_acknowledged(&mut self, last_fault_at: Timestamp) {
+    pub(super) async fn check_acknowledged_commands(&mut self, last_fault_at: Timestamp) {
         let acknowledged_commands = std::mem::take(&mut self.acknowledged_commands);
         let mut traces: BTreeMap<ExecutionId, usize> = BTreeMap::new();
         for AcknowledgedCommand { execution: id, command } in acknowledged_commands {

@@ -9,9 +9,10 @@ use std::{
 };
 
 use encryption::{Key, Keyring, RekeyReport, protect, rekey};
-use engine::store::open_store;
-use serde_json::json;
+use mongo::Mongo;
+use serde_json::{Value, json};
 use shared::{
+    clock::Timestamp,
     event::{Event, RecordedEvent},
     execution::ExecutionState,
     id::{Attempt, Part, Seq},
@@ -23,10 +24,9 @@ use shared::{
     },
     tool::ErrorCode,
 };
+use sqlite::Sqlite;
 use tempfile::TempDir;
-use tests::conformance::{
-    at, execution, head, inbox_command, plan_id, record, request, request_id,
-};
+use tests::conformance::{at, execution, head, inbox_command, plan_id, request, request_id};
 use tokio::sync::Notify;
 
 use crate::mongod::Mongod;
@@ -49,12 +49,21 @@ fn keyring(ids: &[&str], active: &str) -> Keyring {
     Keyring::new(keys, active, false).unwrap()
 }
 
-async fn open_with(inner: &Arc<dyn Store>, ids: &[&str]) -> Arc<dyn Store> {
-    protect(Arc::clone(inner), Some(keyring(ids, ids[0]))).await.unwrap()
+/// Opens a store without encryption, as a new process does. A process that has read a plan keeps it
+/// in a cache, encrypted with the old key.
+async fn open_raw(url: &str) -> Arc<dyn Store> {
+    match url.strip_prefix("sqlite:") {
+        Some(path) => Arc::new(Sqlite::open(path.as_ref()).unwrap()),
+        None => Arc::new(Mongo::open(url).await.unwrap()),
+    }
 }
 
-async fn change_key(inner: &Arc<dyn Store>, ids: &[&str]) -> RekeyReport {
-    rekey(Arc::clone(inner), keyring(ids, ids[0]), &|_| ()).await.unwrap()
+async fn open_with(url: &str, ids: &[&str]) -> Arc<dyn Store> {
+    protect(open_raw(url).await, Some(keyring(ids, ids[0]))).await.unwrap()
+}
+
+async fn change_key(url: &str, ids: &[&str]) -> RekeyReport {
+    rekey(open_raw(url).await, keyring(ids, ids[0]), &|_| ()).await.unwrap()
 }
 
 fn plan(n: usize, text: &str) -> Plan {
@@ -119,8 +128,13 @@ fn records(n: usize) -> Vec<Record> {
         (RecordKind::Key, key),
         (RecordKind::SavedPlan, saved),
     ];
-    let seconds = |kind| if kind == RecordKind::Key { 0 } else { 7 };
-    let record = |(kind, value)| record(kind, &format!("r{n}"), value, seconds(kind));
+    let record = |(kind, value): (RecordKind, Value)| Record {
+        kind,
+        name: format!("r{n}"),
+        value: value.into(),
+        // Keys have no time. The time of an output is its end, and must be in the future.
+        at: if kind == RecordKind::Key { Timestamp::UNIX_EPOCH } else { at(1_000_000_000) },
+    };
     values.into_iter().map(record).collect()
 }
 
@@ -193,41 +207,41 @@ async fn dump(inner: &dyn Store) -> String {
     text
 }
 
-async fn check_that_all_values_get_the_active_key(inner: Arc<dyn Store>) {
-    write_objects(&*inner, 1).await;
-    write_objects(&*open_with(&inner, &["k1"]).await, 2).await;
-    let report = change_key(&inner, &["k2", "k1"]).await;
+async fn check_that_all_values_get_the_active_key(url: &str) {
+    write_objects(&*open_raw(url).await, 1).await;
+    write_objects(&*open_with(url, &["k1"]).await, 2).await;
+    let report = change_key(url, &["k2", "k1"]).await;
     assert!(report.left.is_empty(), "{report:?}");
     assert!(report.clear > 10 && report.values["k1"] == report.clear, "{report:?}");
-    let dumped = dump(&*inner).await;
+    let dumped = dump(&*open_raw(url).await).await;
     for old in [SECRET, "$encrypted:k1:", r#"\"k1\""#] {
         assert!(!dumped.contains(old), "{old}");
     }
-    let store = open_with(&inner, &["k2"]).await;
+    let store = open_with(url, &["k2"]).await;
     for n in [1, 2] {
         check_objects(&*store, n).await;
     }
     // A second run finds nothing to do. A third key replaces the second one.
-    let again = change_key(&inner, &["k2"]).await;
+    let again = change_key(url, &["k2"]).await;
     assert_eq!((again.documents, again.clear, again.values.len()), (0, 0, 0), "{again:?}");
-    change_key(&inner, &["a-key-with-a-long-id", "k2"]).await;
-    check_objects(&*open_with(&inner, &["a-key-with-a-long-id"]).await, 2).await;
+    change_key(url, &["a-key-with-a-long-id", "k2"]).await;
+    check_objects(&*open_with(url, &["a-key-with-a-long-id"]).await, 2).await;
 }
 
 /// Values of a key that the process lacks stay as they are, and are reported.
-async fn check_that_values_without_their_key_are_left(inner: Arc<dyn Store>) {
-    let store = open_with(&inner, &["k1"]).await;
+async fn check_that_values_without_their_key_are_left(url: &str) {
+    let store = open_with(url, &["k1"]).await;
     write_objects(&*store, 3).await;
-    let report = change_key(&inner, &["k2"]).await;
+    let report = change_key(url, &["k2"]).await;
     assert_eq!(report.documents, 0);
     assert!(report.left.values["k1"] > 10 && report.left.clear == 0, "{report:?}");
     check_objects(&*store, 3).await;
 }
 
 /// An interrupted run leaves a store that both keys open, and the next run completes it.
-async fn check_that_an_interrupted_run_is_completed(inner: Arc<dyn Store>) {
+async fn check_that_an_interrupted_run_is_completed(url: &str) {
     for n in 3..6 {
-        write_objects(&*open_with(&inner, &["k1"]).await, n).await;
+        write_objects(&*open_with(url, &["k1"]).await, n).await;
     }
     for last_step in [2, 4, 9, 14] {
         let (steps, stop) = (AtomicUsize::new(0), Notify::new());
@@ -240,16 +254,16 @@ async fn check_that_an_interrupted_run_is_completed(inner: Arc<dyn Store>) {
         tokio::select! {
             biased;
             () = stop.notified() => (),
-            ended = rekey(Arc::clone(&inner), keys, &show) => panic!("ended early: {ended:?}"),
+            ended = rekey(open_raw(url).await, keys, &show) => panic!("ended early: {ended:?}"),
         }
-        let store = open_with(&inner, &["k2", "k1"]).await;
+        let store = open_with(url, &["k2", "k1"]).await;
         for n in 3..6 {
             check_objects(&*store, n).await;
         }
     }
-    let report = change_key(&inner, &["k2", "k1"]).await;
+    let report = change_key(url, &["k2", "k1"]).await;
     assert!(report.left.is_empty() && report.documents > 0, "{report:?}");
-    let store = open_with(&inner, &["k2"]).await;
+    let store = open_with(url, &["k2"]).await;
     for n in 3..6 {
         check_objects(&*store, n).await;
     }
@@ -257,7 +271,8 @@ async fn check_that_an_interrupted_run_is_completed(inner: Arc<dyn Store>) {
 
 /// A head, a command or a plan that another process changed or removed after the read is not
 /// written again.
-async fn check_that_a_newer_document_stays(inner: Arc<dyn Store>) {
+async fn check_that_a_newer_document_stays(url: &str) {
+    let inner = open_raw(url).await;
     write_objects(&*inner, 3).await;
     for part in [StoredPart::Executions, StoredPart::Inbox] {
         let page = inner.list_stored(part, None).await.unwrap();
@@ -284,56 +299,56 @@ async fn check_that_a_newer_document_stays(inner: Arc<dyn Store>) {
     assert_eq!(inner.list_commands(Some(execution(3))).await, Ok(Vec::new()));
 }
 
-async fn new_sqlite() -> (Arc<dyn Store>, TempDir) {
+/// Returns the address of a new file, in a folder that must stay until the test ends.
+fn new_sqlite() -> (String, TempDir) {
     let folder = TempDir::new().unwrap();
-    let url = format!("sqlite:{}", folder.path().join("faber.db").display());
-    (open_store(&url).await.unwrap(), folder)
+    (format!("sqlite:{}", folder.path().join("faber.db").display()), folder)
 }
 
-async fn new_mongodb() -> Arc<dyn Store> {
-    open_store(&Mongod::shared().await.new_database_url()).await.unwrap()
+async fn new_mongodb() -> String {
+    Mongod::shared().await.new_database_url()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_values_get_the_active_key_in_sqlite() {
-    let (inner, _folder) = new_sqlite().await;
-    check_that_all_values_get_the_active_key(inner).await;
+    let (url, _folder) = new_sqlite();
+    check_that_all_values_get_the_active_key(&url).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_values_get_the_active_key_in_mongodb() {
-    check_that_all_values_get_the_active_key(new_mongodb().await).await;
+    check_that_all_values_get_the_active_key(&new_mongodb().await).await;
 }
 
 #[tokio::test]
 async fn values_without_their_key_are_left_in_sqlite() {
-    let (inner, _folder) = new_sqlite().await;
-    check_that_values_without_their_key_are_left(inner).await;
+    let (url, _folder) = new_sqlite();
+    check_that_values_without_their_key_are_left(&url).await;
 }
 
 #[tokio::test]
 async fn values_without_their_key_are_left_in_mongodb() {
-    check_that_values_without_their_key_are_left(new_mongodb().await).await;
+    check_that_values_without_their_key_are_left(&new_mongodb().await).await;
 }
 
 #[tokio::test]
 async fn an_interrupted_run_is_completed_in_sqlite() {
-    let (inner, _folder) = new_sqlite().await;
-    check_that_an_interrupted_run_is_completed(inner).await;
+    let (url, _folder) = new_sqlite();
+    check_that_an_interrupted_run_is_completed(&url).await;
 }
 
 #[tokio::test]
 async fn an_interrupted_run_is_completed_in_mongodb() {
-    check_that_an_interrupted_run_is_completed(new_mongodb().await).await;
+    check_that_an_interrupted_run_is_completed(&new_mongodb().await).await;
 }
 
 #[tokio::test]
 async fn a_newer_document_stays_in_sqlite() {
-    let (inner, _folder) = new_sqlite().await;
-    check_that_a_newer_document_stays(inner).await;
+    let (url, _folder) = new_sqlite();
+    check_that_a_newer_document_stays(&url).await;
 }
 
 #[tokio::test]
 async fn a_newer_document_stays_in_mongodb() {
-    check_that_a_newer_document_stays(new_mongodb().await).await;
+    check_that_a_newer_document_stays(&new_mongodb().await).await;
 }

@@ -31,8 +31,8 @@ const MAX_CATCH_UP_TIME: Duration = Duration::from_mins(2);
 /// for a person or a timer.
 const MAX_STILL_RUNNING: u64 = 5;
 
-/// Reasons for which an execution is allowed to stay unfinished: it waits for an answer, a signal
-/// or a time that never comes.
+/// Reasons for which an execution is allowed to stay unfinished: it is paused, or waits for a
+/// child, or for an answer, a signal or a time that never comes.
 const LASTING_REASONS: [&str; 7] =
     ["approval", "decision", "signal", "sleep", "child", "paused", "start"];
 

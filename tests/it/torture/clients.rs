@@ -55,7 +55,7 @@ pub(super) struct ClientRecord {
 enum FollowEnd {
     /// The client received the last event.
     Finished,
-    /// The connection broke, or the server was silent.
+    /// The connection broke, the server was silent, or the client disconnected.
     Disconnected,
     /// The execution waits for an answer that no person gives, or for a time after the end of the
     /// test.

@@ -1,4 +1,4 @@
-//! Actions of simulated people: they approve, reject, decide, signal, pause or cancel. Some
+//! Actions of simulated people: they approve, reject, decide, signal, pause, resume or cancel. Some
 //! executions wait for a person who does nothing.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Random plans that use every feature, with the expected outputs and effects for the checks.
+//! Random plans, with the expected outputs and effects for the checks.
 
 use std::collections::BTreeMap;
 

@@ -16,8 +16,8 @@ use crate::harness::api_client::{RequestFailure, ask};
 
 /// Time after which a client gives up. Every fault is shorter.
 const MAX_ASKING_TIME: Duration = Duration::from_mins(4);
-/// Time for which a server may answer that an existing id is unknown, because a new primary can lag
-/// behind.
+/// Time for which a server may answer a request for an existing id with `NOT_FOUND` or `INTERNAL`,
+/// because a new primary can lag behind.
 const MAX_UNKNOWN_TIME: Duration = Duration::from_secs(20);
 /// Delay before a client asks the next server.
 const RETRY_DELAY: Duration = Duration::from_millis(30);

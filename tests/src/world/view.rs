@@ -67,7 +67,8 @@ impl View {
         }
     }
 
-    /// Runs an operation with the delays of a network before and after it.
+    /// Runs an operation after the delay of a network. While the view is frozen, the operation and
+    /// its answer wait.
     async fn run_remotely<T, E>(
         &self,
         operation: impl Future<Output = Result<T, E>> + Send,

@@ -5,9 +5,9 @@
 //! mounted read-only.
 //!
 //! A cover is mounted on a file. If another program replaces the file, the command sees the new
-//! file. So a background command, which may run for days, is refused. A missing file cannot be
-//! covered, so either a [placeholder](super::super::placeholders) exists, or the command is
-//! refused.
+//! file. So a required confinement refuses a background command, which may run for days. A missing
+//! file cannot be covered, so a [placeholder](super::super::placeholders) must exist, or a required
+//! confinement refuses the command.
 
 mod hard_links;
 
@@ -121,9 +121,13 @@ impl ProtectionMounts {
     }
 }
 
-/// Makes everything read-only except the folders in `write`. Covers Faber's files within reach, and
-/// protects Faber's programs and the symlinks to them. Returns whether the command has a complete
-/// mount namespace of its own.
+/// Makes everything read-only except the folders in `confinement.write`. Covers Faber's files
+/// within reach, and protects Faber's programs, and the symlinks that lead to these files and
+/// programs.
+///
+/// Returns `true` if the command runs in a mount namespace of its own in which each mount outside
+/// these folders is read-only or out of reach. If the mounts fail, returns `false` without
+/// protection, or an error if the confinement is required and there is a file to protect.
 pub(super) fn protect_files(
     order: &LaunchOrder,
     confinement: &Confinement,

@@ -25,7 +25,7 @@ fn replay_dry_run(steps: Vec<UncheckedStep>, verdicts: Vec<CheckedStep>) -> Stor
     }
 }
 
-fn all_step_kinds() -> Vec<UncheckedStep> {
+fn steps_of_all_kinds() -> Vec<UncheckedStep> {
     vec![
         with_approval(call("a", &[])),
         with_condition("a == 1", call("b", &["a"])),
@@ -38,7 +38,7 @@ fn all_step_kinds() -> Vec<UncheckedStep> {
 
 #[test]
 fn a_dry_run_starts_no_step_and_finishes_at_once() {
-    let mut story = replay_dry_run(all_step_kinds(), vec![verdict(None); 6]);
+    let mut story = replay_dry_run(steps_of_all_kinds(), vec![verdict(None); 6]);
     story.check(expect![[r"
         0 a checked, a skipped DryRun, b checked, b skipped DryRun, c checked, c skipped DryRun,
           d checked, d skipped DryRun, e checked, e skipped DryRun, f checked, f skipped DryRun,
@@ -56,7 +56,7 @@ fn a_dry_run_starts_no_step_and_finishes_at_once() {
 fn a_step_that_could_not_run_fails_a_dry_run_after_all_checks() {
     let mut verdicts = vec![verdict(None); 6];
     verdicts[0].error = Some(ToolError::new(ErrorCode::INVALID_PARAMETERS, "no"));
-    let mut story = replay_dry_run(all_step_kinds(), verdicts);
+    let mut story = replay_dry_run(steps_of_all_kinds(), verdicts);
     story.check(expect![[r"
         0 a checked, a#1 failed tool.invalid_parameters, b checked, b skipped DryRun, c checked,
           c skipped DryRun, d checked, d skipped DryRun, e checked, e skipped DryRun, f checked,
@@ -68,7 +68,7 @@ fn a_step_that_could_not_run_fails_a_dry_run_after_all_checks() {
 
 #[test]
 fn a_dry_run_needs_a_check_of_every_step() {
-    let plan = plan(all_step_kinds());
+    let plan = plan(steps_of_all_kinds());
     let options = ExecutionOptions::default();
     let created = Created::new(plan.id(), plan.info().request, options);
     let id = "exec_1_aaaaaaaaa".parse().unwrap();

@@ -91,11 +91,16 @@ impl Documents {
         self.collections.is_empty()
     }
 
-    /// Returns the name of the set with a context's documents. Fails if the context's name cannot
-    /// be part of a set's name.
+    /// Returns the name of the set with a context's documents. Fails with advice if the context's
+    /// name cannot be part of a set's name.
     pub(crate) fn set_name_for_context(context: &str) -> Result<ToolSetName, String> {
         let name = format!("{context}_{DOCUMENTS_FIELD}").parse();
-        name.map_err(|err| format!("its documents cannot be a toolset: {err}"))
+        name.map_err(|err| {
+            format!(
+                "the documents of the context `{context}` need a toolset, and {err}: use another \
+                 name for the context"
+            )
+        })
     }
 
     fn collection(&self, id: &str) -> Result<&Collection, String> {

@@ -50,7 +50,7 @@ pub struct OpenApiConfig {
     /// Globs of the names of the wanted tools. By default all tools are wanted.
     #[serde(default)]
     include: Vec<String>,
-    /// Tags. A tool must have one of them. By default a tool needs no tag.
+    /// If not empty, only operations with one of these tags become tools.
     #[serde(default)]
     tags: Vec<String>,
     timeout_seconds: Option<u64>,

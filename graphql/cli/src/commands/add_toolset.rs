@@ -103,7 +103,8 @@ fn read_text(path: &Path) -> Result<String, Failure> {
     }
 }
 
-/// Replaces a file as a whole, unless somebody has changed it meanwhile. Keeps its permissions.
+/// Creates a file, or replaces it as a whole and keeps its permissions. Fails if somebody has
+/// changed it meanwhile.
 fn replace_text(path: &Path, text: &str, edited: &str) -> io::Result<()> {
     if !path.exists() {
         let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;

@@ -194,7 +194,8 @@ fn check_missing_store(path: &Path) -> Result<String, String> {
     }
 }
 
-/// Compares the time of the store with the clock of this machine. Returns `None` if they agree.
+/// Compares the time of the store with the clock of this machine. Returns `None` if they agree or
+/// if the store cannot be read.
 async fn check_clock(app: &App) -> Option<Check> {
     let store = open_store(app.setup()).await.ok()?;
     let difference = describe_difference(store.shared_time().await.ok()?, WallClock.now())?;

@@ -23,12 +23,13 @@ const OFFLINE_DOUBTS: [&str; 3] =
 /// Codes of doubts that the guard adds to a model's plan.
 const GUARD_DOUBTS: [&str; 2] = ["plan.not_asked", "plan.invented_value"];
 
-/// Shows a plan made from a query, and asks the user before a plan with doubts is executed. Returns
-/// the steps that the user approves, or `None` if the user refuses the plan.
+/// Shows a plan made from a query. If the plan has doubts, asks the user whether to execute it,
+/// unless `is_confirmed` is set. Returns the steps that the user approves, or `None` if the user
+/// refuses the plan.
 ///
-/// Without a terminal or with `--json`, the command cannot ask. Then a plan of the offline planner
-/// with doubts is refused if it calls a tool with an effect, and the steps that the guard doubts
-/// wait for an approval.
+/// Without a terminal or with `--json`, the command cannot ask. Then, unless `is_confirmed` is set,
+/// a plan of the offline planner with doubts is refused if it calls a tool with an effect, and the
+/// steps that the guard doubts wait for an approval.
 pub(crate) async fn accept_plan(
     session: &Session<'_>,
     plan: &Plan,

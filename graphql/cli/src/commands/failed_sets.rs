@@ -11,7 +11,7 @@ use crate::session::Session;
 
 const STATE_FIELDS: &str = "name active status error";
 
-/// Poll interval while a failed toolset connects again. Together, the polls take at most five
+/// Poll interval while a failed toolset connects again. Together, the intervals last at most five
 /// seconds.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const MAX_POLLS: usize = 100;
@@ -39,8 +39,8 @@ impl SetState {
 }
 
 /// Returns every toolset. If a failed toolset is connecting again, waits until it is ready or has
-/// failed again. The caller must have queried the tools before, because this query connects the
-/// toolsets.
+/// failed again, at most for `MAX_POLLS` intervals. The caller must have queried the tools before,
+/// because this query connects the toolsets.
 async fn load_states(client: &Client) -> Result<Vec<SetState>, Failure> {
     let mut polls_left = MAX_POLLS;
     loop {

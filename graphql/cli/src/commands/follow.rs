@@ -32,8 +32,8 @@ use super::standstill::{self, QuietTimer};
 use crate::{ExitStatus, live_view::LiveView, session::Session};
 
 const OWNER_POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Number of successive polls that must find no owner before the command warns. One poll is not
-/// enough, because another worker needs time to claim the execution.
+/// Number of successive polls that must find no owner before the command warns or stops. One poll
+/// is not enough, because another worker needs time to claim the execution.
 const MIN_POLLS_WITHOUT_OWNER: usize = 3;
 /// Poll interval while a finished execution gets a new plan.
 const REPLAN_POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -52,7 +52,8 @@ pub(crate) enum Purpose {
 }
 
 /// Watches an execution, and the executions that replans start for it. Stops when the execution is
-/// finished, waits for a person, or the user presses Ctrl-C.
+/// finished or waits for a person, when the user presses Ctrl-C, or, with [`Purpose::Finish`], when
+/// no worker drives the execution.
 pub(crate) async fn watch_to_end(
     session: &Session<'_>,
     id: ExecutionId,
@@ -158,7 +159,8 @@ impl Follower<'_> {
     }
 
     /// Waits until the replan of a finished execution has started the next execution or is given
-    /// up.
+    /// up. Returns [`StopReason::Finished`] if there is no replan, or if the command only watches
+    /// and no worker replans.
     async fn await_replan(&self) -> Result<StopReason, Failure> {
         #[derive(Deserialize)]
         struct ReplanProgress {
@@ -302,8 +304,8 @@ impl EventReader<'_> {
         }
     }
 
-    /// Shows events until the execution is finished or waits for a person. Returns `None` if the
-    /// stream ends first.
+    /// Shows events until the execution is finished, waits for a person or, with
+    /// [`Purpose::Finish`], has no owner. Returns `None` if the stream ends first.
     async fn show_until_stopped(
         &mut self,
         mut unowned: Pin<&mut impl Future<Output = ()>>,

@@ -1,4 +1,5 @@
-//! Commands that run until a signal ends them: `faber serve`, `faber worker` and `faber mcp`.
+//! `faber serve`, `faber worker` and `faber mcp`, which run until a signal ends them. `faber mcp`
+//! also ends with its input.
 
 use std::{io, net::SocketAddr, path::Path, sync::Arc};
 

@@ -1,7 +1,7 @@
 //! Adds toolsets to the text of a configuration file.
 //!
-//! No library writes YAML and keeps comments. So the new toolset is inserted as text, and the
-//! result is parsed: it must have the old value and the new toolset, and nothing else may differ.
+//! A YAML library would write the file without its comments. So the new toolset is inserted as
+//! text, and the result is parsed: it must differ from the old content only by the new toolset.
 
 use engine::yaml;
 use serde_json::{Map, Value, json};

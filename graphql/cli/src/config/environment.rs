@@ -1,4 +1,4 @@
-//! The environment variables that Faber reads.
+//! Environment variables that Faber reads.
 
 use std::{env, ffi::OsString, path::PathBuf};
 

@@ -1,4 +1,5 @@
-//! The setting `limits`: one table defines the key, range, default and description of each limit.
+//! The setting `limits`: one table defines the key, range, default and description of each limit
+//! that is a number.
 
 use std::{sync::Arc, time::Duration};
 

@@ -26,7 +26,7 @@ impl Mistake {
         Self { line: None, path: None, reason }
     }
 
-    /// Returns a mistake of the syntax. The message of the parser contains the line.
+    /// Returns a mistake of the syntax, with the line that the message of the parser names.
     pub(super) fn of_syntax(reason: String) -> Self {
         let after = reason.split_once("line ").map(|(_, rest)| rest);
         let digits = after.map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next());
@@ -96,7 +96,8 @@ impl Mistakes {
         self.list.iter().map(move |mistake| format!("`{file}`: {mistake}"))
     }
 
-    /// Returns the first message, because the error of a command has one line.
+    /// Returns the first message and the number of mistakes, because the error of a command has one
+    /// line.
     pub(super) fn summary(&self) -> String {
         let first = self.messages().next().unwrap_or_default();
         match self.list.len() {

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use engine::access::{Limits, Role, See, Token, ToolPattern};
+use engine::access::{Limits, Quotas, Role, See, Token, ToolPattern};
 use oidc::{ClientCredentials, Rule, Settings};
 use reqwest::Url;
 use serde_json::{Map, Value, json};
@@ -71,6 +71,7 @@ struct RuleConfig {
     role: Role,
     tools: Option<Vec<ToolPattern>>,
     limits: Limits,
+    quotas: Quotas,
     written_limits: Value,
     see: See,
 }
@@ -179,6 +180,7 @@ impl RuleConfig {
             patterns.iter().flat_map(|pattern| with_equivalents(pattern, sets)).collect()
         });
         rights.limits = self.limits;
+        rights.quotas = self.quotas;
         rights.see = self.see;
         Rule { claim: self.claim.clone(), value: self.value.clone(), rights }
     }
@@ -339,13 +341,15 @@ fn read_rule(item: &Value) -> Result<RuleConfig, String> {
         _ => read_text(fields, "value")?,
     };
     let role = read_text(fields, "role")?.parse()?;
+    let (limits, quotas) = read_limits(&written_limits)?;
     Ok(RuleConfig {
         see: read_see(fields, role)?,
         claim: read_text(fields, "claim")?,
         value,
         role,
         tools: read_patterns(fields.get("tools"))?,
-        limits: read_limits(&written_limits)?,
+        limits,
+        quotas,
         written_limits,
     })
 }

@@ -136,11 +136,23 @@ fn tools_schema() -> Value {
 
 fn caller_limits_schema() -> Value {
     object_schema(
-        "Limits on the caller's calls.",
+        "Limits and quotas of the caller.",
         &[],
         json!({
             "calls": text_schema("All calls in a period, such as `100/h`."),
             "per_tool": text_schema("Calls of each tool in a period, such as `10/min`."),
+            "starts": text_schema("Starts of executions in a period, such as `100/min`."),
+            "executions": {
+                "description": "The number of executions that may be active at once.",
+                "type": "integer",
+                "minimum": 1,
+            },
+            "stored_bytes": {
+                "description": "The bytes of logs, inputs and blobs of the caller's executions: \
+                    a number, or a size such as `10GiB`.",
+                "type": ["integer", "string"],
+                "minimum": 1,
+            },
         }),
     )
 }
@@ -296,22 +308,7 @@ fn token_schema() -> Value {
                 "role": choice_schema(&["viewer", "operator", "admin"], "The role of the caller."),
                 "tools": list_schema(text_schema("A pattern: `set.name`, `set.*` or `*`."), "The \
                     tools that the caller may use. Default: all."),
-                "limits": object_schema("Limits and quotas of the caller.", &[], json!({
-                    "calls": text_schema("All calls in a period, such as `100/h`."),
-                    "per_tool": text_schema("Calls of each tool in a period, such as `10/min`."),
-                    "starts": text_schema("Starts of executions in a period, such as `100/min`."),
-                    "executions": {
-                        "description": "The number of executions that may be active at once.",
-                        "type": "integer",
-                        "minimum": 1,
-                    },
-                    "stored_bytes": {
-                        "description": "The bytes of logs, inputs and blobs of the caller's executions: \
-                            a number, or a size such as `10GiB`.",
-                        "type": ["integer", "string"],
-                        "minimum": 1,
-                    },
-                })),
+                "limits": caller_limits_schema(),
                 "see": choice_schema(&["own", "all"], "The requests and executions that the caller \
                     sees. Default: all."),
             }),

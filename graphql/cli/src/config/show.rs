@@ -7,7 +7,7 @@ use super::{Config, EncryptionConfig, Origin, TlsFiles, oidc::OidcConfig, retent
 const MASK: &str = "***";
 
 impl Config {
-    /// Returns the effective configuration with the origin of every value.
+    /// Returns the effective configuration with the origins of the values.
     pub fn to_json(&self) -> Value {
         let mut limits: Map<String, Value> = self
             .limits

@@ -324,7 +324,8 @@ fn describe_origin(transcript: &[TranscriptEntry], plan: &Plan) -> String {
 
 type Hint = (String, String);
 
-/// Lists the remedies of the findings, best first, and then the commands that are always possible.
+/// Lists the remedies of the findings, best first, and then commands that suit the execution's
+/// state.
 fn list_next_commands(
     request: &Request,
     execution: &ExecutionStatus,

@@ -106,7 +106,7 @@ impl StepView {
         StepLine { mark, rest: rest.join("  "), essential_columns }
     }
 
-    /// Draws the outcome of the step as one line. Returns `None` while it runs.
+    /// Draws the outcome of the step as one line. Returns `None` for a pending or running step.
     pub fn draw_outcome_line(&self, name: &str, width: usize, paint: Paint) -> Option<String> {
         if matches!(self.state, ShownState::Pending | ShownState::Running) {
             return None;

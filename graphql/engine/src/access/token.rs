@@ -59,8 +59,10 @@ impl Token {
     }
 
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        let Self { name, role, tools, limits, .. } = self;
-        (name, role, tools, limits) == (&other.name, &other.role, &other.tools, &other.limits)
+        // Names every field, so that a new one cannot be forgotten.
+        let Self { name, role, tools, limits, quotas, see, digest: _ } = self;
+        (name, role, tools) == (&other.name, &other.role, &other.tools)
+            && (limits, quotas, see) == (&other.limits, &other.quotas, &other.see)
             && self.is_same_secret(other)
     }
 

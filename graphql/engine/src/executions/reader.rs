@@ -152,8 +152,8 @@ impl ExecutionReader {
         store::follow_log(Arc::clone(&self.store), id, after, limits::POLL_INTERVAL)
     }
 
-    /// Yields an execution immediately, and again after each change of its state or of a step's
-    /// state. Combines progress reports that arrive at almost the same time.
+    /// Yields an execution immediately, and again after each event about a step and after each
+    /// change of its state. Combines progress reports that arrive at almost the same time.
     pub fn watch(
         &self,
         execution: Execution,

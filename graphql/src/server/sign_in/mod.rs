@@ -44,6 +44,7 @@ struct SignInState {
     sign_in: Arc<SignIn>,
     access: Access,
     path_prefix: PathPrefix,
+    has_tls: bool,
 }
 
 impl From<SignInError> for Refusal {
@@ -74,6 +75,7 @@ pub(super) fn add_sign_in(router: Router, app: &App) -> Router {
         sign_in,
         access: options.access.clone(),
         path_prefix: options.path_prefix.clone(),
+        has_tls: options.tls.is_some(),
     });
     let router = if options.has_api {
         router.merge(routes::build_routes(Arc::clone(&state)))
@@ -139,15 +141,15 @@ impl SignInState {
     }
 
     /// Returns the address under which the client reaches this server, with the path prefix and
-    /// without a slash at the end. Without a configured address, a name of this machine means plain
-    /// HTTP, and any other name means HTTPS.
+    /// without a slash at the end. Without a configured address and without TLS, a name of this
+    /// machine means plain HTTP. Any other name means HTTPS, because a proxy adds it.
     fn base_url(&self, request: &Request) -> String {
         if let Some(url) = self.sign_in.public_url() {
             return format!("{url}{}", self.path_prefix);
         }
         let host = requested_host(request).unwrap_or_default();
         let is_loopback = HostAndPort::parse(host).is_some_and(|host| host.is_loopback());
-        let scheme = if is_loopback { "http" } else { "https" };
+        let scheme = if is_loopback && !self.has_tls { "http" } else { "https" };
         format!("{scheme}://{host}{}", self.path_prefix)
     }
 }

@@ -75,7 +75,8 @@ fn the_deepest_allowed_condition_needs_little_stack() {
     }
 }
 
-/// Parses and evaluates a condition twice, as a worker does with a plan.
+/// Parses and evaluates a condition twice, and checks that both results are equal, because a worker
+/// parses a condition again that the compiler accepted.
 fn check_without_panic(source: &str) -> Result<(), TestCaseError> {
     let world = test_values();
     let Ok(condition) = Condition::parse(source, &world) else { return Ok(()) };

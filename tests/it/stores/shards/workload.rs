@@ -24,7 +24,8 @@ use tests::conformance::{
     plan_id, record, request, request_id, some_events, total_limit, worker,
 };
 
-/// More executions than any limit of the queries, so that a query that reads too much is found.
+/// More executions than the pages of these operations, so that the test detects an operation that
+/// reads too many.
 const EXECUTION_COUNT: usize = 40;
 /// The plan whose text is in `parts`.
 const LARGE_PLAN_NUMBER: usize = EXECUTION_COUNT + 1;

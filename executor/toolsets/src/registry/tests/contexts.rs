@@ -58,7 +58,7 @@ async fn documents_of_a_context_become_a_toolset() {
     let wrong = one.set_context("shop", &json!({ "rag": { "x": 1 } })).await.unwrap_err();
     assert!(matches!(wrong, RegistryError::Invalid(_)), "{wrong}");
     let wrong = one.set_context("my shop", &json!({ "rag": { "x": [] } })).await.unwrap_err();
-    assert!(wrong.to_string().contains("cannot be a toolset"), "{wrong}");
+    assert!(wrong.to_string().contains("need a toolset"), "{wrong}");
     one.set_context("shop", &json!({ "rag": null })).await.unwrap();
     assert_eq!(sets(&other).await, ["a+", "club_rag+"]);
 }

@@ -40,8 +40,8 @@ const METHODS: [(&str, HttpMethod); 7] = [
 pub(super) struct Operation {
     pub(super) name: String,
     pub(super) description: String,
-    pub(super) input: Value,
-    pub(super) output: Option<Value>,
+    pub(super) input_schema: Value,
+    pub(super) output_schema: Option<Value>,
     pub(super) call: Call,
     pub(super) obstacle: Option<String>,
 }
@@ -210,8 +210,9 @@ impl<'a> OperationReader<'a> {
             description = format!("{description}\n(It cannot be called: {reason}.)");
         }
         let description = description.trim().to_owned();
-        let (input, output) = (input.into_schema(), self.output_schema());
-        Ok(Operation { name: String::new(), description, input, output, call, obstacle })
+        let (input_schema, output_schema) = (input.into_schema(), self.output_schema());
+        let name = String::new();
+        Ok(Operation { name, description, input_schema, output_schema, call, obstacle })
     }
 
     /// Returns the parameters of the operation, then the parameters of its path.

@@ -23,7 +23,7 @@ pub(super) enum Style {
     /// With spaces between items.
     Spaces,
     /// With `|` between items.
-    Bars,
+    Pipes,
     /// Objects as `name[key]=value`.
     Deep,
     Json,
@@ -94,7 +94,7 @@ pub(super) fn read<'a>(
             Style::Form
         }
         (None, Some("spaceDelimited"), ParameterLocation::Query) => Style::Spaces,
-        (None, Some("pipeDelimited"), ParameterLocation::Query) => Style::Bars,
+        (None, Some("pipeDelimited"), ParameterLocation::Query) => Style::Pipes,
         (None, Some("deepObject"), ParameterLocation::Query) => Style::Deep,
         (None, style, _) => {
             let style = style.unwrap_or_default();
@@ -160,7 +160,7 @@ impl Parameter {
     fn check_items(&self, value: &Value) -> Result<(), String> {
         let (separator, called) = match self.style {
             Style::Spaces => (' ', "blanks"),
-            Style::Bars => ('|', "`|`"),
+            Style::Pipes => ('|', "`|`"),
             _ => return Ok(()),
         };
         let has = |value: &Value| text(value).contains(separator);
@@ -191,7 +191,7 @@ impl Parameter {
         };
         let separator = match self.style {
             Style::Spaces => "%20",
-            Style::Bars => "%7C",
+            Style::Pipes => "%7C",
             _ => ",",
         };
         match value {

@@ -45,13 +45,13 @@ pub(super) fn make_tool(
     api: &Arc<Api>,
     operation: Operation,
 ) -> Option<Arc<dyn Tool>> {
-    let Operation { name, description, input, output, call, obstacle } = operation;
+    let Operation { name, description, input_schema, output_schema, call, obstacle } = operation;
     let definition = ToolDefinition {
         name: name.parse().ok()?,
         set: set.clone(),
         description,
-        input_schema: input,
-        output_schema: output,
+        input_schema,
+        output_schema,
         effect: call.verb.effect(),
         examples: Vec::new(),
         is_callable: obstacle.is_none(),

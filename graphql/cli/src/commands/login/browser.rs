@@ -13,8 +13,8 @@ pub(crate) fn open_browser(environment: &Environment, is_live: bool, url: &str) 
     command.spawn().is_ok()
 }
 
-/// Returns the program that opens addresses: the value of `BROWSER`, or the program of the
-/// operating system if the machine has a display.
+/// Returns the program that opens addresses: the value of `BROWSER`, or else the program of the
+/// operating system, if standard error is a terminal and the machine has a display.
 fn browser_program(environment: &Environment, is_live: bool) -> Option<(&str, Vec<&str>)> {
     if let Some(browser) = &environment.browser {
         let mut words = browser.split_whitespace();
