@@ -85,8 +85,8 @@ impl VisibleStore {
         Ok(request.is_some_and(|found| labels::find_token(&found.labels) == Some(&self.token)))
     }
 
-    /// Returns `true` if the plan belongs to a request of the token, if the token has executed it,
-    /// or if it has a name in the library, which all callers share.
+    /// Returns `true` if the plan belongs to a request of the token, or if the token has executed it.
+    /// A plan with a name in the library is visible, too, because all callers share the library.
     async fn can_see_plan(&self, plan: &Plan) -> Result<bool, StoreError> {
         if self.lock_seen().plans.contains(&plan.id()) {
             return Ok(true);
