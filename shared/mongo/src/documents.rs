@@ -23,7 +23,7 @@ use super::{
     counts,
     lists::{self, CREATED, ListQuery},
     plans::{self, StoredPlan},
-    rewrite, rows, transcripts,
+    rows, text_parts, transcripts,
 };
 
 /// Maximum number of attempts to add an entry to a transcript while other processes add entries to
@@ -87,7 +87,7 @@ impl Documents for Mongo {
             return Ok(first.entries);
         }
         let read = || async { Ok(self.read_entries(id, &range).await?.entries) }.boxed();
-        rewrite::read_stable(read).await
+        text_parts::read_stable(read).await
     }
 
     async fn put_plan(&self, plan: &Plan) -> Result<(), StoreError> {
@@ -271,7 +271,7 @@ impl Mongo {
             let Some(row) = self.find("plans", &id).await? else { return Ok(None) };
             self.join_parts(&id, row.get_i64("parts").unwrap_or_default()).await.map(Some)
         };
-        rewrite::read_stable(|| read().boxed()).await
+        text_parts::read_stable(|| read().boxed()).await
     }
 
     pub(super) async fn join_parts(&self, of: &str, parts: i64) -> Result<String, StoreError> {

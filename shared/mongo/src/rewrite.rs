@@ -1,12 +1,12 @@
 //! Reads and replaces documents that otherwise never change, for a change of the encryption key.
 //!
 //! A large plan and a large entry of a transcript have several documents, which one transaction
-//! replaces. Readers of such documents [read until two reads agree](read_stable), because a
+//! replaces. Readers of such documents [read until two reads agree](super::text_parts::read_stable), because a
 //! transaction can end between two of their queries.
 
-use std::io;
+use std::{io, time::Duration};
 
-use futures::{FutureExt, TryStreamExt, future::BoxFuture};
+use futures::{FutureExt, TryStreamExt};
 use mongodb::{
     ClientSession,
     bson::{Bson, Document as Row, RawDocumentBuf, doc, rawdoc},
@@ -26,7 +26,7 @@ use tokio::time::timeout;
 use super::{
     Mongo,
     commands::{self, Replacement, Safety},
-    connection::{MAJORITY_TIMEOUT, to_store_error},
+    connection::to_store_error,
     log,
     plans::{self, StoredPlan},
     removal, rows,
@@ -37,27 +37,11 @@ use super::{
 const PAGE_LEN: usize = 256;
 /// Bytes of documents after which a page ends, and the size of one command.
 const PAGE_BYTES: usize = 8 << 20;
-/// Maximum number of reads of a divided document until two reads agree. Each change between two
-/// reads needs a run of `faber rekey` of its own.
-const MAX_READS: usize = 4;
+/// Longest time of a transaction. The server ends a transaction after one minute.
+const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A document of a transaction, which replaces the document that the filter finds.
 type DocumentPart = (Row, RawDocumentBuf);
-
-/// Reads a divided document until two reads give the same.
-pub(super) async fn read_stable<'a, T: PartialEq>(
-    read: impl Fn() -> BoxFuture<'a, Result<T, StoreError>>,
-) -> Result<T, StoreError> {
-    let mut last = read().await?;
-    for _ in 0..MAX_READS {
-        let again = read().await?;
-        if again == last {
-            return Ok(last);
-        }
-        last = again;
-    }
-    Err(StoreError::Unavailable("a document changed at each read: try again".to_owned()))
-}
 
 impl Mongo {
     pub(super) async fn count_documents_of(&self, part: StoredPart) -> Result<u64, StoreError> {
@@ -295,7 +279,7 @@ async fn run_within_limit(
     transaction: impl Future<Output = Result<u64, Error>>,
 ) -> Result<u64, StoreError> {
     let too_long = |_| Error::from(io::Error::from(io::ErrorKind::TimedOut));
-    let ended = timeout(MAJORITY_TIMEOUT, transaction).await.map_err(too_long);
+    let ended = timeout(TRANSACTION_TIMEOUT, transaction).await.map_err(too_long);
     ended.and_then(|ended| ended).map_err(|err| to_store_error(&err))
 }
 

@@ -1,7 +1,14 @@
-//! Splits texts that are too long for one document.
+//! Splits texts that are too long for one document, and reads such texts.
+
+use futures::future::BoxFuture;
+use shared::store::StoreError;
 
 /// Maximum bytes of one part of a long text. MongoDB rejects documents above 16 MB.
 pub(super) const MAX_PART_BYTES: usize = 8 << 20;
+
+/// Maximum number of reads of a divided document until two reads agree. Each change between two
+/// reads needs a run of `faber rekey` of its own.
+const MAX_READS: usize = 4;
 
 /// Splits a text between characters. An empty text has one empty part.
 pub(super) fn split_text(text: &str) -> Vec<&str> {
@@ -29,6 +36,21 @@ pub(super) fn split_evenly(text: &str, count: usize) -> Vec<&str> {
     }
     parts.push(rest);
     parts
+}
+
+/// Reads a divided document until two reads give the same.
+pub(super) async fn read_stable<'a, T: PartialEq>(
+    read: impl Fn() -> BoxFuture<'a, Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let mut last = read().await?;
+    for _ in 0..MAX_READS {
+        let again = read().await?;
+        if again == last {
+            return Ok(last);
+        }
+        last = again;
+    }
+    Err(StoreError::Unavailable("a document changed at each read: try again".to_owned()))
 }
 
 #[cfg(test)]
