@@ -193,7 +193,6 @@ impl Toolkit {
         self.edge_score(from, to).unwrap_or(DEFAULT_SCORE)
     }
 
-    /// Returns the score of an edge, if there is one.
     pub fn edge_score(&self, from: &str, to: &str) -> Option<f64> {
         self.vertices.get(from)?.next.get(to).copied()
     }

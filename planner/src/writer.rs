@@ -52,7 +52,6 @@ struct WriterRounds<'a> {
     earlier: Option<&'a EarlierPlan>,
     form: AnswerForm,
     messages: Vec<Message>,
-    /// Number of messages that the notes already contain.
     noted_count: usize,
     notes: Vec<Note>,
     tokens: Tokens,

@@ -57,7 +57,6 @@ use self::{
 
 /// Time limit for planning, including the wait for a free slot.
 const PLANNING_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum number of queries that are planned at the same time.
 const MAX_RUNNING_QUERIES: usize = 4;
 /// Maximum number of catalogs whose parsed tools are kept.
 const MAX_CATALOGS: usize = 4;

@@ -238,7 +238,6 @@ pub(super) fn outputs_of(schema: &Value, owner: &Owner, subjects: &BTreeSet<Stri
     fields
 }
 
-/// An object inside an output schema.
 struct OutputObject<'a> {
     schema: &'a Value,
     path: String,

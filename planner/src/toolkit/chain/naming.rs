@@ -39,7 +39,6 @@ struct ValueType {
     described: BTreeSet<String>,
 }
 
-/// The types of a graph with their words.
 #[derive(Clone, Debug, Default)]
 pub struct Vocabulary {
     types: Vec<ValueType>,

@@ -28,7 +28,6 @@ const CAUTION_COST: u32 = 200;
 const NEAR_FIT_COST: u32 = 5;
 const DESCRIBED_FIT_COST: u32 = 1;
 
-/// The wanted value.
 #[derive(Clone, Copy, Debug)]
 pub enum Goal<'a> {
     /// Any of these outputs, each given by the index of its tool and its index in the tool.
@@ -91,7 +90,6 @@ impl Route {
     }
 }
 
-/// An output of a finished tool, or a given value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Origin {
     Given(usize),
