@@ -4,7 +4,7 @@
 //! The same query over the same tools gives the same plan. A query is cut into tokens ([`token`])
 //! and clauses with moods ([`clause`]). Every tool is read once: its verb, its nouns, its slots for
 //! values and its outputs ([`tool`]). For each clause, the tools whose verbs fit are tried
-//! ([`plan`]): the words of the clause are given to the slots by one assignment ([`fill`]) that
+//! ([`plan`]). The words of the clause are given to the slots by one assignment ([`fill`]) that
 //! maximises a sum of weights ([`weights`]). Words such as `its title` refer to outputs of earlier
 //! steps ([`memory`]), and conditions become expressions.
 //!

@@ -138,8 +138,8 @@ impl ChainGraph {
 
 impl Vocabulary {
     /// Returns the type that a piece of a sentence names, by the stems of its words. Returns `None`
-    /// if another type fits about as well, if no name of the type has one of the words, or if
-    /// `accepts` is `false` for the fields of the type.
+    /// if another type fits about as well, or if no name of the type has one of the words.
+    /// `accepts` must be `true` for the fields of the type.
     pub fn find(
         &self,
         query_words: &[&str],
