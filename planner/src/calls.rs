@@ -151,8 +151,8 @@ pub fn read_tool_calls(
     Ok(Calls { calls, missed: reading.into_missed() })
 }
 
-/// Drops a call in prose or in the form of a function if the text also has a call of the same tool
-/// with the same arguments in another format, because the prose only introduces that call.
+/// Drops a call in prose or in the form of a function if the text has the same call in another
+/// format, too. The prose only introduces that call.
 fn drop_announced_calls(calls: Vec<ToolCall>) -> Vec<ToolCall> {
     let is_announced = |loose: &ToolCall| {
         calls.iter().any(|call| {

@@ -40,7 +40,6 @@ pub enum Direction {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Style {
     pub direction: Direction,
-    /// The distance between layers.
     pub layer_gap: f64,
     /// The distance between two nodes of a layer.
     pub node_gap: f64,

@@ -76,8 +76,8 @@ impl ToolSequence {
 }
 
 impl QueryOutcome {
-    /// Reads the outcome of a plan that a planner made. A tool succeeded if the execution
-    /// completed, and failed if its own error failed the step.
+    /// Reads the outcome of a plan that a planner made for a query. A tool succeeded if its step
+    /// ran and succeeded and the execution completed, and failed if its own error failed the step.
     pub fn read(
         execution: &Execution,
         at: Timestamp,

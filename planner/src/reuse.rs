@@ -45,7 +45,7 @@ pub enum ReuseError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryScope<'a> {
     Failed,
-    /// The retry runs this step and all later steps.
+    /// The retry runs this step and all later steps, and earlier steps without a result to reuse.
     FromStep(&'a str),
     All,
 }
@@ -232,7 +232,8 @@ fn is_reusable(ended: &Execution, plan: &Plan, step: &ToolExecution) -> bool {
     is_over && is_same_step(ended.plan(), ended.plan().step(number), plan, step)
 }
 
-/// Returns whether two steps of two plans make the same call after the same steps.
+/// Returns whether two steps of two plans make the same call after the same steps, with the same
+/// condition and output mapping.
 fn is_same_step(old: &Plan, old_step: &ToolExecution, new: &Plan, step: &ToolExecution) -> bool {
     fn dependency_ids(plan: &Plan, step: &ToolExecution) -> BTreeSet<StepId> {
         step.depends_on.iter().map(|number| plan.step(*number).id.clone()).collect()

@@ -15,8 +15,8 @@ const MAX_INTEGERS: usize = 1_000;
 const MAX_SHOWN_DIGITS: usize = 64;
 /// Least number of digits of an integer that 64 bits cannot hold.
 const MIN_DIGITS: usize = 19;
-/// 2⁶³. A larger double without a fraction was an integer that 64 bits cannot hold, or was written
-/// with an exponent.
+/// 2⁶³. A double of at least this size without a fraction was an integer that 64 bits cannot hold,
+/// or was written with an exponent or a decimal point.
 const MIN_LARGE_INTEGER: f64 = 9_223_372_036_854_775_808.0;
 /// Larger doubles without a fraction count as written with an exponent, because people do not write
 /// forty digits.

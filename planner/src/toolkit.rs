@@ -4,9 +4,9 @@
 //! possible successor. A `call` edge leads from an action to a tool that it calls. Each edge has a
 //! score. [Recommendations](Toolkit::recommend) are the actions and tools near given actions.
 //!
-//! This module does no input or output. [`written`] converts graphs to the content of files and
-//! back, [`Changes`] keeps changes apart from the graph that they change, and [`draw`] makes
-//! pictures.
+//! This module does no input or output. The module [`written`] converts graphs to the content of
+//! files and back, [`Changes`] keeps changes apart from the graph that they change, and [`draw`]
+//! makes pictures.
 //!
 //! [`chain`] is another graph over the same tools: it links outputs to parameters by their types.
 
@@ -193,7 +193,6 @@ impl Toolkit {
         self.edge_score(from, to).unwrap_or(DEFAULT_SCORE)
     }
 
-    /// Returns the score of an edge, if there is one.
     pub fn edge_score(&self, from: &str, to: &str) -> Option<f64> {
         self.vertices.get(from)?.next.get(to).copied()
     }

@@ -1,9 +1,9 @@
 //! The model planner: asks a language model for a draft and lets it repair the draft.
 //!
 //! The model gets the rules, the candidates and the query ([`prompt`]). [`reading`] reads the
-//! answer, and the caller's compiler checks it. The model gets all diagnostics with suggestions and
-//! writes again, until the draft compiles or the repairs are used up. The notes record every
-//! message.
+//! answer, and the caller's compiler checks it. The model gets the errors with suggestions and
+//! writes again, until the draft compiles, the model declines, or the repairs are used up. The
+//! notes record the messages.
 
 mod grammar;
 mod prompt;
@@ -52,7 +52,6 @@ struct WriterRounds<'a> {
     earlier: Option<&'a EarlierPlan>,
     form: AnswerForm,
     messages: Vec<Message>,
-    /// Number of messages that the notes already contain.
     noted_count: usize,
     notes: Vec<Note>,
     tokens: Tokens,
@@ -112,8 +111,9 @@ impl ModelPlanner {
                 Ok(ParsedAnswer::Impossible(reason)) => {
                     return Err(impossible_plan_error(query, &reason));
                 }
-                // Some models talk before they plan, so the first answer in words is repaired. A
-                // second answer in words declines the request, and so does the last answer.
+                // Some models talk before they plan, so the first answer in words is repaired. The
+                // next answer in words declines the request, unless a draft came between, and so
+                // does a last answer in words.
                 Ok(ParsedAnswer::Prose(words))
                     if reply.stop != Stop::Length
                         && (has_declined || round == self.max_repairs) =>

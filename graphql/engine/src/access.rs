@@ -152,7 +152,6 @@ impl Access {
     }
 }
 
-/// Returns the role that a root field needs.
 pub fn required_role(root: &str, field: &str) -> Role {
     match root {
         "Mutation" => mutation_role(field),

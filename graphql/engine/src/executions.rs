@@ -104,7 +104,6 @@ impl Executions {
         Self { tools, plans, ..self.clone() }
     }
 
-    /// Returns a copy that has the permissions of one caller.
     pub(super) fn with_grant(&self, grant: Grant) -> Self {
         let control = match grant.actor(self.control.actor()) {
             Some(actor) => self.control.acting_as(actor),

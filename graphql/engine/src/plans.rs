@@ -524,7 +524,6 @@ fn error_json(error: &EngineError) -> Value {
     json!({ "code": error.code(), "message": error.to_string() })
 }
 
-/// Returns the start of a query that is too long to be stored.
 fn shorten_query(query: &str) -> String {
     let end = query.floor_char_boundary(MAX_SHORT_QUERY_BYTES);
     format!("{}…", &query[..end])

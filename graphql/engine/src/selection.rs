@@ -193,7 +193,6 @@ impl Selection {
         Ok(allowed.take(limit).collect())
     }
 
-    /// Returns the learned score of an edge, if there is one.
     pub fn learned_score(
         &self,
         learned: &Learned,

@@ -4,7 +4,7 @@
 //! The same query over the same tools gives the same plan. A query is cut into tokens ([`token`])
 //! and clauses with moods ([`clause`]). Every tool is read once: its verb, its nouns, its slots for
 //! values and its outputs ([`tool`]). For each clause, the tools whose verbs fit are tried
-//! ([`plan`]): the words of the clause are given to the slots by one assignment ([`fill`]) that
+//! ([`plan`]). The words of the clause are given to the slots by one assignment ([`fill`]) that
 //! maximises a sum of weights ([`weights`]). Words such as `its title` refer to outputs of earlier
 //! steps ([`memory`]), and conditions become expressions.
 //!
@@ -57,7 +57,6 @@ use self::{
 
 /// Time limit for planning, including the wait for a free slot.
 const PLANNING_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum number of queries that are planned at the same time.
 const MAX_RUNNING_QUERIES: usize = 4;
 /// Maximum number of catalogs whose parsed tools are kept.
 const MAX_CATALOGS: usize = 4;

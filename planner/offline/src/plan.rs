@@ -56,7 +56,6 @@ pub(super) struct Planning<'a> {
     last: Vec<usize>,
     previous_clause: Option<Clause>,
     nouns: BTreeSet<String>,
-    /// The tools that chains may call.
     chain_catalog: Option<&'a Catalog>,
 }
 

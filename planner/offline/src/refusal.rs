@@ -11,7 +11,6 @@ const MAX_SHOWN_CHARS: usize = 200;
 pub(super) struct Refusal {
     /// The problem, and what to do.
     pub(super) message: String,
-    /// The tool that fits the query best.
     pub(super) nearest_tool: Option<String>,
     /// `true` if no tool does what the words ask for.
     pub(super) fits_nothing: bool,

@@ -110,7 +110,6 @@ impl<'a> Wording<'a> {
         tool.slots.iter().any(|slot| slot.parameter == parameter && slot.kind == SlotKind::Text)
     }
 
-    /// Returns whether the words of a clause mean a tool.
     fn mentions_tool(&self, clause: &Clause, tool: &Tool) -> bool {
         let means =
             |clause: &Clause| self.means_tool(clause, tool) && !self.has_other_object(clause, tool);

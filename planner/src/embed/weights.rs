@@ -96,7 +96,6 @@ impl Weights {
         Self::new(&header, size, len, WeightsSource::File(Mutex::new(file)))
     }
 
-    /// Opens weights that are part of the binary.
     pub(super) fn from_binary(bytes: &'static [u8]) -> Result<Self, InvalidModel> {
         let (size, rest) = bytes.split_first_chunk().unwrap_or((&[0; 8], &[]));
         let size = u64::from_le_bytes(*size);

@@ -45,7 +45,6 @@ pub trait ServerStarter: Debug + Send + Sync {
     fn describe(&self) -> Result<String, String>;
 }
 
-/// A starter that settings share.
 #[derive(Clone, Debug)]
 pub struct SharedStarter(pub Arc<dyn ServerStarter>);
 

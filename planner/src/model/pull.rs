@@ -95,7 +95,6 @@ pub async fn find_offer(
     }
 }
 
-/// Returns the downloaded model, and the path of its file.
 pub fn find_downloaded(models: &Path) -> Option<(Downloaded, PathBuf)> {
     let folder = models.join(PLANNER_MODEL);
     let note = fs::read(folder.join(NOTE_FILE)).ok()?;

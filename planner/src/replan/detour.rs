@@ -381,7 +381,6 @@ fn has_word(text: &str, id: &str) -> bool {
     })
 }
 
-/// Returns the step that a template refers to.
 fn step_of(template: &str) -> Option<&str> {
     template.strip_prefix("{{")?.split('.').next()
 }

@@ -32,7 +32,6 @@ pub use self::{
 /// Maximum number of tools of a graph. Later tools, in the order of names, are in no chain.
 const MAX_TOOLS: usize = 4_000;
 
-/// A tool with its typed fields.
 #[derive(Clone, Debug)]
 pub struct ChainTool {
     /// The name that plans use.

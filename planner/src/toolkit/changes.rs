@@ -37,7 +37,6 @@ impl Changes {
         self.nodes.is_empty() && self.edges.is_empty()
     }
 
-    /// Returns a graph with these changes.
     #[must_use]
     pub fn applied_to(&self, configured: &Toolkit) -> Toolkit {
         let mut graph = configured.clone();

@@ -224,7 +224,7 @@ fn text_field(entry: &Value, keys: &[&str]) -> Option<String> {
     keys.iter().find_map(|key| entry.get(key)?.as_str()).map(str::to_owned)
 }
 
-/// Writes a graph. [`read`] returns the same graph.
+/// Writes a graph. [`read`] returns the same graph without the tools that no action calls.
 pub fn write(toolkit: &Toolkit) -> Value {
     let of = |kind| toolkit.nodes().filter(move |(_, node)| node.kind == kind);
     let tools: Vec<Value> = of(NodeKind::Tool).map(|(name, node)| tool_entry(name, node)).collect();

@@ -2,9 +2,9 @@
 //!
 //! A model can name only offered tools and their parameters. A value is true or false, a part of
 //! the query, a number of the query, a member of an enumeration, or a template of an output field.
-//! Only parameters for composed text, and for dates and other formats, take other text. The size of
-//! the schema is limited: if the query has too many words, its parts are not listed, and any short
-//! text is allowed.
+//! Only parameters for composed text, for dates and other formats, or without a known type take
+//! other values. The size of the schema is limited: if the query has too many words, its parts are
+//! not listed, and any short text is allowed.
 
 use std::collections::BTreeSet;
 
@@ -16,8 +16,8 @@ use crate::catalog::Catalog;
 
 /// Maximum number of words of a query. The parts of a longer query are not listed.
 const MAX_LISTED_WORDS: usize = 60;
-/// Maximum number of words of a listed part. A part that reaches the end of the query may be
-/// longer.
+/// Maximum number of words of a listed part. A quoted part, and a part that reaches the end of the
+/// query, may be longer.
 const MAX_PART_WORDS: usize = 6;
 const MAX_PARTS: usize = 500;
 /// Maximum number of output fields that a template may name.
@@ -44,15 +44,15 @@ const COMPOSED_PARAMETERS: [&str; 16] = [
     "text",
     "title",
 ];
-/// If the description of a parameter has one of these words, its value needs a certain format. Such
-/// a value cannot be copied from the query.
+/// If the description of a parameter has one of these words, its value needs a certain format, and
+/// the query may have it in another.
 const FORMAT_WORDS: [&str; 6] = ["iso", "date", "time", "format", "timestamp", "e.g."];
 const NUMBER_WORDS: [&str; 13] = [
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
     "eleven", "twelve",
 ];
 
-/// Returns the schema of plans for a query, or `None` if there are too many tools.
+/// Returns the schema of plans for a query, or `None` if there are no tools or too many.
 pub(super) fn plan_schema_for_query(query: &str, catalog: &Catalog) -> Option<Value> {
     let tools: Vec<&ToolDefinition> = catalog.list_plannable().map(AsRef::as_ref).collect();
     if tools.is_empty() || tools.len() > MAX_TOOLS {
@@ -160,7 +160,8 @@ fn any_of_schema<const N: usize>(all: [Value; N]) -> Value {
     Value::from_iter([("anyOf", Value::from_iter(all))])
 }
 
-/// Returns the parts of the query that a value can copy.
+/// Returns a schema of the parts of the query that a value can copy, or of any short text if no
+/// parts are listed.
 fn copied_text_schema(query: &str) -> Value {
     let parts = list_parts(query);
     if parts.is_empty() {
@@ -204,8 +205,8 @@ fn list_parts(query: &str) -> Vec<String> {
     parts
 }
 
-/// Returns a schema of the numbers in the query. `1,234` is one number, but may also be two
-/// numbers.
+/// Returns a schema of the numbers in the query, or of the number 1 if there are none. `1,234` is
+/// one number, but may also be two numbers.
 fn copied_number_schema(query: &str) -> Value {
     let lower = query.to_lowercase();
     let words = lower.split(|c: char| c.is_whitespace() || "/,;:#()".contains(c));
@@ -224,7 +225,8 @@ fn copied_number_schema(query: &str) -> Value {
     if numbers.is_empty() { json!({ "enum": [1] }) } else { json!({ "enum": numbers }) }
 }
 
-/// Returns a schema of templates: a step or the item, and then output fields of the tools.
+/// Returns a schema of templates: a step or the item, and then output fields of the tools or
+/// indexes.
 fn template_schema(tools: &[&ToolDefinition]) -> Value {
     let mut fields = BTreeSet::new();
     for schema in tools.iter().filter_map(|tool| tool.output_schema.as_ref()) {

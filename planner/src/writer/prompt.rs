@@ -1,7 +1,7 @@
 //! The prompts of the model planner.
 //!
-//! The rules are Faber's. All other text comes from users and tools, so it is JSON inside fences,
-//! and nothing in it can close a fence.
+//! The rules are Faber's. All other text comes from users and tools, so it is inside fences, and
+//! nothing in it can close a fence.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
@@ -205,7 +205,8 @@ pub(super) fn repair_message(
     text
 }
 
-/// Returns the tools of the steps with errors, or the most similar tools.
+/// Returns the tools of the steps with errors. For a name without a plannable tool, returns the
+/// tool with the most similar name.
 fn tools_to_repeat<'a>(
     errors: impl Iterator<Item = &'a Diagnostic>,
     draft: Option<&Draft>,

@@ -1,8 +1,8 @@
 //! Reads plans as models write them: in code fences, amid prose, with trailing commas and other
 //! field names.
 //!
-//! The reader repairs what it understands and adds a warning. The compiler reports all other errors
-//! to the model.
+//! The reader repairs what it understands. It warns if it changes a value or leaves out an unknown
+//! field. The compiler reports all other errors to the model.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ const FIELD_NAMES: [(&str, &[&str]); 9] = [
     ("onError", &["on_error"]),
     ("timeoutMs", &["timeout_ms"]),
 ];
-/// Fields of a step that models write under one name only.
+/// Fields of a step that are read under one name only.
 const FIELDS_WITHOUT_ALIASES: [&str; 7] = [
     "retry",
     "requiresApproval",
@@ -91,8 +91,8 @@ fn is_prose(text: &str) -> bool {
     text.chars().any(char::is_alphabetic) && !text.contains(['{', '}'])
 }
 
-/// Returns the plan in a text: the whole text if it is JSON, otherwise the value that looks most
-/// like a plan.
+/// Returns the plan in a text: the whole text if it is a JSON object or list, otherwise the value
+/// that looks most like a plan.
 fn find_plan(text: &str) -> Option<Value> {
     let whole = text.trim().trim_start_matches('\u{feff}');
     if let Ok(value @ (Value::Object(_) | Value::Array(_))) = serde_json::from_str(whole) {

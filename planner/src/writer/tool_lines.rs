@@ -4,8 +4,8 @@
 //! createAuthor(name, email?, role?: "writer"|"editor") -> {_id, name}; once; Creates an author
 //! ```
 //!
-//! A parameter without a type is a string. If many tools are listed, a line has fewer output fields
-//! and a shorter description, so that the prompt stays short.
+//! A parameter that is shown without a type is a string. If the lines are long in total, each has
+//! fewer output fields and a shorter description.
 
 use std::fmt::Write as _;
 
@@ -21,7 +21,7 @@ const MAX_DETAILED_BYTES: usize = 2_400;
 const MAX_LEVELS: usize = 2;
 /// Maximum number of members of an enumeration that a line shows.
 const MAX_MEMBERS: usize = 12;
-/// Maximum number of bytes of a name, and of a member of an enumeration.
+/// Maximum number of bytes of a name, of a format, and of a member of an enumeration.
 const MAX_NAME_BYTES: usize = 80;
 
 #[derive(Clone, Copy)]
@@ -150,7 +150,8 @@ fn list_names(fields: &Map<String, Value>, levels: usize, max_count: usize) -> S
     lines.join(", ")
 }
 
-/// Returns the first alternative that is not null.
+/// Returns the first alternative that is not null, or the schema itself if it has a type or no such
+/// alternative.
 fn without_null(schema: &Value) -> &Value {
     let alternatives = ["anyOf", "oneOf"].iter().find_map(|key| schema[key].as_array());
     let first = alternatives.and_then(|all| all.iter().find(|one| type_name(one) != "null"));

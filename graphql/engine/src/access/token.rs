@@ -28,7 +28,6 @@ impl std::fmt::Debug for Digest {
     }
 }
 
-/// An access token with its permissions.
 #[derive(Clone, Debug)]
 pub struct Token {
     pub name: String,

@@ -105,7 +105,6 @@ pub(super) async fn find_tools(
     found.matches.iter().map(|found| Arc::clone(&all[found.index])).collect()
 }
 
-/// Lists found tools for the model.
 pub(super) fn describe_found(found: &[Arc<ToolDefinition>], toolbox: &Toolbox) -> String {
     if found.is_empty() {
         return "no further tool fits: use other words, or the tools that you have".to_owned();

@@ -56,7 +56,6 @@ impl Guard {
 /// A query with the rule and the words that decide which calls of its plans are allowed.
 pub(super) struct GuardedQuery<'a> {
     guard: Guard,
-    /// The query in lower case.
     lowercase_query: String,
     wording: Wording<'a>,
     catalog: &'a Catalog,

@@ -218,7 +218,7 @@ impl Filler<'_> {
     }
 }
 
-/// Returns a figure in the form that a slot takes, if the slot can take it: `5%` is 0.05, or 5 if
+/// Returns a figure in the form that a slot takes, if the slot can take it. `5%` is 0.05, or 5 if
 /// the slot asks for percent or for an integer.
 fn figure_for(value: &Number, is_share: bool, slot: &Slot) -> Option<Value> {
     let takes_percent = slot.about.iter().any(|word| word.starts_with("percent"));

@@ -25,7 +25,6 @@ use crate::{
 const MAX_NAME_WORDS: usize = 8;
 const MAX_SMALL_WORDS: usize = 2;
 
-/// The tools of a catalog as a graph.
 struct LinkedTools {
     graph: ChainGraph,
     vocabulary: Vocabulary,

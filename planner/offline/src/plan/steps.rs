@@ -91,7 +91,7 @@ impl Planning<'_> {
         self.planned.steps.len() - 1
     }
 
-    /// Returns the ids of the last steps that a call waits for although no template names them: the
+    /// Returns the ids of the last steps that a call waits for although no template names them. The
     /// query says so, they change something that the call reads, or a value was copied from them.
     fn waits_for(&self, call: &Call<'_>, own: &Tool) -> Option<Value> {
         let text = Value::Object(call.parameters.clone()).to_string()

@@ -8,7 +8,7 @@ use crate::model::{Message, NativeCall, Question, Settings, Stop, Tokens, names:
 pub(super) const API_VERSION: &str = "2023-06-01";
 /// The limit of an answer, which the format requires. Every model since Claude Opus 4 allows it.
 const DEFAULT_MAX_TOKENS: u32 = 32_000;
-/// Older models, and the limits that they allow.
+/// Prefixes of older models with their limits. `claude-3-7` is not one of these models.
 const OLD_MODELS: [(&str, u32); 2] = [("claude-3-5", 8_192), ("claude-3-", 4_096)];
 
 pub(super) fn write_request(question: &Question, names: &WireNames, settings: &Settings) -> Value {

@@ -28,8 +28,8 @@ pub(super) fn write_request(
     let messages = question.messages.iter().flat_map(|text| write_messages(text, names));
     body.insert("messages".to_owned(), messages.collect());
     if let Some(form) = form {
-        // Does not ask for a strict schema, because strict schemas forbid objects with any fields,
-        // such as parameters.
+        // Does not ask for a strict schema, because strict schemas forbid objects with arbitrary
+        // fields, such as parameters.
         let typed = form.typed.as_ref().filter(|_| settings.provider.has_grammars());
         let schema = typed.unwrap_or(&form.schema);
         let schema = json!({ "name": form.name, "strict": false, "schema": schema });
@@ -116,7 +116,7 @@ pub(super) fn read_answer(answer: &Value, names: &WireNames) -> Answer {
     }
 }
 
-/// Returns the text of a message. Mistral sends parts, and some of them are thoughts.
+/// Returns the text of a message. Mistral sends parts, and those that are thoughts are left out.
 fn message_text(content: &Value) -> String {
     let parts = content.as_array().into_iter().flatten();
     let texts: String = parts.filter_map(|part| part["text"].as_str()).collect();

@@ -1,4 +1,5 @@
-//! Providers over real HTTP, with servers of the tests.
+//! Tests of the providers: requests over real HTTP to servers that the tests start, and the formats
+//! of each provider.
 
 use std::{
     convert::Infallible,

@@ -23,9 +23,9 @@ const PROPERTY_WORDS: &str = "id uuid guid key number name title email mail addr
 const QUALIFIER_WORDS: &str = "first last full created updated start end begin default current new old parent child \
     root source target previous next other";
 const ID_WORDS: &str = "id uuid guid key number";
-/// Objects that only wrap a result.
+/// Names of objects that only wrap a result.
 const WRAPPER_WORDS: &str = "data result response payload output";
-/// Words that occur in the description of any parameter.
+/// Words that may describe any parameter, so they do not distinguish parameters.
 const COMMON_WORDS: &str = "unique id identifier identifies number string integer value field parameter record \
     object entity resource item thing name type key fetch get read return use example optional required";
 const READING_VERBS: &str = "get read show find fetch search lookup look retrieve list describe query check \
@@ -75,7 +75,7 @@ static VERB_STEMS: LazyLock<BTreeSet<String>> = LazyLock::new(|| stems(READING_V
 pub enum Fit {
     /// The names agree, and so do the things to which the fields belong.
     Exact,
-    /// The descriptions are the same.
+    /// The descriptions are the same, or only one of the two fields has a format.
     Described,
     /// The names agree, but the fields may belong to different things: the `city` of a customer and
     /// the `city` of a forecast. An id never fits in this way.
@@ -139,7 +139,7 @@ pub(super) fn fit_of(key: &Key, value: ValueForm<'_>, to: &Field) -> Option<Fit>
     match (form == to.form, form.is_empty() || to.form.is_empty()) {
         _ if !is_shape => None,
         (true, _) => Some(key.fit),
-        // A text without a format may have the right format, but it need not be an allowed value.
+        // If only one of the two has a form, the value may fit. Allowed values must be the same.
         (false, true) if !is_choice => Some(key.fit.max(Fit::Described)),
         _ => None,
     }
@@ -154,7 +154,7 @@ pub(super) fn is_cautioned(description: &str) -> bool {
     CAUTION_WORDS.iter().any(|caution| lower.contains(caution))
 }
 
-/// The thing that a tool is about, as the stems of the words in the tool's name.
+/// The thing that a tool or an output object is about, as the stems of the words in its name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Owner(Vec<String>);
 
@@ -193,7 +193,8 @@ impl Owner {
     }
 }
 
-/// Returns the scalar parameters of a tool, and whether all its required parameters are among them.
+/// Returns the parameters of a tool that are texts or numbers, and whether all its required
+/// parameters are among them.
 pub(super) fn inputs_of(
     schema: &Value,
     owner: &Owner,
@@ -212,7 +213,8 @@ pub(super) fn inputs_of(
     (fields, has_all)
 }
 
-/// Returns the scalar outputs of a tool, including those inside objects. A list has no outputs.
+/// Returns the outputs of a tool that are texts or numbers, including those inside objects. A list
+/// has no outputs.
 pub(super) fn outputs_of(schema: &Value, owner: &Owner, subjects: &BTreeSet<String>) -> Vec<Field> {
     let mut fields = Vec::new();
     let top = OutputObject { schema, path: String::new(), owner: owner.clone() };
@@ -236,7 +238,6 @@ pub(super) fn outputs_of(schema: &Value, owner: &Owner, subjects: &BTreeSet<Stri
     fields
 }
 
-/// An object inside an output schema.
 struct OutputObject<'a> {
     schema: &'a Value,
     path: String,
@@ -274,7 +275,8 @@ fn read_field(
     Some(Field { path, names, shape, is_required: false, description, keys, form })
 }
 
-/// Returns the words of a field's name with the thing that it belongs to.
+/// Returns the words of a field's name with the thing that it belongs to, or `None` if this thing
+/// is not clear.
 fn whole_name(
     name_words: &[String],
     description: &str,

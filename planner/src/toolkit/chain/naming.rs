@@ -39,11 +39,10 @@ struct ValueType {
     described: BTreeSet<String>,
 }
 
-/// The types of a graph with their words.
 #[derive(Clone, Debug, Default)]
 pub struct Vocabulary {
     types: Vec<ValueType>,
-    /// The number of types that have a word.
+    /// By word: the number of types that have it in a name or a description.
     counts: BTreeMap<String, usize>,
 }
 
@@ -52,13 +51,12 @@ pub struct Vocabulary {
 pub struct NamedType<'a> {
     /// The parameters and outputs of this type, in the order of tools.
     pub places: &'a [Place],
-    /// The words that belong to the type, by their positions in the text.
+    /// The positions in the text of words that occur in a name of the type.
     pub words: Vec<usize>,
     pub points: f64,
     /// `true` if the words contain a whole name, or two words of the type.
     pub is_whole: bool,
-    /// `true` if the words contain the thing that an id of the type identifies: `order` of
-    /// `order_id`.
+    /// `true` if the words contain a whole name without its `id`: `order` of `order_id`.
     pub is_identified: bool,
 }
 
@@ -140,7 +138,8 @@ impl ChainGraph {
 
 impl Vocabulary {
     /// Returns the type that a piece of a sentence names, by the stems of its words. Returns `None`
-    /// if another type fits about as well, or if `accepts` is `false` for the fields of the type.
+    /// if another type fits about as well, or if no name of the type has one of the words.
+    /// `accepts` must be `true` for the fields of the type.
     pub fn find(
         &self,
         query_words: &[&str],

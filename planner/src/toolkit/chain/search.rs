@@ -28,7 +28,6 @@ const CAUTION_COST: u32 = 200;
 const NEAR_FIT_COST: u32 = 5;
 const DESCRIBED_FIT_COST: u32 = 1;
 
-/// The wanted value.
 #[derive(Clone, Copy, Debug)]
 pub enum Goal<'a> {
     /// Any of these outputs, each given by the index of its tool and its index in the tool.
@@ -58,7 +57,8 @@ pub struct RouteStep {
     pub inputs: Vec<Input>,
 }
 
-/// Calls in the order in which they run. The last call returns the wanted value.
+/// Calls in the order in which they run. The last call returns the wanted value. Without calls, the
+/// value is a given one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Route {
     pub steps: Vec<RouteStep>,
@@ -90,7 +90,6 @@ impl Route {
     }
 }
 
-/// An output of a finished tool, or a given value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Origin {
     Given(usize),
@@ -126,8 +125,8 @@ struct Search<'a> {
 }
 
 impl ChainGraph {
-    /// Finds the cheapest route to a goal. The route begins with a given value and avoids the tools
-    /// in `avoided`.
+    /// Finds the cheapest route to a goal. For a field, only the routes with the best fit count.
+    /// The route begins with given values and avoids the tools in `avoided`.
     pub fn find_route(
         &self,
         goal: Goal<'_>,
@@ -204,8 +203,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Offers a value to all parameters that it fits. Of several values of one type, only the
-    /// cheapest is used.
+    /// Offers a value to all parameters that it fits. Of several values of one type, only the first
+    /// is used: given values come first, then outputs by their cost.
     fn open(&mut self, cost: u32, from: Origin) {
         let (keys, value) = self.value_type(from);
         for key in keys {

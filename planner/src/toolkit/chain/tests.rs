@@ -148,8 +148,8 @@ fn one_description_of_two_parameters_is_no_type() {
     assert_eq!(route(&graph, ("get_box", "shelf_id"), ("swap", "first_code")), None);
 }
 
-/// Returns tools that lead from a parcel to an account: a short route with a warning, and a long
-/// route.
+/// Returns tools that lead from a parcel to an account: a short route with a warning, a tool that
+/// acts, and a long route.
 fn parcels() -> Vec<ToolDefinition> {
     let link = |name: &str, from: &str, to: &str| {
         tool(name, json!({ format!("{from}!"): text() }), json!({ to: text() }))
@@ -227,7 +227,6 @@ fn a_call_needs_all_its_parameters() {
     assert_eq!(route(&graph, ("find_shop", "item_id"), ("show", "owner_id")), None);
 }
 
-/// Searches through a chain of a hundred tools, and through a circle, end at the limit.
 #[test]
 fn long_chains_and_circles_end() {
     let link = |index: usize| {

@@ -159,7 +159,7 @@ fn draw_score(text: &mut String, edge: &Edge<'_>, points: &[Point]) {
 }
 
 fn letter_width(c: char) -> f64 {
-    // From this character on, most scripts have wide letters.
+    // From this character on, most letters are wide.
     if c >= '\u{1100}' { LETTER_WIDTHS.1 } else { LETTER_WIDTHS.0 }
 }
 

@@ -76,7 +76,7 @@ fn older_transitions_count_less() {
     let before = score(&learned, "a1", "a3", now).unwrap();
     let later = score(&learned, "a1", "a3", now + HALF_LIFE * 20).unwrap();
     assert!(later < before && (later - 0.5).abs() < 0.01, "{before} {later}");
-    // An observation with an earlier time changes nothing.
+    // An observation may have an earlier time.
     lesson(&mut learned, &["t1", "t3"], DAY - TimeDelta::days(900));
 }
 

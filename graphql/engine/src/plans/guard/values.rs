@@ -126,7 +126,6 @@ fn has_phrase(text: &str, phrase: &str, is_inside: impl Fn(char) -> bool) -> boo
     })
 }
 
-/// Shortens a text for a message.
 pub(super) fn shorten(text: &str) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match text.char_indices().nth(MAX_SHOWN_CHARS) {
