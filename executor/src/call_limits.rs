@@ -3,7 +3,10 @@
 //! Each node has the rules in its configuration, and the store counts the calls of all nodes. Nodes
 //! that share a store should have the same rules.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError, RwLock},
+};
 
 use serde_json::Value;
 use shared::{
@@ -34,6 +37,28 @@ pub struct LimitRule {
 pub enum LimitedCalls {
     Tool(ToolName),
     Set(ToolSetName),
+}
+
+/// The rules that apply now. Clones share them, so that a process can replace its rules while it
+/// runs.
+#[derive(Clone, Debug, Default)]
+pub struct CurrentCallLimits(Arc<RwLock<Arc<CallLimits>>>);
+
+impl CurrentCallLimits {
+    pub fn get(&self) -> Arc<CallLimits> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the rules. A call that waits for a permit keeps its rules.
+    pub fn replace(&self, limits: Arc<CallLimits>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = limits;
+    }
+}
+
+impl From<Arc<CallLimits>> for CurrentCallLimits {
+    fn from(limits: Arc<CallLimits>) -> Self {
+        Self(Arc::new(RwLock::new(limits)))
+    }
 }
 
 impl CallLimits {

@@ -68,7 +68,16 @@ pub struct IdempotencyKey {
     pub labels: Labels,
 }
 
+/// Separates the name of a token from its idempotency key. Such names have no control characters.
+const SCOPE_END: char = '\u{1f}';
+
 impl IdempotencyKey {
+    /// Returns a key that belongs to one token. The same key of another token is another key.
+    pub fn scope(token: &str, key: &str) -> String {
+        // An empty key stays empty, so that it is refused.
+        if key.is_empty() { String::new() } else { format!("{token}{SCOPE_END}{key}") }
+    }
+
     pub fn plan_subject(id: PlanId) -> Value {
         Value::String(id.to_string())
     }
@@ -341,10 +350,10 @@ impl Control {
         if !is_same
             || key.compensates == Some(false) && has_begun && self.is_compensating(id).await?
         {
+            let shown = found.key.split_once(SCOPE_END).map_or(&*found.key, |(_, shown)| shown);
             let reason = format!(
-                "the idempotency key `{}` belongs to `{id}`, which has another plan or other \
-                 options: use another key",
-                found.key
+                "the idempotency key `{shown}` belongs to `{id}`, which has another plan or other \
+                 options: use another key"
             );
             return Err(ControlError::Conflict(reason));
         }
@@ -516,7 +525,7 @@ fn validate_start(
     if options.max_parallel == Some(0) {
         return Err(ControlError::Invalid("`maxParallel` must be at least 1".to_owned()));
     }
-    labels::check(&options.labels).map_err(ControlError::Invalid)
+    labels::check_with_token(&options.labels).map_err(ControlError::Invalid)
 }
 
 fn check_text(field: &str, text: Option<&str>) -> Result<(), ControlError> {

@@ -257,7 +257,7 @@ impl Driver {
         slot: OwnedSemaphorePermit,
     ) -> Self {
         let term = context.lease.term();
-        let (calls, tools) = (&context.options.calls, execution.plan().called_tools());
+        let (calls, tools) = (context.options.calls.get(), execution.plan().called_tools());
         let mut limited: BTreeSet<ToolName> = calls.limited_tools(tools).cloned().collect();
         if !calls.is_empty() {
             // The tool that an agent calls is chosen later, so each dispatch tool counts as

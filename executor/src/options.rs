@@ -1,10 +1,10 @@
 //! The options of a worker, with their defaults.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use shared::limits;
 
-use crate::call_limits::CallLimits;
+use crate::call_limits::CurrentCallLimits;
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -28,7 +28,7 @@ pub struct Options {
     /// Longest time that a draining worker waits for running steps.
     pub drain: Duration,
     /// The rules that limit calls. The store counts the calls of all nodes together.
-    pub calls: Arc<CallLimits>,
+    pub calls: CurrentCallLimits,
 }
 
 impl Default for Options {
@@ -43,7 +43,7 @@ impl Default for Options {
             output_bytes: limits::OUTPUT_BYTES,
             store_tries: 20,
             drain: Duration::from_secs(10),
-            calls: Arc::default(),
+            calls: CurrentCallLimits::default(),
         }
     }
 }

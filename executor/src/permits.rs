@@ -2,8 +2,10 @@
 //!
 //! The store counts the holders of all nodes. On each node, calls with the same limits wait in one
 //! queue, and only the first call sends requests. So a thousand waiting calls cost no more than one
-//! call. A higher priority gives a head start in the queue. Each call eventually reaches the front,
-//! so no call starves.
+//! call. The tokens that wait take turns. A higher priority gives a head start among the calls of a
+//! token. Each call eventually reaches the front, so no call starves.
+
+mod queue;
 
 use std::{
     collections::BTreeMap,
@@ -23,6 +25,8 @@ use shared::{
 };
 use tokio::{sync::Notify, time};
 use tracing::warn;
+
+use self::queue::{Queue, QueuePosition, Token};
 
 /// A call is queued as if it had arrived this much earlier for each step of its priority.
 const HEAD_START_MS: i64 = 10_000;
@@ -49,11 +53,6 @@ pub(crate) struct Permits {
     permit_returned: Notify,
     permit_freed: Notify,
 }
-
-type Queue = BTreeMap<QueuePosition, Arc<Notify>>;
-
-/// The position in a queue: the arrival time minus the head start, and the holder.
-type QueuePosition = (i64, String);
 
 /// A permit. Released when dropped.
 pub(crate) struct HeldPermit {
@@ -112,6 +111,7 @@ impl Drop for HeldPermit {
 struct QueueEntry<'a> {
     permits: &'a Permits,
     queue: String,
+    token: Token,
     position: QueuePosition,
 }
 
@@ -119,10 +119,9 @@ impl Drop for QueueEntry<'_> {
     fn drop(&mut self) {
         let mut queues = lock_mutex(&self.permits.queues);
         let Some(queue) = queues.get_mut(&self.queue) else { return };
-        queue.remove(&self.position);
-        match queue.first_key_value() {
-            Some((_, next)) => next.notify_one(),
-            None => drop(queues.remove(&self.queue)),
+        queue.remove(&self.token, &self.position);
+        if queue.is_empty() {
+            queues.remove(&self.queue);
         }
     }
 }
@@ -147,11 +146,13 @@ impl Permits {
         })
     }
 
+    /// Waits for a permit. Calls of the same `token` are ordered by `priority` and arrival.
     pub(crate) async fn acquire_permit(
         self: &Arc<Self>,
         holder: String,
         limits: Vec<CallLimit>,
         priority: i32,
+        token: Option<Arc<str>>,
     ) -> HeldPermit {
         let mut held_permit = HeldPermit { permits: Arc::clone(self), permit: None, request: None };
         if limits.is_empty() {
@@ -160,7 +161,7 @@ impl Permits {
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         let holder = format!("{holder}/{}/{number}", self.worker);
         let keys: Vec<String> = limits.iter().map(|limit| limit.key.clone()).collect();
-        let (waiting, turn) = self.enqueue(keys.join("\n"), &holder, priority);
+        let (waiting, turn) = self.enqueue(keys.join("\n"), &holder, priority, token);
         let permit = Permit { holder, worker: self.worker, limits: keys };
         let ask = PermitAsk { permit, limits };
         let (mut backoff, mut may_hold) = (MIN_RETRY_DELAY, false);
@@ -194,7 +195,7 @@ impl Permits {
     }
 
     pub(crate) fn queued_count(&self) -> usize {
-        lock_mutex(&self.queues).values().map(BTreeMap::len).sum()
+        lock_mutex(&self.queues).values().map(Queue::len).sum()
     }
 
     fn delay_until(&self, at: Timestamp) -> Duration {
@@ -206,15 +207,17 @@ impl Permits {
         queue_name: String,
         holder: &str,
         priority: i32,
+        token: Token,
     ) -> (QueueEntry<'_>, Arc<Notify>) {
         let head_start = i64::from(priority).saturating_mul(HEAD_START_MS);
         let now = self.clock.now().timestamp_millis();
         let position = (now.saturating_sub(head_start), holder.to_owned());
         let turn = Arc::new(Notify::new());
         let mut queues = lock_mutex(&self.queues);
-        queues.entry(queue_name.clone()).or_default().insert(position.clone(), Arc::clone(&turn));
+        let queue = queues.entry(queue_name.clone()).or_default();
+        queue.insert(&token, position.clone(), Arc::clone(&turn));
         drop(queues);
-        (QueueEntry { permits: self, queue: queue_name, position }, turn)
+        (QueueEntry { permits: self, queue: queue_name, token, position }, turn)
     }
 
     pub(crate) async fn release_returned(&self) {
@@ -252,10 +255,7 @@ impl Permits {
 impl QueueEntry<'_> {
     fn is_first(&self) -> bool {
         let queues = lock_mutex(&self.permits.queues);
-        queues
-            .get(&self.queue)
-            .and_then(|queue| queue.first_key_value())
-            .is_some_and(|(position, _)| *position == self.position)
+        queues.get(&self.queue).is_some_and(|queue| queue.is_first(&self.token, &self.position))
     }
 }
 

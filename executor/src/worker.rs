@@ -12,6 +12,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::Duration,
 };
 
 use chrono::TimeDelta;
@@ -43,7 +44,7 @@ use crate::{
     options::Options,
     permits::Permits,
     replan::Replanner,
-    worker_handle::{MAX_REQUESTS, WorkerRequest},
+    worker_handle::{Crowd, MAX_REQUESTS, WorkerRequest},
 };
 
 pub use crate::worker_handle::{CallPermit, WorkerHandle};
@@ -72,6 +73,9 @@ type DriverResult = (ExecutionId, Result<DriverStop, DriveError>);
 #[derive(Debug, Default)]
 struct LocalDrivers(Mutex<BTreeMap<ExecutionId, mpsc::Sender<SentCommand>>>);
 
+/// Time from the end of a driver to the next scan, if due executions of tokens wait for a slot. It
+/// is not zero, so that drivers that end together cause one scan.
+const CROWDED_SCAN_DELAY: Duration = Duration::from_millis(20);
 /// Maximum number of commands that wait at a driver. Further commands stay in the inbox.
 const MAX_COMMANDS: usize = 64;
 
@@ -102,6 +106,7 @@ impl Worker {
             toolbox: toolbox.clone(),
             permits: Arc::clone(&permits),
             worker: id,
+            crowd: Arc::new(Crowd::new(scope == WorkerScope::Everything)),
         };
         let options = Arc::new(options);
         let node = node.into();
@@ -197,6 +202,9 @@ impl Worker {
                 Some(ended) = self.drivers.join_next(), if !self.drivers.is_empty() => {
                     let (id, result) = ended.expect("drivers do not panic");
                     self.record_driver_end(id, result);
+                    if self.context.handle.is_crowded() {
+                        look_at = look_at.min(Instant::now() + CROWDED_SCAN_DELAY);
+                    }
                 }
                 Some((id, result)) = self.replan_queue.next() => self.record_replan_end(id, result),
                 Some(request) = self.requests.recv() => self.accept_request(request),
@@ -211,7 +219,7 @@ impl Worker {
         }
     }
 
-    /// Handles the end of a driver. Does not trigger a scan, because drivers end very often.
+    /// Handles the end of a driver. Does not scan itself, because drivers end very often.
     fn record_driver_end(&mut self, id: ExecutionId, result: Result<DriverStop, DriveError>) {
         self.local.remove(id);
         match result {

@@ -1,6 +1,12 @@
 //! The handle by which this process gives executions to its worker.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use shared::{
     event::RecordedEvent,
@@ -25,6 +31,25 @@ pub struct WorkerHandle {
     pub(crate) toolbox: Toolbox,
     pub(crate) permits: Arc<Permits>,
     pub(crate) worker: WorkerId,
+    pub(crate) crowd: Arc<Crowd>,
+}
+
+/// Notes whether due executions of tokens wait for a slot.
+///
+/// While they wait, a new execution of a token goes to the store, where it waits for the turn of its
+/// token. Otherwise a token that starts one execution after another would take each free slot.
+#[derive(Debug)]
+pub(crate) struct Crowd {
+    /// `true` if the worker claims due executions. Any other worker must start each execution
+    /// itself.
+    claims_due: bool,
+    is_crowded: AtomicBool,
+}
+
+impl Crowd {
+    pub(crate) fn new(claims_due: bool) -> Self {
+        Self { claims_due, is_crowded: AtomicBool::new(false) }
+    }
 }
 
 /// A permit for one call outside executions. Released when dropped.
@@ -50,6 +75,15 @@ impl WorkerHandle {
         self.worker
     }
 
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.crowd.is_crowded.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_crowded(&self, is_crowded: bool) {
+        let is_crowded = is_crowded && self.crowd.claims_due;
+        self.crowd.is_crowded.store(is_crowded, Ordering::Relaxed);
+    }
+
     pub fn toolbox(&self) -> &Toolbox {
         &self.toolbox
     }
@@ -60,19 +94,23 @@ impl WorkerHandle {
     }
 
     /// Acquires a permit for a call outside executions, under limits that all nodes share. Returns
-    /// `None` if that takes longer than `timeout`.
+    /// `None` if that takes longer than `timeout`. The call counts for `token` when tokens take
+    /// turns.
     pub async fn acquire_permit(
         &self,
         holder: String,
         limits: Vec<CallLimit>,
         timeout: Duration,
+        token: Option<Arc<str>>,
     ) -> Option<CallPermit> {
-        let granted = time::timeout(timeout, self.permits.acquire_permit(holder, limits, 0)).await;
+        let acquired = self.permits.acquire_permit(holder, limits, 0, token);
+        let granted = time::timeout(timeout, acquired).await;
         granted.ok().map(|granted| CallPermit { _granted: granted })
     }
 
     /// Gives a new execution to the worker, and waits until its creation is durable. Returns the
-    /// execution if the worker has no free slot, lacks a tool, or has ended.
+    /// execution if the worker has no free slot, lacks a tool, or has ended, or if it belongs to a
+    /// token and must wait for its turn.
     pub(crate) async fn start_execution(
         &self,
         execution: Execution,
@@ -80,7 +118,14 @@ impl WorkerHandle {
         finished: Option<oneshot::Sender<()>>,
     ) -> Result<Result<(), AppendError>, (Box<Execution>, Box<RecordedEvent>)> {
         let give_back = |execution, created| Err((Box::new(execution), Box::new(created)));
+        let has_token = execution.token().is_some();
+        if has_token && self.is_crowded() {
+            return give_back(execution, created);
+        }
         let Ok(permit) = Arc::clone(&self.slots).try_acquire_owned() else {
+            if has_token {
+                self.set_crowded(true);
+            }
             return give_back(execution, created);
         };
         if !self.toolbox.has_all(execution.plan().called_tools()) {

@@ -35,7 +35,7 @@ pub use self::known::{CatalogNames, KnownTool, Parameter};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ToolCall {
     pub tool: ToolName,
-    /// The arguments, exactly as written.
+    /// The arguments that the text contains. They are not checked against the schema.
     pub args: Map<String, Value>,
     pub format: CallFormat,
     pub raw: String,
@@ -151,8 +151,8 @@ pub fn read_tool_calls(
     Ok(Calls { calls, missed: reading.into_missed() })
 }
 
-/// Drops a call in prose if the text also has an explicit call of the same tool with the same
-/// arguments, because the prose only introduces that call.
+/// Drops a call in prose or in the form of a function if the text also has a call of the same tool
+/// with the same arguments in another format, because the prose only introduces that call.
 fn drop_announced_calls(calls: Vec<ToolCall>) -> Vec<ToolCall> {
     let is_announced = |loose: &ToolCall| {
         calls.iter().any(|call| {

@@ -2,7 +2,7 @@
 //!
 //! Each phase reports its errors and continues with a substitute. For example, a step with an
 //! unknown tool keeps its name and its place in the order. This module finds the order, and
-//! [`Plan::try_from`] checks it again.
+//! [`Plan::from_resolved_steps`] checks it again.
 
 mod build;
 mod compute;
@@ -52,10 +52,10 @@ use crate::{
     sub_plans::SubPlans,
 };
 
-/// Compiles a draft without sub-plans, or returns all diagnostics.
+/// Compiles a draft without sub-plans.
 ///
-/// Warnings become the plan's diagnostics. With an error, all diagnostics are returned in the order
-/// of the draft.
+/// Warnings become the plan's diagnostics. With an error, returns errors and warnings in the order
+/// of the draft, at most 100 of each.
 pub fn compile(draft: &Draft, about: PlanInfo, catalog: &Catalog) -> Result<Plan, Vec<Diagnostic>> {
     compile_with(draft, about, catalog, &SubPlans::default())
 }

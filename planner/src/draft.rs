@@ -22,7 +22,7 @@ pub struct Draft {
     /// The author's execution order. The compiler only checks it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_order: Option<Vec<String>>,
-    /// Warnings of the reader, which become part of the plan's diagnostics.
+    /// Warnings and errors of the reader. The compiler reports them with its own diagnostics.
     #[serde(skip)]
     pub notices: Vec<Diagnostic>,
 }

@@ -1,8 +1,9 @@
 //! Embeddings: texts as vectors, so that tools can be selected by meaning.
 //!
 //! [`ConfiguredEmbedder`] opens the configured source: a model in a directory or the built-in model
-//! ([`Local`]), or a server ([`Server`]). [`CachingEmbedder`] keeps vectors in the store, so that
-//! no text is embedded twice.
+//! ([`Local`]), or a server ([`Server`]). [`CachingEmbedder`] keeps the vectors of tools in the
+//! store, so that no text of a tool is embedded twice. [`RecentEmbedder`] keeps the vectors of
+//! queries in memory.
 
 mod caching;
 mod configured;
@@ -30,7 +31,7 @@ pub use self::{
 /// Computes vectors. Texts with similar meanings get similar vectors.
 #[async_trait]
 pub trait Embedder: Send + Sync + std::fmt::Debug {
-    /// Returns the model's name and revision, under which vectors are stored.
+    /// Returns the model's name with its revision or server. Vectors are stored under this name.
     fn model(&self) -> &str;
 
     /// Returns one vector for each text. All vectors have the same length.
@@ -45,7 +46,7 @@ pub trait Embedder: Send + Sync + std::fmt::Debug {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EmbedError {
-    /// The model cannot be used: a file is missing or invalid.
+    /// The model cannot be used, for example because a file is missing or invalid.
     #[error("the embedding model `{model}` cannot be used: {reason}")]
     Model { model: String, reason: String },
     /// The embedding server failed. A retry may help.

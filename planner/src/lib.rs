@@ -46,8 +46,8 @@ pub trait Planner: Send + Sync {
         compiler: &dyn PlanCompiler,
     ) -> Result<ProposedPlan, PlanningError>;
 
-    /// Plans `query` with tools of `catalog`. Values that the query does not contain may come from
-    /// tools of `chain_catalog`. These tools only read, and the query need not name them.
+    /// Plans `query` as [`plan`](Self::plan) does. A planner that finds chains of calls may also
+    /// use the tools of `chain_catalog` that only read, although the query does not name them.
     async fn plan_within(
         &self,
         query: &str,
@@ -122,8 +122,8 @@ pub struct Proposal {
 }
 
 impl Proposal {
-    /// Compiles the draft of a planner. If that fails, the error contains the proposal's notes, the
-    /// draft and its diagnostics.
+    /// Compiles the draft of a planner. If the draft is invalid, the error contains the proposal's
+    /// notes, the draft and its diagnostics.
     pub async fn compile(
         self,
         planner: &str,

@@ -67,7 +67,7 @@ pub enum Message {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct OfferedTool {
-    /// The name of the tool. A provider that allows fewer characters sees another name.
+    /// The name of the tool. A provider that does not allow this name gets a similar name.
     pub name: ToolName,
     pub description: String,
     pub schema: Value,

@@ -23,6 +23,8 @@ pub const REFERENCE_FIELD: &str = "$blob";
 /// First part of a blob's id if a call outside plans returned the blob. Otherwise this part is the
 /// id of an execution.
 const NO_EXECUTION: &str = "call";
+/// The field of an entry with the names of the tokens whose calls outside plans returned the blob.
+const TOKENS_FIELD: &str = "tokens";
 const SHA256_DIGITS: usize = 64;
 /// Maximum bytes of content in one record. It is far below 16 MiB, the limit of a MongoDB document.
 const MAX_PART_BYTES: usize = 4 << 20;
@@ -62,6 +64,11 @@ impl BlobId {
         let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
         let is_hash = sha256.len() == SHA256_DIGITS && sha256.bytes().all(is_digit);
         is_hash.then(|| Self { owner, sha256: sha256.to_owned() })
+    }
+
+    /// Returns the execution whose tool returned the blob. `None` for a call outside plans.
+    pub fn execution(&self) -> Option<ExecutionId> {
+        self.owner
     }
 
     /// Returns the hash of the content in lower-case digits.
@@ -108,8 +115,11 @@ impl Blob {
         })
     }
 
-    fn to_entry(&self, parts: usize) -> Record {
-        let value = json!({ "mimeType": self.mime_type, "bytes": self.bytes, "parts": parts });
+    fn to_entry(&self, parts: usize, tokens: &[String]) -> Record {
+        let mut value = json!({ "mimeType": self.mime_type, "bytes": self.bytes, "parts": parts });
+        if !tokens.is_empty() {
+            value[TOKENS_FIELD] = json!(tokens);
+        }
         new_record(RecordKind::Blob, self.id.to_string(), value, self.at)
     }
 }
@@ -125,14 +135,52 @@ fn part_name(id: &BlobId, part: usize) -> String {
 /// Stores a blob whose content is `base64`. If the blob already exists, writes it again, because a
 /// crash may have left only some of its parts.
 pub async fn save_blob(store: &dyn Store, blob: &Blob, base64: &str) -> Result<(), StoreError> {
+    save_blob_of(store, blob, base64, None).await
+}
+
+/// Stores a blob as [`save_blob`] does. If a call outside plans returned it, `token` is the name of
+/// the token that made the call. Equal blobs of several tokens are one blob.
+pub async fn save_blob_of(
+    store: &dyn Store,
+    blob: &Blob,
+    base64: &str,
+    token: Option<&str>,
+) -> Result<(), StoreError> {
+    let mut tokens = match blob.id.owner {
+        Some(_) => Vec::new(),
+        None => find_tokens(store, &blob.id).await?,
+    };
+    if let Some(token) = token.filter(|token| tokens.iter().all(|known| known != token)) {
+        tokens.push(token.to_owned());
+    }
     let parts: Vec<_> = base64.as_bytes().chunks(MAX_PART_BYTES).collect();
-    store.put_record(&blob.to_entry(parts.len()), WriteCondition::Never).await?;
+    store.put_record(&blob.to_entry(parts.len(), &tokens), WriteCondition::Never).await?;
     for (n, part) in parts.into_iter().enumerate() {
         let text = String::from_utf8_lossy(part);
         let part = new_record(RecordKind::BlobPart, part_name(&blob.id, n), json!(text), blob.at);
         store.put_record(&part, WriteCondition::Never).await?;
     }
     Ok(())
+}
+
+/// Returns the names of the tokens whose calls outside plans returned a blob.
+async fn find_tokens(store: &dyn Store, id: &BlobId) -> Result<Vec<String>, StoreError> {
+    let found = store.find_record(RecordKind::Blob, &id.to_string()).await?;
+    let tokens = found.map(|record| record.value[TOKENS_FIELD].clone()).unwrap_or_default();
+    Ok(serde_json::from_value(tokens).unwrap_or_default())
+}
+
+/// Returns `true` if a call outside plans of this token returned the blob.
+///
+/// # Errors
+///
+/// If the store fails.
+pub async fn is_call_blob_of(
+    store: &dyn Store,
+    id: &BlobId,
+    token: &str,
+) -> Result<bool, StoreError> {
+    Ok(find_tokens(store, id).await?.iter().any(|known| known == token))
 }
 
 /// Returns a blob and the number of its parts.

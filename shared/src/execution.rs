@@ -15,6 +15,7 @@ mod phase;
 mod replans;
 mod scope;
 mod step;
+mod stored_size;
 mod view;
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -161,6 +162,7 @@ impl Execution {
             }
         }
         execution.history.last = Some(Occurrence { at: *at, seq: *seq });
+        execution.count_bytes(first);
         for (id, output) in &created.reused {
             execution.reuse_output(id, Arc::clone(output))?;
         }
@@ -220,9 +222,18 @@ impl Execution {
             self.record_history(occurrence, event);
         }
         self.commands.extend(event.command());
+        self.count_bytes(recorded);
         self.seq = *seq;
         self.history.last = Some(occurrence);
         Ok(())
+    }
+
+    /// Counts the bytes of an event if the execution belongs to a token. Nobody reads the bytes of
+    /// other executions.
+    fn count_bytes(&mut self, recorded: &RecordedEvent) {
+        if self.token().is_some() {
+            self.history.stored_size.add_event(self.id, recorded);
+        }
     }
 
     fn apply_to_task(

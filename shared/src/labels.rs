@@ -6,12 +6,48 @@ use std::collections::BTreeMap;
 /// Labels of a request or an execution, by key. They never change.
 pub type Labels = BTreeMap<String, String>;
 
+/// The key of the label with the name of the token to which a request or an execution belongs. It
+/// belongs to the token whose holder started it.
+///
+/// Only Faber writes this label, because [`check_key`] refuses the key. It counts toward no limit,
+/// and callers do not see it among the labels.
+pub const TOKEN: &str = "@token";
 /// Maximum number of labels.
 pub const MAX_LABELS: usize = 16;
 /// Maximum length of a key.
 pub const MAX_KEY_LEN: usize = 63;
 /// Maximum number of characters of a value.
 pub const MAX_VALUE_CHARS: usize = 256;
+
+/// Returns the name of the token to which a request or an execution with these labels belongs.
+pub fn find_token(labels: &Labels) -> Option<&str> {
+    labels.get(TOKEN).map(String::as_str)
+}
+
+/// Replaces the token. Its name fits into a label, because an actor's name has at most
+/// 128 characters.
+pub fn set_token(labels: &mut Labels, token: Option<&str>) {
+    match token {
+        Some(token) => drop(labels.insert(TOKEN.to_owned(), token.to_owned())),
+        None => drop(labels.remove(TOKEN)),
+    }
+}
+
+/// Returns the labels without the token, as callers see them.
+pub fn without_token(labels: &Labels) -> Labels {
+    let mut shown = labels.clone();
+    shown.remove(TOKEN);
+    shown
+}
+
+/// Checks labels that can contain the token, as stored labels can.
+///
+/// # Errors
+///
+/// As [`check`], for the other labels.
+pub fn check_with_token(labels: &Labels) -> Result<(), String> {
+    if labels.contains_key(TOKEN) { check(&without_token(labels)) } else { check(labels) }
+}
 
 /// Checks the number of labels, their keys and the lengths of their values.
 ///
@@ -35,17 +71,18 @@ pub fn check(labels: &Labels) -> Result<(), String> {
 }
 
 /// Adds the labels of a request to the labels of an execution of its plan. If both have a label
-/// with the same key, the execution keeps its own value.
+/// with the same key, the execution keeps its own value. The token is not inherited, because an
+/// execution belongs to the token that started it.
 ///
 /// # Errors
 ///
 /// If the execution would have more than [`MAX_LABELS`] labels.
 pub fn inherit(own: &mut Labels, of_request: &Labels) -> Result<(), String> {
-    for (key, value) in of_request {
+    for (key, value) in of_request.iter().filter(|(key, _)| *key != TOKEN) {
         own.entry(key.clone()).or_insert_with(|| value.clone());
     }
-    if own.len() > MAX_LABELS {
-        let count = own.len();
+    let count = own.keys().filter(|key| *key != TOKEN).count();
+    if count > MAX_LABELS {
         return Err(format!(
             "with the labels of its request, the execution has {count} labels; the limit is \
              {MAX_LABELS}"
@@ -104,5 +141,23 @@ mod tests {
         assert_eq!((own["k08"].as_str(), own["k09"].as_str()), ("own", "request"));
         let refused = inherit(&mut own, &labels(16..17, "request")).unwrap_err();
         assert!(refused.contains("17 labels; the limit is 16"), "{refused}");
+    }
+
+    #[test]
+    fn callers_cannot_write_the_token_and_it_counts_toward_no_limit() {
+        let mut labels: Labels = (0..16).map(|n| (format!("k{n}"), String::new())).collect();
+        let written = labels.clone();
+        set_token(&mut labels, Some("ci"));
+        assert_eq!(find_token(&labels), Some("ci"));
+        assert_eq!(check_with_token(&labels), Ok(()));
+        assert!(check(&labels).is_err() && check_key(TOKEN).is_err());
+        let mut own = Labels::new();
+        assert_eq!(inherit(&mut own, &labels), Ok(()));
+        assert_eq!((&own, without_token(&labels)), (&written, written.clone()));
+        set_token(&mut own, Some("ops"));
+        assert_eq!(inherit(&mut own, &labels), Ok(()));
+        assert_eq!(find_token(&own), Some("ops"));
+        set_token(&mut own, None);
+        assert_eq!(own, written);
     }
 }

@@ -30,6 +30,7 @@ pub mod request;
 pub mod schema;
 #[expect(missing_docs, reason = "only other crates of Faber import it")]
 pub mod sealed;
+pub mod secret_file;
 #[expect(missing_docs, reason = "only other crates of Faber import it")]
 pub mod store;
 #[expect(missing_docs, reason = "only other crates of Faber import it")]

@@ -23,6 +23,7 @@ mod audit;
 pub mod commit_size;
 mod count;
 mod error;
+mod fair_share;
 mod head;
 pub mod hints;
 mod inbox;
@@ -36,6 +37,7 @@ mod recent;
 mod record;
 mod restore_marker;
 mod retention;
+mod rewrite;
 mod search;
 mod settlements;
 mod tail;
@@ -49,6 +51,7 @@ pub mod backend {
         assembly::Assembly,
         count::{CountFields, CountTable, Durations, Tally, bucket_micros},
         error::{count_unreadable, skip_damaged},
+        fair_share::{add_longest_due, aged_places, interleave_heads, rotate_tokens, token_share},
         inbox::inbox_full_error,
         layout::{
             CONVERTED_LAYOUT, LAYOUT, MigrationReport, OLDEST_LAYOUT, REQUEST_LABELS_LAYOUT,
@@ -60,28 +63,6 @@ pub mod backend {
         search::{fold_case, search_words, searched_tools},
         vector::{check_vectors, decode_vector, encode_vector},
     };
-
-    use super::ExecutionHead;
-
-    /// Returns the number of entries in a list of `most` due executions that are reserved for the
-    /// executions that have been due the longest.
-    pub fn aged_places(most: usize) -> usize {
-        if most < 2 { 0 } else { (most / 8).max(1) }
-    }
-
-    /// Appends the heads of `longest` that `heads` does not contain, until `heads` has `most`
-    /// entries.
-    pub fn add_longest_due(
-        heads: &mut Vec<ExecutionHead>,
-        longest: Vec<ExecutionHead>,
-        most: usize,
-    ) {
-        for head in longest {
-            if heads.len() < most && heads.iter().all(|other| other.execution != head.execution) {
-                heads.push(head);
-            }
-        }
-    }
 }
 
 use std::{fmt, sync::Arc};
@@ -104,6 +85,7 @@ pub use self::{
     record::{Record, RecordKind, RecordPage, SecretField, SecretParts, WriteCondition},
     restore_marker::RestoreMarker,
     retention::{Pruned, Removable, sub_plans},
+    rewrite::{Rewrite, StoredContent, StoredDocument, StoredKey, StoredPage, StoredPart},
     search::search_words,
     settlements::{ChildPath, FinishedCallId, settlement_prefix},
     tail::follow_log,
@@ -154,6 +136,33 @@ pub trait Store: Log + Inbox + Permits + Documents + KeyValue + Vectors + AuditL
     }
 
     fn hints(&self) -> &Hints;
+
+    /// Returns about how many documents a part has.
+    async fn count_stored(&self, _part: StoredPart) -> Result<u64, StoreError> {
+        Err(not_rewritable())
+    }
+
+    /// Returns the documents of a part after a key. A page has a bounded number of bytes.
+    async fn list_stored(
+        &self,
+        _part: StoredPart,
+        _after: Option<StoredKey>,
+    ) -> Result<StoredPage, StoreError> {
+        Err(not_rewritable())
+    }
+
+    /// Replaces documents of one part, each in a transaction of its own or several in one. Returns
+    /// how many were replaced.
+    ///
+    /// A document that was removed meanwhile stays removed, and a head whose texts have changed
+    /// stays as it is.
+    async fn replace_stored(&self, _rewrites: Vec<Rewrite>) -> Result<u64, StoreError> {
+        Err(not_rewritable())
+    }
+}
+
+fn not_rewritable() -> StoreError {
+    StoreError::Unavailable("this store cannot replace its documents".to_owned())
 }
 
 /// Keeps the logs of executions, their heads, and the leases of workers.
@@ -283,6 +292,12 @@ pub trait Documents: fmt::Debug + Send + Sync {
     /// Returns the numbers of executions by group. Children and dry runs are not counted.
     async fn count_executions(&self, query: &CountQuery)
     -> Result<Vec<ExecutionCount>, StoreError>;
+
+    /// Returns the number of unfinished executions that belong to a token, children included.
+    async fn count_active(&self, token: &str) -> Result<u64, StoreError>;
+
+    /// Returns the sum of [`ExecutionHead::stored_bytes`] of the executions that belong to a token.
+    async fn sum_stored_bytes(&self, token: &str) -> Result<u64, StoreError>;
 
     /// Returns the number of executions that match the filter.
     async fn count_heads(&self, filter: &ExecutionFilter) -> Result<u64, StoreError>;

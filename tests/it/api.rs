@@ -16,6 +16,7 @@ mod findings;
 mod json;
 mod lists;
 mod loops;
+mod ownership;
 mod plan_cache;
 mod plan_life;
 mod pruning;

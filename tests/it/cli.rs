@@ -18,8 +18,10 @@ mod login;
 mod logs;
 pub(crate) mod plain_http;
 mod read_only_commands;
+mod reload;
 pub(crate) mod running_command;
 mod terminal_output;
+mod tls;
 pub(crate) mod workspace;
 
 mod confirmations;

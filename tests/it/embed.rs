@@ -118,8 +118,12 @@ async fn stored_vectors_are_used_after_a_restart() {
 async fn a_source_of_embeddings_works_or_says_why_not() {
     let configured = |source| ConfiguredEmbedder::new(Some(source), Arc::new(Memory::new()));
     let folder = TempDir::new().unwrap();
-    let nobody =
-        ServerConfig { base_url: "nowhere".to_owned(), model: "m".to_owned(), api_key: None };
+    let nobody = ServerConfig {
+        base_url: "nowhere".to_owned(),
+        model: "m".to_owned(),
+        api_key: None,
+        api_key_file: None,
+    };
     for (source, expected) in [
         (Source::Directory(folder.path().to_owned()), "config.json` cannot be read"),
         (Source::Server(nobody), "`embedding.base_url` is not an address"),

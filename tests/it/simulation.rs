@@ -245,7 +245,7 @@ impl Simulation {
             connect: Duration::from_secs(1),
             store_tries: 6,
             drain: Duration::from_secs(1),
-            calls: Arc::new(limits()),
+            calls: Arc::new(limits()).into(),
             ..Options::default()
         };
         let toolbox = self.ledger.make_toolbox();

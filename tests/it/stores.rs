@@ -3,6 +3,7 @@
 mod differential;
 mod followers;
 mod mongo;
+mod rekey;
 mod shards;
 mod sqlite;
 
@@ -71,6 +72,7 @@ macro_rules! stores {
                     invalid_and_oversized_records_are_refused,
                     a_conditional_write_never_overwrites_a_newer_record,
                     a_record_is_stored_unchanged,
+                    a_record_is_replaced_while_it_has_the_value_that_was_read,
                     the_write_condition_decides_which_record_stays,
                     a_rejected_append_does_not_affect_others_of_its_batch,
                     a_request_is_stored_once,
@@ -117,6 +119,8 @@ macro_rules! stores {
                     permits_of_a_lost_worker_are_free_after_its_lease,
                     due_executions_can_be_paged_through,
                     due_executions_are_listed_by_priority_and_time,
+                    tokens_take_turns_in_a_list_of_due_executions,
+                    the_executions_and_bytes_of_a_token_are_counted,
                     old_finished_executions_are_pruned_with_their_documents,
                     given_objects_are_removed_unless_they_are_needed,
                     a_finished_execution_with_an_owner_can_be_an_orphan,
@@ -145,13 +149,13 @@ stores! {
 /// does not keep these promises.
 mod of_this_layout {
     mod on_the_memory_store {
-        promises! { crate::stores::memory_store: a_request_keeps_its_labels }
+        promises! { crate::stores::memory_store: a_request_keeps_its_labels, a_token_finds_its_own }
     }
     mod on_sqlite {
-        promises! { crate::stores::sqlite::open_twice: a_request_keeps_its_labels }
+        promises! { crate::stores::sqlite::open_twice: a_request_keeps_its_labels, a_token_finds_its_own }
     }
     mod on_mongodb {
-        promises! { crate::stores::mongo::open_twice: a_request_keeps_its_labels }
+        promises! { crate::stores::mongo::open_twice: a_request_keeps_its_labels, a_token_finds_its_own }
     }
 }
 

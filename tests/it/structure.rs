@@ -73,13 +73,14 @@ fn crates_depend_in_one_direction() {
         secrets: shared
         toolbox: shared
         toolsets: builtin http_client mcp sandbox secrets shared toolbox
-        graphql: engine executor planner shared toolbox toolsets
+        graphql: engine executor oidc planner shared toolbox toolsets
         engine: encryption executor mongo offline planner shared sqlite toolbox toolsets
         faber: engine executor shared toolbox
         client: engine executor graphql planner shared toolbox
         mcp_server: client engine shared
+        oidc: engine http_client shared
         otlp: shared
-        faber-cli: backup client engine executor graphql mcp mcp_server offline otlp planner sandbox shared toolbox toolsets
+        faber-cli: backup client engine executor graphql mcp mcp_server offline oidc otlp planner sandbox shared toolbox toolsets
     "]]
     .assert_eq(&lines.collect::<String>());
 }

@@ -170,6 +170,7 @@ pub fn head(n: usize, seq: u64) -> ExecutionHead {
         error: None,
         labels: Labels::new(),
         is_dry_run: false,
+        stored_bytes: 0,
     }
 }
 

@@ -332,6 +332,14 @@ impl Documents for FaultyStore {
         self.with_faults(self.inner.count_executions(query)).await
     }
 
+    async fn count_active(&self, token: &str) -> Result<u64, StoreError> {
+        self.with_faults(self.inner.count_active(token)).await
+    }
+
+    async fn sum_stored_bytes(&self, token: &str) -> Result<u64, StoreError> {
+        self.with_faults(self.inner.sum_stored_bytes(token)).await
+    }
+
     async fn count_heads(&self, filter: &ExecutionFilter) -> Result<u64, StoreError> {
         self.with_faults(self.inner.count_heads(filter)).await
     }

@@ -3,7 +3,7 @@
 import type { ComponentType } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
-import { isLost, setToken, token, wantsToken } from "./api/connection";
+import { hasSignIn, isLost, loadSignIn, setToken, signIn, signInUrl, signOut, token, wantsToken } from "./api/connection";
 import { useCell } from "./api/cell";
 import { match, place } from "./router";
 import { ExecutionPage } from "./pages/execution";
@@ -93,6 +93,10 @@ function LazyPage<P extends object>({ load, ...rest }: { load: () => Promise<Com
 
 function Side({ path }: { path: string }) {
   const [dark, setDark] = useState(theme() === "dark");
+  const user = useCell(signIn)?.caller ?? null;
+  useEffect(() => {
+    if (hasSignIn()) void loadSignIn();
+  }, []);
   useEffect(() => {
     const look = () => setDark(theme() === "dark");
     addEventListener("faber:theme", look);
@@ -122,6 +126,12 @@ function Side({ path }: { path: string }) {
         </a>
       </nav>
       <div class="side-foot">
+        {user && (
+          <button type="button" class="ghost" title={user} onClick={() => void signOut()}>
+            <Icon name="key" />
+            <span>Sign out</span>
+          </button>
+        )}
         {token() && (
           <button type="button" class="ghost" onClick={() => setToken(null)}>
             <Icon name="key" />
@@ -158,12 +168,21 @@ function Lost() {
 
 function TokenForm({ reason }: { reason: string }) {
   const [text, setText] = useState("");
+  const canSignIn = useCell(signIn)?.canSignIn ?? false;
   const submit = (event: Event) => {
     event.preventDefault();
     setToken(text.trim());
   };
   return (
     <form class="token-form" onSubmit={submit}>
+      {canSignIn && (
+        <>
+          <h1>Sign in</h1>
+          <a class="button primary" href={signInUrl()} data-outside>
+            Sign in
+          </a>
+        </>
+      )}
       <h1>Enter an access token</h1>
       <p>{reason} It is kept in this tab only, until the tab is closed.</p>
       <label class="field">

@@ -107,14 +107,21 @@ impl McpHttp {
 }
 
 impl McpServer {
-    /// Returns the names of the secrets that the server gets.
-    pub fn secrets(&self) -> Vec<&str> {
+    /// Returns the texts that can be secrets.
+    pub fn texts(&self) -> Vec<&TextOrSecret> {
         let (texts, auth) = match self {
             Self::Command(command) => (&command.env, None),
             Self::Http(http) => (&http.headers, http.auth.as_deref()),
         };
-        let granted = auth.into_iter().flat_map(OAuth::secrets);
-        texts.values().filter_map(TextOrSecret::secret).chain(granted).collect()
+        texts.values().chain(auth.into_iter().flat_map(OAuth::texts)).collect()
+    }
+
+    pub fn texts_mut(&mut self) -> Vec<&mut TextOrSecret> {
+        let (texts, auth) = match self {
+            Self::Command(command) => (&mut command.env, None),
+            Self::Http(http) => (&mut http.headers, http.auth.as_deref_mut()),
+        };
+        texts.values_mut().chain(auth.into_iter().flat_map(OAuth::texts_mut)).collect()
     }
 
     pub fn resolve_roots(&mut self, base: &Path) {

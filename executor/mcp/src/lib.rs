@@ -36,6 +36,8 @@ use toolbox::{
     progress::Reporter,
 };
 
+#[doc(hidden)]
+pub use self::message::message_as_json;
 use self::{
     answer::Output,
     message::DEMANDS_TASK_FIELD,

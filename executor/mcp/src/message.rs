@@ -92,6 +92,15 @@ pub(super) fn parse_message(text: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>>
     }
 }
 
+/// Parses a message of a server, and returns it as JSON. Fuzz tests need this function, because the
+/// types of messages are private.
+#[doc(hidden)]
+pub fn message_as_json(text: &[u8]) -> Option<Value> {
+    // An answer that is too long is read in another way, which must accept any bytes, too.
+    too_long_error(text);
+    serde_json::to_value(parse_message(text)?).ok()
+}
+
 /// The field of `_meta` that marks a tool which requires a task. It replaces `taskSupport:
 /// required`, because rmcp drops `taskSupport`.
 pub(super) const DEMANDS_TASK_FIELD: &str = "faber/demandsTask";

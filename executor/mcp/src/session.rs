@@ -193,6 +193,11 @@ impl Availability {
         self.state.send_replace(state);
     }
 
+    /// Returns whether a call waits until the server is up.
+    pub(super) fn has_waiting_calls(&self) -> bool {
+        self.state.receiver_count() > 0
+    }
+
     /// Waits until a call needs the server.
     pub(super) async fn wait_for_demand(&self) {
         self.demand.notified().await;
@@ -250,5 +255,8 @@ fn down_error(error: &str, retry_at: Instant) -> ToolError {
 }
 
 fn stopped_error() -> ToolError {
-    ToolError::new(ErrorCode::UNAVAILABLE, "the MCP server was stopped with this process")
+    ToolError::new(
+        ErrorCode::UNAVAILABLE,
+        "the MCP server was stopped, because its toolset was changed or removed, or this process ends",
+    )
 }

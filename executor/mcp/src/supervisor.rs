@@ -19,6 +19,10 @@ use super::{
 /// Time limit for a server's start and its first list of tools.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(30);
+/// Interval of the checks whether a stopped server still has running calls.
+const CALL_CHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// Maximum time that a stopped server waits for its running calls.
+const MAX_CALL_WAIT: Duration = Duration::from_hours(1);
 /// Delay before the tools are read again, so that several changes are read once.
 const REFRESH_DELAY: Duration = Duration::from_millis(50);
 /// Delay before the second restart in a row. Doubles with each restart, up to
@@ -42,6 +46,8 @@ pub struct Supervisor {
     toolbox: Toolbox,
     max_output_bytes: usize,
     availability: Arc<Availability>,
+    /// Cancelled when the process stops. Until then, running calls of a stopped server may end.
+    process_stop: CancellationToken,
     /// The number of short runs in a row.
     failure_count: u32,
 }
@@ -60,7 +66,10 @@ impl Supervisor {
     ) -> Self {
         let (launcher, availability) = (Launcher::unconfined(), Arc::new(Availability::new()));
         let background = BackgroundTasks::default();
+        let process_stop = CancellationToken::new();
+        process_stop.cancel();
         Self {
+            process_stop,
             set,
             spec,
             logins: None,
@@ -78,6 +87,14 @@ impl Supervisor {
     #[must_use]
     pub fn with_launcher(mut self, launcher: Launcher) -> Self {
         self.launcher = launcher;
+        self
+    }
+
+    /// Lets running calls end after the server was stopped, until `process_stop` is cancelled. By
+    /// default, a stop interrupts them.
+    #[must_use]
+    pub fn finishing_calls_until(mut self, process_stop: CancellationToken) -> Self {
+        self.process_stop = process_stop;
         self
     }
 
@@ -111,7 +128,7 @@ impl Supervisor {
             self.availability.set_state(ServerState::Down { error: error.into(), retry_at });
             tokio::select! {
                 () = self.wait_for_restart(retry_at) => self.availability.set_state(ServerState::Starting),
-                () = stop.cancelled() => break,
+                () = self.wait_for_unneeded_start(&stop) => break,
             }
         }
         self.availability.set_state(ServerState::Stopped);
@@ -137,7 +154,7 @@ impl Supervisor {
         };
         let connected = tokio::select! {
             connected = timeout(CONNECT_TIMEOUT, server.connect(transport)) => connected,
-            () = stop.cancelled() => {
+            () = self.wait_for_unneeded_start(stop) => {
                 server.stop().await;
                 return ServerEnd::Stopped;
             }
@@ -160,17 +177,14 @@ impl Supervisor {
     async fn watch_server(
         &self,
         mut server: Server,
-        session: &Session,
+        session: &Arc<Session>,
         stop: &CancellationToken,
     ) -> ServerEnd {
         loop {
             tokio::select! {
                 () = server.wait_for_close() => return ServerEnd::Died(server.describe_failure("it closed its output").await),
                 () = server.wait_for_change() => {}
-                () = stop.cancelled() => {
-                    server.stop().await;
-                    return ServerEnd::Stopped;
-                }
+                () = stop.cancelled() => return self.stop_server(server, session).await,
             }
             let listing = async {
                 sleep(REFRESH_DELAY).await;
@@ -178,10 +192,7 @@ impl Supervisor {
             };
             let listed = tokio::select! {
                 result = listing => result,
-                () = stop.cancelled() => {
-                    server.stop().await;
-                    return ServerEnd::Stopped;
-                }
+                () = stop.cancelled() => return self.stop_server(server, session).await,
             };
             match listed {
                 Ok(Ok(offers)) => self.publish_tools(stop, offers),
@@ -189,6 +200,38 @@ impl Supervisor {
                 Err(_) => self.log_refresh_failure("no answer"),
             }
         }
+    }
+
+    /// Waits until the server is stopped and no call waits for its start. A call that waits already
+    /// was promised this server, because its set changed only afterwards.
+    async fn wait_for_unneeded_start(&self, stop: &CancellationToken) {
+        stop.cancelled().await;
+        while !self.process_stop.is_cancelled() && self.availability.has_waiting_calls() {
+            sleep(CALL_CHECK_INTERVAL).await;
+        }
+    }
+
+    /// Stops the server after its running calls have ended. Calls that begin later fail.
+    async fn stop_server(&self, server: Server, session: &Arc<Session>) -> ServerEnd {
+        let calls_end = async {
+            // The calls that waited for the start get the session before the state changes.
+            while !session.is_closed() && self.availability.has_waiting_calls() {
+                sleep(CALL_CHECK_INTERVAL).await;
+            }
+            self.availability.set_state(ServerState::Stopped);
+            // Each call holds the session until it ends.
+            while Arc::strong_count(session) > 1 {
+                sleep(CALL_CHECK_INTERVAL).await;
+            }
+        };
+        tokio::select! {
+            () = self.process_stop.cancelled() => (),
+            // Ignores the timeout. The calls that still run then fail.
+            _ = timeout(MAX_CALL_WAIT, calls_end) => (),
+        }
+        self.availability.set_state(ServerState::Stopped);
+        server.stop().await;
+        ServerEnd::Stopped
     }
 
     fn log_refresh_failure(&self, error: &str) {

@@ -26,6 +26,8 @@ const MAX_BYTES: usize = 8 << 20;
 /// Delay before the first retry of a failed append. Doubles with each retry, up to the poll
 /// interval.
 const MIN_RETRY_DELAY: Duration = Duration::from_millis(5);
+/// Growth of a log after which its head is written again, so that quotas see its bytes.
+const HEAD_BYTES_STEP: u64 = 1 << 20;
 
 pub(super) struct PendingEvents {
     durable: Seq,
@@ -35,6 +37,8 @@ pub(super) struct PendingEvents {
     in_flight: Option<InFlightAppend>,
     /// The last written head: its state, `true` if it needs a person, and `true` if it has an error.
     head: Option<(ExecutionState, bool, bool)>,
+    /// The stored bytes in the last written head.
+    head_bytes: u64,
     created_notice: Option<oneshot::Sender<Result<(), AppendError>>>,
 }
 
@@ -87,6 +91,7 @@ impl PendingEvents {
             handled_commands: Vec::new(),
             in_flight: None,
             head: None,
+            head_bytes: 0,
             created_notice: None,
         }
     }
@@ -155,10 +160,15 @@ impl PendingEvents {
         }
         let has_failed = execution.history().first_error.is_some();
         let state = (execution.state(), execution.needs_person(), has_failed);
-        let is_news = self.head != Some(state);
+        let bytes = execution.stored_bytes();
+        let has_grown = bytes.saturating_sub(self.head_bytes) >= HEAD_BYTES_STEP;
+        let is_news = self.head != Some(state) || has_grown;
         let head =
             is_news.then(|| ExecutionHead::from_execution(execution, Some(context.worker), None));
         self.head = Some(state);
+        if is_news {
+            self.head_bytes = bytes;
+        }
         let mut append = Append::new(execution.id(), self.durable, &events);
         append.head.clone_from(&head);
         append.handled_commands.clone_from(&commands);

@@ -129,7 +129,7 @@ impl Driver {
         let waiting = requests.waiting.entry(task).or_insert_with(|| {
             let tool = execution.plan().step(task.step).call_of_part(task.part).tool;
             let parameters = machine::preview_parameters(execution, task);
-            let calls = &context.options.calls;
+            let calls = context.options.calls.get();
             let limits = match Dispatch::parse(&context.toolbox, tool, &parameters) {
                 Some(Ok(dispatch)) => calls.limits_of_call(&dispatch.tool, &dispatch.args),
                 _ => calls.limits_of_call(tool, &parameters),
@@ -156,12 +156,13 @@ impl Driver {
         let limits = waiting.limits.clone();
         let holder = machine::permit_holder(&self.execution, task);
         let priority = self.execution.options().priority;
+        let token = self.execution.token().map(Arc::from);
         let permits = Arc::clone(&self.context.permits);
         self.jobs.spawn(async move {
             tokio::select! {
                 biased;
                 () = cut.cancelled() => JobResult::Cancelled,
-                permit = permits.acquire_permit(holder, limits, priority) => {
+                permit = permits.acquire_permit(holder, limits, priority, token) => {
                     JobResult::Permitted(task, number, permit)
                 }
             }

@@ -45,8 +45,10 @@ impl PermitTest {
         let limit = CallLimit { key: "tool:a.b".to_owned(), concurrency: Some(1), rate: None };
         let (permits, turns) = (Arc::clone(&self.permits), Arc::clone(&self.turns));
         let (who, started) = (who.to_owned(), self.started_at);
+        // The part before `/` names the token.
+        let token = who.split_once('/').map(|(token, _)| Arc::from(token));
         self.tasks.spawn(async move {
-            let permit = permits.acquire_permit(who.clone(), vec![limit], priority).await;
+            let permit = permits.acquire_permit(who.clone(), vec![limit], priority, token).await;
             lock_mutex(&turns).push((who, started.elapsed()));
             time::sleep(Duration::from_millis(ms)).await;
             drop(permit);
@@ -79,7 +81,7 @@ async fn a_worker_with_a_long_poll_interval_gets_its_permit_in_time() {
     let rate = Some(Rate { calls: 1, per_ms: 600_000 });
     let limit = CallLimit { key: "tool:a.b".to_owned(), concurrency: None, rate };
     for _ in 0..2 {
-        drop(test.permits.acquire_permit("a".to_owned(), vec![limit.clone()], 0).await);
+        drop(test.permits.acquire_permit("a".to_owned(), vec![limit.clone()], 0, None).await);
     }
     let waited = test.started_at.elapsed();
     assert!(waited >= Duration::from_mins(10) && waited < Duration::from_mins(11), "{waited:?}");
@@ -95,6 +97,18 @@ async fn a_request_with_a_higher_priority_overtakes_the_first() {
     test.wait_for_turn("b").await;
     let turns: Vec<String> = lock_mutex(&test.turns).iter().map(|turn| turn.0.clone()).collect();
     assert_eq!(turns, ["holder", "urgent", "sooner", "soon", "a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_calls_of_a_token_delay_another_token_by_one_call() {
+    let mut test = PermitTest::new().await;
+    for n in 0..50 {
+        test.queue_holder(&format!("many/{n}"), 5, 1_000).await;
+    }
+    test.queue_holder("one/0", 0, 1_000).await;
+    let at = test.wait_for_turn("one/0").await.as_millis();
+    assert!((1_000..3_000).contains(&at), "{at}");
+    test.wait_for_turn("many/49").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,7 +132,8 @@ async fn a_cancelled_request_blocks_no_other() {
     test.queue_holder("holder", 0, 1_000).await;
     let limit = CallLimit { key: "tool:a.b".to_owned(), concurrency: Some(1), rate: None };
     for n in 0..3 {
-        let waiting = test.permits.acquire_permit(format!("hasty {n}"), vec![limit.clone()], 1);
+        let waiting =
+            test.permits.acquire_permit(format!("hasty {n}"), vec![limit.clone()], 1, None);
         let waited = time::timeout(Duration::from_millis(50), waiting).await;
         assert!(waited.is_err(), "another call holds the permit");
     }
@@ -176,7 +191,7 @@ async fn a_request_sleeps_until_its_rate_allows_a_call() {
     let limit = CallLimit { key: "tool:a.b".to_owned(), concurrency: None, rate: Some(rate) };
     let started_at = Instant::now();
     for n in 0..2 {
-        drop(permits.acquire_permit(n.to_string(), vec![limit.clone()], 0).await);
+        drop(permits.acquire_permit(n.to_string(), vec![limit.clone()], 0, None).await);
     }
     let took = started_at.elapsed();
     assert!((4_000..4_100).contains(&took.as_millis()), "{took:?}");

@@ -29,6 +29,8 @@ pub(super) struct Backlog {
     pub(super) required_tools: BTreeMap<ExecutionId, RequiredTools>,
     /// Position at which the next scan continues, if many due executions lack their tools.
     pub(super) cursor: Option<QueuePosition>,
+    /// Grows with each scan that claims due executions, so that the tokens take turns.
+    pub(super) turn: u32,
     /// Orphans that another worker should claim, each with the time at which this worker found it.
     pub(super) orphans: BTreeMap<ExecutionId, Instant>,
     /// Executions whose log or plan cannot be read, or whose next events cannot be written.
@@ -47,6 +49,7 @@ impl Backlog {
             unclaimable_count: 0,
             required_tools: BTreeMap::new(),
             cursor: None,
+            turn: 0,
             orphans: BTreeMap::new(),
             damaged: Postponed::default(),
             locked: Postponed::default(),

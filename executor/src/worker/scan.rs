@@ -179,16 +179,20 @@ impl Worker {
         }
         let due = store
             .find_heads(
-                HeadQuery::Due { now },
+                HeadQuery::Due { now, turn: self.backlog.turn },
                 free_slots + self.backlog.unclaimable_count.min(MAX_UNCLAIMABLE),
             )
             .await?;
         // Counts executions that this worker drives or cannot drive. The next scan reads that many
         // more heads, so that these executions do not hide other executions.
         let n_local = due.iter().filter(|head| self.local.contains(head.execution)).count();
+        let has_tokens = due.iter().any(|head| head.token().is_some());
         let (n_due, lacking) = self.claim_heads(due).await?;
         self.backlog.unclaimable_count = lacking.len() + n_local;
-        if n_due + n_orphans >= free_slots {
+        self.backlog.turn = self.backlog.turn.wrapping_add(u32::from(n_due > 0));
+        let is_full = n_due + n_orphans >= free_slots;
+        self.context.handle.set_crowded(is_full && has_tokens);
+        if is_full {
             return Ok(Duration::ZERO);
         }
         if self.backlog.unclaimable_count >= MAX_UNCLAIMABLE {

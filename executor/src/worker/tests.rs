@@ -1,6 +1,7 @@
 //! Workers over a store in memory. Tokio's clock is paused.
 
 mod large_outputs;
+mod turns;
 
 use std::time::Duration;
 
@@ -92,7 +93,7 @@ pub(crate) fn worker_with_limits(
     let options = Options {
         executions: 3,
         poll: Duration::from_millis(100),
-        calls: Arc::new(CallLimits::new(rules)),
+        calls: Arc::new(CallLimits::new(rules)).into(),
         ..Options::default()
     };
     let clock = Arc::new(PausedClock::new());

@@ -20,6 +20,8 @@ use shared::{
 pub struct Blobs {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
+    /// The token that makes calls outside plans.
+    token: Option<Arc<str>>,
 }
 
 /// A large binary that was extracted from an output.
@@ -51,7 +53,14 @@ impl Binary {
 impl Blobs {
     /// Stores large binaries in `store`.
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
-        Self { store, clock }
+        Self { store, clock, token: None }
+    }
+
+    /// Returns a copy for the calls outside plans of the token with this name, to which the blobs
+    /// then belong.
+    #[must_use]
+    pub fn of_token(self, token: Option<&str>) -> Self {
+        Self { token: token.map(Arc::from), ..self }
     }
 
     /// Stores a binary and returns the reference to it. Returns `None` if it is not valid base64.
@@ -65,7 +74,8 @@ impl Blobs {
         let Some(id) = BlobId::new(owner, &sha256) else { return Ok(None) };
         let (mime_type, at) = (binary.mime_type.clone(), self.clock.now());
         let blob = Blob { id, mime_type, bytes: bytes.len(), at };
-        blob::save_blob(&*self.store, &blob, &binary.base64).await?;
+        let token = self.token.as_deref();
+        blob::save_blob_of(&*self.store, &blob, &binary.base64, token).await?;
         Ok(Some(blob.to_reference()))
     }
 

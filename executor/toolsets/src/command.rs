@@ -191,13 +191,25 @@ fn no_parameters() -> Value {
 }
 
 impl CommandTool {
+    /// Returns the names of variables.
     pub(crate) fn secrets(&self) -> Vec<&str> {
+        self.texts().into_iter().filter_map(TextOrSecret::secret).collect()
+    }
+
+    /// Returns the texts that can be secrets.
+    pub(crate) fn texts(&self) -> Vec<&TextOrSecret> {
         match &self.run {
             None => Vec::new(),
             Some(Action::Http(run)) => run.secrets(),
-            Some(Action::Command(run)) => {
-                run.env.values().filter_map(TextOrSecret::secret).collect()
-            }
+            Some(Action::Command(run)) => run.env.values().collect(),
+        }
+    }
+
+    pub(crate) fn texts_mut(&mut self) -> Vec<&mut TextOrSecret> {
+        match &mut self.run {
+            None => Vec::new(),
+            Some(Action::Http(run)) => run.secrets_mut(),
+            Some(Action::Command(run)) => run.env.values_mut().collect(),
         }
     }
 

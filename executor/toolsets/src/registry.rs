@@ -1,6 +1,6 @@
 //! The toolsets of a node, and their activation.
 //!
-//! The configuration defines the toolsets at the start. Later changes are
+//! The configuration defines the toolsets. Changes by callers are
 //! [records](shared::store::KeyValue) in the store: added sets, registered tools, activations and
 //! data of contexts. Each node reads the records at its start, after each hint, and at intervals.
 //! It then updates its [`Toolbox`]. The records alone decide, so a node that missed a hint catches
@@ -8,6 +8,7 @@
 
 mod activation;
 mod condition;
+mod configured;
 mod merge;
 mod records;
 mod registering;
@@ -16,7 +17,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
     sync::{
-        Arc, Weak,
+        Arc, RwLock, Weak,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -37,7 +38,7 @@ use tokio_util::sync::CancellationToken;
 use toolbox::{LOG_TARGET, SetStatus, ToolSet, Toolbox, dispatch, flow, tool_names::TOOL_SET};
 
 use self::merge::{Complaint, KnownRecords, MergedSets, ReadDocuments, SetMerger, WantedSet};
-pub use self::{activation::SwitchResult, records::find_added_set};
+pub use self::{activation::SwitchResult, configured::ConfiguredSets, records::find_added_set};
 use crate::sources::{Documents, SetConfig, Source, Sources, documents::DOCUMENTS_FIELD};
 
 /// Poll interval for changes by other nodes. A hint makes a node read earlier.
@@ -76,6 +77,7 @@ pub struct Parts {
 #[derive(Debug)]
 struct RegistryState {
     parts: Parts,
+    configured: RwLock<Arc<ConfiguredSets>>,
     /// Locked during a change until this node has applied it, so that in the meantime only other
     /// nodes can make changes.
     applied: Mutex<AppliedState>,
@@ -138,12 +140,14 @@ impl From<ParseIdError> for RegistryError {
 impl Registry {
     /// Makes a registry. Until the first [`sync`](Self::sync), the toolbox has the sets `flow` and
     /// `ToolSet` only.
-    pub fn new(parts: Parts) -> Self {
+    pub fn new(mut parts: Parts) -> Self {
+        let configured = ConfiguredSets::take_from(&mut parts);
         let inner = Arc::new_cyclic(|registry: &Weak<RegistryState>| {
             parts.toolbox.put_set(flow::flow());
             parts.toolbox.put_set(activation::tool_set(registry.clone()));
             RegistryState {
                 parts,
+                configured: RwLock::new(Arc::new(configured)),
                 applied: Mutex::default(),
                 applied_revision: AtomicU64::new(NO_REVISION),
             }
@@ -212,7 +216,8 @@ impl Registry {
         if applied.revision == Some(revision) {
             return Ok(());
         }
-        let records = records::read_records(&*self.0.parts.store, &self.0.parts.contexts).await?;
+        let contexts = &self.configured().contexts;
+        let records = records::read_records(&*self.0.parts.store, contexts).await?;
         self.update_toolbox(applied, records);
         self.set_revision(applied, revision);
         Ok(())
@@ -249,6 +254,7 @@ impl Registry {
         let set: SetConfig = serde_json::from_value(settings.clone())
             .map_err(|err| RegistryError::Invalid(err.to_string()))?;
         self.check_secrets(set.variables())?;
+        registering::refuse_secret_files(set.secret_files())?;
         if let Some(condition) = &set.condition {
             condition::check_syntax(condition)
                 .map_err(|error| RegistryError::Invalid(format!("`condition`: {error}")))?;
@@ -315,7 +321,7 @@ impl Registry {
     }
 
     fn is_configured(&self, name: &ToolSetName) -> bool {
-        self.0.parts.configured.iter().any(|set| set.name == *name)
+        self.configured().sets.iter().any(|set| set.name == *name)
     }
 
     fn is_fixed(name: &ToolSetName) -> bool {
@@ -345,7 +351,8 @@ impl Registry {
                 WriteCondition::unless_changed(before.as_ref(), self.0.parts.clock.now());
             let mut patch =
                 before.map_or_else(|| json!({}), |record| Arc::unwrap_or_clone(record.value));
-            let configured = self.0.parts.contexts.get(name);
+            let configured = self.configured();
+            let configured = configured.contexts.get(name);
             patches::combine_patches(&mut patch, data, configured);
             // Keeps some removals of fields that this node's configuration lacks, because the
             // configurations of other nodes may have them.
@@ -371,18 +378,6 @@ impl Registry {
         self.0.applied.lock().await.known_records.contexts.get(name).cloned()
     }
 
-    /// Rejects variables that callers may not use, because callers could send any secret to a
-    /// server of their choice.
-    fn check_secrets<'a>(
-        &self,
-        variables: impl IntoIterator<Item = &'a str>,
-    ) -> Result<(), RegistryError> {
-        match merge::find_forbidden_variable(variables, self.0.parts.secrets.as_ref()) {
-            Some(name) => Err(RegistryError::Secret(name.to_owned())),
-            None => Ok(()),
-        }
-    }
-
     async fn put_record(
         &self,
         kind: RecordKind,
@@ -397,9 +392,10 @@ impl Registry {
 
     /// Updates the toolbox. Does not touch unchanged sets.
     fn update_toolbox(&self, applied: &mut AppliedState, records: KnownRecords) {
-        let Parts { sources, toolbox, configured, base, secrets, .. } = &self.0.parts;
+        let Parts { sources, toolbox, base, secrets, .. } = &self.0.parts;
+        let configured = self.configured();
         let merge = SetMerger {
-            configured,
+            configured: &configured.sets,
             base,
             secrets: secrets.as_ref(),
             records_before: &applied.known_records,

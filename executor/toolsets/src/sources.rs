@@ -185,6 +185,7 @@ impl Sources {
             Source::Mcp(server) => {
                 let toolbox = self.toolbox.clone();
                 let supervisor = Supervisor::new(name.clone(), server, toolbox, self.output_bytes)
+                    .finishing_calls_until(self.stop.clone())
                     .with_logins(self.logins.clone())
                     .with_effects(effects)
                     .with_launcher(self.dependencies.launcher.clone());

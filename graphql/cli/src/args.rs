@@ -155,6 +155,8 @@ pub(crate) enum Command {
         /// The file that `faber backup` wrote.
         file: PathBuf,
     },
+    /// Encrypt old values with the active key, so that the other keys can be removed.
+    Rekey,
     /// Serve Faber's operations as an MCP server over standard input and output.
     Mcp,
     /// Remove finished executions that are older than an age, then plans and requests without

@@ -16,6 +16,8 @@ pub(crate) mod manual;
 mod missing_tools;
 pub(crate) mod models;
 pub(crate) mod plan;
+mod progress_line;
+pub(crate) mod rekey;
 pub(crate) mod run;
 mod select;
 pub(crate) mod serve;

@@ -13,6 +13,7 @@ mod limits;
 mod log_format;
 mod mistake;
 mod model;
+mod oidc;
 mod protected_files;
 mod retention;
 mod schema;
@@ -33,6 +34,7 @@ use client::failure::Failure;
 use engine::{Guard, PlanCache, retention::RetentionPolicy};
 use planner::{select::DEFAULT_MARGIN, toolkit::Toolkit};
 use serde_json::Value;
+use shared::secret_file::SecretFile;
 
 pub(crate) use self::edit::add_toolset;
 pub use self::{
@@ -40,7 +42,7 @@ pub use self::{
     embedding::EmbeddingConfig,
     encryption::EncryptionConfig,
     environment::{Environment, variable},
-    http_server::HttpServerConfig,
+    http_server::{HttpServerConfig, TlsFiles},
     limits::Limits,
     log_format::LogFormat,
     mistake::{Mistake, Mistakes},
@@ -84,6 +86,8 @@ pub struct Config {
     pub file: Option<PathBuf>,
     pub data: PathBuf,
     pub store: Setting<String>,
+    /// The file from which the store was read.
+    store_file: Option<PathBuf>,
     /// The server to use instead of a local store.
     pub server: Option<Setting<String>>,
     pub listen: Setting<SocketAddr>,
@@ -113,6 +117,8 @@ pub struct Config {
     /// example plus this margin.
     pub margin: Setting<f64>,
     pub log_format: Setting<LogFormat>,
+    /// The filter of the log. `None` is the default of the command.
+    pub log_level: Setting<Option<String>>,
     /// The setting `toolsets` as the file contains it.
     written_toolsets: Value,
     described_files: Vec<PathBuf>,
@@ -247,11 +253,23 @@ impl Config {
             None => toolsets::demo_toolset(),
         };
         toolsets.value.extend(file.tools_files_set);
+        let store_file = file.store_file.as_ref().map(|file| file.path().to_owned());
+        let named = flags.store.is_some() || environment.store.is_some();
+        let store = match &file.store_file {
+            Some(secret) if !named => Some(read_store_address(secret, path.as_deref())?),
+            _ => file.store,
+        };
         let log_format = log_format::read_setting(flags, environment, file.log_format)?;
+        let log_level = setting_from_variable("FABER_LOG", environment.log.as_ref())
+            .or_else(|| file.log_level.map(|value| Setting { value, origin: Origin::File }));
+        let log_level =
+            log_level.map(|Setting { value, origin }| Setting { value: Some(value), origin });
         Ok(Self {
             log_format: or_default_setting(log_format, LogFormat::default),
+            log_level: or_default_setting(log_level, || None),
             file: path,
-            store: read_store(flags, environment, file.store, &data),
+            store: read_store(flags, environment, store, &data),
+            store_file,
             server,
             listen: read_listen(flags, environment)?,
             metrics: read_metrics(flags, environment)?,
@@ -296,6 +314,14 @@ impl Config {
     pub fn base_folder(&self) -> std::io::Result<PathBuf> {
         let path = std::path::absolute(self.file.as_deref().unwrap_or(Path::new(DEFAULT_FILE)))?;
         Ok(path.parent().map_or_else(PathBuf::new, Path::to_owned))
+    }
+}
+
+fn read_store_address(file: &SecretFile, config: Option<&Path>) -> Result<String, ConfigError> {
+    let base = config.and_then(Path::parent).unwrap_or(Path::new(""));
+    match file.read() {
+        Ok(address) => Ok(file::resolve_store(address.trim(), base)),
+        Err(reason) => Err(ConfigError::new(format!("`store_file`: {reason}"))),
     }
 }
 

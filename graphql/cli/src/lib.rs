@@ -9,8 +9,10 @@ mod commands;
 pub mod config;
 mod live_view;
 mod local_engine;
+mod log_control;
 mod memory;
 mod model_server;
+mod reload;
 mod screen;
 mod session;
 mod signals;
@@ -30,13 +32,6 @@ use clap::{CommandFactory, Parser, error::ErrorKind};
 use client::{failure::Failure, view::plain};
 use graphql::schema;
 use shared::{clock::WallClock, trace::SpanSink};
-use tracing::Metadata;
-use tracing_subscriber::{
-    EnvFilter, Layer as _,
-    filter::{LevelFilter, filter_fn},
-    layer::SubscriberExt as _,
-    util::SubscriberInitExt as _,
-};
 
 use self::{
     args::{Cli, Command, ConfigCommand, ToolkitCommand, Tools, Toolsets, TraceCommand},
@@ -48,14 +43,11 @@ use self::{
     session::{Need, Session},
 };
 use crate::{
-    config::{Config, Environment, LogFormat},
+    config::{Config, Environment, Flags, LogFormat},
     local_engine::Setup,
+    log_control::LogControl,
     tracing_export::TraceExport,
 };
-
-/// Crates that log tokens or whole messages, and the highest log level at which they are allowed to
-/// log.
-const MAX_LOG_LEVELS: [(&str, LevelFilter); 1] = [("rmcp", LevelFilter::ERROR)];
 
 /// The result of a command, as the status of its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,8 +79,10 @@ impl ExitStatus {
 
 pub(crate) struct App {
     config: Config,
+    flags: Flags,
     environment: Environment,
     screen: Screen,
+    log: LogControl,
     /// Exports spans. `None` if this process exports none.
     span_sink: Option<Arc<dyn SpanSink>>,
 }
@@ -137,11 +131,15 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
         }
     };
     let log = LogFormat::choose(&cli.flags(), &environment).map_err(Failure::from);
-    let log =
-        log.and_then(|format| start_log(&environment, default_log_filter(&cli.command), format));
-    if let Err(failure) = log {
-        return ExitCode::from(Screen::new(cli.globals.json, &environment).fail(&failure));
-    }
+    let log = log.and_then(|format| {
+        LogControl::start(&environment, default_log_filter(&cli.command), format)
+    });
+    let log = match log {
+        Ok(log) => log,
+        Err(failure) => {
+            return ExitCode::from(Screen::new(cli.globals.json, &environment).fail(&failure));
+        }
+    };
     if let Err(err) = sandbox::hide_process_memory() {
         tracing::warn!(%err, "other processes of this user can read the environment of this one");
     }
@@ -155,7 +153,7 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
             // The type is erased, because otherwise `block_on` would compile all commands once for
             // each kind of runtime.
             let program: Pin<Box<dyn Future<Output = _>>> =
-                Box::pin(dispatch(cli, environment, screen.clone()));
+                Box::pin(dispatch(cli, environment, screen.clone(), log));
             let result = runtime.block_on(program);
             // Does not wait for a thread that still reads standard input.
             runtime.shutdown_background();
@@ -212,52 +210,11 @@ fn default_log_filter(command: &Command) -> String {
     }
 }
 
-fn start_log(environment: &Environment, default: String, format: LogFormat) -> Result<(), Failure> {
-    let filter = parse_log_filter(&environment.log.clone().unwrap_or(default))?;
-    let level_filter = filter_fn(is_log_allowed);
-    let lines = tracing_subscriber::fmt::layer().with_writer(move || screen::LogWriter(format));
-    let lines = match format {
-        LogFormat::Human => {
-            let colours = screen::has_stderr_colours(environment);
-            lines.with_ansi(colours).with_target(false).boxed()
-        }
-        LogFormat::Json => lines.with_ansi(false).json().flatten_event(true).boxed(),
-    };
-    let logging = tracing_subscriber::registry().with(filter).with(level_filter).with(lines);
-    // Fails if a test has installed a logger before, which is harmless.
-    let _ = logging.try_init();
-    Ok(())
-}
-
-/// Reads `FABER_LOG`. Rejects a single word that is not a level, because `EnvFilter` would read it
-/// as a module.
-fn parse_log_filter(text: &str) -> Result<EnvFilter, Failure> {
-    let refuse = |reason: String| {
-        let levels = "`error`, `warn`, `info`, `debug`, `trace` or `off`";
-        Failure::usage(format!(
-            "`FABER_LOG` is `{text}`: {reason}; write {levels}, for one module `executor=debug`"
-        ))
-    };
-    let mut lone = text.split(',').map(str::trim).filter(|part| !part.is_empty());
-    let is_plain = |part: &&str| part.chars().all(|letter| letter.is_ascii_alphanumeric());
-    if let Some(part) = lone.find(|part| is_plain(part) && part.parse::<LevelFilter>().is_err()) {
-        return Err(refuse(format!("`{part}` is not a log level")));
-    }
-    EnvFilter::try_new(text).map_err(|err| refuse(err.to_string()))
-}
-
-/// Keeps the less severe events of the crates in [`MAX_LOG_LEVELS`] out of the log, because they
-/// could contain tokens.
-fn is_log_allowed(metadata: &Metadata<'_>) -> bool {
-    MAX_LOG_LEVELS
-        .iter()
-        .all(|(name, max)| !metadata.target().starts_with(name) || metadata.level() <= max)
-}
-
 async fn dispatch(
     cli: Cli,
     environment: Environment,
     screen: Screen,
+    log: LogControl,
 ) -> Result<ExitStatus, Failure> {
     let flags = cli.flags();
     match cli.command {
@@ -275,7 +232,7 @@ async fn dispatch(
     }
     if let Command::Doctor { ready } = cli.command {
         let (config, faults) = Config::load_valid_settings(&flags, &environment)?;
-        let app = App { config, environment, screen, span_sink: None };
+        let app = App { config, flags, environment, screen, log, span_sink: None };
         return if ready {
             doctor::check_readiness(&app).await
         } else {
@@ -283,8 +240,9 @@ async fn dispatch(
         };
     }
     let config = Config::load(&flags, &environment)?;
+    log.set_level(config.log_level.value.as_deref());
     let export = TraceExport::start(&environment);
-    let app = App { config, environment, screen, span_sink: export.sink() };
+    let app = App { config, flags, environment, screen, log, span_sink: export.sink() };
     let name = span_name(&cli.command);
     export.run_command(name, Box::pin(run_command(&app, cli.command))).await
 }
@@ -321,6 +279,7 @@ async fn run_command(app: &App, command: Command) -> Result<ExitStatus, Failure>
         Command::Backup { file } => backup::write_backup(app, &file).await,
         Command::Restore { file } => backup::restore(app, &file).await,
         Command::Import { file } => backup::import(app, &file).await,
+        Command::Rekey => commands::rekey::rekey(app).await,
         Command::Export(args) if args.since.is_some() => backup::export_history(app, args).await,
         Command::Config { .. } => config_command::print_config(app),
         Command::Tools { subcommand: Tools::Add { new } } => {
@@ -417,52 +376,4 @@ fn print_text(screen: &Screen, name: &str, text: &str) -> Result<ExitStatus, Fai
         screen.print_document(text.trim_end())?;
     }
     Ok(ExitStatus::Done)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::{Arc, Mutex};
-
-    use tracing::subscriber::with_default;
-    use tracing_subscriber::{Layer, layer::Context};
-
-    use super::*;
-
-    /// Records the level and target of each logged event.
-    struct LoggedEvents(Arc<Mutex<Vec<String>>>);
-
-    impl<S: tracing::Subscriber> Layer<S> for LoggedEvents {
-        fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
-            let about = event.metadata();
-            self.0.lock().unwrap().push(format!("{} {}", about.level(), about.target()));
-        }
-    }
-
-    #[test]
-    fn an_invalid_log_level_is_rejected() {
-        for good in ["warn", "", "INFO", "off", "executor=debug,warn", "graphql::cli=trace", "0"] {
-            assert!(parse_log_filter(good).is_ok(), "{good}");
-        }
-        for bad in ["loud", "warn,verbose", "executor=loud", "a=b=c"] {
-            let failure = parse_log_filter(bad).unwrap_err();
-            assert!(failure.message.starts_with(&format!("`FABER_LOG` is `{bad}`")), "{bad}");
-            assert_eq!(failure.status(), 2);
-        }
-    }
-
-    #[test]
-    fn whole_messages_of_servers_are_not_logged() {
-        let heard = Arc::default();
-        let layer = filter_fn(is_log_allowed);
-        let logging =
-            tracing_subscriber::registry().with(layer).with(LoggedEvents(Arc::clone(&heard)));
-        with_default(logging, || {
-            tracing::info!(target: "rmcp::service", "received notification");
-            tracing::warn!(target: "rmcp::service::client", "Received unexpected message");
-            tracing::warn!(target: "rmcp::transport::auth", "a token");
-            tracing::error!(target: "rmcp::service", "fail to close sink");
-            tracing::trace!(target: "executor", "ours");
-        });
-        assert_eq!(*heard.lock().unwrap(), ["ERROR rmcp::service", "TRACE executor"]);
-    }
 }

@@ -12,7 +12,9 @@ use engine::{
     store::{Keyring, sqlite_path},
 };
 use executor::{
+    call_limits::CurrentCallLimits,
     control::Control,
+    options::Options,
     worker::{Worker, WorkerHandle, WorkerParts, WorkerScope},
 };
 use graphql::schema::{self, Limits, Schema};
@@ -74,6 +76,8 @@ pub(crate) struct LocalEngine {
     pub(crate) engine: Engine,
     pub(crate) schema: Schema,
     pub(crate) has_tools: bool,
+    /// The limits on calls of the worker and of direct calls.
+    pub(crate) call_limits: CurrentCallLimits,
     stop: CancellationToken,
     background_tasks: JoinSet<()>,
     running_worker: Option<RunningWorker>,
@@ -100,6 +104,8 @@ impl LocalEngine {
         let toolbox = Toolbox::default();
         let clock: Arc<dyn Clock> = Arc::new(store::shared_clock(&*store).await?);
         let has_tools = need.has_tools();
+        let options = config.limits.options();
+        let call_limits = options.calls.clone();
         let registry = build_registry(setup, need, &toolbox, &store, &clock)?;
         if has_tools {
             // Also adds the toolsets that were added through the API.
@@ -116,7 +122,7 @@ impl LocalEngine {
                 store: Arc::clone(&store),
                 toolbox: toolbox.clone(),
                 clock: Arc::clone(&clock),
-                options: config.limits.options(),
+                options: options.clone(),
                 scope,
             })
         });
@@ -124,7 +130,7 @@ impl LocalEngine {
             running_worker.as_ref().map(|(_, running_worker)| running_worker.handle.clone());
         let control = Control::new(Arc::clone(&store), Arc::clone(&clock), handle)
             .acting_as(Arc::new(Actor::user(setup.environment.user.as_deref())));
-        let engine = build_engine(config, control, registry, Arc::clone(&clock))?;
+        let engine = build_engine(config, control, registry, Arc::clone(&clock), options)?;
         for warning in config.toolkit.value.warnings.iter().filter(|_| has_tools) {
             tracing::warn!("the toolkit: {warning}");
         }
@@ -157,7 +163,7 @@ impl LocalEngine {
             background_tasks
                 .spawn(Arc::clone(&engine.selection.learning).keep_learning(stop.clone()));
         }
-        Ok(Self { engine, schema, has_tools, stop, background_tasks, running_worker })
+        Ok(Self { engine, schema, has_tools, call_limits, stop, background_tasks, running_worker })
     }
 
     pub(crate) fn worker_handle(&self) -> Option<WorkerHandle> {
@@ -205,9 +211,10 @@ fn build_engine(
     control: Control,
     registry: Registry,
     clock: Arc<dyn Clock>,
+    options: Options,
 ) -> Result<Engine, Failure> {
     let planner = Arc::new(Offline::default());
-    let engine = Engine::new(control, registry, planner, clock, config.limits.options())
+    let engine = Engine::new(control, registry, planner, clock, options)
         .with_toolkit(config.toolkit.value.toolkit.clone())
         .with_embedder(config.embedding_source())
         .with_plan_cache(config.plan_cache.value)
@@ -259,7 +266,7 @@ async fn watch_clock(clock: Arc<dyn Clock>, stop: CancellationToken) {
 }
 
 /// Returns the configured toolsets, and the built-in toolset `faber`, which every process has.
-fn list_configured_sets(config: &Config, base: &Path) -> Vec<SetConfig> {
+pub(crate) fn list_configured_sets(config: &Config, base: &Path) -> Vec<SetConfig> {
     let configured_count = config.toolsets.value.len();
     let mut sets = with_builtin(config.toolsets.value.clone());
     for set in sets.iter_mut().skip(configured_count) {
@@ -297,7 +304,7 @@ pub(crate) async fn open_store_for_copies(setup: Setup<'_>) -> Result<Arc<dyn St
     Ok(engine::store::open_store_for_copies(&setup.config.store.value, None).await?)
 }
 
-async fn open_keys(setup: Setup<'_>) -> Result<Option<Keyring>, Failure> {
+pub(crate) async fn open_keys(setup: Setup<'_>) -> Result<Option<Keyring>, Failure> {
     match &setup.config.encryption.value {
         Some(encryption) => Ok(Some(encryption.open_keys().await?)),
         None => Ok(None),
@@ -322,7 +329,7 @@ pub(crate) fn build_launcher(config: &Config, base: &Path) -> Launcher {
     Launcher::this_binary()
         .with_hidden(config.own_files(base))
         .with_folders(config.own_folders())
-        .with_secrets(config.access.value.secrets().unwrap_or_default())
+        .with_secrets(config.secrets().unwrap_or_default())
         .with_read_only(config.own_programs())
 }
 
@@ -351,6 +358,6 @@ fn build_registry(
         configured: if need.has_tools() { list_configured_sets(config, &base) } else { Vec::new() },
         contexts: config.contexts.clone(),
         base,
-        secrets: config.access.value.secrets(),
+        secrets: config.secrets(),
     }))
 }

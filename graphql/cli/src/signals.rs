@@ -3,12 +3,18 @@
 use std::{
     fs, io,
     sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
 };
 
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::{Mutex, Notify},
+    time,
 };
+
+/// Time after SIGHUP until the process looks for its terminal. The kernel may take the terminal
+/// away only after it has sent the signal.
+const TERMINAL_CHECK_DELAY: Duration = Duration::from_millis(100);
 
 /// Starts to listen for Ctrl-C. The returned future waits for it. If listening fails, Ctrl-C ends
 /// the process.
@@ -57,9 +63,8 @@ impl Drop for Waiter<'_> {
 impl EndSignals {
     pub(crate) fn listen() -> io::Result<Self> {
         let mut kinds = vec![SignalKind::interrupt(), SignalKind::terminate()];
-        match fs::read_to_string("/proc/self/status") {
-            Ok(status) if ignores_hang_up(&status) => (),
-            _ => kinds.push(SignalKind::hangup()),
+        if !is_hang_up_ignored() {
+            kinds.push(SignalKind::hangup());
         }
         let signals = kinds.into_iter().map(signal).collect::<io::Result<_>>()?;
         let signals = Mutex::new(signals);
@@ -85,6 +90,77 @@ impl EndSignals {
             self.received.notify_one();
         }
     }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ServiceSignal {
+    End,
+    /// The configuration must be read again.
+    Reload,
+}
+
+/// Receives the signals of a server or a worker. Ctrl-C and SIGTERM end it.
+///
+/// SIGHUP has two meanings. If the terminal of the process was closed, it ends the process.
+/// Otherwise somebody sent it on purpose, and it reloads the configuration. A process that never
+/// had a terminal, such as a service, can only mean the second one.
+#[derive(Debug)]
+pub(crate) struct ServiceSignals {
+    interrupt: Signal,
+    terminate: Signal,
+    /// `None` if the process was started with SIGHUP ignored.
+    hang_up: Option<Signal>,
+    had_terminal: bool,
+}
+
+impl ServiceSignals {
+    pub(crate) fn listen() -> io::Result<Self> {
+        let hang_up = if is_hang_up_ignored() { None } else { Some(signal(SignalKind::hangup())?) };
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hang_up,
+            had_terminal: has_terminal(),
+        })
+    }
+
+    /// Waits for Ctrl-C or SIGTERM. Keeps a SIGHUP for the next [`receive`](Self::receive).
+    pub(crate) async fn receive_end(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => (),
+            _ = self.terminate.recv() => (),
+        }
+    }
+
+    pub(crate) async fn receive(&mut self) -> ServiceSignal {
+        let Self { interrupt, terminate, hang_up, .. } = self;
+        let hang_up = async {
+            match hang_up {
+                Some(hang_up) => hang_up.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = interrupt.recv() => return ServiceSignal::End,
+            _ = terminate.recv() => return ServiceSignal::End,
+            _ = hang_up => {}
+        }
+        time::sleep(TERMINAL_CHECK_DELAY).await;
+        if self.had_terminal && !has_terminal() {
+            ServiceSignal::End
+        } else {
+            ServiceSignal::Reload
+        }
+    }
+}
+
+/// Returns whether the process has a controlling terminal that is still open.
+fn has_terminal() -> bool {
+    fs::File::open("/dev/tty").is_ok()
+}
+
+fn is_hang_up_ignored() -> bool {
+    fs::read_to_string("/proc/self/status").is_ok_and(|status| ignores_hang_up(&status))
 }
 
 /// Returns whether the process ignores SIGHUP, given the text of `/proc/self/status`. SIGHUP is

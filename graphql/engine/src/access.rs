@@ -8,24 +8,39 @@
 mod alerts;
 mod bucket;
 mod grant;
+mod identities;
+mod quota;
 mod role;
+mod see;
 mod token;
+mod token_changes;
 
-use std::{fmt::Write as _, net::IpAddr, sync::Arc, time::Instant};
+use std::{
+    fmt::Write as _,
+    net::IpAddr,
+    sync::{Arc, OnceLock, PoisonError, RwLock},
+    time::Instant,
+};
 
 use self::{
     alerts::{AlertKind, Alerts},
     grant::Rights,
+    identities::Identities,
     role::{mutation_role, query_role},
     token::Digest,
 };
 use shared::actor::Actor;
+use tokio_util::sync::CancellationToken;
+
 pub use shared::glob::{GlobError, ToolPattern};
 
 pub use self::{
     grant::{AccessError, Grant, Limits},
+    quota::{Admission, QuotaError, Quotas},
     role::Role,
+    see::See,
     token::Token,
+    token_changes::TokenChanges,
 };
 
 /// The access tokens of a server. Clones share the used limits and the alerts.
@@ -34,8 +49,17 @@ pub struct Access(Arc<AccessState>);
 
 #[derive(Debug, Default)]
 struct AccessState {
-    grants_by_digest: Vec<(Digest, Grant)>,
+    holders: RwLock<Holders>,
     alerts: Arc<Alerts>,
+    /// Set if an issuer identifies callers.
+    identities: OnceLock<Identities>,
+}
+
+#[derive(Debug, Default)]
+struct Holders {
+    grants_by_digest: Vec<(Digest, Grant)>,
+    /// Cancelled when the first token is added. Callers without a token then have no access.
+    tokenless: CancellationToken,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -63,11 +87,13 @@ impl Access {
             (digest, Grant::from_rights(Rights::new(token, Arc::clone(&alerts))))
         };
         let grants_by_digest = tokens.into_iter().map(holder).collect();
-        Self(Arc::new(AccessState { grants_by_digest, alerts }))
+        let holders = Holders { grants_by_digest, tokenless: CancellationToken::new() };
+        let (holders, identities) = (RwLock::new(holders), OnceLock::new());
+        Self(Arc::new(AccessState { holders, alerts, identities }))
     }
 
     pub fn requires_token(&self) -> bool {
-        !self.0.grants_by_digest.is_empty()
+        !self.read_holders().grants_by_digest.is_empty() || self.0.identities.get().is_some()
     }
 
     /// Returns whether a peer is allowed to connect. If no tokens are configured, only a peer on
@@ -77,27 +103,40 @@ impl Access {
     }
 
     pub fn authenticate(&self, token: Option<&str>, peer: IpAddr) -> Result<Grant, Denied> {
-        if !self.requires_token() {
-            return Ok(Grant::of_actor(Actor::local()));
+        let holders = self.read_holders();
+        if holders.grants_by_digest.is_empty() && self.0.identities.get().is_none() {
+            let tokenless = holders.tokenless.clone();
+            return Ok(Grant::of_actor(Actor::local()).revoked_by(tokenless));
         }
         let token = token.ok_or(Denied::NoToken)?;
         let digest = Digest::of_token(token);
         // Compares all tokens even after a match, so that the duration reveals nothing about the
         // tokens.
-        let found = self.0.grants_by_digest.iter().fold(None, |found, (known, grant)| {
+        let found = holders.grants_by_digest.iter().fold(None, |found, (known, grant)| {
             if known.equals_in_constant_time(&digest) { Some(grant) } else { found }
         });
         found.cloned().ok_or_else(|| {
-            self.0.alerts.report_bad_token(peer.to_canonical(), Instant::now());
+            self.report_bad_token(peer);
             Denied::UnknownToken
         })
+    }
+
+    /// Counts a token that gives no access, for the alert about peers that try tokens.
+    pub fn report_bad_token(&self, peer: IpAddr) {
+        self.0.alerts.report_bad_token(peer.to_canonical(), Instant::now());
     }
 
     /// Returns the grant of the token with this name. Agents use it to count their calls, because
     /// their caller has perhaps disconnected.
     pub fn find_grant_by_name(&self, token: &str) -> Option<Grant> {
-        let mut grants_by_digest = self.0.grants_by_digest.iter().map(|holder| &holder.1);
-        grants_by_digest.find(|grant| grant.name() == Some(token)).cloned()
+        let holders = self.read_holders();
+        let mut grants = holders.grants_by_digest.iter().map(|holder| &holder.1);
+        let found = grants.find(|grant| grant.name() == Some(token)).cloned();
+        found.or_else(|| self.0.identities.get()?.find(token))
+    }
+
+    fn read_holders(&self) -> std::sync::RwLockReadGuard<'_, Holders> {
+        self.0.holders.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Formats the numbers of alerts for `/metrics`.

@@ -23,7 +23,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     })
 }
 
-/// Formats a duration in the largest unit without a fraction.
+/// Formats a duration in the largest unit, from days to seconds, that has no fraction.
 pub fn format(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (unit, length) = [("d", 86_400), ("h", 3_600), ("m", 60)]

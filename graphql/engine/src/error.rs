@@ -1,11 +1,11 @@
 //! Errors of the engine, with the codes of the API.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use executor::control::ControlError;
 use shared::{diagnostic::Diagnostic, id::RequestId, store::StoreError};
 
-use crate::access::AccessError;
+use crate::access::{AccessError, QuotaError};
 
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum EngineError {
@@ -19,11 +19,9 @@ pub enum EngineError {
     Conflict(String),
     #[error("{message}")]
     PlannerUnavailable { message: String, request: Option<RequestId> },
-    /// No tool fits the query, the query lacks a parameter, or the model found no plan.
+    /// The planner or the model found no plan for the query.
     #[error("{message}")]
     NoPlanFound {
-        /// Says why there is no plan: which part of the query no tool fits, which parameter is
-        /// missing, or the reason of the model.
         message: String,
         /// The nearest tools, best first.
         nearest: Vec<String>,
@@ -36,6 +34,9 @@ pub enum EngineError {
     Forbidden(String),
     #[error("{0}")]
     LimitExceeded(String),
+    /// The caller has reached a limit of its token. Another attempt helps after `retry_after`.
+    #[error("{message}")]
+    LimitReached { message: String, retry_after: Duration },
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -59,11 +60,21 @@ impl EngineError {
             Self::NoPlanFound { .. } => "NO_PLAN_FOUND",
             Self::Planning { error, .. } => error.code(),
             Self::LimitExceeded(_)
+            | Self::LimitReached { .. }
             | Self::Store(StoreError::Full { .. } | StoreError::TooLarge { .. }) => {
                 "LIMIT_EXCEEDED"
             }
             Self::Store(StoreError::Corrupt { .. }) => "INTERNAL",
             Self::Store(_) => "STORE_UNAVAILABLE",
+        }
+    }
+
+    /// Returns the time after which another attempt helps, if Faber knows it.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::LimitReached { retry_after, .. } => Some(*retry_after),
+            Self::Planning { error, .. } => error.retry_after(),
+            _ => None,
         }
     }
 
@@ -92,7 +103,18 @@ impl From<AccessError> for EngineError {
     fn from(err: AccessError) -> Self {
         match err {
             AccessError::Role { .. } | AccessError::Tool { .. } => Self::Forbidden(err.to_string()),
-            AccessError::LimitReached { .. } => Self::LimitExceeded(err.to_string()),
+            AccessError::LimitReached { wait, .. } => {
+                Self::LimitReached { message: err.to_string(), retry_after: wait }
+            }
+        }
+    }
+}
+
+impl From<QuotaError> for EngineError {
+    fn from(err: QuotaError) -> Self {
+        match err {
+            QuotaError::Reached(err) => err.into(),
+            QuotaError::Store(err) => Self::Store(err),
         }
     }
 }

@@ -43,7 +43,10 @@ use super::{
     plans::{PlanningOptions, Plans, fit_input, library::reuse_error},
     tools::Tools,
 };
-use crate::access::Grant;
+use crate::{
+    access::{Admission, Grant},
+    visible_store::VisibleStore,
+};
 
 /// Maximum number of child executions that are read for the findings of one execution.
 const MAX_CHILDREN: usize = 16;
@@ -70,7 +73,8 @@ pub struct Order {
     /// undoes nothing. `None` undoes them if a step of the plan or of a sub-plan has `compensate`
     /// and no automatic replan is possible.
     pub compensates: Option<bool>,
-    /// The idempotency key. A second start with this key returns the first execution.
+    /// The idempotency key. A second start of the same plan or query with this key returns the
+    /// first execution.
     pub idempotency_key: Option<String>,
 }
 
@@ -106,9 +110,16 @@ impl Executions {
             Some(actor) => self.control.acting_as(actor),
             None => self.control.clone(),
         };
+        let store = match grant.visible_token() {
+            Some(token) => Arc::new(VisibleStore::new(Arc::clone(control.store()), token)),
+            None => Arc::clone(control.store()),
+        };
         let mut tools = (*self.tools).clone();
-        tools.grant = grant;
-        Self { control, ..self.with_tools(tools) }
+        (tools.grant, tools.store) = (grant, Arc::clone(&store));
+        let tools = Arc::new(tools);
+        let plans = Arc::new(self.plans.with_tools(&tools).with_store(&store));
+        let reader = Arc::new(self.reader.with_store(Arc::clone(&store)));
+        Self { reader, tools, plans, store, control, ..self.clone() }
     }
 
     /// The start is durable when this function returns.
@@ -136,8 +147,8 @@ impl Executions {
         // newer plan by now.
         let earlier_execution = match &order.idempotency_key {
             Some(key) => {
-                let compensates = order.compensates;
-                self.control.find_plan(key, &plans, &order.options, compensates).await?
+                let (key, compensates) = (self.scope_key(key), order.compensates);
+                self.control.find_plan(&key, &plans, &order.options, compensates).await?
             }
             None => None,
         };
@@ -193,7 +204,7 @@ impl Executions {
         if let Some(key) = &order.idempotency_key {
             // A concurrent request with the same key waits here until this request has its plan.
             _lock = Some(self.key_locks.lock(format!("key {key}")).await);
-            let key = order.make_key(key.clone(), subject.clone());
+            let key = order.make_key(self.scope_key(key), subject.clone());
             if let Some(id) = self.control.find_by_key(&key, &order.options).await? {
                 return Ok(id);
             }
@@ -216,6 +227,15 @@ impl Executions {
         self.find_or_start(&planned?, order, subject).await
     }
 
+    /// Returns the stored form of an idempotency key. A caller that sees only its own executions has
+    /// keys of its own, because a key of another caller would reveal the execution of that caller.
+    fn scope_key(&self, key: &str) -> String {
+        match self.tools.grant.visible_token() {
+            Some(token) => IdempotencyKey::scope(token, key),
+            None => key.to_owned(),
+        }
+    }
+
     /// Starts an execution. If an execution with the same key and subject exists, returns its id
     /// instead.
     async fn find_or_start(
@@ -225,7 +245,8 @@ impl Executions {
         subject: Value,
     ) -> Result<ExecutionId, EngineError> {
         self.plans.check_plan(plan).await?;
-        let key = order.idempotency_key.take().map(|key| order.make_key(key, subject));
+        let key = order.idempotency_key.take();
+        let key = key.map(|key| order.make_key(self.scope_key(&key), subject));
         if let Some(key) = &key
             && let Some(id) = self.control.find_by_key(key, &order.options).await?
         {
@@ -235,6 +256,7 @@ impl Executions {
         let of_request = self.plans.library.request_labels(plan.info().request).await?;
         let inherited = labels::inherit(&mut order.options.labels, &of_request);
         inherited.map_err(EngineError::InvalidArgument)?;
+        labels::set_token(&mut order.options.labels, self.tools.grant.token_name());
         let replans = self.check_replans(Some(plan), &mut order, None)?;
         let options = ExecutionOptions {
             compensate_on_failure: match order.compensates {
@@ -286,8 +308,22 @@ impl Executions {
         self.start(Start::from_created(plan, created)).await
     }
 
+    /// Checks that the caller may start an execution, and counts the start toward its limits and
+    /// quotas. Keep the result until the start is stored.
+    async fn admit_start(&self, start: &Start) -> Result<Admission, EngineError> {
+        let grant = &self.tools.grant;
+        if grant.name().is_none() {
+            return Ok(Admission::default());
+        }
+        let tools = self.plans.check_start(&start.plan).await?;
+        let owner = labels::find_token(&start.created.options.labels);
+        let admission = grant.admit_start(&*self.store, owner, self.clock.now()).await?;
+        grant.count_uses(&tools)?;
+        Ok(admission)
+    }
+
     async fn start(&self, start: Start) -> Result<ExecutionId, EngineError> {
-        self.plans.check_start(&start.plan).await?;
+        let _admission = self.admit_start(&start).await?;
         if start.created.options.dry_run {
             return self.dry_run(start).await;
         }
@@ -323,11 +359,12 @@ impl Executions {
             if is_finished { Vec::new() } else { self.store.list_commands(Some(id)).await? };
         let mut children = self.find_child_reasons(execution, workers, children_left).await?;
         children.extend(self.find_unknown_child_calls(execution, workers, children_left).await?);
+        let limits = self.tools.options().calls.get();
         let around = NodeFacts {
             head: head.as_ref(),
             inbox: &inbox,
             workers,
-            limits: &self.tools.options().calls,
+            limits: &limits,
             children: &children,
             toolbox: Some(self.tools.inventory.toolbox())
                 .filter(|toolbox| has_opened_toolsets(toolbox)),

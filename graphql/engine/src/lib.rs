@@ -15,6 +15,7 @@ pub mod retention;
 mod selection;
 pub mod store;
 mod tools;
+mod visible_store;
 pub mod yaml;
 
 use std::sync::Arc;

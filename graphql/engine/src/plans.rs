@@ -26,7 +26,7 @@ use planner::{
 };
 use serde_json::{Value, json};
 use shared::{
-    clock::Clock,
+    clock::{Clock, Timestamp},
     execution::REPLAN,
     id::{PlanId, RequestId, ToolName, ToolSetName},
     labels::{self, Labels},
@@ -145,6 +145,12 @@ impl Plans {
         Self { tools, selection, ..self.clone() }
     }
 
+    /// Returns the plans as a caller sees them through `store`.
+    pub(super) fn with_store(self, store: &Arc<dyn Store>) -> Self {
+        let library = Arc::new(self.library.seen_through(Arc::clone(store)));
+        Self { library, store: Arc::clone(store), ..self }
+    }
+
     async fn plan_new_request(
         &self,
         query: &str,
@@ -198,6 +204,7 @@ impl Plans {
         transcript.add("selection", report);
         let rule = options.cache.unwrap_or(self.plan_cache);
         let cache_key = entry_key(rule, planner.name(), query, &shown_catalog);
+        let cache_key = cache_key.map(|key| self.scope_cache_key(key));
         let cached = match &cache_key {
             Some(key) => self.find_cached_plan(key, planner.name(), &compiler).await?,
             None => None,
@@ -281,6 +288,15 @@ impl Plans {
         Ok(PlannerInput { catalog, offered, candidates })
     }
 
+    /// Returns the stored form of a key of the plan cache. An entry names the request that it comes
+    /// from, so a caller that sees only its own requests has entries of its own.
+    fn scope_cache_key(&self, key: String) -> String {
+        match self.tools.grant.visible_token() {
+            Some(token) => format!("{key} {token}"),
+            None => key,
+        }
+    }
+
     /// Returns the plan of an entry of the plan cache, if the draft in the entry still compiles.
     async fn find_cached_plan(
         &self,
@@ -342,7 +358,8 @@ impl Plans {
     ) -> Result<Arc<Plan>, EngineError> {
         for plan in inner {
             let PlanInfo { request: id, query, created_at, .. } = plan.info().clone();
-            self.store.put_request(&Request::new(id, query, created_at)).await?;
+            let request = self.own_request(id, query, created_at, Labels::new());
+            self.store.put_request(&request).await?;
             self.store.put_plan(&plan).await?;
         }
         let plan = self.store_plan(plan).await?;
@@ -382,6 +399,18 @@ impl Plans {
         }
     }
 
+    /// Makes a request that belongs to the caller.
+    fn own_request(
+        &self,
+        id: RequestId,
+        query: String,
+        created_at: Timestamp,
+        mut labels: Labels,
+    ) -> Request {
+        labels::set_token(&mut labels, self.tools.grant.token_name());
+        Request { id, query, created_at, labels }
+    }
+
     pub(super) async fn new_request(
         &self,
         query: &str,
@@ -390,8 +419,7 @@ impl Plans {
         for _ in 0..MAX_ID_ATTEMPTS {
             let created_at = self.clock.now();
             let id = RequestId::draw(created_at);
-            let (query, labels) = (query.to_owned(), labels.clone());
-            let request = Request { id, query, created_at, labels };
+            let request = self.own_request(id, query.to_owned(), created_at, labels.clone());
             match self.store.put_request(&request).await {
                 Ok(()) => return Ok(request),
                 Err(StoreError::Taken) => (),
@@ -475,12 +503,12 @@ impl Plans {
         Ok(())
     }
 
-    /// Checks a plan that is about to start, and counts the start toward the caller's limits.
-    pub(super) async fn check_start(&self, plan: &Arc<Plan>) -> Result<(), EngineError> {
+    /// Checks a plan that is about to start. Returns its tools, whose uses the caller must count.
+    pub(super) async fn check_start(
+        &self,
+        plan: &Arc<Plan>,
+    ) -> Result<BTreeSet<ToolName>, EngineError> {
         let grant = &self.tools.grant;
-        if grant.name().is_none() {
-            return Ok(());
-        }
         let plans = self.library.list_with_sub_plans(plan).await?;
         let tools = self.allowed_tools(&plans)?;
         if grant.has_limits() {
@@ -488,7 +516,7 @@ impl Plans {
                 grant.check_reach_limits(&reach)?;
             }
         }
-        Ok(grant.count_uses(&tools)?)
+        Ok(tools)
     }
 }
 

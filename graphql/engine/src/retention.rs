@@ -42,8 +42,8 @@ pub struct Retention {
 }
 
 impl Retention {
-    /// At each interval, prunes executions that are older than the age for their state. Never
-    /// returns.
+    /// At each interval, removes executions, plans, requests and audit entries that are older than
+    /// `policy` allows. Never returns.
     pub async fn prune_forever(
         &self,
         store: Arc<dyn Store>,

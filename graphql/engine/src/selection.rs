@@ -129,7 +129,8 @@ impl Selection {
             .collect())
     }
 
-    /// Returns every pair of tools that the same sentences select, in the order of the tools.
+    /// Returns every pair of tools whose examples are so similar that the same sentences may select
+    /// both, in the order of the tools.
     pub async fn tool_collisions(
         &self,
         similarity: Similarity,

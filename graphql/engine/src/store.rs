@@ -7,7 +7,7 @@ use mongo::Mongo;
 use shared::store::{Store, StoreError, memory::Memory};
 use sqlite::Sqlite;
 
-pub use encryption::{Key, KeyError, Keyring};
+pub use encryption::{Key, KeyError, Keyring, LeftValues, RekeyProgress, RekeyReport};
 
 /// Opens a store: `sqlite:PATH`, `mongodb://…`, `mongodb+srv://…` or `memory:`.
 ///
@@ -45,6 +45,22 @@ pub async fn open_store_for_copies(
     keys: Option<Keyring>,
 ) -> Result<Arc<dyn Store>, StoreError> {
     protect_copies(open_any_store(url).await?, keys).await
+}
+
+/// Encrypts all values of a store with the active key that are clear or have another key. Returns
+/// the store as it is, without decryption, and the report.
+///
+/// # Errors
+///
+/// As [`open_encrypted_store`]. Also if the active key is missing.
+pub async fn rekey(
+    url: &str,
+    keys: Keyring,
+    show: &(dyn Fn(RekeyProgress) + Sync),
+) -> Result<(Arc<dyn Store>, RekeyReport), StoreError> {
+    let store = open_restored_store(url).await?;
+    let report = encryption::rekey(Arc::clone(&store), keys, show).await?;
+    Ok((store, report))
 }
 
 async fn open_restored_store(url: &str) -> Result<Arc<dyn Store>, StoreError> {

@@ -42,6 +42,11 @@ impl From<ApiError> for Error {
         if let Some(request) = err.request() {
             extensions.set("requestId", request.to_string());
         }
+        if let Some(wait) = err.retry_after() {
+            // Rounds up, so that a caller that waits exactly this time is not too early.
+            let millis = wait.as_micros().div_ceil(1_000);
+            extensions.set("retryAfterMs", u64::try_from(millis).unwrap_or(u64::MAX));
+        }
         match &err {
             EngineError::InvalidPlan { diagnostics, .. } => {
                 extensions.set("diagnostics", to_graphql_value(diagnostics));
@@ -104,6 +109,18 @@ mod tests {
         assert!(message.contains(reference.as_str()) && !message.contains("secret"), "{message}");
         let (_, again) = code_and_extensions(StoreError::corrupt("exec_1", "a secret").into());
         assert_ne!(again.get("reference"), extensions.get("reference"));
+    }
+
+    #[test]
+    fn a_reached_limit_says_when_to_try_again() {
+        let retry_after = std::time::Duration::from_micros(1_500_001);
+        let reached = EngineError::LimitReached { message: "m".to_owned(), retry_after };
+        let request = "req_1_aaaaaaaaa".parse().unwrap();
+        for err in [reached.clone(), EngineError::Planning { request, error: Box::new(reached) }] {
+            let (_, extensions) = code_and_extensions(err);
+            assert_eq!(extensions.get("code"), Some(&Value::from("LIMIT_EXCEEDED")));
+            assert_eq!(extensions.get("retryAfterMs"), Some(&Value::from(1_501)));
+        }
     }
 
     #[test]

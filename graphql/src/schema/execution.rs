@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use shared::{
     execution::{self, Execution},
     id::Seq,
+    labels,
     trace::to_otlp_json,
 };
 
@@ -178,7 +179,7 @@ impl ApiExecution {
 
     /// Labels, by which executions can be found and counted: an object of texts.
     async fn labels(&self) -> Value {
-        json!(self.0.options().labels)
+        json!(labels::without_token(&self.0.options().labels))
     }
 
     /// Time of creation.

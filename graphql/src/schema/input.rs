@@ -446,6 +446,7 @@ impl RequestFilter {
             to: self.to.map(|to| to.0),
             state: self.state.map(Into::into),
             needs_person: self.needs_person,
+            token: None,
         })
     }
 }
@@ -473,7 +474,7 @@ impl PlanFilter {
     pub(super) fn into_store_filter(self) -> ApiResult<Option<store::PlanFilter>> {
         let search = parse_search("search", self.search)?;
         let request = self.request_id.map(|id| id.parse()).transpose().ok();
-        Ok(request.map(|request| store::PlanFilter { request, search }))
+        Ok(request.map(|request| store::PlanFilter { request, search, token: None }))
     }
 }
 

@@ -3,7 +3,7 @@
 use async_graphql::{Context, ID, Object, Result, SimpleObject};
 use engine::{Engine, MAX_FINDINGS, find_planning_findings};
 use serde_json::{Value, json};
-use shared::request;
+use shared::{labels, request};
 
 use super::{
     connection::{DEFAULT_LAST, MAX_PAGE_SIZE, check_count},
@@ -41,7 +41,7 @@ impl Request {
 
     /// Labels of the request: an object of texts. Executions of its plans inherit them.
     async fn labels(&self) -> Value {
-        json!(self.0.labels)
+        json!(labels::without_token(&self.0.labels))
     }
 
     /// All versions of the plan, oldest first.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::http::HeaderMap;
 use engine::access::Grant;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -22,6 +23,26 @@ pub struct Caller {
     /// The payload of `connection_init`, for an operation over a WebSocket.
     pub init: Option<serde_json::Value>,
     pub grant: Grant,
+    /// The time at which the token or session of the caller expires. Its connections end then.
+    pub expires_at: Option<Instant>,
+}
+
+impl Caller {
+    /// Waits until the configuration no longer has the caller's token, or its sign-in expires.
+    pub(super) async fn wait_until_access_ends(&self) {
+        tokio::select! {
+            () = self.grant.wait_until_revoked() => (),
+            () = self.wait_until_expired() => (),
+        }
+    }
+
+    /// Waits until the token or session of the caller expires.
+    pub(super) async fn wait_until_expired(&self) {
+        match self.expires_at {
+            Some(expires_at) => sleep_until(expires_at).await,
+            None => std::future::pending().await,
+        }
+    }
 }
 
 pub(super) struct App {

@@ -7,10 +7,19 @@ use axum::{
     http::{HeaderMap, header, request::Parts},
 };
 use engine::access::{Access, Denied, Grant};
+use oidc::{SignIn, SignedIn};
 use serde_json::{Map, Value};
 use shared::trace::SpanContext;
+use tokio::time::Instant;
 
-use super::{app::Caller, peer::Peer, refusal::Refusal, traced_request};
+use super::{
+    app::Caller,
+    bearer::{bearer_token, strip_scheme},
+    peer::Peer,
+    refusal::Refusal,
+    sign_in::{self, Identified},
+    traced_request,
+};
 
 /// Beginning of the paths of health checks, which need no token.
 const HEALTH_PATH_PREFIX: &str = "/health/";
@@ -40,17 +49,31 @@ pub(super) fn check_peer(access: &Access, request: &Request) -> Result<(), Refus
     ))
 }
 
+/// Identifies the caller of a request. `identified` is the outcome of the check by an issuer.
 pub(super) fn authenticate(
     access: &Access,
     headers: &HeaderMap,
     peer: Peer,
+    identified: Option<&Identified>,
 ) -> Result<Grant, Refusal> {
-    Ok(access.authenticate(bearer_token(headers), peer.0)?)
+    match identified {
+        Some(Identified(outcome)) => outcome.clone().map(|signed_in| signed_in.grant),
+        None => Ok(access.authenticate(bearer_token(headers), peer.0)?),
+    }
 }
 
 pub(super) fn identify_caller(access: &Access, parts: &Parts) -> Result<Caller, Refusal> {
-    let grant = authenticate(access, &parts.headers, find_peer(parts)?)?;
-    Ok(Caller { headers: remove_token(&parts.headers), init: None, grant })
+    let headers = remove_token(&parts.headers);
+    if let Some(Identified(outcome)) = parts.extensions.get() {
+        return outcome.clone().map(|signed_in| signed_in_caller(signed_in, headers, None));
+    }
+    let grant = authenticate(access, &parts.headers, find_peer(parts)?, None)?;
+    Ok(Caller { headers, grant, ..Caller::default() })
+}
+
+fn signed_in_caller(signed_in: SignedIn, headers: HeaderMap, init: Option<Value>) -> Caller {
+    let expires_at = Instant::now().checked_add(signed_in.valid_for);
+    Caller { headers, init, grant: signed_in.grant, expires_at }
 }
 
 /// The caller of a WebSocket as its handshake identifies it.
@@ -58,19 +81,19 @@ pub(super) fn identify_caller(access: &Access, parts: &Parts) -> Result<Caller, 
 pub(super) struct HandshakeCaller {
     headers: HeaderMap,
     peer: Peer,
-    grant: Option<Grant>,
+    /// `None` if the handshake has neither a token nor a session.
+    caller: Option<Caller>,
 }
 
 /// Reads the handshake of a WebSocket. Fails if it has a wrong token. Accepts a missing token,
 /// because browsers cannot add headers to the handshake and send the token in `connection_init`.
 pub(super) fn read_handshake(access: &Access, parts: &Parts) -> Result<HandshakeCaller, Refusal> {
     let peer = find_peer(parts)?;
-    let grant = match access.authenticate(bearer_token(&parts.headers), peer.0) {
-        Ok(grant) => Some(grant),
-        Err(Denied::NoToken) => None,
-        Err(denied) => return Err(denied.into()),
-    };
-    Ok(HandshakeCaller { headers: remove_token(&parts.headers), peer, grant })
+    let has_credentials = bearer_token(&parts.headers).is_some()
+        || parts.extensions.get::<Identified>().is_some()
+        || !access.requires_token();
+    let caller = has_credentials.then(|| identify_caller(access, parts)).transpose()?;
+    Ok(HandshakeCaller { headers: remove_token(&parts.headers), peer, caller })
 }
 
 impl HandshakeCaller {
@@ -80,41 +103,32 @@ impl HandshakeCaller {
 
     /// Identifies the client by the payload of `connection_init`. Without a token in this payload,
     /// identifies the client by the handshake.
-    pub(super) fn identify_client(
+    pub(super) async fn identify_client(
         &self,
         access: &Access,
+        sign_in: Option<&SignIn>,
         mut init: Option<Value>,
     ) -> Result<Caller, Refusal> {
         let headers = self.headers.clone();
         let Some(token) = access.requires_token().then(|| take_token(init.as_mut())).flatten()
         else {
-            let grant = self.grant.clone().ok_or(Denied::NoToken)?;
-            return Ok(Caller { headers, init, grant });
+            let caller = self.caller.clone().ok_or(Denied::NoToken)?;
+            return Ok(Caller { init, ..caller });
         };
-        let grant = access.authenticate(Some(strip_scheme(&token)), self.peer.0)?;
-        Ok(Caller { headers, init, grant })
+        let token = strip_scheme(&token);
+        if let Some(sign_in) = sign_in
+            && let Some(outcome) = sign_in::identify_token(sign_in, access, token, self.peer).await
+        {
+            return Ok(signed_in_caller(outcome?, headers, init));
+        }
+        let grant = access.authenticate(Some(token), self.peer.0)?;
+        Ok(Caller { headers, init, grant, expires_at: None })
     }
 }
 
 fn find_peer(parts: &Parts) -> Result<Peer, Refusal> {
     let peer = parts.extensions.get::<Peer>().copied();
     peer.ok_or_else(|| Refusal::forbidden("the origin of this request is unknown"))
-}
-
-/// Returns the bearer token. Ignores other schemes, because a proxy can use them.
-fn bearer_token(headers: &HeaderMap) -> Option<&str> {
-    let mut values = headers.get_all(header::AUTHORIZATION).iter();
-    values.find_map(|value| split_scheme(value.to_str().ok()?))
-}
-
-fn split_scheme(text: &str) -> Option<&str> {
-    let (scheme, token) = text.trim().split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
-}
-
-/// Removes the scheme `Bearer`, because clients write the token in the payload with or without it.
-fn strip_scheme(text: &str) -> &str {
-    split_scheme(text).unwrap_or(text.trim())
 }
 
 fn remove_token(headers: &HeaderMap) -> HeaderMap {

@@ -12,7 +12,7 @@ use engine::access::Access;
 
 use super::{
     entry,
-    hosts::{HostAndPort, HostPolicy, Origin},
+    hosts::{HostAndPort, HostPolicy, Origin, requested_host},
     metrics::Metrics,
     refusal::Refusal,
     refusal_log::RefusedRequest,
@@ -77,17 +77,6 @@ fn check_origin(policy: &HostPolicy, request: &Request) -> Result<Option<HeaderV
              this machine may use the server; add other origins to `server.allowed_origins` in the \
              server's configuration"
         ))),
-    }
-}
-
-fn requested_host(request: &Request) -> Result<&str, Refusal> {
-    if let Some(authority) = request.uri().authority() {
-        return Ok(authority.as_str());
-    }
-    let mut hosts = request.headers().get_all(header::HOST).iter();
-    match (hosts.next(), hosts.next()) {
-        (Some(host), None) => Ok(host.to_str().unwrap_or_default()),
-        _ => Err(Refusal::malformed_request("exactly one `Host` header is needed")),
     }
 }
 

@@ -9,7 +9,12 @@ use std::{
     str::FromStr,
 };
 
-use axum::http::uri::Authority;
+use axum::{
+    extract::Request,
+    http::{header, uri::Authority},
+};
+
+use super::refusal::Refusal;
 
 /// A name under which clients reach this server, such as the name of a proxy: `name` or
 /// `name:port`.
@@ -99,7 +104,7 @@ impl HostAndPort {
 
     /// Returns whether the host is a loopback address, `localhost`, or a name that ends with
     /// `.localhost`.
-    fn is_loopback(&self) -> bool {
+    pub(super) fn is_loopback(&self) -> bool {
         match &self.name {
             HostName::Address(address) => address.is_loopback(),
             HostName::Domain(name) => name == "localhost" || name.ends_with(".localhost"),
@@ -181,6 +186,18 @@ impl HostPolicy {
             || self.allowed_hosts.iter().any(|entry| entry.covers(&origin.host));
         (is_known_host && origin.is_web())
             || self.allowed_origins.iter().any(|entry| entry.0 == *origin)
+    }
+}
+
+/// Returns the host that a request names.
+pub(super) fn requested_host(request: &Request) -> Result<&str, Refusal> {
+    if let Some(authority) = request.uri().authority() {
+        return Ok(authority.as_str());
+    }
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (Some(host), None) => Ok(host.to_str().unwrap_or_default()),
+        _ => Err(Refusal::malformed_request("exactly one `Host` header is needed")),
     }
 }
 

@@ -77,9 +77,9 @@ pub(super) async fn identify_member(
 ) -> Response {
     let (mut parts, body) = request.into_parts();
     match entry::identify_caller(&app.options.access, &parts) {
-        Ok(Caller { headers, grant, .. }) => {
-            parts.headers = headers;
-            parts.extensions.insert(grant);
+        Ok(mut caller) => {
+            parts.headers = std::mem::take(&mut caller.headers);
+            parts.extensions.insert(caller.grant.clone());
             let traced = TracedRequest::start(app.hooks.span_sink.as_ref(), &parts);
             if let Some(scope) = traced.scope() {
                 // Also stores the scope in the request, because a handler that answers in another
@@ -89,7 +89,7 @@ pub(super) async fn identify_member(
             let answering = next.run(HttpRequest::from_parts(parts, body));
             let response = traced.answer(answering).await;
             app.metrics.count_request(RequestKind::Member, response.status());
-            response
+            end_stream_with_access(response, caller)
         }
         Err(refusal) => {
             discard_body(&app, body).await;
@@ -97,6 +97,19 @@ pub(super) async fn identify_member(
             refusal.into_response()
         }
     }
+}
+
+/// Ends the event stream of a caller whose access ends. Other answers are short, and end by
+/// themselves.
+fn end_stream_with_access(response: Response, caller: Caller) -> Response {
+    let kind = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    if !kind.is_some_and(|kind| kind.starts_with(b"text/event-stream")) {
+        return response;
+    }
+    response.map(|body| {
+        let ended = async move { caller.wait_until_access_ends().await };
+        Body::from_stream(body.into_data_stream().take_until(ended))
+    })
 }
 
 async fn answer_request(app: &Arc<App>, parts: &Parts, body: Body) -> (RequestKind, Response) {

@@ -8,11 +8,13 @@
 //! | --- | --- |
 //! | `serve`, `task_sender` | accepts connections and owns every task |
 //! | `connections`, `bodies`, `answer_stream` | limits connections |
+//! | `tls` | performs handshakes with a replaceable certificate |
 //! | `guard`, `hosts` | checks `Host`, `Origin` and peer, and answers preflights |
 //! | `path_prefix` | removes the path prefix of a proxy |
-//! | `entry` | identifies the caller by its token |
+//! | `entry`, `bearer` | identifies the caller by its token |
 //! | `http`, `negotiate`, `params`, `reply` | handles one HTTP request |
 //! | `operation`, `executor` | executes an operation and contains panics |
+//! | `sign_in` | identifies callers by an OpenID provider |
 //! | `sse` | streams an operation as events |
 //! | `traced_request` | reads trace contexts, and makes spans of requests and operations |
 //! | `ws` | handles both WebSocket subprotocols |
@@ -22,6 +24,7 @@
 
 mod answer_stream;
 mod app;
+mod bearer;
 mod bodies;
 mod connections;
 mod entry;
@@ -41,8 +44,10 @@ mod refusal;
 mod refusal_log;
 mod reply;
 mod serve;
+mod sign_in;
 mod sse;
 mod task_sender;
+mod tls;
 mod traced_request;
 mod ws;
 
@@ -53,3 +58,4 @@ pub use options::{Hooks, MetricsSource, Readiness, ServerOptions, UnknownPathHan
 pub(crate) use path_prefix::OWN_SEGMENTS;
 pub use path_prefix::{InvalidPathPrefix, PathPrefix};
 pub use serve::serve;
+pub use tls::{InvalidTlsIdentity, Tls, TlsIdentity};

@@ -9,11 +9,13 @@ use axum::{
 };
 use engine::access::Access;
 use futures::future::BoxFuture;
+use oidc::SignIn;
 use shared::trace::SpanSink;
 
 use super::{
     hosts::{AllowedHost, AllowedOrigin},
     path_prefix::PathPrefix,
+    tls::Tls,
 };
 
 #[derive(Debug, Clone)]
@@ -28,6 +30,10 @@ pub struct ServerOptions {
     /// The path below which a proxy shows the server.
     pub path_prefix: PathPrefix,
     pub access: Access,
+    /// Identifies callers by an issuer. `None` if only tokens of the configuration give access.
+    pub sign_in: Option<Arc<SignIn>>,
+    /// The certificate of the server. `None` serves without TLS.
+    pub tls: Option<Tls>,
     /// The largest request body and WebSocket message, in bytes.
     pub max_body_bytes: usize,
     /// Maximum number of connections, with WebSockets. A reserve beyond this limit serves health
@@ -55,6 +61,8 @@ impl Default for ServerOptions {
             allowed_origins: Vec::new(),
             path_prefix: PathPrefix::default(),
             access: Access::default(),
+            sign_in: None,
+            tls: None,
             max_body_bytes: 1024 * 1024,
             max_connections: 4096,
             max_new_connections: 256,

@@ -27,6 +27,7 @@ use super::{
     options::UnknownPathHandler,
     peer::Peer,
     refusal::Refusal,
+    sign_in::{self, Identified},
 };
 
 const READY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -44,12 +45,14 @@ pub(super) fn build_router(app: Arc<App>, guard_state: GuardState) -> Router {
     let member_routes = member_routes
         .layer(middleware::from_fn_with_state(Arc::clone(&app), http::identify_member));
     let has_api = app.options.has_api;
+    let shared_app = Arc::clone(&app);
     let api = if has_api {
         Router::new().route("/graphql", any(http::handle_request))
     } else {
         Router::new()
     };
-    api.route("/health/live", get(report_liveness))
+    let routes = api
+        .route("/health/live", get(report_liveness))
         .route("/health/ready", get(report_readiness))
         .route("/metrics", get(report_metrics))
         .layer(build_compression())
@@ -58,7 +61,8 @@ pub(super) fn build_router(app: Arc<App>, guard_state: GuardState) -> Router {
             not_found_response(&unknown_path_handler, &request, has_api)
         })
         .merge(pages)
-        .merge(member_routes)
+        .merge(member_routes);
+    sign_in::add_sign_in(routes, &shared_app)
         .layer(middleware::from_fn_with_state(Arc::new(guard_state), check_hosts_and_origins))
 }
 
@@ -93,9 +97,10 @@ async fn report_readiness(State(app): State<Arc<App>>) -> impl IntoResponse {
 async fn report_metrics(
     State(app): State<Arc<App>>,
     Extension(peer): Extension<Peer>,
+    identified: Option<Extension<Identified>>,
     headers: HeaderMap,
 ) -> Result<impl IntoResponse, Refusal> {
-    entry::authenticate(&app.options.access, &headers, peer)?;
+    entry::authenticate(&app.options.access, &headers, peer, identified.as_deref())?;
     let mut text = (app.hooks.first_metrics)().await;
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');

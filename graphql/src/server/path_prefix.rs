@@ -12,8 +12,10 @@ const MAX_BYTES: usize = 200;
 
 /// The first segments of the server's own paths. A prefix that begins with one of them would be
 /// ambiguous, because a proxy may remove it.
-pub(crate) const OWN_SEGMENTS: [&str; 13] = [
+pub(crate) const OWN_SEGMENTS: [&str; 15] = [
+    ".well-known",
     "assets",
+    "auth",
     "executions",
     "favicon.svg",
     "graphiql",

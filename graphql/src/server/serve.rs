@@ -22,6 +22,7 @@ use hyper_util::{
 };
 use shared::schema::CheckStop;
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     runtime::{self, Runtime},
     sync::mpsc,
@@ -46,6 +47,7 @@ use super::{
     peer::Peer,
     refusal::Refusal,
     task_sender::{Task, task_channel},
+    tls::Tls,
 };
 
 /// Maximum size of the head of a request. A client can send a longer query in the body.
@@ -103,7 +105,7 @@ async fn serve_until(
     let path_prefix: Arc<PathPrefix> = Arc::new(options.path_prefix.clone());
     let guard_state =
         GuardState { policy, access: options.access.clone(), metrics: Arc::clone(&metrics) };
-    let grace = options.shutdown_grace;
+    let (grace, tls) = (options.shutdown_grace, options.tls.clone());
     let connections = Connections::new(ConnectionLimits {
         max_connections: options.max_connections,
         max_new_per_peer: options.max_new_connections,
@@ -126,6 +128,7 @@ async fn serve_until(
         new_tasks,
         router,
         path_prefix,
+        tls,
         stopping,
         connections,
         schema_checks: CheckStop::default(),
@@ -148,6 +151,7 @@ struct ServerTasks {
     new_tasks: mpsc::Receiver<Task>,
     router: Router,
     path_prefix: Arc<PathPrefix>,
+    tls: Option<Tls>,
     stopping: CancellationToken,
     connections: Arc<Connections>,
     schema_checks: CheckStop,
@@ -214,7 +218,7 @@ impl ServerTasks {
         let (router, stopping) = (self.router.clone(), self.stopping.clone());
         let path_prefix = Arc::clone(&self.path_prefix);
         let accepted = AcceptedConnection { peer, connection, router, path_prefix };
-        let visit = accepted.serve_http(stream, stopping);
+        let visit = accepted.serve_stream(stream, self.tls.clone(), stopping);
         self.tasks.spawn(self.schema_checks.watch(visit));
     }
 
@@ -277,11 +281,27 @@ struct AcceptedConnection {
 }
 
 impl AcceptedConnection {
-    /// Serves HTTP until the connection ends. A WebSocket continues as a separate task.
-    async fn serve_http(self, stream: TcpStream, stopping: CancellationToken) {
+    async fn serve_stream(self, stream: TcpStream, tls: Option<Tls>, stopping: CancellationToken) {
         // Turns off Nagle's algorithm. Each response is one write, so a delay would bring no
         // advantage.
         let _ = stream.set_nodelay(true);
+        let Some(tls) = tls else { return self.serve_http(stream, stopping).await };
+        let accepted = tokio::select! {
+            accepted = tls.accept(stream, self.connection.header_timeout()) => accepted,
+            () = self.connection.wait_until_closed() => return,
+            () = stopping.cancelled() => return,
+        };
+        match accepted {
+            Ok(stream) => Box::pin(self.serve_http(stream, stopping)).await,
+            Err(error) => tracing::debug!(%error, "a TLS handshake failed"),
+        }
+    }
+
+    /// Serves HTTP until the connection ends. A WebSocket continues as a separate task.
+    async fn serve_http<S>(self, stream: S, stopping: CancellationToken)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let mut builder = http1::Builder::new();
         builder
             .timer(TokioTimer::new())

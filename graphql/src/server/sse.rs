@@ -30,7 +30,8 @@ const KEEP_ALIVE_COMMENT: &str = ":\n\n";
 
 /// Streams the responses of `operation` on the threads of subscriptions.
 ///
-/// At shutdown the stream ends without `complete`, so the client reconnects.
+/// At shutdown, and when the access of the caller ends, the stream ends without `complete`. So the
+/// client reconnects.
 pub(super) async fn stream_operation(
     app: &Arc<App>,
     operation: Operation,
@@ -41,7 +42,14 @@ pub(super) async fn stream_operation(
     let events = format_events(answers);
     let lively = add_keep_alive(events, app.options.keep_alive);
     let stopping = app.stopping.clone();
-    let lively = lively.take_until(async move { stopping.cancelled().await }).boxed();
+    let caller = Arc::clone(caller);
+    let end = async move {
+        tokio::select! {
+            () = stopping.cancelled() => (),
+            () = caller.wait_until_access_ends() => (),
+        }
+    };
+    let lively = lively.take_until(end).boxed();
     let (sender, mut receiver) = mpsc::channel(1);
     app.task_sender.send_subscription(Box::pin(send_events(lively, sender))).await;
     to_event_stream(stream::poll_fn(move |context| receiver.poll_recv(context)).boxed())

@@ -47,7 +47,7 @@ const PARTS: [Part; 2] = [
     Part { name: "the other ids", has: |id| !id.is_multiple_of(4) },
 ];
 
-/// Points by id, and outcomes that were scored before.
+/// Judges weights, and remembers the verdicts by the weights.
 struct Judge {
     queries: PathBuf,
     cases: Vec<Case>,

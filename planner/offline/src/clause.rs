@@ -1,6 +1,5 @@
-//! Clauses: the parts of a query that each ask for one thing, with their moods.
-//!
-//! A clause with the mood `Order` asks for an action: `close issue 4`.
+//! Cuts a query into clauses, and reads the mood of each clause: `close issue 4` is an order, and
+//! `don't close issue 4` is a denial.
 
 use super::{
     lexicon::{FoundPhrase, Lexicon},
@@ -14,14 +13,14 @@ pub(super) enum Mood {
     Order,
     /// The clause asks for information. Only tools that read can answer.
     Question,
-    /// The clause has no verb, such as `heating to 17`.
+    /// The clause does not begin with a verb that the planner knows, such as `heating to 17`.
     Fragment,
     Denied,
     Asked,
     /// The clause mentions an action, but does not ask for it.
     Hypothetical,
     Reported,
-    /// The clause is the condition of the next clause.
+    /// The clause is a condition without an action.
     Condition,
 }
 
@@ -43,9 +42,9 @@ pub(super) struct Clause {
     pub(super) mood: Mood,
     pub(super) verb: Option<Verb>,
     pub(super) condition: Option<Condition>,
-    /// The words after `for each`, if the clause begins with them.
+    /// The words between `for each` and the action, if the clause begins with `for each`.
     pub(super) each: Option<Vec<Token>>,
-    /// The clause follows `then`.
+    /// The query says that the clause comes after the earlier clauses, as `then` does.
     pub(super) is_next: bool,
 }
 
@@ -65,7 +64,6 @@ impl Clause {
         self.verb.as_ref().map_or(&[], |verb| &verb.places)
     }
 
-    /// Returns whether a number, a code, an address or a quotation is in the clause.
     pub(super) fn has_value(&self) -> bool {
         self.tokens.iter().any(Token::is_value)
     }
@@ -99,8 +97,9 @@ impl ClauseReader<'_> {
         self.attach_statements(clauses)
     }
 
-    /// Adds an earlier statement or denial to a clause that asks for an action and has no object:
-    /// `don't close issue 4, just show it`, `her new address is X. Please update`.
+    /// Completes an order or a question without a value from the clause before it, if all earlier
+    /// clauses are statements, denials or fragments: `don't close issue 4, just show it`, `her new
+    /// address is X. Please update`.
     fn attach_statements(&self, clauses: Vec<Clause>) -> Vec<Clause> {
         let is_value = |token: &Token| token.is_value() && token.kind != TokenKind::Quoted;
         let is_it = |token: &Token| token.is_any(&["it", "them"]);
@@ -178,7 +177,6 @@ impl ClauseReader<'_> {
         })
     }
 
-    /// Returns whether a new piece of the query begins at `at`.
     fn is_boundary(&self, tokens: &[Token], start: usize, at: usize) -> bool {
         let is_text = self.is_in_text(tokens, start, at);
         if self.ends_sentence(tokens, start, at, is_text) {

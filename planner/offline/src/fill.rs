@@ -1,8 +1,9 @@
-//! Reads one clause as a call of one tool. Decides for all slots together which words fill them.
+//! Reads one clause as calls of one tool. Decides for all slots together which words fill them.
 //!
 //! Each kind of evidence proposes candidates ([`typed`], [`choices`], [`texts`], [`groups`],
 //! [`references`]). One assignment takes the candidates that fit together best ([`assignment`]).
-//! The nouns of the tool are compared with the words that no slot takes ([`words`]).
+//! The nouns of the tool are compared with the words that are not values ([`words`]). A query that
+//! only reads may be read without its grammar ([`lookup`]).
 
 mod assignment;
 mod choices;
@@ -66,7 +67,6 @@ struct Filler<'a> {
     moments: Vec<Moment>,
 }
 
-/// Reads a clause as a call of a tool.
 pub(super) fn fill(
     fill_context: &FillContext<'_>,
     clause: &Clause,
@@ -161,7 +161,8 @@ impl Filler<'_> {
         self.tokens.get(at).is_some_and(|token| token.is_any(words))
     }
 
-    /// Returns the parameter that the verb names: `rename` names the title.
+    /// Returns the parameter or the choice that the verb sets: `rename` sets the title, and `close`
+    /// the state `closed`.
     fn target_parameter(&self) -> Option<&String> {
         self.verb.first().and_then(|at| self.lexicon.file.states.get(&self.tokens[*at].lower))
     }

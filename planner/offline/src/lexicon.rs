@@ -151,7 +151,8 @@ impl Lexicon {
         self.file.cues.get(kind).is_some_and(|cues| cues.contains(&token.lower))
     }
 
-    /// Returns the ending of files that a word means: `python`, or the ending itself.
+    /// Returns the ending of files that a word means: `py` for `python`. Any other word of at most
+    /// four letters that is no filler is an ending itself.
     pub(super) fn file_ending(&self, token: &Token) -> Option<String> {
         let mut pairs = self.file.forms["endings"].iter().filter_map(|pair| pair.split_once('='));
         if let Some((ending, _)) = pairs.find(|(_, name)| *name == token.lower) {
@@ -263,8 +264,8 @@ impl Lexicon {
     }
 }
 
-/// Returns whether a word is another word with one letter more, less or changed, or with two
-/// letters swapped. In a word of three letters, only a swap counts.
+/// Returns whether a word is another word with two adjacent letters swapped. If the other word has
+/// at least five letters, one letter after the first may also be added, missing or changed.
 fn is_misspelt(written: &str, word: &str) -> bool {
     let (a, b) = (written.as_bytes(), word.as_bytes());
     let start = a.iter().zip(b).take_while(|(a, b)| a == b).count();

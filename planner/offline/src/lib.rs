@@ -12,7 +12,8 @@
 //! the words near them (`plan/lookups.rs`).
 //!
 //! Words that no slot takes and values that are guessed are doubts. A plan with doubts has
-//! warnings, and its acting steps need approval. All words come from one file ([`lexicon`]).
+//! warnings, and its acting steps need approval. Most of the known words come from one file
+//! ([`lexicon`]).
 
 mod clause;
 mod fill;
@@ -83,9 +84,7 @@ impl Offline {
         Self { weights, ..self }
     }
 
-    /// Proposes a draft for `query` that uses tools of `catalog`, and of `chain_catalog` in chains.
-    ///
-    /// The work runs on a thread for blocking work, because it keeps a core busy for milliseconds.
+    /// Proposes a draft on another thread, as [`Self::propose_within`] does, within a time limit.
     pub async fn propose(
         &self,
         query: &str,
@@ -124,8 +123,8 @@ impl Offline {
         self.propose_within(query, catalog, catalog)
     }
 
-    /// Proposes a draft that calls tools of `catalog`. Values that the query does not contain may
-    /// come from tools of `chain_catalog` that only read.
+    /// Proposes a draft that calls tools of `catalog`. If these cannot answer the query, a chain of
+    /// tools of `chain_catalog` that only read may answer it.
     pub fn propose_within(
         &self,
         query: &str,

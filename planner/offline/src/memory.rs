@@ -43,8 +43,8 @@ pub(super) fn template(id: &str, path: &str) -> Value {
 }
 
 impl Memory {
-    /// Finds the value of an id, a name, a path or an address for a slot, in the latest step that
-    /// has such a value.
+    /// Finds a value that is not a text, such as an id, a path or an address, in the latest step
+    /// that has such a value.
     pub(super) fn value_for(&self, wanted: &WantedValue<'_>) -> Option<RecalledValue> {
         self.find(|step| {
             let own = &wanted.tools[step.tool];
@@ -53,7 +53,7 @@ impl Memory {
     }
 
     /// Finds a text that a phrase such as `its title` means. If the phrase has no noun, returns the
-    /// main text.
+    /// main text of a step that only reads.
     pub(super) fn text(&self, wanted: &WantedValue<'_>) -> Option<RecalledValue> {
         self.find(|step| {
             let own = &wanted.tools[step.tool];

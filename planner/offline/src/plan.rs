@@ -81,13 +81,14 @@ impl<'a> Planning<'a> {
         }
     }
 
-    /// Lets chains of tools of `catalog` produce missing values.
+    /// Lets a chain of tools of `catalog` answer a query that cannot be planned otherwise.
     pub(super) fn with_chain_catalog(self, catalog: &'a Catalog) -> Self {
         Self { chain_catalog: Some(catalog), ..self }
     }
 
-    /// Plans the clauses of a query one after another. The steps before a refusal stay, so that a
-    /// person can complete the plan.
+    /// Plans the clauses of a query one after another. If that fails, tries to answer the query by
+    /// a chain of calls, and then by a lookup. A lookup also replaces a plan that only reads by one
+    /// tool.
     pub(super) fn plan(&mut self, tokens: &[Token]) -> Result<(), Refusal> {
         let reader = ClauseReader { lexicon: self.lexicon, tools: self.tools };
         let clauses = self.rewrite_copies(reader.read(tokens));
@@ -138,8 +139,8 @@ impl<'a> Planning<'a> {
         passed
     }
 
-    /// Plans a clause. If the clause asks for no action and the other clauses may ask for one,
-    /// returns the reason.
+    /// Plans a clause. If the clause asks for no action, but other clauses may ask for one, returns
+    /// the reason as `Ok`.
     fn plan_or_pass(&mut self, clause: &Clause) -> Result<Option<Refusal>, Refusal> {
         let said = self.words(&clause.tokens);
         match clause.mood {
@@ -277,8 +278,8 @@ impl<'a> Planning<'a> {
         }
     }
 
-    /// Returns whether no slot takes the first word after the verb of a clause, and no tool is
-    /// about this word.
+    /// Returns whether the first word after the verb of a clause is an unknown verb, or a word that
+    /// no slot takes and no tool is about.
     fn begins_unplaced(&self, clause: &Clause, best: &Reading) -> bool {
         let is_content = |at: &usize| !self.lexicon.is_filler(&clause.tokens[*at]);
         let first = (clause.verb_places().len()..clause.tokens.len()).find(is_content);
@@ -293,8 +294,8 @@ impl<'a> Planning<'a> {
         })
     }
 
-    /// Gives a clause without a verb or a noun the verb or the noun of the clause before it: `and
-    /// the tree of /data`.
+    /// Gives a clause without a verb the verb of the clause before it, and a clause without a noun
+    /// the noun of the latest step: `and the tree of /data`.
     fn inherit_words(&self, clause: &mut Clause) {
         let has_noun = self.has_tool_noun(clause);
         if clause.mood == Mood::Fragment && clause.verb.is_none() {

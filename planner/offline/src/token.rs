@@ -1,4 +1,4 @@
-//! Tokens of a query: words, numbers, addresses and quotations.
+//! Tokens of a query, such as words, numbers, addresses and quotations.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ pub(super) enum TokenKind {
     Slug,
     Glob,
     Quoted,
-    /// One punctuation mark, or the end of a line.
+    /// Text without letters and digits, such as a punctuation mark or the end of a line.
     Mark,
 }
 

@@ -87,7 +87,7 @@ pub(super) struct Tool {
     /// The stem of the verb, with its particle: `turn on`.
     pub(super) verb: String,
     pub(super) nouns: Vec<String>,
-    /// Stems of the words in the first sentence of the description, and of examples.
+    /// Stems of the words in the first sentence of the description.
     pub(super) about: Vec<String>,
     pub(super) slots: Vec<Slot>,
     pub(super) outputs: Vec<Output>,
@@ -122,7 +122,7 @@ impl Tool {
         self.nouns.iter().chain([&self.verb]).chain(words)
     }
 
-    /// Returns the output field that lists items, if there is one.
+    /// Returns the first output field that lists objects.
     pub(super) fn list(&self) -> Option<&Output> {
         let is_list =
             |output: &&Output| output.kind == OutputKind::List && !output.items.is_empty();
@@ -164,7 +164,8 @@ impl Slot {
         Self { kind: slot.read_kind(schema, nouns, lexicon), ..slot }
     }
 
-    /// Returns the kind of the values: from the schema, otherwise from the last word of the name.
+    /// Returns the kind of the values: from the schema, otherwise from the last word of the name
+    /// and from the description.
     fn read_kind(&self, schema: &Value, nouns: &[String], lexicon: &Lexicon) -> SlotKind {
         let last = self.words.last().map_or("", String::as_str);
         let is = |kind: &str| is_kind(last, kind, lexicon);
@@ -209,7 +210,8 @@ impl Slot {
         name_words(self.field.as_ref().unwrap_or(&self.parameter)).join(" ")
     }
 
-    /// Returns the nouns of the thing that an id identifies: `issue` of `issue_number`.
+    /// Returns the nouns of the thing that an id identifies: `issue` of `issue_number`. For a bare
+    /// `id`, these are the nouns of the tool.
     pub(super) fn nouns<'a>(&'a self, tool: &'a Tool, lexicon: &Lexicon) -> Vec<&'a String> {
         let own: Vec<&String> =
             self.words.iter().filter(|word| !is_kind(word, "id", lexicon)).collect();
@@ -279,7 +281,7 @@ fn has_type(schema: &Value, kind: &str) -> bool {
     }
 }
 
-/// Follows `$ref` and takes the first type of `anyOf` that is not null.
+/// Follows `$ref` and takes the first type of `anyOf` or `oneOf` that is not null.
 fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     let mut schema = schema;
     for _ in 0..8 {
@@ -346,7 +348,8 @@ fn description_words(text: &str) -> impl Iterator<Item = String> + '_ {
         .map(|word| stem(&word.to_lowercase()))
 }
 
-/// Splits the words of a name into the verb's stem and the number of its words.
+/// Returns the stem of the verb in a name, and the number of its words. If the name has no verb,
+/// returns the first word of the description, and 0.
 fn read_verb(words: &[String], about: &[String], lexicon: &Lexicon) -> (String, usize) {
     let first = about.first().cloned().unwrap_or_default();
     let Some(head) = words.first().map(|word| stem(word)) else { return (first, 0) };

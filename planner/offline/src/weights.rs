@@ -22,7 +22,7 @@ macro_rules! weights {
         impl Weights {
             pub const NAMES: &[&str] = &[$(stringify!($name)),*];
 
-            /// Returns the weights in the order of their names.
+            /// Returns the weights in the order of [`NAMES`](Self::NAMES).
             pub fn values_mut(&mut self) -> Vec<&mut f32> {
                 vec![$(&mut self.$name),*]
             }
@@ -37,9 +37,9 @@ weights! {
     described: 2.6,
     /// The verb means the same as the verb of the tool.
     synonym: 2.4,
-    /// The verb and the verb of the tool have related meanings: both only read.
+    /// The verb and the verb of the tool have related meanings, as two verbs that only read.
     akin: 2.2,
-    /// The verb is elsewhere in the description, or the clause has no verb.
+    /// The clause has no verb.
     related: 1.0,
     /// A noun of the tool is in the clause.
     noun: 2.0,
@@ -60,15 +60,15 @@ weights! {
     cue: 1.0,
     /// A preposition of the slot stands before a value.
     preposition: 0.6,
-    /// A preposition of another slot stands before a value.
+    /// In a lookup, the factor for the points of the values, and the cost of a value in small
+    /// letters.
     foreign: 0.5,
-    /// A value has, or has not, the form of the slot's example.
+    /// A value has, or has not, the form that the slot asks for.
     form: 0.8,
-    /// A value has a form that only slots of this kind have.
     near_form: 0.4,
     choice: 1.0,
     reference: 1.0,
-    /// Words after the verb fill a slot without any cue, or are a name.
+    /// Words after the verb fill a slot without any cue. For a name, the weight counts twice.
     bare: 0.4,
     quoted: 0.6,
     /// A text without quotation marks stands after a cue.

@@ -46,8 +46,8 @@ pub struct Wording<'a> {
 }
 
 impl<'a> Wording<'a> {
-    /// Reads a query for plans with tools of `catalog`. A query of more than 2,000 words has no
-    /// clauses, because reading it would take too long.
+    /// Reads a query for plans with tools of `catalog`. A query of more than 2,000 words and marks
+    /// has no clauses, because reading it would take too long.
     pub fn read(query: &'a str, catalog: &Catalog) -> Self {
         let lexicon = english();
         let tools = read_tools(catalog);
@@ -86,7 +86,8 @@ impl<'a> Wording<'a> {
         (standing, self.text(clause))
     }
 
-    /// Returns whether the query contains a number, a day or a time in another form: `two`, `$20`.
+    /// Returns whether the query contains a number, a day or a time, perhaps in another form:
+    /// `two`, `$20`.
     pub fn says_figure(&self, text: &str) -> bool {
         let figure = number(text).and_then(|figure| figure.as_f64());
         let is_figure = |token: &Token| {
@@ -113,7 +114,7 @@ impl<'a> Wording<'a> {
     fn mentions_tool(&self, clause: &Clause, tool: &Tool) -> bool {
         let means =
             |clause: &Clause| self.means_tool(clause, tool) && !self.has_other_object(clause, tool);
-        // Only the main verb of an order counts. The other moods have no main verb.
+        // Only the main verb of an order counts. In the other moods, any word may be the verb.
         if clause.mood == Mood::Order {
             return means(clause);
         }

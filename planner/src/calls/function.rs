@@ -179,7 +179,8 @@ impl<'a> Arguments<'_, 'a> {
         Ok((value, end, true))
     }
 
-    /// Assigns positional values to the parameters, in the order of the schema.
+    /// Assigns positional values to the parameters, in the order of the schema. A single object
+    /// with known names has the arguments themselves.
     fn place_positional(mut self) -> Option<Args> {
         let is_object =
             matches!(&*self.positional, [Value::Object(object)] if self.has_all_parameters(object));

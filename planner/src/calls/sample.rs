@@ -202,8 +202,8 @@ fn sample_number(schema: &Map<String, Value>, is_whole: bool) -> Value {
     json!(number)
 }
 
-/// Returns the name itself if it fits the schema. Otherwise returns a text that fits, if
-/// `can_search` allows a search.
+/// Returns a sample for the format of the schema, or the name itself. If the schema has a pattern
+/// and `can_search` allows a search, prefers a text that fits the pattern.
 fn sample_text(schema: &Map<String, Value>, name: &str, can_search: impl Fn() -> bool) -> Value {
     let formatted = match schema.get("format").and_then(Value::as_str) {
         Some("date") => "2026-01-31",

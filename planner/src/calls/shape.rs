@@ -278,7 +278,7 @@ fn text_field<'o>(object: &'o Object, names: &[&str]) -> Option<&'o str> {
     names.iter().find_map(|name| object.get(&[name]).and_then(Tree::as_str))
 }
 
-/// Removes and returns the last field with one of these names.
+/// Removes and returns the last field with the first of these names that the object has.
 fn take_field(object: &mut Object, names: &[&str]) -> Option<Tree> {
     let name_position = names.iter().find_map(|name| {
         object.fields.iter().rposition(|(key, _)| key.eq_ignore_ascii_case(name))

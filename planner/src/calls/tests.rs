@@ -2,9 +2,9 @@
 
 mod forms;
 mod linear;
+mod predecessor_inputs;
 mod properties;
 mod quirks;
-mod seed;
 mod sentences;
 mod told;
 mod tools;
@@ -37,7 +37,7 @@ fn check_none(text: &str) {
     assert_eq!(calls_as_json(text), json!([]), "{text}");
 }
 
-/// Returns the calls of a text, and how often each byte was read on average.
+/// Returns the calls of a text, and the number of byte reads.
 fn parse_and_count_reads(text: &str) -> (Result<Vec<ToolCall>, LimitExceeded>, usize) {
     let names = CatalogNames::new(tools::catalog());
     let known = |name: &str| names.find(name);

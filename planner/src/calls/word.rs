@@ -126,8 +126,8 @@ fn read_hex(source: &Source<'_>, index: usize) -> Option<u32> {
 }
 
 /// Returns the end of the word at a position, trailing blanks included. A word may contain simple
-/// brackets that close on its line, such as `*.{rs,toml}`. At any other bracket the result is an
-/// error with its position, because another value may begin there.
+/// brackets that close on its line, such as `*.{rs,toml}`. At any other opening bracket the result
+/// is an error with its position, because another value may begin there.
 pub(super) fn find_word_end(
     source: &Source<'_>,
     index: usize,

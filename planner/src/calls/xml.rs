@@ -315,7 +315,6 @@ impl<'a> Element<'_, 'a> {
     }
 }
 
-/// Returns whether a tag has an attribute that is not in [`OTHER_ATTRIBUTES`].
 fn has_other_attributes(tag: &Tag<'_>) -> bool {
     let attributes = tag.attributes().unwrap_or_default();
     attributes.iter().any(|(key, _)| !OTHER_ATTRIBUTES.contains(key))
@@ -399,7 +398,7 @@ fn read_fields(
     Ok(fields)
 }
 
-/// Returns the arguments, unless an argument has two values.
+/// Returns the arguments, unless an argument has two different values.
 fn merge_fields(fields: impl Iterator<Item = (String, Value)>) -> Option<Args> {
     let mut args = Args::new();
     for (key, value) in fields {

@@ -1,4 +1,4 @@
-//! Checks of `forEach` and of `{{item}}`.
+//! Errors of `forEach` and of `{{item}}`.
 
 use serde_json::Value;
 use shared::diagnostic::Diagnostic;
@@ -16,7 +16,6 @@ pub(super) fn not_a_template_error(place: String, value: &Value) -> Diagnostic {
     Diagnostic::error("plan.invalid_for_each", place, message).with_help(list_help(value))
 }
 
-/// Reports a `forEach` that is not one whole template.
 pub(super) fn not_whole_error(index: usize, written: &str) -> Diagnostic {
     let message = format!("`{}` is not a whole template", shorten_name(written));
     let is_list = written.trim_start().starts_with('[');
@@ -34,7 +33,6 @@ fn list_help(value: &Value) -> String {
     }
 }
 
-/// Reports `{{item}}` or `{{index}}` outside of a loop.
 pub(super) fn no_item_error(place: String, text: &str) -> Diagnostic {
     let message = format!("`{}` has a value only in a step with `forEach`", shorten_name(text));
     Diagnostic::error("plan.unknown_step_in_template", place, message).with_help(
@@ -43,7 +41,6 @@ pub(super) fn no_item_error(place: String, text: &str) -> Diagnostic {
     )
 }
 
-/// Reports a list that refers to its own items.
 pub(super) fn no_item_yet_error(place: String, text: &str) -> Diagnostic {
     let message = format!(
         "`{}` has no value in `forEach`, because the list is read before the first item",

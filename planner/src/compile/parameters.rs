@@ -232,7 +232,7 @@ impl<'a> CallChecker<'a> {
         }
     }
 
-    /// Returns whether a value is a string that stays a string when it is rendered.
+    /// Returns whether a string stays a string when it is rendered.
     fn is_text(&self, text: &Value) -> bool {
         Template::parse(text, self.names)
             .is_ok_and(|template| !matches!(template, Template::Whole(_)))

@@ -1,7 +1,7 @@
 //! Reads drafts from JSON and reports the place of each error.
 //!
-//! This module does not use `serde`, because an author needs all errors at the same time, with
-//! their places and suggestions for misspelt fields.
+//! This module reads each field by hand and not with `serde`, because an author needs all errors at
+//! the same time, with their places and suggestions for misspelt fields.
 
 use serde_json::{Map, Value};
 use shared::{diagnostic::Diagnostic, limits};

@@ -102,7 +102,7 @@ fn read_parallel(index: usize, step: &DraftStep, report: &mut Report) -> Option<
     u32::try_from(maximum).ok()
 }
 
-/// Reads `cacheTtlMs`. Reports it if skipping a call of the tool could change something.
+/// Reads `cacheTtlMs`. Reports it if the output of the step cannot be cached.
 fn read_cache(
     index: usize,
     step: &DraftStep,

@@ -9,7 +9,7 @@ use reqwest::{
 };
 use serde::Deserialize;
 use serde_json::json;
-use shared::limits;
+use shared::{limits, secret_file::SecretFile};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{EmbedError, Embedder};
@@ -43,16 +43,19 @@ pub struct ServerConfig {
     pub base_url: String,
     pub model: String,
     pub api_key: Option<String>,
+    /// A file with the key. Each request reads the file, so that the key can change.
+    pub api_key_file: Option<SecretFile>,
 }
 
 impl fmt::Debug for ServerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { base_url, model, api_key } = self;
+        let Self { base_url, model, api_key, api_key_file } = self;
         let api_key = api_key.as_ref().map(|_| "***");
         f.debug_struct("ServerConfig")
             .field("base_url", base_url)
             .field("model", model)
             .field("api_key", &api_key)
+            .field("api_key_file", &api_key_file.as_ref().map(SecretFile::written))
             .finish()
     }
 }
@@ -65,6 +68,7 @@ pub struct Server {
     name: String,
     model: String,
     key: Option<HeaderValue>,
+    key_file: Option<SecretFile>,
     retry_delay: Duration,
 }
 
@@ -86,6 +90,13 @@ enum RequestFailure {
     Text(String),
 }
 
+fn format_key(key: &str) -> Result<HeaderValue, String> {
+    let mut value = HeaderValue::from_str(&format!("Bearer {key}"))
+        .map_err(|_| "the API key has characters that no header can have: check it".to_owned())?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
 impl Server {
     pub fn new(config: &ServerConfig) -> Result<Self, EmbedError> {
         let written = config.base_url.trim_end_matches('/');
@@ -100,13 +111,7 @@ impl Server {
                        with `api_key_env`";
             return Err(EmbedError::Refused { url: "…".to_owned(), reason: reason.to_owned() });
         }
-        let key = config.api_key.as_ref().map(|key| {
-            let mut value = HeaderValue::from_str(&format!("Bearer {key}")).map_err(|_| {
-                refused("the API key has characters that no header can have: check it".to_owned())
-            })?;
-            value.set_sensitive(true);
-            Ok(value)
-        });
+        let key = config.api_key.as_deref().map(|key| format_key(key).map_err(refused));
         // Ignores the error, because the process may already have a cryptography provider, which is
         // then used.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -119,6 +124,7 @@ impl Server {
             name: format!("{}@{place}", config.model),
             model: config.model.clone(),
             key: key.transpose()?,
+            key_file: config.api_key_file.clone(),
             retry_delay: MIN_RETRY_DELAY,
         })
     }
@@ -152,10 +158,22 @@ impl Server {
         unreachable!("the last try returns")
     }
 
+    fn current_key(&self) -> Result<Option<HeaderValue>, String> {
+        match &self.key_file {
+            Some(file) => {
+                let key = file.read().map_err(|reason| {
+                    format!("the key that `embedding.api_key_file` names is missing: {reason}")
+                })?;
+                format_key(key.trim()).map(Some)
+            }
+            None => Ok(self.key.clone()),
+        }
+    }
+
     async fn try_once(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, RequestFailure> {
         let body = json!({ "model": self.model, "input": texts, "encoding_format": "float" });
         let mut request = self.client.post(self.url.clone()).json(&body);
-        if let Some(key) = &self.key {
+        if let Some(key) = self.current_key().map_err(RequestFailure::Permanent)? {
             request = request.header(reqwest::header::AUTHORIZATION, key);
         }
         let answered = timeout(REQUEST_TIMEOUT, async {
@@ -181,9 +199,12 @@ impl Server {
                 Err(RequestFailure::Temporary(reason, wait))
             }
             _ if status.is_server_error() => Err(RequestFailure::Temporary(reason, wait)),
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(RequestFailure::Permanent(
-                format!("{reason}; check the variable that `embedding.api_key_env` names"),
-            )),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                Err(RequestFailure::Permanent(format!(
+                    "{reason}; check the key that `embedding.api_key_env` or \
+                     `embedding.api_key_file` names"
+                )))
+            }
             StatusCode::NOT_FOUND => Err(RequestFailure::Permanent(format!(
                 "{reason}; check `embedding.base_url` and `embedding.model`"
             ))),
@@ -376,6 +397,7 @@ mod tests {
             base_url: "http://127.0.0.1:1/v1/".to_owned(),
             model: "m".to_owned(),
             api_key: Some("sk-secret".to_owned()),
+            api_key_file: None,
         };
         let server = Server::new(&config).unwrap();
         assert_eq!(server.model(), "m@127.0.0.1:1/v1");

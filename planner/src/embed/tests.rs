@@ -1,4 +1,5 @@
-//! Compares encoders with the vectors of an independent implementation (numpy, 64 bits).
+//! Compares encoders with the vectors of an independent implementation (numpy, 64 bits), and opens
+//! broken models.
 
 use std::{fs, path::Path};
 

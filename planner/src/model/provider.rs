@@ -121,7 +121,13 @@ impl Provider {
     fn key_header(&self) -> Result<Option<(HeaderName, HeaderValue)>, ModelError> {
         let key = match &self.settings.key {
             Key::None => return Ok(None),
-            Key::Variable(_, Some(key)) => key,
+            Key::Variable(_, Some(key)) => key.clone(),
+            Key::File(file) => file.read().map_err(|reason| {
+                self.refused_error(format!(
+                    "the key is missing: {reason}; correct the file that `planner.api_key_file` \
+                     names"
+                ))
+            })?,
             Key::Variable(name, None) => {
                 return Err(self.refused_error(format!(
                     "the variable `{name}` is not set: set it to the key of the model, or name \
@@ -131,7 +137,9 @@ impl Provider {
         };
         let (name, value) = match self.settings.provider.format {
             Format::OpenAi => (AUTHORIZATION, HeaderValue::from_str(&format!("Bearer {key}"))),
-            Format::Anthropic => (HeaderName::from_static("x-api-key"), HeaderValue::from_str(key)),
+            Format::Anthropic => {
+                (HeaderName::from_static("x-api-key"), HeaderValue::from_str(&key))
+            }
         };
         let mut value = value.map_err(|_| {
             self.refused_error(
@@ -181,7 +189,6 @@ impl Model for Provider {
     }
 }
 
-/// Returns the URL before the paths of the format, with a trailing slash.
 fn parse_base_url(settings: &Settings) -> Result<String, String> {
     let default = settings.provider.base_url;
     let Some(written) = &settings.base_url else {
@@ -206,7 +213,7 @@ fn parse_base_url(settings: &Settings) -> Result<String, String> {
     Ok(format!("{}/", written.trim_end_matches('/')))
 }
 
-/// Returns a schema as an object schema, which providers require.
+/// Adds the missing fields of an object schema, which providers require.
 fn object_schema(schema: &Value) -> Value {
     match schema {
         Value::Object(fields) if !fields.is_empty() => {

@@ -17,7 +17,8 @@ pub(super) enum Format {
 pub struct ProviderKind {
     name: &'static str,
     pub(super) format: Format,
-    /// The address before `chat/completions` or `messages`. Empty if each user has another address.
+    /// The address before `chat/completions` or `messages`. Empty if each user or machine has
+    /// another address.
     pub(super) base_url: &'static str,
     /// The variable that usually has the key. Empty if no key is needed.
     key_variable: &'static str,
@@ -76,7 +77,7 @@ impl ProviderKind {
     }
 
     /// Returns the provider with a name, such as `openai`. If no provider has the name, the error
-    /// lists the names.
+    /// suggests a similar name or lists all names.
     pub fn find_by_name(name: &str) -> Result<Self, String> {
         if let Some(found) = Self::ALL.iter().find(|kind| kind.name == name) {
             return Ok(*found);

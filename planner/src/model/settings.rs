@@ -2,6 +2,8 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use shared::secret_file::SecretFile;
+
 use super::{
     Fallback, Model, ModelError, ModelRetryPolicy, Price, Provider, ProviderKind, RetryingModel,
     local::{LocalModel, SharedStarter},
@@ -43,6 +45,8 @@ pub enum Key {
     /// The name of an environment variable, and its value. A question fails if the variable has no
     /// value.
     Variable(String, Option<String>),
+    /// A file. Each question reads the file, so that the key can change.
+    File(SecretFile),
 }
 
 impl Settings {
@@ -83,6 +87,7 @@ impl fmt::Debug for Key {
         match self {
             Self::None => f.write_str("None"),
             Self::Variable(name, _) => f.debug_tuple("Variable").field(name).finish(),
+            Self::File(file) => f.debug_tuple("File").field(&file.written()).finish(),
         }
     }
 }

@@ -5,7 +5,8 @@ use super::{rows::Rows, vector};
 /// Number of vectors of a block. A block fits into the processor's first cache, and is read once
 /// for many comparisons.
 const BLOCK_LEN: usize = 32;
-/// Maximum number of pairs that are reported, because a threshold near 0 would return all pairs.
+/// Maximum number of pairs. More pairs are an error, because a threshold near 0 would return all
+/// pairs.
 pub const MAX_COLLISIONS: usize = 100_000;
 
 #[derive(Clone, Copy, Debug, PartialEq)]

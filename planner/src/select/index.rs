@@ -65,8 +65,8 @@ struct IndexPart<T> {
 #[derive(Clone, Debug, Default)]
 pub struct Centroids {
     pub(super) rows: Rows,
-    /// For each tool, the index of its least similar example, and the cosine of that example to the
-    /// centroid.
+    /// For each row, the index of the tool's least similar example, and the cosine of that example
+    /// to the centroid.
     least_similar_index: Vec<(usize, f64)>,
 }
 

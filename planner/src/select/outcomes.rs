@@ -11,7 +11,7 @@ use std::{cmp::Ordering, collections::BTreeMap};
 use serde::{Deserialize, Serialize};
 use shared::{clock::Timestamp, id::ToolName};
 
-use crate::toolkit::learned::{MAX_HALF_LIVES, drop_least, half_lives_between};
+use crate::toolkit::learned::{MAX_HALF_LIVES, drop_lightest, half_lives_between};
 
 /// The least cosine between a query and the first query of its kind. With common models, sentences
 /// that differ only in names reach this value, and sentences with another purpose do not.
@@ -78,7 +78,7 @@ impl Outcomes {
             let counted = if *did_well { &mut outcome.well } else { &mut outcome.failed };
             *counted += weight;
         }
-        drop_least(known_tools, MAX_TOOLS, Outcome::current_weight);
+        drop_lightest(known_tools, MAX_TOOLS, Outcome::current_weight);
     }
 
     /// Removes the kinds that got no query since a time. Returns the number of removed kinds.

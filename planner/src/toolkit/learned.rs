@@ -72,10 +72,10 @@ impl Learned {
             if let Some(seen) = self.tools.get_mut(from) {
                 seen.left += weight;
                 *seen.next.entry(to.clone()).or_default() += weight;
-                drop_least(&mut seen.next, MAX_FOLLOWERS, |count| *count);
+                drop_lightest(&mut seen.next, MAX_FOLLOWERS, |count| *count);
             }
         }
-        drop_least(&mut self.tools, MAX_TOOLS, |tool| tool.calls);
+        drop_lightest(&mut self.tools, MAX_TOOLS, |tool| tool.calls);
     }
 
     fn observation_weight(&mut self, at: Timestamp) -> f64 {
@@ -210,7 +210,7 @@ pub(crate) fn half_lives_between(since: Timestamp, at: Timestamp) -> f64 {
 }
 
 /// Removes the entries with the least weight until `limit` entries are left.
-pub(crate) fn drop_least<T>(
+pub(crate) fn drop_lightest<T>(
     all: &mut BTreeMap<ToolName, T>,
     limit: usize,
     weight: impl Fn(&T) -> f64,

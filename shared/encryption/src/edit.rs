@@ -1,7 +1,8 @@
 //! Encrypts or decrypts the values of one document.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
     fmt::{self, Display},
     sync::Arc,
 };
@@ -19,6 +20,9 @@ pub(crate) enum Task {
     Seal,
     /// Encrypt, but keep values that are already encrypted, because they come from another store.
     SealClear,
+    /// Encrypt with the active key what is clear or encrypted with another key. Values that cannot
+    /// be decrypted stay as they are, and are counted.
+    Rekey,
     /// Neither encrypt nor decrypt, so that values are read as they are stored.
     Keep,
     /// Decrypt, or fail if a key is missing.
@@ -35,6 +39,7 @@ pub(crate) struct Edit<'a> {
     document: &'a dyn Display,
     is_changed: Cell<bool>,
     has_locked_values: Cell<bool>,
+    rekeyed: RefCell<Tally>,
 }
 
 impl fmt::Debug for Edit<'_> {
@@ -51,16 +56,28 @@ impl<'a> Edit<'a> {
         document: &'a dyn Display,
     ) -> Self {
         let (is_changed, has_locked_values) = (Cell::new(false), Cell::new(false));
-        Self { ring, task, collection, document, is_changed, has_locked_values }
+        let rekeyed = RefCell::default();
+        Self { ring, task, collection, document, is_changed, has_locked_values, rekeyed }
     }
 
     pub(crate) fn is_sealing(&self) -> bool {
         matches!(self.task, Task::Seal | Task::SealClear)
     }
 
-    /// Returns `true` if this change encrypts other values, but not queries.
-    pub(crate) fn skips_queries(&self) -> bool {
-        self.is_sealing() && !self.ring.encrypts_queries()
+    /// Returns `true` if this change encrypts with the active key what another key has encrypted.
+    pub(crate) fn is_rekeying(&self) -> bool {
+        self.task == Task::Rekey
+    }
+
+    /// Returns `true` if this change encrypts other values, but not this query.
+    pub(crate) fn skips_query(&self, text: &str) -> bool {
+        let is_kept = self.is_sealing() || self.is_rekeying() && !is_sealed(text);
+        is_kept && !self.ring.encrypts_queries()
+    }
+
+    /// Returns what a task [`Task::Rekey`] has counted.
+    pub(crate) fn into_tally(self) -> Tally {
+        self.rekeyed.into_inner()
     }
 
     /// Returns `true` if this text is encrypted and stays as it is.
@@ -143,6 +160,10 @@ impl<'a> Edit<'a> {
 
     /// Returns the new text, or `None` if the text does not change.
     fn convert_text(&self, field: &str, text: &str) -> Result<Option<String>, StoreError> {
+        if self.is_rekeying() {
+            let clear = || (!text.is_empty()).then(|| text.as_bytes().to_vec());
+            return self.rekey(field, text, clear);
+        }
         if self.is_sealing() {
             // An empty text is not encrypted, because it has no secret.
             if text.is_empty() || self.should_keep(text) {
@@ -161,6 +182,11 @@ impl<'a> Edit<'a> {
 
     /// Returns the new value, or `None` if the value does not change.
     fn convert_value(&self, field: &str, value: &Value) -> Result<Option<Value>, StoreError> {
+        if self.is_rekeying() {
+            let clear = || (!is_empty(value)).then(|| value.to_string().into_bytes());
+            let text = value.as_str().unwrap_or_default();
+            return Ok(self.rekey(field, text, clear)?.map(Value::String));
+        }
         if self.is_sealing() {
             if is_empty(value) || value.as_str().is_some_and(|text| self.should_keep(text)) {
                 return Ok(None);
@@ -205,9 +231,74 @@ impl<'a> Edit<'a> {
         }
     }
 
+    /// Returns the value as the active key encrypts it, or `None` if it stays as it is. `text` is
+    /// the stored text, and `clear` makes the content of a value that is not encrypted.
+    fn rekey(
+        &self,
+        field: &str,
+        text: &str,
+        clear: impl FnOnce() -> Option<Vec<u8>>,
+    ) -> Result<Option<String>, StoreError> {
+        let mut tally = self.rekeyed.borrow_mut();
+        let Some(sealed) = SealedText::parse(text) else {
+            let Some(content) = clear() else { return Ok(None) };
+            tally.clear += 1;
+            return self.seal(field, &content).map(Some);
+        };
+        if Some(sealed.key) == self.ring.active_id() {
+            return Ok(None);
+        }
+        let document = self.document.to_string();
+        let place = Place { collection: self.collection, document: &document, field };
+        let content = match self.ring.open(place, sealed) {
+            Ok(content) => content,
+            Err(OpenError::KeyMissing(key)) => {
+                tally.add_locked(&key, 1);
+                return Ok(None);
+            }
+            Err(OpenError::Damaged) => {
+                tally.damaged += 1;
+                return Ok(None);
+            }
+        };
+        tally.add_opened(sealed.key, 1);
+        self.seal(field, &content).map(Some)
+    }
+
     fn damaged(&self, field: &str) -> StoreError {
         let why = format!("`{field}` cannot be decrypted: it was changed or moved");
         StoreError::corrupt(self.document, why)
+    }
+}
+
+/// The values that a change of the key found, except those that already had the active key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    /// Values that were clear.
+    pub(crate) clear: u64,
+    /// Values by the id of their key, which this process has.
+    pub(crate) opened: BTreeMap<String, u64>,
+    /// Values by the id of their key, which this process does not have.
+    pub(crate) locked: BTreeMap<String, u64>,
+    /// Values that were changed or moved, so that their key does not decrypt them.
+    pub(crate) damaged: u64,
+}
+
+impl Tally {
+    fn add_opened(&mut self, key: &str, values: u64) {
+        *self.opened.entry(key.to_owned()).or_default() += values;
+    }
+
+    fn add_locked(&mut self, key: &str, values: u64) {
+        *self.locked.entry(key.to_owned()).or_default() += values;
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        let Self { clear, opened, locked, damaged } = other;
+        self.clear += clear;
+        self.damaged += damaged;
+        opened.iter().for_each(|(key, values)| self.add_opened(key, *values));
+        locked.iter().for_each(|(key, values)| self.add_locked(key, *values));
     }
 }
 

@@ -12,7 +12,7 @@ use shared::{
     event::{CallKey, Created, Event, SettledCall, Settlement, StepStarted, WaitReason},
     execution::ExecutionOptions,
     plan::{PlanInfo, UncheckedCompensation, UncheckedPlan, UncheckedStep},
-    sealed::{LOCKED_FIELD, is_sealed},
+    sealed::{LOCKED_FIELD, SealedText, is_sealed},
     store::{Command, ExecutionHead, HeadError, Record, SecretParts, StoreError},
     tool::{Progress, ToolError},
 };
@@ -173,7 +173,7 @@ pub(crate) fn edit_head(edit: &Edit<'_>, head: &mut ExecutionHead) {
     if let Some(HeadError { code: _, tool: _, message }) = &mut head.error {
         edit_head_text(edit, "error", message);
     }
-    if !edit.skips_queries() {
+    if !edit.skips_query(&head.query) {
         edit_head_text(edit, "query", &mut head.query);
     }
 }
@@ -213,7 +213,7 @@ pub(crate) fn edit_plan(edit: &Edit<'_>, plan: &mut UncheckedPlan) -> Edited {
 
 /// Changes a query, if queries are encrypted.
 pub(crate) fn edit_query(edit: &Edit<'_>, query: &mut String) -> Edited {
-    if edit.skips_queries() {
+    if edit.skips_query(query) {
         return Ok(());
     }
     edit.edit_text("query", query)
@@ -242,7 +242,10 @@ fn edit_step(edit: &Edit<'_>, field: &str, step: &mut UncheckedStep) -> Edited {
         let UncheckedCompensation { tool: _, parameters, policy: _ } = &mut **undo;
         parameters
     });
-    if edit.is_sealing() {
+    if edit.is_rekeying() && parameters.as_str().is_some_and(is_sealed) {
+        return rekey_step(edit, field, step);
+    }
+    if edit.is_sealing() || edit.is_rekeying() {
         if parameters.as_str().is_some_and(|text| edit.should_keep(text)) {
             return Ok(());
         }
@@ -290,6 +293,17 @@ fn edit_step(edit: &Edit<'_>, field: &str, step: &mut UncheckedStep) -> Edited {
     Ok(())
 }
 
+/// Encrypts the values of a step with the active key. They stay in one value.
+fn rekey_step(edit: &Edit<'_>, field: &str, step: &mut UncheckedStep) -> Edited {
+    edit.edit_shared_value(field, &mut step.parameters)?;
+    let sealed = step.parameters.as_str().and_then(SealedText::parse);
+    // The condition names the key, too. It stays if the values could not be decrypted.
+    if let Some(SealedText { key, .. }) = sealed {
+        step.when = step.when.take().map(|_| locked_condition(key));
+    }
+    Ok(())
+}
+
 /// Returns a condition that replaces a secret condition. It is never evaluated, because a worker
 /// decrypts the plan first.
 fn locked_condition(key: &str) -> String {
@@ -328,7 +342,9 @@ impl StepSecrets {
 pub(crate) fn edit_record(edit: &Edit<'_>, record: &mut Record) -> Edited {
     match record.kind.secret_parts() {
         SecretParts::None => Ok(()),
-        SecretParts::Queries if edit.skips_queries() => Ok(()),
+        SecretParts::Queries if edit.skips_query(record.value.as_str().unwrap_or_default()) => {
+            Ok(())
+        }
         SecretParts::Whole | SecretParts::Queries => {
             edit.edit_shared_value("value", &mut record.value)
         }

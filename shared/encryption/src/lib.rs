@@ -17,6 +17,6 @@ mod tests;
 
 pub use self::{
     keyring::{Key, KeyError, Keyring},
-    open::{protect, protect_copies},
-    store::EncryptedStore,
+    open::{protect, protect_copies, rekey},
+    store::{EncryptedStore, LeftValues, RekeyProgress, RekeyReport},
 };

@@ -15,7 +15,7 @@ use shared::{
 
 use crate::{
     keyring::{Keyring, Place},
-    store::EncryptedStore,
+    store::{EncryptedStore, RekeyProgress, RekeyReport},
 };
 
 const CHECK_FIELD: &str = "check";
@@ -36,12 +36,37 @@ pub async fn protect(
     store: Arc<dyn Store>,
     keys: Option<Keyring>,
 ) -> Result<Arc<dyn Store>, StoreError> {
-    let mut known = KnownKeys::read(&*store).await?;
-    let mut ring = match keys {
+    let known = KnownKeys::read(&*store).await?;
+    let ring = match keys {
         None if known.checks.is_empty() => return Ok(store),
         None => Keyring::default(),
         Some(ring) => ring,
     };
+    Ok(Arc::new(open_encrypted(store, known, ring).await?))
+}
+
+/// Encrypts all values with the active key that are clear or have another key. Afterwards, no value
+/// needs another key, unless the report names values that are left.
+///
+/// Other processes may use the store at the same time, if this key is active in all of them.
+///
+/// # Errors
+///
+/// If the store fails, or the active key is missing.
+pub async fn rekey(
+    store: Arc<dyn Store>,
+    keys: Keyring,
+    show: &(dyn Fn(RekeyProgress) + Sync),
+) -> Result<RekeyReport, StoreError> {
+    let known = KnownKeys::read(&*store).await?;
+    open_encrypted(store, known, keys).await?.rekey_all(show).await
+}
+
+async fn open_encrypted(
+    store: Arc<dyn Store>,
+    mut known: KnownKeys,
+    mut ring: Keyring,
+) -> Result<EncryptedStore, StoreError> {
     if known.checks.is_empty() {
         refuse_workers(&*store).await?;
     }
@@ -53,7 +78,7 @@ pub async fn protect(
         known = KnownKeys::read(&*store).await?;
         known.remove_other_keys(&mut ring);
     }
-    Ok(Arc::new(EncryptedStore::new(store, ring, known.encrypts_queries)))
+    Ok(EncryptedStore::new(store, ring, known.encrypts_queries))
 }
 
 /// Returns a store from which and into which values are copied. Encrypted values are read and

@@ -4,6 +4,7 @@ mod audit;
 mod documents;
 mod log;
 mod records;
+mod rekey;
 
 use std::{fmt, sync::Arc};
 
@@ -21,6 +22,8 @@ use crate::{
     edit::{Edit, Task},
     keyring::Keyring,
 };
+
+pub use self::rekey::{LeftValues, RekeyProgress, RekeyReport};
 
 /// A store that encrypts values before it passes them on, and decrypts them on reads.
 ///

@@ -120,7 +120,7 @@ async fn without_the_key_values_are_hidden_and_nothing_is_written() {
         let requests = store.list_requests(&RequestFilter::default(), &first).await.unwrap();
         assert_eq!(requests.items[0].1, request());
 
-        let due = HeadQuery::Due { now: head().due.unwrap() };
+        let due = HeadQuery::Due { now: head().due.unwrap(), turn: 0 };
         let due = store.find_heads(due, 10).await.unwrap();
         assert_eq!(due.is_empty(), is_keyless, "a node with another key may look");
         let readable = store.list_commands(None).await.unwrap();

@@ -97,7 +97,7 @@ fn select_entries(filter: &AuditFilter) -> ListQuery {
     insert_text(&mut matching, "action", action.as_ref());
     insert_text(&mut matching, "executionId", execution.as_ref());
     lists::add_time_range(&mut matching, *from, *to);
-    ListQuery { matching, stages: Vec::new() }
+    ListQuery { sources: Vec::new(), matching, stages: Vec::new() }
 }
 
 #[async_trait]

@@ -21,12 +21,15 @@ pub(super) async fn count_rows(
     collection: &Collection<Row>,
     query: ListQuery,
 ) -> Result<u64, StoreError> {
-    let ListQuery { matching, stages } = query;
-    if matching.is_empty() && !stages.iter().any(|stage| stage.contains_key("$lookup")) {
+    let ListQuery { sources: mut pipeline, matching, stages } = query;
+    if pipeline.is_empty()
+        && matching.is_empty()
+        && !stages.iter().any(|stage| stage.contains_key("$lookup"))
+    {
         let count = collection.estimated_document_count().await;
         return count.map_err(|err| to_store_error(&err));
     }
-    let mut pipeline = vec![doc! { "$match": matching }];
+    pipeline.push(doc! { "$match": matching });
     pipeline.extend(stages);
     pipeline.push(doc! { "$count": "count" });
     let rows = lists::read_all(collection.aggregate(pipeline).await).await?;
@@ -44,7 +47,7 @@ impl Mongo {
         query: &CountQuery,
     ) -> Result<Vec<ExecutionCount>, StoreError> {
         let roots = ExecutionFilter { is_root: true, ..query.filter.clone() };
-        let ListQuery { mut matching, stages } = if query.filter.is_root {
+        let ListQuery { mut matching, stages, .. } = if query.filter.is_root {
             self.select_heads(&roots).await?
         } else {
             // Keeps the filter as it is, because in a list of roots `needsPerson` would also select

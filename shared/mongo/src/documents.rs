@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures::TryStreamExt;
+use futures::{FutureExt, TryStreamExt};
 use mongodb::bson::{Bson, Document as Row, RawDocumentBuf, doc};
 use shared::{
     id::{ExecutionId, PlanId, RequestId},
@@ -23,7 +23,7 @@ use super::{
     counts,
     lists::{self, CREATED, ListQuery},
     plans::{self, StoredPlan},
-    rows, transcripts,
+    rewrite, rows, transcripts,
 };
 
 /// Maximum number of attempts to add an entry to a transcript while other processes add entries to
@@ -82,13 +82,12 @@ impl Documents for Mongo {
         let Some(range) = self.find_entries_after(&id.to_string(), known).await? else {
             return Ok(Vec::new());
         };
-        let found = self.raw_collection("transcripts").find(range).sort(doc! { "_id": 1 }).await;
-        let mut found = found.map_err(|err| to_store_error(&err))?;
-        let mut entries = transcripts::EntryReader::new(id);
-        while let Some(row) = found.try_next().await.map_err(|err| to_store_error(&err))? {
-            entries.push(&row)?;
+        let first = self.read_entries(id, &range).await?;
+        if !first.has_divided {
+            return Ok(first.entries);
         }
-        Ok(entries.finish())
+        let read = || async { Ok(self.read_entries(id, &range).await?.entries) }.boxed();
+        rewrite::read_stable(read).await
     }
 
     async fn put_plan(&self, plan: &Plan) -> Result<(), StoreError> {
@@ -116,9 +115,11 @@ impl Documents for Mongo {
         }
         let found = self.raw_collection("plans").find_one(doc! { "_id": id.to_string() }).await;
         let Some(row) = found.map_err(|err| to_store_error(&err))? else { return Ok(None) };
-        let json = match row.get_i64("parts") {
-            Ok(parts) => self.join_parts(&id.to_string(), parts).await?,
-            Err(_) => plans::plan_text(&row, id)?,
+        let json = if row.get_i64("parts").is_ok() {
+            let Some(json) = self.read_divided_plan(id).await? else { return Ok(None) };
+            json
+        } else {
+            plans::plan_text(&row, id)?
         };
         let plan = Plan::from_json(&json).map_err(|err| StoreError::corrupt(id, err))?;
         let plan = Arc::new(plan);
@@ -136,7 +137,8 @@ impl Documents for Mongo {
             let version = u32::try_from(rows::read_integer(row, "version", "a plan")?);
             Ok(PlanVersion { id, version: version.map_err(|err| StoreError::corrupt(id, err))? })
         };
-        lists::read_page(&self.collection("plans"), lists::plan_selection(filter), page, read).await
+        let plans = self.collection(lists::plan_collection(filter));
+        lists::read_page(&plans, lists::plan_selection(filter), page, read).await
     }
 
     async fn head(&self, id: ExecutionId) -> Result<Option<ExecutionHead>, StoreError> {
@@ -160,6 +162,14 @@ impl Documents for Mongo {
         self.count_groups(query).await
     }
 
+    async fn count_active(&self, token: &str) -> Result<u64, StoreError> {
+        self.count_active_of(token).await
+    }
+
+    async fn sum_stored_bytes(&self, token: &str) -> Result<u64, StoreError> {
+        self.sum_stored_bytes_of(token).await
+    }
+
     async fn count_heads(&self, filter: &ExecutionFilter) -> Result<u64, StoreError> {
         counts::count_rows(&self.heads, self.select_heads(filter).await?).await
     }
@@ -169,8 +179,16 @@ impl Documents for Mongo {
     }
 
     async fn count_plans(&self, filter: &PlanFilter) -> Result<u64, StoreError> {
-        counts::count_rows(&self.collection("plans"), lists::plan_selection(filter)).await
+        let plans = self.collection(lists::plan_collection(filter));
+        counts::count_rows(&plans, lists::plan_selection(filter)).await
     }
+}
+
+/// A transcript as one query found it.
+struct EntriesRead {
+    entries: Vec<TranscriptEntry>,
+    /// `true` if an entry has several documents.
+    has_divided: bool,
 }
 
 impl Mongo {
@@ -232,6 +250,28 @@ impl Mongo {
             self.insert_new("parts", doc! { "_id": { "of": of, "n": n }, "text": part }).await?;
         }
         Ok(())
+    }
+
+    async fn read_entries(&self, id: RequestId, range: &Row) -> Result<EntriesRead, StoreError> {
+        let transcripts = self.raw_collection("transcripts");
+        let found = transcripts.find(range.clone()).sort(doc! { "_id": 1 }).await;
+        let mut found = found.map_err(|err| to_store_error(&err))?;
+        let (mut entries, mut has_divided) = (transcripts::EntryReader::new(id), false);
+        while let Some(row) = found.try_next().await.map_err(|err| to_store_error(&err))? {
+            has_divided |= row.get_bool("more").unwrap_or_default();
+            entries.push(&row)?;
+        }
+        Ok(EntriesRead { entries: entries.finish(), has_divided })
+    }
+
+    /// Returns the JSON of a plan that is stored in parts, or `None` if the plan was removed.
+    pub(super) async fn read_divided_plan(&self, id: PlanId) -> Result<Option<String>, StoreError> {
+        let id = id.to_string();
+        let read = || async {
+            let Some(row) = self.find("plans", &id).await? else { return Ok(None) };
+            self.join_parts(&id, row.get_i64("parts").unwrap_or_default()).await.map(Some)
+        };
+        rewrite::read_stable(|| read().boxed()).await
     }
 
     pub(super) async fn join_parts(&self, of: &str, parts: i64) -> Result<String, StoreError> {
@@ -306,7 +346,7 @@ fn transcript_range_from(id: &str, first: Row) -> Row {
 }
 
 impl Mongo {
-    fn read_request(&self, row: &Row) -> Result<Request, StoreError> {
+    pub(super) fn read_request(&self, row: &Row) -> Result<Request, StoreError> {
         let id = row.get_str("_id").unwrap_or("a request");
         let has_labels = self.layout >= REQUEST_LABELS_LAYOUT;
         Ok(Request {

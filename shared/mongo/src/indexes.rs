@@ -11,7 +11,8 @@ use shared::store::StoreError;
 
 use super::{
     connection::to_store_error,
-    lists::CREATED,
+    due::{STORED_BYTES, TOKEN, WAKE_TOKEN},
+    lists::{CREATED, REQUEST_TOKEN},
     log::WAKE,
     records::{AT_MICROS, CALL, RECORDS},
 };
@@ -65,6 +66,8 @@ fn index_models() -> [(&'static str, Vec<IndexModel>); 10] {
                 plain(doc! { "state": 1, CREATED: -1, "_id": -1 }),
                 only_with(doc! { "priority": -1, WAKE: 1, "_id": 1 }, WAKE),
                 only_with(doc! { WAKE: 1, "_id": 1 }, WAKE),
+                only_with(doc! { WAKE_TOKEN: 1, "priority": -1, WAKE: 1, "_id": 1 }, WAKE_TOKEN),
+                only_with(doc! { TOKEN: 1, "state": 1, STORED_BYTES: 1 }, TOKEN),
                 only_with(doc! { "owner": 1, "_id": 1 }, "owner"),
                 only_with(doc! { "finishedAtMicros": 1, "_id": 1 }, "finishedAtMicros"),
                 only_with(doc! { "labelTerms": 1, CREATED: -1, "_id": -1 }, "labelTerms"),
@@ -88,7 +91,13 @@ fn index_models() -> [(&'static str, Vec<IndexModel>); 10] {
         ("permits", vec![plain(doc! { "holders.w": 1 }), expiring(doc! { "expires": 1 })]),
         (RECORDS, vec![only_calls(doc! { AT_MICROS: 1 })]),
         ("saved", vec![plain(doc! { "planId": 1 })]),
-        ("requests", vec![plain(doc! { CREATED: -1, "_id": -1 })]),
+        (
+            "requests",
+            vec![
+                plain(doc! { CREATED: -1, "_id": -1 }),
+                only_with(doc! { REQUEST_TOKEN: 1, CREATED: -1, "_id": -1 }, REQUEST_TOKEN),
+            ],
+        ),
         (
             "audit",
             vec![

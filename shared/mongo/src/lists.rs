@@ -22,6 +22,8 @@ use super::{connection::to_store_error, rows};
 
 /// The field by which lists are sorted.
 pub(super) const CREATED: &str = "createdAtMicros";
+/// The field of a request with the name of its token.
+pub(super) const REQUEST_TOKEN: &str = "labels.@token";
 
 /// Leaves out damaged items, so that a list with a damaged document still shows all other
 /// documents.
@@ -48,6 +50,8 @@ pub(super) fn to_limit(most: usize) -> i64 {
 
 /// The documents of a list, before they are sorted and divided into pages.
 pub(super) struct ListQuery {
+    /// Stages that find the documents in another collection, before the first `$match`.
+    pub(super) sources: Vec<Row>,
     /// The conditions of the first `$match`.
     pub(super) matching: Row,
     /// Stages that run after the rows are sorted.
@@ -57,6 +61,9 @@ pub(super) struct ListQuery {
 pub(super) fn request_selection(filter: &RequestFilter) -> ListQuery {
     let mut matching = words_filter(filter.search.as_deref());
     add_time_range(&mut matching, filter.from, filter.to);
+    if let Some(token) = &filter.token {
+        matching.insert(REQUEST_TOKEN, token);
+    }
     let state = filter.state.map(|state| {
         let same = doc! { "$eq": ["$requestId", "$$id"] };
         let pipeline = vec![
@@ -69,7 +76,7 @@ pub(super) fn request_selection(filter: &RequestFilter) -> ListQuery {
         }
         join_stages("executions", doc! { "id": "$_id" }, pipeline)
     });
-    ListQuery { matching, stages: state.unwrap_or_default() }
+    ListQuery { sources: Vec::new(), matching, stages: state.unwrap_or_default() }
 }
 
 /// Keeps requests with a failed execution, and requests whose planning failed. A request whose
@@ -134,13 +141,30 @@ pub(super) fn join_needing_person(wanted: bool) -> Vec<Row> {
     ]
 }
 
+/// Returns the collection in which a query of [`plan_selection`] begins.
+pub(super) fn plan_collection(filter: &PlanFilter) -> &'static str {
+    if filter.token.is_some() { "requests" } else { "plans" }
+}
+
+/// Finds the plans of a token through its requests, so that the plans of other tokens are not read.
+fn token_plan_stages(token: &str) -> Vec<Row> {
+    vec![
+        doc! { "$match": { REQUEST_TOKEN: token } },
+        doc! { "$lookup": { "from": "plans", "localField": "_id", "foreignField": "requestId",
+        "as": "plan" } },
+        doc! { "$unwind": "$plan" },
+        doc! { "$replaceRoot": { "newRoot": "$plan" } },
+    ]
+}
+
 pub(super) fn plan_selection(filter: &PlanFilter) -> ListQuery {
     let mut matching = words_filter(filter.search.as_deref());
     if let Some(request) = filter.request {
         matching.insert("requestId", request.to_string());
     }
     let stages = vec![doc! { "$project": { "_id": 1, CREATED: 1, "version": 1 } }];
-    ListQuery { matching, stages }
+    let sources = filter.token.as_deref().map(token_plan_stages).unwrap_or_default();
+    ListQuery { sources, matching, stages }
 }
 
 pub(super) fn head_selection(filter: &ExecutionFilter) -> ListQuery {
@@ -168,7 +192,7 @@ pub(super) fn head_selection(filter: &ExecutionFilter) -> ListQuery {
         ];
         join_stages("plans", doc! { "plan": "$planId" }, pipeline)
     });
-    ListQuery { matching, stages: tool.unwrap_or_default() }
+    ListQuery { sources: Vec::new(), matching, stages: tool.unwrap_or_default() }
 }
 
 /// Selects executions by their labels, their first error and their ids.
@@ -207,14 +231,13 @@ pub(super) async fn read_page<T>(
     page: &Page,
     read: impl Fn(&Row) -> Result<T, StoreError>,
 ) -> Result<Listing<T>, StoreError> {
-    let ListQuery { mut matching, stages } = query;
+    let ListQuery { sources: mut pipeline, mut matching, stages } = query;
     if let Some(Cursor { at, id }) = &page.after {
         let at = at.timestamp_micros();
         let older = [doc! { CREATED: { "$lt": at } }, doc! { CREATED: at, "_id": { "$lt": id } }];
         matching.insert("$or", older.to_vec());
     }
-    let mut pipeline =
-        vec![doc! { "$match": matching }, doc! { "$sort": { CREATED: -1, "_id": -1 } }];
+    pipeline.extend([doc! { "$match": matching }, doc! { "$sort": { CREATED: -1, "_id": -1 } }]);
     pipeline.extend(stages);
     // Reads one row more than the page has, to see whether there is a next page.
     pipeline.push(doc! { "$limit": to_limit(page.first.saturating_add(1)) });

@@ -19,9 +19,9 @@ use shared::{
     limits,
     store::{
         Append, AppendError, AuditEntry, Documents, ExecutionHead, HeadQuery, Hints, Inbox, Lease,
-        Log, Permission, Permit, PermitAsk, Permits, Pruned, QueuePosition, Removable, SentCommand,
-        Store, StoreError,
-        backend::{add_longest_due, aged_places, inbox_full_error, skip_damaged},
+        Log, Permission, Permit, PermitAsk, Permits, Pruned, QueuePosition, Removable, Rewrite,
+        SentCommand, Store, StoreError, StoredKey, StoredPage, StoredPart,
+        backend::{inbox_full_error, skip_damaged},
     },
 };
 
@@ -78,7 +78,7 @@ impl Log for Mongo {
             return Ok(Vec::new());
         }
         let (filter, order) = match query {
-            HeadQuery::Due { now } => return self.find_due(now, most).await,
+            HeadQuery::Due { now, turn } => return self.find_due(now, turn, most).await,
             HeadQuery::DueAfter { now, after } => {
                 (due_after_filter(now, after), doc! { WAKE: 1, "_id": 1 })
             }
@@ -177,6 +177,22 @@ impl Store for Mongo {
     fn hints(&self) -> &Hints {
         &self.hints
     }
+
+    async fn count_stored(&self, part: StoredPart) -> Result<u64, StoreError> {
+        self.count_documents_of(part).await
+    }
+
+    async fn list_stored(
+        &self,
+        part: StoredPart,
+        after: Option<StoredKey>,
+    ) -> Result<StoredPage, StoreError> {
+        self.list_documents(part, after).await
+    }
+
+    async fn replace_stored(&self, rewrites: Vec<Rewrite>) -> Result<u64, StoreError> {
+        self.replace_documents(rewrites).await
+    }
 }
 
 /// Returns the bytes of data and indexes in a reply to `dbStats`.
@@ -232,31 +248,6 @@ impl Inbox for Mongo {
 }
 
 impl Mongo {
-    /// Finds due executions, the highest priority first. The last entries of the list are for
-    /// executions that have been due longest, so that a low priority does not wait forever.
-    async fn find_due(
-        &self,
-        now: Timestamp,
-        most: usize,
-    ) -> Result<Vec<ExecutionHead>, StoreError> {
-        let by_priority = most - aged_places(most);
-        let (mut heads, mut priorities, mut last) = (Vec::new(), 0, None);
-        while heads.len() < by_priority && priorities < limits::PRIORITIES {
-            let Some(priority) = self.find_next_priority(last).await? else { return Ok(heads) };
-            let wake = doc! { "$lte": now.timestamp_micros() };
-            let found = self.heads.find(doc! { "priority": priority.clone(), WAKE: wake });
-            let found = found.sort(doc! { WAKE: 1, "_id": 1 });
-            let found = found.limit(lists::to_limit(by_priority - heads.len())).await;
-            heads.append(&mut lists::read_heads(found).await?);
-            (priorities, last) = (priorities + 1, Some(priority));
-        }
-        if heads.len() < most {
-            let longest = self.find_heads(HeadQuery::DueAfter { now, after: None }, most).await?;
-            add_longest_due(&mut heads, longest, most);
-        }
-        Ok(heads)
-    }
-
     async fn find_owners_without_lease(&self, now: Timestamp) -> Result<Vec<Bson>, StoreError> {
         let live: BTreeSet<String> =
             self.list_workers(now).await?.iter().map(ToString::to_string).collect();
@@ -312,17 +303,6 @@ impl Mongo {
         }
         Ok(waiting)
     }
-
-    /// Returns the highest priority of a claimable execution below `last`, with one access to the
-    /// index. Priorities that are not numbers are left out, because their heads are damaged.
-    async fn find_next_priority(&self, last: Option<Bson>) -> Result<Option<Bson>, StoreError> {
-        let below = last.map_or(doc! { "$lte": f64::INFINITY }, |last| doc! { "$lt": last });
-        let next = doc! { "priority": below, WAKE: { "$exists": true } };
-        let found = self.heads.find_one(next).sort(doc! { "priority": -1, WAKE: 1 });
-        let found =
-            found.projection(doc! { "priority": 1 }).await.map_err(|err| to_store_error(&err))?;
-        Ok(found.and_then(|mut head| head.remove("priority")))
-    }
 }
 
 fn due_after_filter(now: Timestamp, after: Option<QueuePosition>) -> Row {
@@ -337,7 +317,7 @@ fn due_after_filter(now: Timestamp, after: Option<QueuePosition>) -> Row {
     }
 }
 
-fn read_command(row: &Row) -> Result<SentCommand, StoreError> {
+pub(super) fn read_command(row: &Row) -> Result<SentCommand, StoreError> {
     let id = row.get_str("_id").unwrap_or("a command");
     let json = rows::read_text(row, "json", id)?;
     serde_json::from_str(json).map_err(|err| StoreError::corrupt(id, err))

@@ -45,7 +45,7 @@ const MAX_ATTEMPTS: usize = 3;
 enum RecordWrite {
     Insert(Row),
     Replace(Row),
-    /// Does nothing if `expected` finds no record.
+    /// Does nothing if `expected` finds no record. Never inserts.
     ReplaceIf {
         expected: Row,
         row: Row,
@@ -115,6 +115,12 @@ impl KeyValue for Mongo {
     ) -> Result<bool, StoreError> {
         let row = record_row(record)?;
         let write = match &unless {
+            WriteCondition::ValueDiffers(value) => {
+                let Some(expected) = self.find_expected(record, value).await? else {
+                    return Ok(false);
+                };
+                RecordWrite::ReplaceIf { expected, row }
+            }
             WriteCondition::Never => RecordWrite::Replace(row),
             WriteCondition::Exists => RecordWrite::Insert(row),
             WriteCondition::ChangedSince(at) => {
@@ -166,6 +172,30 @@ impl KeyValue for Mongo {
 }
 
 impl Mongo {
+    /// Returns a filter that finds the record of this name as long as it has this value, or `None`
+    /// if it has another value now.
+    ///
+    /// The filter compares the fields as the server has them, because a value can have several
+    /// forms in BSON.
+    async fn find_expected(
+        &self,
+        record: &Record,
+        value: &Value,
+    ) -> Result<Option<Row>, StoreError> {
+        let (kind, id) = (record.kind, record_id(record.kind, record.name.as_str()));
+        let found = self.records_of(kind).find_one(doc! { "_id": id }).await;
+        let Some(row) = found.map_err(|err| to_store_error(&err))? else { return Ok(None) };
+        if *read_record(&row, kind)?.value != *value {
+            return Ok(None);
+        }
+        let field = |(name, value): (String, Bson)| {
+            // `$eq` keeps the server from reading an operator in a field of the value.
+            let value = if name == "_id" { value } else { doc! { "$eq": value }.into() };
+            (name, value)
+        };
+        Ok(Some(row.into_iter().map(field).collect()))
+    }
+
     async fn write_record(
         &self,
         kind: RecordKind,

@@ -317,7 +317,7 @@ fn row_id(row: &Row) -> String {
 
 /// Selects the parts of a plan. If `parts` is sharded, the server finds the shard by `_id.of`,
 /// because a range of `_id` names no shard.
-fn plan_parts_range(id: &str) -> Row {
+pub(super) fn plan_parts_range(id: &str) -> Row {
     let range =
         doc! { "$gte": { "of": id, "n": Bson::MinKey }, "$lt": { "of": id, "n": Bson::MaxKey } };
     doc! { "_id": range, "_id.of": id }

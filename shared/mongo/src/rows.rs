@@ -16,7 +16,10 @@ use shared::{
     tool::ErrorCode,
 };
 
-use super::json::{Times, Value, to_text};
+use super::{
+    due::STORED_BYTES,
+    json::{Times, Value, to_text},
+};
 
 pub(super) const FINISHED_STATES: [&str; 3] = ["COMPLETED", "FAILED", "CANCELLED"];
 
@@ -114,9 +117,13 @@ pub(super) fn head_row(head: &ExecutionHead, writer_name: &str) -> RawDocumentBu
     if let Some(due) = head.due.filter(|_| head.is_claimable()) {
         // Claims search for this field, so only executions that a worker can claim have this field.
         row.append(cstr!("wakeMicros"), due.timestamp_micros());
+        row.append(cstr!("wakeToken"), head.token().unwrap_or_default());
     }
     if let Some(parent) = head.parent {
         row.append(cstr!("parentExecutionId"), parent.to_string());
+    }
+    if head.token().is_some() {
+        row.append(cstr!("storedBytes"), head.stored_bytes.cast_signed());
     }
     if head.is_dry_run {
         row.append(cstr!("dryRun"), true);
@@ -188,6 +195,7 @@ pub(super) fn read_head(row: &Bson) -> Result<ExecutionHead, StoreError> {
         error: read_error(row, what)?,
         labels: read_labels(row, what)?,
         is_dry_run: row.get_bool("dryRun").unwrap_or_default(),
+        stored_bytes: row.get_i64(STORED_BYTES).unwrap_or_default().unsigned_abs(),
     })
 }
 
@@ -206,6 +214,11 @@ pub(super) fn read_labels(row: &Bson, what: &str) -> Result<Labels, StoreError> 
         Ok((key.clone(), value?.to_owned()))
     });
     pairs.collect()
+}
+
+/// Parses an id that a damaged document may have.
+pub(super) fn parse<T: FromStr<Err: Display>>(text: &str) -> Result<T, StoreError> {
+    text.parse().map_err(|err| StoreError::corrupt(text, err))
 }
 
 /// Parses a text field. `what` names the document in the error.

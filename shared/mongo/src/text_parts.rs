@@ -16,6 +16,21 @@ pub(super) fn split_text(text: &str) -> Vec<&str> {
     parts
 }
 
+/// Splits a text between characters into parts of about the same length.
+pub(super) fn split_evenly(text: &str, count: usize) -> Vec<&str> {
+    let len = text.len().div_ceil(count.max(1));
+    let mut parts = Vec::with_capacity(count);
+    let mut rest = text;
+    for _ in 1..count {
+        // The next character boundary keeps the last part from becoming longer than the others.
+        let (part, remainder) = rest.split_at(rest.ceil_char_boundary(len.min(rest.len())));
+        parts.push(part);
+        rest = remainder;
+    }
+    parts.push(rest);
+    parts
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -26,6 +41,21 @@ mod tests {
             let parts = split_text(&text);
             assert!(parts.iter().all(|part| part.len() <= MAX_PART_BYTES) && !parts.is_empty());
             assert!(parts.concat() == text);
+        }
+    }
+
+    #[test]
+    fn a_text_is_split_into_the_wanted_number_of_parts() {
+        for (text, count, lengths) in [
+            ("", 2, &[0, 0][..]),
+            ("abcde", 1, &[5]),
+            ("abcde", 2, &[3, 2]),
+            ("öööö", 3, &[4, 4, 0]),
+            ("a", 3, &[1, 0, 0]),
+        ] {
+            let parts = split_evenly(text, count);
+            assert_eq!(parts.iter().map(|part| part.len()).collect::<Vec<_>>(), lengths, "{text}");
+            assert_eq!(parts.concat(), text);
         }
     }
 }

@@ -6,7 +6,7 @@ use shared::{id::RequestId, request::TranscriptEntry, store::StoreError};
 use super::{
     json::{Times, Value, to_text},
     rows,
-    text_parts::{MAX_PART_BYTES, split_text},
+    text_parts::{MAX_PART_BYTES, split_evenly},
 };
 
 /// The field with the exact time of an entry.
@@ -19,6 +19,19 @@ pub(super) fn entry_rows(
     n: i64,
     entry: &TranscriptEntry,
 ) -> Result<Vec<RawDocumentBuf>, StoreError> {
+    let bytes = shared::json::json_size(&entry.content);
+    divide_entry(request, n, entry, bytes.div_ceil(MAX_PART_BYTES).max(1))
+}
+
+/// Returns the documents of an entry, as [`entry_rows`] does, but as many as the caller asks for.
+/// An entry with new content keeps its documents, because the next numbers belong to other
+/// entries.
+pub(super) fn divide_entry(
+    request: &str,
+    n: i64,
+    entry: &TranscriptEntry,
+    count: usize,
+) -> Result<Vec<RawDocumentBuf>, StoreError> {
     let mut first = rawdoc! {
         "_id": { "r": request, "n": n },
         "at": rows::to_date(entry.at),
@@ -26,12 +39,12 @@ pub(super) fn entry_rows(
         "kind": entry.kind.as_str(),
     };
     let content = entry.content.to_string();
-    if content.len() <= MAX_PART_BYTES {
+    if count == 1 {
         Value::from_json(&content, Times::None)?.append_to(&mut first, cstr!("content"));
         return Ok(vec![first]);
     }
     let mut rows = Vec::new();
-    let parts = split_text(&content);
+    let parts = split_evenly(&content, count);
     for (part, at) in parts.iter().zip(0_i64..) {
         let next = || rawdoc! { "_id": { "r": request, "n": n + at } };
         let mut row = if at == 0 { first.clone() } else { next() };

@@ -20,6 +20,7 @@ use super::{
     permits,
     records::{self, RecordRow, WriteCounts},
     removal::Removal,
+    rewrite::{self, RowRewrite},
     rows,
     vectors::VectorRows,
 };
@@ -60,6 +61,7 @@ pub(super) enum Change {
     PutVectors(VectorRows),
     PutAudit(Vec<AuditEntry>),
     Prune(Removal),
+    Rewrite(Vec<RowRewrite>),
 }
 
 #[derive(Debug)]
@@ -100,6 +102,8 @@ pub(super) enum Answer {
     Removed(usize),
     /// The number of new rows.
     Added(usize),
+    /// The number of rows with new content.
+    Replaced(usize),
 }
 
 impl Answer {
@@ -118,6 +122,7 @@ impl Change {
             Self::PutRequest(request) => request.query.len(),
             Self::PutRecord { row, .. } => row.json.len(),
             Self::PutVectors(vectors) => vectors.bytes(),
+            Self::Rewrite(rewrites) => rewrites.iter().map(RowRewrite::bytes).sum(),
             _ => 0,
         }
     }
@@ -185,6 +190,9 @@ impl Change {
             }
             Self::Prune(removal) => {
                 return removal.apply(connection, logs).map(Answer::Removed);
+            }
+            Self::Rewrite(rewrites) => {
+                return rewrite::apply_all(connection, rewrites).map(Answer::Replaced);
             }
         }
         Ok(Answer::Done)

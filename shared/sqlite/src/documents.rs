@@ -20,7 +20,7 @@ use super::{
     Answer, Change, Sqlite,
     change::{PlanRow, RequestRow},
     connection::to_store_error,
-    counts, lists, rows,
+    counts, due, lists, rows,
 };
 
 #[async_trait]
@@ -155,6 +155,16 @@ impl Documents for Sqlite {
     ) -> Result<Vec<ExecutionCount>, StoreError> {
         let query = query.clone();
         self.readers.read(move |connection| counts::count_executions(connection, &query)).await
+    }
+
+    async fn count_active(&self, token: &str) -> Result<u64, StoreError> {
+        let token = token.to_owned();
+        self.readers.read(move |connection| due::count_active(connection, &token)).await
+    }
+
+    async fn sum_stored_bytes(&self, token: &str) -> Result<u64, StoreError> {
+        let token = token.to_owned();
+        self.readers.read(move |connection| due::sum_stored_bytes(connection, &token)).await
     }
 
     async fn count_heads(&self, filter: &ExecutionFilter) -> Result<u64, StoreError> {

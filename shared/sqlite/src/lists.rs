@@ -19,6 +19,30 @@ pub(super) use self::heads::head_query;
 
 mod heads;
 
+/// The token to which a request belongs. A damaged text has no token, because a write must not fail
+/// when it is indexed.
+const REQUEST_TOKEN: &str = r#"CASE WHEN json_valid(labels) THEN labels ->> '$."@token"' END"#;
+const TOKEN_INDEX: &str = "requests_token";
+
+/// Selects the requests of a token. Without `IS NOT NULL`, SQLite would not use the index
+/// [`TOKEN_INDEX`], which contains only requests with labels.
+fn has_token() -> String {
+    format!("labels IS NOT NULL AND {REQUEST_TOKEN} = ?")
+}
+
+/// Creates the index of requests by token. A file that an earlier version wrote lacks it. Nodes of
+/// layouts without labels can use the file, because the index needs nothing of them.
+pub(super) fn prepare_token_index(connection: &Connection, layout: u32) -> Result<(), StoreError> {
+    if layout < REQUEST_LABELS_LAYOUT {
+        return Ok(());
+    }
+    let sql = format!(
+        "CREATE INDEX IF NOT EXISTS {TOKEN_INDEX} ON requests
+         ({REQUEST_TOKEN}, createdAt, requestId) WHERE labels IS NOT NULL"
+    );
+    connection.execute_batch(&sql).map_err(|err| to_store_error(&err))
+}
+
 pub(super) struct Query {
     pub(super) sql: String,
     pub(super) values: Vec<Value>,
@@ -123,6 +147,7 @@ pub(super) fn count_requests(
 
 fn request_query(columns: &str, filter: &RequestFilter) -> Query {
     let mut query = Query::new(&format!("SELECT {columns} FROM requests"));
+    query.add_condition(&has_token(), filter.token.clone());
     query.add_words(filter.search.as_deref());
     query.add_time_range(filter.from, filter.to);
     let has_state = "EXISTS (SELECT 1 FROM executions AS run
@@ -171,7 +196,20 @@ pub(super) fn count_plans(connection: &Connection, filter: &PlanFilter) -> Resul
 }
 
 fn plan_query(columns: &str, filter: &PlanFilter) -> Query {
-    let mut query = Query::new(&format!("SELECT {columns} FROM plans"));
+    let mut query = match &filter.token {
+        None => Query::new(&format!("SELECT {columns} FROM plans")),
+        // A plan belongs to the token of its request. `CROSS JOIN` makes SQLite begin with the
+        // requests of the token, so that the plans of other tokens are not read.
+        Some(token) => {
+            let mut query = Query::new(&format!(
+                "SELECT {columns} FROM (SELECT requestId AS ownedId FROM requests
+                 WHERE {}) AS owned CROSS JOIN plans ON requestId = ownedId",
+                has_token()
+            ));
+            query.values.push(token.clone().into());
+            query
+        }
+    };
     query.add_condition("requestId = ?", filter.request.map(|id| id.to_string()));
     query.add_words(filter.search.as_deref());
     query

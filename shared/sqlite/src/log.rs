@@ -15,17 +15,19 @@ use shared::{
     id::{CommandId, ExecutionId, Seq, WorkerId},
     limits,
     store::{
-        Append, AppendError, EventDocument, ExecutionHead, HeadQuery, Hints, Inbox, Lease, Log,
-        Permission, Permit, PermitAsk, Permits, Pruned, Removable, SentCommand, Store, StoreError,
-        backend::{Assembly, add_longest_due, aged_places, inbox_full_error, skip_damaged},
+        Append, AppendError, ExecutionHead, HeadQuery, Hints, Inbox, Lease, Log, Permission,
+        Permit, PermitAsk, Permits, Pruned, Removable, Rewrite, SentCommand, Store, StoreError,
+        StoredKey, StoredPage, StoredPart,
+        backend::{Assembly, inbox_full_error, skip_damaged},
     },
 };
 
 use super::{
     Answer, Change, Sqlite,
     connection::to_store_error,
-    permits,
+    due, permits,
     removal::{self, BATCH_LEN, Removal, UnusedKind},
+    rewrite::{self, RowRewrite},
     rows,
     worker_locks::WorkerLocks,
 };
@@ -158,6 +160,29 @@ impl Store for Sqlite {
     fn hints(&self) -> &Hints {
         &self.hints
     }
+
+    async fn count_stored(&self, part: StoredPart) -> Result<u64, StoreError> {
+        self.readers.read(move |connection| rewrite::count_rows(connection, part)).await
+    }
+
+    async fn list_stored(
+        &self,
+        part: StoredPart,
+        after: Option<StoredKey>,
+    ) -> Result<StoredPage, StoreError> {
+        let layout = self.layout;
+        self.readers
+            .read(move |connection| rewrite::list_stored(connection, part, after.as_ref(), layout))
+            .await
+    }
+
+    async fn replace_stored(&self, rewrites: Vec<Rewrite>) -> Result<u64, StoreError> {
+        let rewrites = rewrites.into_iter().filter_map(RowRewrite::new).collect();
+        match self.write(Change::Rewrite(rewrites)).await? {
+            Answer::Replaced(rows) => Ok(rows as u64),
+            _ => Ok(0),
+        }
+    }
 }
 
 #[async_trait]
@@ -244,33 +269,22 @@ pub(super) fn read_events(
     let mut found =
         statement.query(params![id.to_string(), next]).map_err(|err| to_store_error(&err))?;
     while let Some(row) = found.next().map_err(|err| to_store_error(&err))? {
-        if !assembly.push(read_document(row, id)) {
+        if !assembly.push(rows::read_document(row, id)) {
             break;
         }
     }
     assembly.finish()
 }
 
-fn read_document(row: &rusqlite::Row<'_>, id: ExecutionId) -> Result<EventDocument, StoreError> {
-    let id = id.to_string();
-    let first: i64 = rows::read_column(row, 0, &id)?;
-    let len: isize = rows::read_column(row, 1, &id)?;
-    Ok(EventDocument {
-        first: Seq(u64::try_from(first).map_err(|err| StoreError::corrupt(&id, err))?),
-        len: usize::try_from(len).map_err(|err| StoreError::corrupt(&id, err))?,
-        json: rows::read_column(row, 2, &id)?,
-    })
-}
-
 /// Answers every query but [`HeadQuery::Orphans`]. [`find_orphans`] answers that query, because it
 /// needs the lock files.
-fn find_heads(
+pub(super) fn find_heads(
     connection: &Connection,
     query: HeadQuery,
     most: usize,
 ) -> Result<Vec<ExecutionHead>, StoreError> {
     match query {
-        HeadQuery::Due { now } => find_due(connection, now, most),
+        HeadQuery::Due { now, turn } => due::find_due(connection, now, turn, most),
         HeadQuery::DueAfter { now, after } => {
             let (due, id) = match after {
                 Some(after) => (after.due.timestamp_micros(), after.execution.to_string()),
@@ -296,54 +310,13 @@ fn find_heads(
     }
 }
 
-/// Finds due executions, the highest priority first. One query for each priority is fast, because
-/// it skips executions of higher priorities that are not due. The last entries of the list are for
-/// executions that have been due longest, so that a low priority does not wait forever.
-fn find_due(
-    connection: &Connection,
-    now: Timestamp,
-    most: usize,
-) -> Result<Vec<ExecutionHead>, StoreError> {
-    let by_priority = format!(
-        "INDEXED BY heads_due WHERE {} AND priority = ?1 AND dueAt <= ?2
-         ORDER BY dueAt, executionId LIMIT ?3",
-        rows::IS_CLAIMABLE
-    );
-    let prioritized = most - aged_places(most);
-    let (mut heads, mut priorities, mut last) = (Vec::new(), 0, i64::MAX);
-    while heads.len() < prioritized && priorities < limits::PRIORITIES {
-        let next = find_next_priority(connection, last).map_err(|err| to_store_error(&err))?;
-        let Some(priority) = next else { return Ok(heads) };
-        let missing = to_limit(prioritized - heads.len());
-        let values = params![priority, now.timestamp_micros(), missing];
-        heads.append(&mut list_heads_where(connection, &by_priority, values)?);
-        (priorities, last) = (priorities + 1, priority);
-    }
-    if heads.len() < most {
-        let longest = find_heads(connection, HeadQuery::DueAfter { now, after: None }, most)?;
-        add_longest_due(&mut heads, longest, most);
-    }
-    Ok(heads)
-}
-
-fn list_heads_where(
+pub(super) fn list_heads_where(
     connection: &Connection,
     condition: &str,
     values: &[&dyn ToSql],
 ) -> Result<Vec<ExecutionHead>, StoreError> {
     let sql = format!("SELECT {} FROM executions {condition}", rows::HEAD_COLUMNS);
     rows::list_rows(connection, &sql, values, rows::read_head)
-}
-
-/// Returns the highest priority of a claimable execution below `last`, with one access to the
-/// index.
-fn find_next_priority(connection: &Connection, last: i64) -> rusqlite::Result<Option<i64>> {
-    let sql = format!(
-        "SELECT priority FROM executions INDEXED BY heads_due WHERE {} AND priority < ?1
-         ORDER BY priority DESC LIMIT 1",
-        rows::IS_CLAIMABLE
-    );
-    connection.prepare_cached(&sql)?.query_row([last], |row| row.get(0)).optional()
 }
 
 /// Returns the dead workers that still have a lease, and the heads of at most `most` orphans. An
@@ -440,6 +413,6 @@ fn read_command(row: &rusqlite::Row<'_>) -> Result<(SentCommand, usize), StoreEr
     Ok((command, json.len()))
 }
 
-fn to_limit(most: usize) -> i64 {
+pub(super) fn to_limit(most: usize) -> i64 {
     i64::try_from(most).unwrap_or(i64::MAX)
 }

@@ -115,7 +115,30 @@ impl RecordRow {
                 let since = since.timestamp_micros();
                 connection.prepare_cached(&sql)?.execute(params![name, at, json, since])
             }
+            WriteCondition::ValueDiffers(expected) => {
+                if !self.has_value(connection, expected)? {
+                    return Ok(0);
+                }
+                self.write(connection, &WriteCondition::Never)
+            }
         }
+    }
+
+    /// Returns `true` if the stored record of this name has a value. The caller's transaction keeps
+    /// other processes from changing the record afterwards.
+    fn has_value(
+        &self,
+        connection: &Connection,
+        expected: &serde_json::Value,
+    ) -> rusqlite::Result<bool> {
+        let Table { name: table, key, json, condition, .. } = Table::of_kind(self.kind);
+        let sql = format!("SELECT {json} FROM {table} WHERE {condition} AND {key} = ?1");
+        let stored = connection
+            .prepare_cached(&sql)?
+            .query_row([&self.name], |row| row.get::<_, String>(0))
+            .optional()?;
+        let stored = stored.and_then(|json| serde_json::from_str(&json).ok());
+        Ok(stored.is_some_and(|stored: serde_json::Value| stored == *expected))
     }
 
     /// Writes the histogram of a usage record into its own table.

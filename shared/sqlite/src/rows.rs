@@ -6,19 +6,20 @@ use rusqlite::{Connection, Params, Row, params, types::FromSql};
 use shared::{
     clock::Timestamp,
     execution::ExecutionState,
-    id::{Epoch, Seq, ToolName},
+    id::{Epoch, ExecutionId, Seq, ToolName},
     labels::Labels,
-    store::{ExecutionHead, HeadError, StoreError, backend::skip_damaged},
+    store::{EventDocument, ExecutionHead, HeadError, StoreError, backend::skip_damaged},
     tool::ErrorCode,
 };
 
-use super::connection::to_store_error;
+use super::{connection::to_store_error, due};
 
 /// The columns that [`read_head`] expects, in the order in which it reads them.
 pub(super) const HEAD_COLUMNS: &str = "executions.executionId, requestId, planId, state,
     executions.createdAt, seq, epoch, owner, dueAt, priority, finishedAt, parentExecutionId,
     needsPerson, startedAt, query, stepsDone, stepsTotal, errorCode, failedTool, errorMessage,
-    dryRun, labels";
+    dryRun, labels, CASE WHEN labels IS NULL THEN 0 ELSE COALESCE((SELECT bytes FROM stored_bytes
+        WHERE stored_bytes.number = executions.number), 0) END";
 
 /// Selects heads that a worker can claim, now or later. The partial indexes have the same
 /// condition.
@@ -80,13 +81,18 @@ pub(super) fn put_head(
     }
     if !head.labels.is_empty() {
         put_labels(connection, log, head)?;
+        due::put_stored_bytes(connection, log, head)?;
     }
     Ok(true)
 }
 
 /// Adds the first error of an execution to the index for searches, unless the index has this error
 /// already.
-fn put_error_text(connection: &Connection, log: i64, error: &HeadError) -> rusqlite::Result<()> {
+pub(super) fn put_error_text(
+    connection: &Connection,
+    log: i64,
+    error: &HeadError,
+) -> rusqlite::Result<()> {
     let text = error.folded_text();
     let sql = "SELECT 1 FROM executions WHERE number = ?1 AND errorText = ?2";
     if connection.prepare_cached(sql)?.exists(params![log, text])? {
@@ -137,6 +143,7 @@ pub(super) fn read_head(row: &Row<'_>) -> Result<ExecutionHead, StoreError> {
         error: read_error(row, &id)?,
         labels: read_labels(row, 21, &id)?,
         is_dry_run: read_column(row, 20, &id)?,
+        stored_bytes: read_count(22)?,
     })
 }
 
@@ -160,6 +167,17 @@ fn read_error(row: &Row<'_>, id: &str) -> Result<Option<HeadError>, StoreError> 
         tool: tool.map(|tool| parse(&tool, id)).transpose()?,
         message: message.unwrap_or_default().into(),
     }))
+}
+
+pub(super) fn read_document(row: &Row<'_>, id: ExecutionId) -> Result<EventDocument, StoreError> {
+    let id = id.to_string();
+    let first: i64 = read_column(row, 0, &id)?;
+    let len: isize = read_column(row, 1, &id)?;
+    Ok(EventDocument {
+        first: Seq(u64::try_from(first).map_err(|err| StoreError::corrupt(&id, err))?),
+        len: usize::try_from(len).map_err(|err| StoreError::corrupt(&id, err))?,
+        json: read_column(row, 2, &id)?,
+    })
 }
 
 /// Reads all rows that a query finds, except damaged rows.

@@ -17,7 +17,7 @@ use shared::store::{
     backend::{CONVERTED_LAYOUT, LAYOUT, OLDEST_LAYOUT, check_layout, store_in_use_error},
 };
 
-use super::{connection::to_store_error, migration};
+use super::{connection::to_store_error, due, migration};
 
 /// Creates version 1. Do not change it: new files get version 1 and then all upgrades, as old files
 /// do.
@@ -262,6 +262,8 @@ pub(super) fn prepare_schema(
         }
         upgrade(connection, path, layout)?;
     }
+    // Comes before the migration, because the migration reads and writes heads.
+    due::prepare_tokens(connection)?;
     migration::migrate(connection)
 }
 

@@ -132,7 +132,7 @@ impl Writer {
         let may_commit = self.single_commits.has_enough()
             && !has_waiting
             && change.bytes() <= MAX_BYTES_IN_PLACE
-            && !matches!(change, Change::Prune(_))
+            && !matches!(change, Change::Prune(_) | Change::Rewrite(_))
             && has_several_threads();
         if !may_commit {
             return None;

@@ -1,5 +1,6 @@
 //! Facts of a log that explain an execution to people. No decision of the machine needs them.
 
+use super::stored_size::StoredSize;
 use crate::{
     clock::Timestamp,
     event::Claimed,
@@ -40,6 +41,7 @@ pub struct History {
     pub shortened: Option<(Occurrence, u64)>,
     /// The last event.
     pub last: Option<Occurrence>,
+    pub(super) stored_size: StoredSize,
 }
 
 /// The first failure of an execution.

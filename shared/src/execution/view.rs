@@ -13,7 +13,7 @@ use crate::{
     clock::Timestamp,
     event::{Claimed, Outcome, Parent},
     id::{CommandId, Epoch, ExecutionId, RequestId, Seq, StepNumber, Task, ToolName, WorkerId},
-    json,
+    json, labels,
     plan::{OnError, Plan},
     tool::ToolError,
     trace::{SpanContext, TraceId},
@@ -58,6 +58,17 @@ impl Execution {
 
     pub fn created_by(&self) -> Option<&Actor> {
         self.created_by.as_deref()
+    }
+
+    /// Returns the name of the token to which the execution belongs.
+    pub fn token(&self) -> Option<&str> {
+        labels::find_token(&self.options.labels)
+    }
+
+    /// Returns the bytes of the log and the blobs if the execution belongs to a token, otherwise
+    /// zero.
+    pub fn stored_bytes(&self) -> u64 {
+        self.history.stored_size.bytes()
     }
 
     pub fn created_at(&self) -> Timestamp {

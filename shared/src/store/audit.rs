@@ -68,6 +68,7 @@ audit_actions! {
     UPDATE_TOOLKIT = "update_toolkit";
     RESTORE = "restore";
     IMPORT = "import";
+    REKEY = "rekey";
 }
 
 impl AuditAction {

@@ -7,7 +7,7 @@ use crate::{
     clock::Timestamp,
     execution::{Execution, ExecutionState},
     id::{Epoch, ExecutionId, PlanId, RequestId, Seq, ToolName, WorkerId},
-    labels::Labels,
+    labels::{self, Labels},
     limits, sealed,
     tool::ErrorCode,
 };
@@ -47,6 +47,8 @@ pub struct ExecutionHead {
     pub error: Option<HeadError>,
     pub labels: Labels,
     pub is_dry_run: bool,
+    /// The bytes of the log and the blobs, if the execution belongs to a token. Approximate.
+    pub stored_bytes: u64,
 }
 
 /// The first error of an execution.
@@ -95,6 +97,7 @@ impl ExecutionHead {
             error: HeadError::of_execution(execution),
             labels: execution.options().labels.clone(),
             is_dry_run: execution.options().dry_run,
+            stored_bytes: execution.stored_bytes(),
         }
     }
 
@@ -114,6 +117,11 @@ impl ExecutionHead {
             is_dry_run: derived.is_dry_run,
             ..self.clone()
         };
+    }
+
+    /// Returns the name of the token to which the execution belongs.
+    pub fn token(&self) -> Option<&str> {
+        labels::find_token(&self.labels)
     }
 
     /// Returns `true` if a worker should claim the execution, now or later.

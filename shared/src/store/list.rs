@@ -7,7 +7,7 @@ use crate::{
     clock::Timestamp,
     execution::ExecutionState,
     id::{ExecutionId, PlanId, RequestId, ToolName, WorkerId},
-    labels::Labels,
+    labels::{self, Labels},
 };
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,12 +23,16 @@ pub struct RequestFilter {
     /// Selects requests that have an execution that needs a person. Child executions count, too.
     /// `Some(false)` selects all other requests.
     pub needs_person: Option<bool>,
+    /// Selects requests that belong to the [token](labels::TOKEN) with this name.
+    pub token: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanFilter {
     pub request: Option<RequestId>,
     pub search: Option<String>,
+    /// Selects plans whose request belongs to the [token](labels::TOKEN) with this name.
+    pub token: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,6 +74,11 @@ pub struct LabelFilter {
 }
 
 impl LabelFilter {
+    /// Selects the executions that belong to the [token](labels::TOKEN) with this name.
+    pub fn of_token(token: &str) -> Self {
+        Self { key: labels::TOKEN.to_owned(), value: Some(token.to_owned()) }
+    }
+
     pub fn matches(&self, labels: &Labels) -> bool {
         let found = labels.get(&self.key);
         found.is_some_and(|found| self.value.as_ref().is_none_or(|value| value == found))
@@ -101,8 +110,11 @@ impl ExecutionFilter {
 pub enum HeadQuery {
     /// Unfinished executions without an owner that are due.
     ///
-    /// Executions of a higher priority come first, and within a priority the execution that has
-    /// been due the longest. An eighth of the list is reserved for the executions of any priority
+    /// If executions of several tokens are due, the tokens take turns, and `turn` says which token
+    /// is first. Only the first [`limits::DUE_TOKENS`](crate::limits::DUE_TOKENS) tokens take turns.
+    ///
+    /// Among the executions of a token, a higher priority comes first, and within a priority the
+    /// execution that has been due the longest. An eighth of the list is reserved for the executions of any priority
     /// that have been due the longest, so that no execution waits for ever. A list of two or more
     /// has at least one such execution. These executions come last.
     ///
@@ -110,6 +122,7 @@ pub enum HeadQuery {
     /// executions are distinguished. Executions of all other priorities are ordered by due time.
     Due {
         now: Timestamp,
+        turn: u32,
     },
     /// Due executions, sorted by due time only.
     ///

@@ -90,6 +90,27 @@ impl RecordKind {
         Self::Settlement,
     ];
 
+    pub const ALL: [Self; 18] = [
+        Self::ToolSet,
+        Self::Tool,
+        Self::Switch,
+        Self::Context,
+        Self::Memory,
+        Self::Toolkit,
+        Self::Learned,
+        Self::Call,
+        Self::Blob,
+        Self::BlobPart,
+        Self::Key,
+        Self::SavedPlan,
+        Self::Output,
+        Self::Usage,
+        Self::Settlement,
+        Self::Restore,
+        Self::EncryptionKey,
+        Self::WriteCheck,
+    ];
+
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ToolSet => "toolset",
@@ -196,6 +217,9 @@ pub enum WriteCondition {
     /// A caller that read the record writes it with a later time. So the caller cannot overwrite a
     /// change that was made after the read.
     ChangedSince(Timestamp),
+    /// The stored value is not this one, or there is no record. A caller that keeps the time of a
+    /// record compares values, because the time does not show its change.
+    ValueDiffers(Arc<Value>),
 }
 
 impl WriteCondition {

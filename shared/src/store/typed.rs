@@ -191,7 +191,7 @@ impl dyn Store + '_ {
     }
 
     pub async fn plan_versions(&self, id: RequestId) -> Result<Vec<PlanId>, StoreError> {
-        let filter = PlanFilter { request: Some(id), search: None };
+        let filter = PlanFilter { request: Some(id), ..PlanFilter::default() };
         let (mut plans, mut after) = (Vec::new(), None);
         loop {
             let listing = self.list_plans(&filter, &Page { first: PLANS_PER_PAGE, after }).await?;

@@ -85,6 +85,8 @@ impl FromStr for Path {
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|segment| match segment {
+            // A number without quotes would also find an item of a list.
+            Segment::Quoted(key) if is_index(key) => write!(f, "[{}]", Value::from(key.as_str())),
             Segment::Key(key) | Segment::Quoted(key) => f.write_str(&format_key(key)),
         })
     }
@@ -94,13 +96,16 @@ impl Segment {
     fn find<'a>(&self, value: &'a Value) -> Option<&'a Value> {
         match (self, value) {
             (Self::Key(key) | Self::Quoted(key), Value::Object(fields)) => fields.get(key),
-            (Self::Key(key), Value::Array(items)) => {
-                let is_index = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_digit());
-                if is_index { items.get(key.parse::<usize>().ok()?) } else { None }
+            (Self::Key(key), Value::Array(items)) if is_index(key) => {
+                items.get(key.parse::<usize>().ok()?)
             }
             _ => None,
         }
     }
+}
+
+fn is_index(key: &str) -> bool {
+    !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 pub(super) fn format_key(key: &str) -> String {
@@ -150,8 +155,9 @@ fn parse_bracket(text: &str) -> Result<(Segment, &str), PathError> {
     let Some(quote) = inside.chars().next().filter(|char| matches!(char, '"' | '\'')) else {
         let (index, rest) = inside.split_once(']').ok_or_else(wrong)?;
         let index = index.trim();
-        let is_index = !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit());
-        let index = if is_index { index } else { return Err(wrong()) };
+        if !is_index(index) {
+            return Err(wrong());
+        }
         return Ok((Segment::Key(index.to_owned()), rest));
     };
     let (key, rest) = parse_quoted(&inside[1..], quote).ok_or_else(wrong)?;

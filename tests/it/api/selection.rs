@@ -355,7 +355,8 @@ async fn a_server_that_failed_in_use_is_used_again_when_it_answers() {
     for answers in [vec![busy; 4], vec![twice], vec![long], vec![gone]] {
         let (url, seen, _tasks) = serve(Vec::new()).await;
         let (model, api_key) = ("small".to_owned(), Some("sk-test".to_owned()));
-        let server = Source::Server(ServerConfig { base_url: url, model, api_key });
+        let server =
+            Source::Server(ServerConfig { base_url: url, model, api_key, api_key_file: None });
         let api = api_with_tools().await.with(|api| api.with_embedder(Some(server)));
         // This server computes vectors from the lengths of texts. `place` is nearest to a query of
         // nine letters, because its examples have nine letters on average.

@@ -9,7 +9,7 @@ use std::{
 
 use async_graphql::{Request, Response, Variables};
 use async_trait::async_trait;
-use engine::{Engine, store::open_store};
+use engine::{Engine, access::Grant, store::open_store};
 use executor::{
     call_limits::CallLimits,
     control::Control,
@@ -118,7 +118,7 @@ impl TestApi {
             base: PathBuf::from("/"),
             secrets: Some(BTreeSet::new()),
         });
-        let options = Options { calls, connect: MAX_WAIT, ..Options::default() };
+        let options = Options { calls: calls.into(), connect: MAX_WAIT, ..Options::default() };
         let mut tasks = JoinSet::new();
         let worker = (role == ProcessRole::ApiAndWorker).then(|| {
             let parts = WorkerParts {
@@ -164,6 +164,54 @@ impl TestApi {
     /// Executes an operation that must succeed. Returns its only field.
     pub(super) async fn get(&self, query: &str, variables: Value) -> Value {
         only_field(self.ask(query, variables).await)
+    }
+
+    /// Executes an operation with the rights of a caller, as [`ask`](Self::ask) does.
+    pub(super) async fn ask_as(&self, caller: &Grant, query: &str, variables: Value) -> Value {
+        let request = self.schema.execute(make_request(query, variables).data(caller.clone()));
+        response_body(&time::timeout(MAX_WAIT, request).await.expect("an answer in time"))
+    }
+
+    pub(super) async fn get_as(&self, caller: &Grant, query: &str, variables: Value) -> Value {
+        only_field(self.ask_as(caller, query, variables).await)
+    }
+
+    /// Repeats an operation of a caller until its only field satisfies `is_expected`.
+    pub(super) async fn get_as_until(
+        &self,
+        caller: &Grant,
+        query: &str,
+        variables: Value,
+        is_expected: impl Fn(&Value) -> bool,
+    ) -> Value {
+        let asking = async {
+            loop {
+                let found = self.get_as(caller, query, variables.clone()).await;
+                if is_expected(&found) {
+                    return found;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        time::timeout(MAX_WAIT, asking).await.expect("the condition holds in time")
+    }
+
+    /// Subscribes with the rights of a caller, as [`subscribe`](Self::subscribe) does.
+    pub(super) fn subscribe_as(
+        &self,
+        caller: &Grant,
+        query: &str,
+        variables: Value,
+    ) -> BoxStream<'static, Value> {
+        let request = make_request(query, variables).data(caller.clone());
+        let stream = self.schema.execute_stream(request);
+        stream.map(|answer| only_field(response_body(&answer))).boxed()
+    }
+
+    /// Returns the first answer of a subscription, which can be an error.
+    pub(super) async fn first_answer_as(&self, caller: &Grant, query: &str) -> Value {
+        let request = make_request(query, json!({})).data(caller.clone());
+        response_body(&next_item(&mut self.schema.execute_stream(request)).await)
     }
 
     /// Repeats an operation until its only field satisfies `is_expected`.

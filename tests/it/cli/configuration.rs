@@ -45,6 +45,32 @@ async fn config_check_prints_every_mistake_with_its_line_and_path() {
 }
 
 #[tokio::test]
+async fn the_store_and_secrets_can_be_in_files() {
+    let workspace = Workspace::new();
+    workspace.file("store", "mongodb://faber:secret@db.example/faber\n");
+    workspace.file("faber.yaml", "store_file: store\n");
+    let shown = workspace.run(&["config", "--json"]).await;
+    assert_eq!(shown.status, 0, "{shown:?}");
+    assert!(shown.out.contains("mongodb://faber:***@db.example/faber"), "{shown:?}");
+    assert!(!shown.out.contains("secret@"), "{shown:?}");
+
+    fs::remove_file(workspace.path("store")).unwrap();
+    let missing = workspace.run(&["list", "plans"]).await;
+    assert_eq!(missing.status, 2, "{missing:?}");
+    assert!(missing.err.contains("`store_file`: `store` cannot be read"), "{missing:?}");
+    let flag = workspace.json(&["list", "plans", "--store", "memory:"], 0).await;
+    assert_eq!(flag, json!([]));
+
+    let text = "store: \"memory:\"\nstore_file: store\n";
+    workspace.file("faber.yaml", text);
+    let error = workspace.json(&["config", "check"], 2).await;
+    let first = &error["error"]["errors"][0];
+    let place = json!([first["line"], first["path"], first["message"]]);
+    let message = "`store_file`: name one of `store` and `store_file`";
+    assert_eq!(place, json!([2, "store_file", message]), "{error}");
+}
+
+#[tokio::test]
 async fn config_check_names_the_line_of_wrong_yaml_and_accepts_a_valid_file() {
     let workspace = Workspace::new();
     let other = workspace.file("other.yaml", "store: \"memory:\"\nlimits: [\n");

@@ -1,13 +1,19 @@
 //! Encryption of a store by the real binary: the values in the raw store, and the commands that
 //! work without the key.
 
-use std::{fmt::Write as _, fs};
+use std::{fmt::Write as _, fs, time::Instant};
 
-use engine::store::open_store_for_copies;
+use engine::store::{Key, Keyring, open_encrypted_store, open_store_for_copies};
 use futures::TryStreamExt as _;
 use mongodb::{Client, bson::Document};
+use rusqlite::Connection;
 use serde_json::{Value, json};
-use shared::{event::Event, id::Seq};
+use shared::{
+    event::Event,
+    id::Seq,
+    request::{Request, TranscriptEntry},
+};
+use tests::{conformance::at, toolset::MAX_WAIT};
 
 use super::workspace::Workspace;
 use crate::mongod::Mongod;
@@ -198,17 +204,90 @@ async fn check_that_no_value_is_stored_in_clear(case: EncryptionCase) {
     let old = case.debug(FIRST_KEY_CONFIG, &second).await;
     assert!(old.contains(r#"{"$encrypted":"k2"}"#), "{old}");
 
+    check_that_one_key_is_left(&case, [&done, &second]).await;
+
     // A backup and a restore need no key.
     case.json(KEYLESS_CONFIG, &["backup", "b.fbk"], 0).await;
     let restore = ["restore", "b.fbk", "--store", &case.copy];
     case.json(KEYLESS_CONFIG, &restore, 0).await;
-    case.assert_hidden(&case.copy, "k1").await;
+    case.assert_hidden(&case.copy, "k2").await;
     let request = done["requestId"].as_str().unwrap();
     let debug = ["debug", request, "--store", &case.copy];
     assert!(case.json(BOTH_KEYS_CONFIG, &debug, 0).await.to_string().contains("xyzzy-signal"));
     let export = case.workspace.run(&["export", "--since", "1h", "--config", KEYLESS_CONFIG]).await;
     assert_eq!(export.status, 0, "{export:?}");
-    assert!(!export.out.contains(SECRET) && export.out.contains("$encrypted:k1:"));
+    assert!(!export.out.contains(SECRET) && export.out.contains("$encrypted:k2:"));
+}
+
+/// Changes the key of all values, and checks that a process with the new key alone reads them.
+async fn check_that_one_key_is_left(case: &EncryptionCase, executions: [&Value; 2]) {
+    let report = case.json(BOTH_KEYS_CONFIG, &["rekey"], 0).await;
+    assert!(report["encrypted"]["values"]["k1"].as_u64().unwrap() > 10, "{report}");
+    assert_eq!(report["left"], json!({ "clear": 0, "values": {}, "damaged": 0 }));
+    case.assert_hidden(&case.store, "k2").await;
+    for execution in executions {
+        let shown = case.debug(SECOND_KEY_CONFIG, execution).await;
+        assert!(shown.contains("xyzzy-input") && !shown.contains("$encrypted"), "{shown}");
+    }
+    let raw = match case.store.strip_prefix("sqlite:") {
+        Some(path) => {
+            // The copy lacks the old bytes that earlier changes left in the free space of the file.
+            let file = Connection::open(case.workspace.path(path)).unwrap();
+            let copy = case.workspace.path("vacuumed.db").display().to_string();
+            file.execute("VACUUM INTO ?1", [copy]).unwrap();
+            case.read_file("vacuumed.db")
+        }
+        None => dump_mongodb(&case.store).await,
+    };
+    let places = raw.matches("$encrypted:k1:").count();
+    assert_eq!(places, 1, "only the record that knows the key");
+    let audit = case.json(KEYLESS_CONFIG, &["audit", "--action", "rekey"], 0).await;
+    assert_eq!(audit[0]["detail"]["key"], "k2", "{audit}");
+    let refused = case.json(KEYLESS_CONFIG, &["rekey"], 2).await;
+    assert!(refused["error"]["message"].as_str().unwrap().contains("`encryption`"), "{refused}");
+    // Without the first key, values of this key are left.
+    let ended = case.json(FIRST_KEY_CONFIG, &["rekey"], 1).await;
+    assert!(ended["left"]["values"]["k2"].as_u64().unwrap() > 10, "{ended}");
+}
+
+/// Kills `faber rekey` after its first writes, and runs it again.
+async fn check_that_a_killed_rekey_is_completed(case: EncryptionCase) {
+    let key = Key::parse(KEYS[0].1).unwrap();
+    let ring = Keyring::new(vec![("k1".to_owned(), Some(key))], "k1", false).unwrap();
+    let store = open_encrypted_store(&case.url(), ring).await.unwrap();
+    // `rekey` reads the small transcript first, and the large one in several pages.
+    let text = |len| format!("xyzzy{}", "x".repeat(len));
+    let entry =
+        |n, len| TranscriptEntry { at: at(n), kind: "draft".to_owned(), content: json!(text(len)) };
+    let small = Request::new("req_1_aaaaaaaaa".parse().unwrap(), "q".to_owned(), at(1));
+    let large = Request::new("req_2_aaaaaaaaa".parse().unwrap(), "q".to_owned(), at(1));
+    let entries: Vec<_> = (0..40).map(|n| entry(n, 1 << 20)).collect();
+    for (request, entries) in [(&small, &vec![entry(1, 9)]), (&large, &entries)] {
+        store.put_request(request).await.unwrap();
+        store.add_transcript(request.id, entries).await.unwrap();
+    }
+    drop(store);
+
+    let raw = open_store_for_copies(&case.url(), None).await.unwrap();
+    let count_old = async |request: &Request| {
+        let transcript = raw.transcript_after(request.id, 0).await.unwrap();
+        let is_old = |entry: &&TranscriptEntry| {
+            entry.content.as_str().unwrap().starts_with("$encrypted:k1:")
+        };
+        transcript.iter().filter(is_old).count()
+    };
+    let run = case.workspace.spawn(&["rekey", "--config", BOTH_KEYS_CONFIG]);
+    let deadline = Instant::now() + MAX_WAIT;
+    while count_old(&small).await > 0 {
+        assert!(Instant::now() < deadline, "no value was encrypted again");
+    }
+    run.signal("-KILL");
+    run.wait_for_exit().await;
+    let old = count_old(&large).await;
+    assert!(old > 0 && old < entries.len(), "killed in the middle: {old}");
+    case.json(BOTH_KEYS_CONFIG, &["rekey"], 0).await;
+    let shown = case.json(SECOND_KEY_CONFIG, &["debug", "req_2_aaaaaaaaa"], 0).await.to_string();
+    assert_eq!(shown.matches("xyzzyx").count(), entries.len());
 }
 
 /// A worker without the key does not claim an execution, even if a command for it arrives.
@@ -258,6 +337,16 @@ async fn no_value_is_stored_in_clear_in_sqlite() {
 #[tokio::test]
 async fn no_value_is_stored_in_clear_in_mongodb() {
     check_that_no_value_is_stored_in_clear(mongodb_case().await).await;
+}
+
+#[tokio::test]
+async fn a_killed_rekey_is_completed_in_sqlite() {
+    check_that_a_killed_rekey_is_completed(sqlite_case()).await;
+}
+
+#[tokio::test]
+async fn a_killed_rekey_is_completed_in_mongodb() {
+    check_that_a_killed_rekey_is_completed(mongodb_case().await).await;
 }
 
 #[tokio::test]

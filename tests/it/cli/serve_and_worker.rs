@@ -86,15 +86,17 @@ async fn a_worker_continues_an_execution_that_another_process_left() {
     assert_eq!(worker.wait_for_exit().await.status, 0);
 }
 
-/// When a terminal is closed, its programs get SIGHUP.
+/// Without a closed terminal, SIGHUP reloads the configuration.
 #[tokio::test]
-async fn serve_and_worker_stop_cleanly_on_sighup() {
+async fn serve_and_worker_continue_after_sighup() {
     let workspace = Workspace::new();
     let serve = ["serve", "--listen", "127.0.0.1:0"];
     for (arguments, line) in [(&serve[..], "listening on http://"), (&["worker"], "working on")] {
         let mut process = workspace.spawn(arguments);
         process.wait_for_line(line).await;
         process.signal("-HUP");
+        process.wait_for_line("reloaded the configuration; changed: nothing").await;
+        process.signal("-TERM");
         process.wait_for_line("stopping").await;
         assert_eq!(process.wait_for_exit().await.status, 0, "{arguments:?}");
     }

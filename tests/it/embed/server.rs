@@ -68,6 +68,7 @@ fn server_embedder(url: &str, key: Option<&str>) -> Server {
         base_url: url.to_owned(),
         model: "small".to_owned(),
         api_key: key.map(ToOwned::to_owned),
+        api_key_file: None,
     };
     Server::new(&config).unwrap()
 }
@@ -126,7 +127,8 @@ async fn a_server_that_returns_only_zeros_is_refused() {
     let one = r#"{"data": [{"index": 0, "embedding": [0, 0]}, {"index": 1, "embedding": [0, 1]}]}"#;
     let (url, _seen, _tasks) = serve(vec![(StatusCode::OK, zeros), (StatusCode::OK, one)]).await;
     let key = Some("sk-test".to_owned());
-    let config = ServerConfig { base_url: url, model: "small".to_owned(), api_key: key };
+    let config =
+        ServerConfig { base_url: url, model: "small".to_owned(), api_key: key, api_key_file: None };
     let configured = ConfiguredEmbedder::new(Some(Source::Server(config)), Arc::new(Memory::new()));
     let error = configured.open().await.unwrap_err().to_string();
     assert!(error.contains("vectors are all zero"), "{error}");
@@ -138,7 +140,12 @@ async fn a_server_that_returns_only_zeros_is_refused() {
 async fn a_server_that_rejects_the_first_text_is_still_used() {
     let (url, seen, _tasks) = serve(vec![(StatusCode::BAD_REQUEST, "unknown text")]).await;
     let key = Some("sk-test".to_owned());
-    let config = ServerConfig { base_url: url.clone(), model: "small".to_owned(), api_key: key };
+    let config = ServerConfig {
+        base_url: url.clone(),
+        model: "small".to_owned(),
+        api_key: key,
+        api_key_file: None,
+    };
     let configured = ConfiguredEmbedder::new(Some(Source::Server(config)), Arc::new(Memory::new()));
     let embedding = configured.open().await.unwrap().expect("a server is configured");
     assert_eq!(embedding.queries.embed(&["four"]).await.unwrap(), [vec![4.0, 1.0]]);

@@ -91,6 +91,32 @@ async fn a_read_call_is_repeated_when_the_server_dies() {
 }
 
 #[tokio::test]
+async fn a_removed_set_answers_its_running_calls_and_then_ends() {
+    let test = ServerTest::connect().await;
+    let pid = test.record().trim().trim_start_matches("start ").to_owned();
+    let running = test.call("report", json!({ "every": 300, "times": 2 }));
+    let (answer, ()) = tokio::join!(running, async {
+        test.call("starts", json!({})).await.unwrap();
+        test.connected.sources.remove(&"s".parse().unwrap());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert!(is_running(&pid), "a call runs");
+    });
+    assert_eq!(answer, Ok(json!(2)));
+    wait_until("the server ends after its last call", || !is_running(&pid)).await;
+}
+
+#[tokio::test]
+async fn a_removed_set_answers_a_call_that_waits_for_its_start() {
+    let test = ServerTest::connect().await;
+    let (answer, ()) = tokio::join!(test.call("die_first", json!({})), async {
+        wait_until("the second start", || test.record().lines().count() == 2).await;
+        test.connected.sources.remove(&"s".parse().unwrap());
+    });
+    assert_eq!(answer, Ok(json!("alive")));
+    wait_until("the server ends", || test.record().contains("end")).await;
+}
+
+#[tokio::test]
 async fn a_call_is_repeated_once_at_most() {
     for tool in ["die", "die_idempotent"] {
         let test = ServerTest::connect().await;

@@ -148,7 +148,7 @@ async fn a_mongodb_database_of_version_1_is_converted() {
         let end = head.finished_at.unwrap();
         assert!(now - end < chrono::TimeDelta::minutes(1), "none is pruned too early: {head:?}");
     }
-    let due = store.find_heads(HeadQuery::Due { now }, 100).await.unwrap();
+    let due = store.find_heads(HeadQuery::Due { now, turn: 0 }, 100).await.unwrap();
     assert!(due.iter().all(|head| !head.state.is_finished()));
 }
 

@@ -296,7 +296,7 @@ async fn run_operation(store: &dyn Store, operation: &Operation) -> String {
         }
         Operation::Read { of, after } => debug_text(store.read(execution(*of), Seq(*after)).await),
         Operation::Due { now, limit } => {
-            debug_text(store.find_heads(HeadQuery::Due { now: at(*now) }, *limit).await)
+            debug_text(store.find_heads(HeadQuery::Due { now: at(*now), turn: 0 }, *limit).await)
         }
         Operation::Orphans { now } => {
             let heads = store.find_heads(HeadQuery::Orphans { now: at(*now) }, 100).await;

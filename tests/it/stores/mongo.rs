@@ -251,7 +251,7 @@ async fn a_node_of_the_next_layout_may_use_the_same_database() {
     let added = doc! { "$set": { "events.$[].actor": { "token": "ci" }, "colour": 1 } };
     edit_document(&url, "events", of, added).await;
     assert_eq!(this.read(execution(1), Seq(0)).await.unwrap().len(), 2);
-    assert_eq!(this.find_heads(HeadQuery::Due { now: at(0) }, 10).await.unwrap(), [due]);
+    assert_eq!(this.find_heads(HeadQuery::Due { now: at(0), turn: 0 }, 10).await.unwrap(), [due]);
     this.append(some_events(execution(1), 2, 1)).await.unwrap();
     assert_eq!(next.read(execution(1), Seq(2)).await.unwrap().len(), 1);
     let lease = Lease { worker: worker(1), node: "n".to_owned(), until: at(4_000_000_000) };
@@ -404,7 +404,7 @@ async fn a_damaged_head_does_not_hide_other_heads() {
         let one = doc! { "_id": execution(n).to_string() };
         edit_document(&url, "executions", one, doc! { "$set": damage }).await;
     }
-    let due = store.find_heads(HeadQuery::Due { now: at(10) }, 10).await.unwrap();
+    let due = store.find_heads(HeadQuery::Due { now: at(10), turn: 0 }, 10).await.unwrap();
     assert_eq!(due.iter().map(|head| head.execution).collect::<Vec<_>>(), [execution(4)]);
     assert_eq!(
         store.find_heads(HeadQuery::DueAfter { now: at(10), after: None }, 10).await.unwrap(),

@@ -192,7 +192,7 @@ async fn a_node_of_the_next_layout_may_use_the_same_file() {
     ]);
     run_sql(&path, &format!("UPDATE events SET json = '{json}'"));
     assert_eq!(this.read(execution(1), Seq(0)).await.unwrap().len(), 2);
-    assert_eq!(this.find_heads(HeadQuery::Due { now: at(0) }, 10).await.unwrap(), [due]);
+    assert_eq!(this.find_heads(HeadQuery::Due { now: at(0), turn: 0 }, 10).await.unwrap(), [due]);
     this.append(some_events(execution(1), 2, 1)).await.unwrap();
     assert_eq!(next.read(execution(1), Seq(2)).await.unwrap().len(), 1);
     let lease = Lease { worker: worker(1), node: "n".to_owned(), until: at(9) };
@@ -275,6 +275,36 @@ async fn audit_lists_use_indexes() {
         let plan = plan.join("; ");
         assert!(plan.starts_with("SEARCH audit") && plan.contains(index), "{condition}: {plan}");
         assert!(!plan.contains("TEMP B-TREE"), "{condition}: {plan}");
+    }
+}
+
+/// The requests and plans of a token are found by an index, so that the cost of a list does not grow
+/// with the requests of other tokens.
+#[tokio::test]
+async fn lists_of_a_token_use_indexes() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("faber.db");
+    drop(Sqlite::open(&path).unwrap());
+    let file = Connection::open(&path).unwrap();
+    let token = r#"labels IS NOT NULL AND
+        CASE WHEN json_valid(labels) THEN labels ->> '$."@token"' END"#;
+    let requests = format!(
+        "SELECT query FROM requests WHERE TRUE AND {token} = 'ci' AND (createdAt, requestId) < (5, 'x')
+         ORDER BY createdAt DESC, requestId DESC LIMIT 21"
+    );
+    let plans = format!(
+        "SELECT planId FROM (SELECT requestId AS ownedId FROM requests WHERE {token} = 'ci')
+         AS owned CROSS JOIN plans ON requestId = ownedId WHERE TRUE
+         ORDER BY createdAt DESC, planId DESC LIMIT 21"
+    );
+    for (sql, is_sorted) in [(requests, true), (plans, false)] {
+        let mut statement = file.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        let plan = statement.query_map([], |row| row.get::<_, String>(3)).unwrap();
+        let plan: Vec<String> = plan.map(Result::unwrap).collect();
+        let plan = plan.join("; ");
+        assert!(plan.starts_with("SEARCH requests USING"), "{plan}");
+        assert!(plan.contains("requests_token (<expr>=?") && !plan.contains("SCAN"), "{plan}");
+        assert_eq!(plan.contains("TEMP B-TREE"), !is_sorted, "{plan}");
     }
 }
 
@@ -378,7 +408,7 @@ async fn a_sqlite_file_of_version_1_is_updated() {
         ExecutionHead { state: ExecutionState::Completed, finished_at: Some(at(0)), ..head(1, 2) };
     assert_eq!(store.head(execution(1)).await.unwrap(), Some(over), "its log does not replay");
     let due = ExecutionHead { due: Some(at(0)), ..head(2, 2) };
-    assert_eq!(other.find_heads(HeadQuery::Due { now: at(0) }, 10).await.unwrap(), [due]);
+    assert_eq!(other.find_heads(HeadQuery::Due { now: at(0), turn: 0 }, 10).await.unwrap(), [due]);
     assert_eq!(as_store(&store).next_due_at().await.unwrap(), Some(at(0)));
     assert_eq!(store.list_commands(None).await.unwrap(), [inbox_command(1, 2, Command::Pause)]);
     assert_eq!(

@@ -201,7 +201,7 @@ pub async fn the_count_of_a_list_is_its_length(pair: StorePair) {
         let filter = RequestFilter { search, ..RequestFilter::default() };
         assert_eq!(pair.other.count_requests(&filter).await.unwrap(), expected, "{filter:?}");
     }
-    let of_one = PlanFilter { request: Some(request_id(1)), search: None };
+    let of_one = PlanFilter { request: Some(request_id(1)), ..PlanFilter::default() };
     assert_eq!(pair.other.count_plans(&of_one).await.unwrap(), 3);
     assert_eq!(pair.other.count_plans(&PlanFilter::default()).await.unwrap(), 5);
 }

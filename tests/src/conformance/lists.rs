@@ -4,8 +4,8 @@ use serde_json::json;
 use shared::{
     execution::ExecutionState::{self, Completed, Failed, Pending},
     id::{ExecutionId, PlanId, RequestId, Seq},
-    labels::Labels,
-    request::TranscriptEntry,
+    labels::{self, Labels},
+    request::{Request, TranscriptEntry},
     store::{
         Cursor, ExecutionFilter, ExecutionHead, HeadError, LabelFilter, Listing, Page, PlanFilter,
         PlanVersion, RequestFilter,
@@ -225,6 +225,66 @@ pub async fn plans_are_found_by_request_and_words(pair: StorePair) {
     let rest = Page { first: 2, after: first.items.last().map(|(cursor, _)| cursor.clone()) };
     let rest = pair.other.list_plans(&none(), &rest).await.unwrap();
     assert_eq!((plan_ids_of(&rest), rest.has_more), (vec![plan_id(1)], false));
+}
+
+/// Requests, plans and executions are found by the token to which they belong. A plan belongs to the
+/// token of its request.
+pub async fn a_token_finds_its_own(pair: StorePair) {
+    let labels = |token: Option<&str>| {
+        let mut labels = Labels::from([("team".to_owned(), "red".to_owned())]);
+        labels::set_token(&mut labels, token);
+        labels
+    };
+    for (n, token) in [(1, Some("ann")), (2, Some("bob")), (3, None), (4, Some("ann"))] {
+        let seconds = i64::try_from(n).unwrap();
+        let owned = Request { labels: labels(token), ..request(n, "a query", seconds) };
+        pair.one.put_request(&owned).await.unwrap();
+        pair.one.put_plan(&plan(n, n, 1, &["set.tool"])).await.unwrap();
+        let state = if n == 4 { Completed } else { Pending };
+        let created_at = at(seconds);
+        let head = ExecutionHead { labels: labels(token), state, created_at, ..head(n, 1) };
+        pair.put_head(head).await;
+    }
+    pair.one.put_plan(&plan(5, 1, 2, &["set.tool"])).await.unwrap();
+    for (token, requests, plans) in
+        [("ann", vec![4, 1], vec![5, 4, 1]), ("bob", vec![2], vec![2]), ("team", vec![], vec![])]
+    {
+        let filter = RequestFilter { token: Some(token.to_owned()), ..RequestFilter::default() };
+        assert_eq!(pair.other.count_requests(&filter).await.unwrap(), requests.len() as u64);
+        let ids: Vec<_> = requests.iter().copied().map(request_id).collect();
+        assert_eq!(request_numbers(&pair, filter).await, ids, "{token}");
+        let filter = PlanFilter { token: Some(token.to_owned()), ..PlanFilter::default() };
+        assert_eq!(pair.other.count_plans(&filter).await.unwrap(), plans.len() as u64);
+        let ids: Vec<_> = plans.iter().copied().map(plan_id).collect();
+        assert_eq!(plan_ids(&pair, filter).await, ids, "{token}");
+        let filter =
+            ExecutionFilter { labels: vec![LabelFilter::of_token(token)], ..Default::default() };
+        assert_eq!(pair.other.count_heads(&filter).await.unwrap(), requests.len() as u64);
+        let ids: Vec<_> = requests.iter().copied().map(execution).collect();
+        assert_eq!(head_ids(&pair, filter).await, ids, "{token}");
+    }
+    let filter = PlanFilter { token: Some("ann".to_owned()), ..PlanFilter::default() };
+    let page = Page { first: 2, after: None };
+    let first = pair.other.list_plans(&filter, &page).await.unwrap();
+    let rest = Page { first: 2, after: first.items.last().map(|(cursor, _)| cursor.clone()) };
+    let rest = pair.other.list_plans(&filter, &rest).await.unwrap();
+    assert_eq!((plan_ids_of(&rest), rest.has_more), (vec![plan_id(1)], false));
+    let of_one = PlanFilter { request: Some(request_id(1)), ..filter };
+    assert_eq!(plan_ids(&pair, of_one).await, [5, 1].map(plan_id));
+    let label = LabelFilter { key: "team".to_owned(), value: Some("red".to_owned()) };
+    let labels = vec![LabelFilter::of_token("ann"), label];
+    let request = Some(request_id(4));
+    for filter in [
+        ExecutionFilter { labels: labels.clone(), request, ..Default::default() },
+        ExecutionFilter {
+            labels: labels.clone(),
+            ids: Some(vec![execution(4)]),
+            ..Default::default()
+        },
+        ExecutionFilter { labels, states: vec![Completed], ..Default::default() },
+    ] {
+        assert_eq!(head_ids(&pair, filter.clone()).await, [execution(4)], "{filter:?}");
+    }
 }
 
 /// Executions are found by state, request, plan, time, the tools of their plan, and whether they

@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use futures::future::join_all;
 use serde_json::{Value, json};
 use shared::{
+    clock::Timestamp,
     limits,
     store::{Record, RecordKind, RecordPage, Store, StoreError, Usage, WriteCondition},
 };
@@ -129,6 +130,44 @@ pub async fn a_conditional_write_never_overwrites_a_newer_record(pair: StorePair
         pair.other.put_record(&largest("y", 2), since).await.unwrap(),
         "large records can also be replaced"
     );
+}
+
+/// A writer that keeps the time of a record compares its value. So a change that another writer made
+/// after the first writer read the record is never overwritten.
+pub async fn a_record_is_replaced_while_it_has_the_value_that_was_read(pair: StorePair) {
+    if pair.is_encrypted().await {
+        // Only the store behind the encryption can compare stored values.
+        return;
+    }
+    let values = [
+        (RecordKind::Memory, json!({ "a": [1, "ö", null, 1e300] }), json!("x")),
+        (RecordKind::Output, json!({ "$a": 1 }), json!(["y"])),
+        (
+            RecordKind::Key,
+            json!({ "executionId": "exec_1_aaaaaaaaa", "fingerprint": "{\"a\":\"\\n\"}" }),
+            json!({ "executionId": "exec_1_aaaaaaaaa", "fingerprint": "y" }),
+        ),
+        (
+            RecordKind::SavedPlan,
+            json!({ "planId": "plan_1_aaaaaaaaa", "inputs": { "a": [1.5, "é"] } }),
+            json!({ "planId": "plan_1_aaaaaaaaa", "inputs": "z" }),
+        ),
+    ];
+    for (kind, before, after) in values {
+        let [before, after] = [before, after].map(|value| Record {
+            kind,
+            name: "a".to_owned(),
+            value: value.into(),
+            at: if kind == RecordKind::Key { Timestamp::UNIX_EPOCH } else { at(1) },
+        });
+        let unless = |record: &Record| WriteCondition::ValueDiffers(Arc::clone(&record.value));
+        assert!(!pair.one.put_record(&after, unless(&before)).await.unwrap(), "no record exists");
+        assert!(pair.one.put_record(&before, WriteCondition::Exists).await.unwrap());
+        assert!(!pair.other.put_record(&after, unless(&after)).await.unwrap(), "{kind:?}");
+        assert!(pair.other.put_record(&after, unless(&before)).await.unwrap(), "{kind:?}");
+        assert!(!pair.one.put_record(&after, unless(&before)).await.unwrap(), "{kind:?}");
+        assert_eq!(pair.one.find_record(kind, "a").await.unwrap(), Some(after));
+    }
 }
 
 /// Records are sorted by the bytes of their names. A list can start after any name, in both

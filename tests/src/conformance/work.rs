@@ -4,7 +4,8 @@ use chrono::TimeDelta;
 use shared::{
     clock::Timestamp,
     execution::ExecutionState,
-    id::{Epoch, WorkerId},
+    id::{Epoch, Seq, WorkerId},
+    labels::{self, Labels},
     limits,
     store::{Command, ExecutionHead, HeadError, HeadQuery, Lease, QueuePosition, StoreError},
     tool::ErrorCode,
@@ -30,7 +31,7 @@ fn make_lease(n: usize, seconds: i64) -> Lease {
 }
 
 async fn find_due(pair: &StorePair, now: Timestamp, limit: usize) -> Vec<ExecutionHead> {
-    pair.other.find_heads(HeadQuery::Due { now }, limit).await.unwrap()
+    pair.other.find_heads(HeadQuery::Due { now, turn: 0 }, limit).await.unwrap()
 }
 
 async fn find_orphans(pair: &StorePair, seconds: i64) -> Vec<ExecutionHead> {
@@ -138,6 +139,65 @@ pub async fn the_longest_due_are_listed_whatever_their_priority(pair: StorePair)
     let all = find_due(&pair, at(10), 100).await;
     assert_eq!(all.len(), 33);
     assert_eq!(all[30..], [due_head(42, 2, 0), due_head(43, 3, -3), due_head(41, 1, -9)]);
+}
+
+fn labels_of(token: &str) -> Labels {
+    let mut labels = Labels::new();
+    labels::set_token(&mut labels, Some(token));
+    labels
+}
+
+/// A token with many due executions does not hide the execution of another token, whatever their
+/// priorities. The turn says which token is first.
+pub async fn tokens_take_turns_in_a_list_of_due_executions(pair: StorePair) {
+    let of = |token: &str, head: ExecutionHead| ExecutionHead { labels: labels_of(token), ..head };
+    put_heads(&pair, (1..=30).map(|n| of("a", due_head(n, 0, 9)))).await;
+    put_heads(&pair, [of("b", due_head(41, 8, -1)), of("b", due_head(42, 9, 3))]).await;
+    put_heads(&pair, [due_head(51, 7, 0), of("c", due_head(61, 99, 0))]).await;
+    let list = async |turn, most| {
+        let query = HeadQuery::Due { now: at(10), turn };
+        let found = pair.other.find_heads(query, most).await.unwrap();
+        found.iter().map(|head| head.execution).collect::<Vec<_>>()
+    };
+    // The tokens are: none, `a`, `b`, and `c`, which has nothing due.
+    assert_eq!(list(0, 1).await, [execution(51)]);
+    assert_eq!(list(1, 1).await, [execution(1)]);
+    assert_eq!(list(2, 1).await, [execution(42)]);
+    assert_eq!(list(3, 1).await, [execution(51)]);
+    assert_eq!(list(5, 1).await, [execution(1)]);
+    let found = list(0, 16).await;
+    assert_eq!(found.len(), 16);
+    assert_eq!(found[..4], [51, 1, 42, 2].map(execution));
+    assert!(found.contains(&execution(41)), "{found:?}");
+    assert_eq!(list(1, 100).await.len(), 33, "nothing is hidden");
+}
+
+/// The executions and the bytes of a token are counted until they are finished or removed.
+pub async fn the_executions_and_bytes_of_a_token_are_counted(pair: StorePair) {
+    let of = |token: &str, n, stored_bytes| ExecutionHead {
+        labels: labels_of(token),
+        stored_bytes,
+        ..head(n, 1)
+    };
+    put_heads(&pair, [of("a", 1, 100), of("a", 2, 20), of("b", 3, 7), head(4, 1)]).await;
+    let counts = async |token: &str| {
+        let active = pair.other.count_active(token).await.unwrap();
+        (active, pair.other.sum_stored_bytes(token).await.unwrap())
+    };
+    assert_eq!(counts("a").await, (2, 120));
+    assert_eq!(counts("b").await, (1, 7));
+    assert_eq!(counts("c").await, (0, 0));
+    let over = ExecutionHead {
+        state: ExecutionState::Completed,
+        finished_at: Some(at(1)),
+        seq: Seq(2),
+        ..of("a", 1, 1_000)
+    };
+    pair.put_head(over.clone()).await;
+    assert_eq!(counts("a").await, (1, 1_020));
+    assert_eq!(pair.other.head(execution(1)).await.unwrap(), Some(over));
+    assert_eq!(pair.one.prune(at(5), 10).await.unwrap().executions, 1);
+    assert_eq!(counts("a").await, (1, 20), "the bytes fall when the execution is removed");
 }
 
 /// A list contains a limited number of priorities, the highest first. The executions that have been

@@ -268,6 +268,14 @@ impl Documents for View {
         self.run_remotely(self.world.faulty.count_executions(query)).await
     }
 
+    async fn count_active(&self, token: &str) -> Result<u64, StoreError> {
+        self.run_remotely(self.world.faulty.count_active(token)).await
+    }
+
+    async fn sum_stored_bytes(&self, token: &str) -> Result<u64, StoreError> {
+        self.run_remotely(self.world.faulty.sum_stored_bytes(token)).await
+    }
+
     async fn count_heads(&self, filter: &ExecutionFilter) -> Result<u64, StoreError> {
         self.run_remotely(self.world.faulty.count_heads(filter)).await
     }

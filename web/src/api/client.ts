@@ -3,7 +3,7 @@
 import { createClient, type Client } from "graphql-ws";
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 
-import { isLost, lost, refused, returns, token } from "./connection";
+import { isLost, lost, PAGE_HEADER, refused, returns, token } from "./connection";
 import { PREFIX, socketUrl } from "../prefix";
 import { noteClock } from "../ui/time";
 import { useCell } from "./cell";
@@ -28,7 +28,7 @@ interface Answer {
 
 /** Sends one operation. Throws an `ApiError` if the operation fails or the server cannot be reached. */
 export async function ask<R, V>(operation: Operation<R, V>, variables: V, signal?: AbortSignal): Promise<R> {
-  const headers: Record<string, string> = { "content-type": "application/json", accept: "application/json" };
+  const headers: Record<string, string> = { "content-type": "application/json", accept: "application/json", ...PAGE_HEADER };
   const secret = token();
   if (secret) headers.authorization = `Bearer ${secret}`;
   let response: Response;

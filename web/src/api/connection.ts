@@ -1,8 +1,12 @@
 /** The state of the connection to the server, and the access token for the server. */
 
+import { PREFIX } from "../prefix";
 import { Cell } from "./cell";
 
 const TOKEN_KEY = "faber.token";
+const SIGN_IN_KEY = "faber.signIn";
+/** The server accepts a session only from requests with this header, because pages of other sites cannot send it. */
+export const PAGE_HEADER = { "x-faber-page": "1" };
 /** Delay before the first attempt to reach the server again, in milliseconds. */
 const FIRST_WAIT_MS = 250;
 const MAX_WAIT_MS = 4_000;
@@ -27,9 +31,50 @@ export function setToken(value: string | null): void {
   returns.set(returns.value + 1);
 }
 
+/** The sign-in through an OpenID provider. */
+export interface SignIn {
+  /** False if only bearer tokens of the provider give access. */
+  canSignIn: boolean;
+  /** The name of the user. Null without a session. */
+  caller: string | null;
+}
+
+/** The state of the sign-in. Null if the server has no sign-in. */
+export const signIn = new Cell<SignIn | null>(null);
+
+/** Asks the server for the state of the sign-in. */
+export async function loadSignIn(): Promise<void> {
+  try {
+    const answer = await fetch(`${PREFIX}/auth/status`, { headers: { accept: "application/json", ...PAGE_HEADER }, cache: "no-store" });
+    const state = answer.ok ? ((await answer.json()) as SignIn) : null;
+    if (state?.canSignIn) localStorage.setItem(SIGN_IN_KEY, "1");
+    else localStorage.removeItem(SIGN_IN_KEY);
+    signIn.set(state);
+  } catch {
+    signIn.set(null);
+  }
+}
+
+/** Returns whether the server had a sign-in when the page last asked for its state. */
+export function hasSignIn(): boolean {
+  return localStorage.getItem(SIGN_IN_KEY) !== null;
+}
+
+/** Returns the address that starts a sign-in and comes back to the current page. */
+export function signInUrl(): string {
+  return `${PREFIX}/auth/login?return_to=${encodeURIComponent(location.pathname + location.search)}`;
+}
+
+/** Ends the session in this browser. */
+export async function signOut(): Promise<void> {
+  await fetch(`${PREFIX}/auth/logout`, { method: "POST", headers: PAGE_HEADER });
+  location.reload();
+}
+
 /** Notes that the server rejected the token, or wants one. */
 export function refused(): void {
   wantsToken.set(token() ? "The server does not know this token." : "The server requires an access token.");
+  void loadSignIn();
 }
 
 /** Notes that the server did not answer, and polls it until it answers. */

@@ -9,12 +9,12 @@ import { createClient } from "graphql-ws";
 import { createElement } from "react";
 import { createRoot } from "react-dom/client";
 
-import { token } from "../api/connection";
+import { PAGE_HEADER, token } from "../api/connection";
 import { PREFIX, socketUrl } from "../prefix";
 import { EXAMPLES } from "./examples";
 
 const secret = token();
-const headers: Record<string, string> = secret ? { authorization: `Bearer ${secret}` } : {};
+const headers: Record<string, string> = { ...PAGE_HEADER, ...(secret ? { authorization: `Bearer ${secret}` } : {}) };
 const fetcher = createGraphiQLFetcher({
   url: `${PREFIX}/graphql`,
   headers,

@@ -35,7 +35,7 @@ impl Root {
             Ok(real) => real,
             // The symlink is broken or leads outside the root. The function that opens the file
             // reports this error.
-            Err(_) => there.to_owned(),
+            Err(_) => existing.to_owned(),
         };
         Some(real.join(rest))
     }

@@ -91,7 +91,7 @@ impl TryFrom<Value> for OAuth {
             return Err(format!("`{scope}` is not a valid OAuth scope"));
         }
         for text in settings.secret_texts() {
-            if text.secret().is_none() {
+            if matches!(text, TextOrSecret::Plain(_)) {
                 let reason = "a secret in `auth` must be named, as in `{secret: TOKEN}`";
                 return Err(reason.to_owned());
             }
@@ -191,8 +191,8 @@ pub(super) fn is_scope(text: &str) -> bool {
 }
 
 impl OAuth {
-    pub(crate) fn secrets(&self) -> Vec<&str> {
-        let texts: Vec<&TextOrSecret> = match &self.grant {
+    pub(crate) fn texts(&self) -> Vec<&TextOrSecret> {
+        match &self.grant {
             Grant::Person { client, .. } => {
                 client.iter().filter_map(|client| client.secret.as_ref()).collect()
             }
@@ -203,8 +203,22 @@ impl OAuth {
                 let texts = client.secret.iter().chain(&identity.client_secret);
                 texts.chain([&identity.id_token]).collect()
             }
-        };
-        texts.into_iter().filter_map(TextOrSecret::secret).collect()
+        }
+    }
+
+    pub(crate) fn texts_mut(&mut self) -> Vec<&mut TextOrSecret> {
+        match &mut self.grant {
+            Grant::Person { client, .. } => {
+                client.iter_mut().filter_map(|client| client.secret.as_mut()).collect()
+            }
+            Grant::Program { proof: Credential::Secret(text) | Credential::Key(text), .. } => {
+                vec![text]
+            }
+            Grant::CrossApp { client, identity } => {
+                let texts = client.secret.iter_mut().chain(&mut identity.client_secret);
+                texts.chain([&mut identity.id_token]).collect()
+            }
+        }
     }
 
     pub fn has_callback_port(&self) -> bool {
@@ -227,7 +241,11 @@ mod tests {
     fn check_parsed_config(settings: Value, expected: Expect) {
         let read = serde_json::from_value::<OAuth>(settings);
         let summary = match read {
-            Ok(oauth) => format!("{:?} {:?} {:?}", oauth.grant, oauth.scopes, oauth.secrets()),
+            Ok(oauth) => {
+                let secrets: Vec<_> =
+                    oauth.texts().into_iter().filter_map(TextOrSecret::secret).collect();
+                format!("{:?} {:?} {secrets:?}", oauth.grant, oauth.scopes)
+            }
             Err(err) => format!("✗ {err}"),
         };
         expected.assert_eq(&summary);

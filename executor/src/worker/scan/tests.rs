@@ -112,7 +112,10 @@ async fn a_scan_finds_work_behind_orphans_of_missing_tools() {
         crowd.worker.claim_due_executions().await.unwrap();
     }
     assert!(crowd.worker.local.contains(crowd.runnable), "the scan did not find the execution");
-    let left =
-        crowd.store.find_heads(HeadQuery::Due { now: WallClock.now() }, 1_000).await.unwrap();
+    let left = crowd
+        .store
+        .find_heads(HeadQuery::Due { now: WallClock.now(), turn: 0 }, 1_000)
+        .await
+        .unwrap();
     assert_eq!(left.len(), 600, "a worker with the tool can find the others");
 }

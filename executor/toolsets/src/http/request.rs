@@ -103,11 +103,12 @@ impl TryFrom<Map<String, Value>> for NamedFields {
 
     fn try_from(settings: Map<String, Value>) -> Result<Self, String> {
         let fields = settings.into_iter().map(|(name, value)| {
-            let field =
-                match TextOrSecret::try_from(value).map_err(|err| format!("`{name}`: {err}"))? {
-                    TextOrSecret::Plain(text) => Field::Template(Template::parse(&text)),
-                    secret @ TextOrSecret::Secret(_) => Field::Secret(secret),
-                };
+            let field = match TextOrSecret::try_from(value)
+                .map_err(|err| format!("`{name}`: {err}"))?
+            {
+                TextOrSecret::Plain(text) => Field::Template(Template::parse(&text)),
+                secret @ (TextOrSecret::Secret(_) | TextOrSecret::File(_)) => Field::Secret(secret),
+            };
             Ok((name, field))
         });
         fields.collect::<Result<_, String>>().map(Self)
@@ -135,10 +136,23 @@ impl HttpRun {
         self.headers.0.iter().chain(query).map(|(_, field)| field)
     }
 
-    pub(crate) fn secrets(&self) -> Vec<&str> {
+    pub(crate) fn secrets(&self) -> Vec<&TextOrSecret> {
         let secrets = self.iter_fields().filter_map(|field| match field {
             Field::Template(_) => None,
-            Field::Secret(text) => text.secret(),
+            Field::Secret(text) => Some(text),
+        });
+        secrets.collect()
+    }
+
+    pub(crate) fn secrets_mut(&mut self) -> Vec<&mut TextOrSecret> {
+        let query = match &mut self.query {
+            Query::NamedFields(fields) => fields.0.as_mut_slice(),
+            Query::Rest => &mut [],
+        };
+        let fields = self.headers.0.iter_mut().chain(query);
+        let secrets = fields.filter_map(|(_, field)| match field {
+            Field::Template(_) => None,
+            Field::Secret(text) => Some(text),
         });
         secrets.collect()
     }

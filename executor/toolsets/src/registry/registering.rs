@@ -1,5 +1,6 @@
 //! Registration of single tools.
 
+use secrets::{FileSecret, TextOrSecret};
 use serde_json::{Value, json};
 use shared::{
     clock::Timestamp,
@@ -10,7 +11,10 @@ use shared::{
 };
 use toolbox::{ReadyTool, SetStatus, ToolLookup, dispatch, tool_names::complaint};
 
-use super::{AppliedState, Registry, RegistryError, merge::RegisteredTool};
+use super::{
+    AppliedState, Registry, RegistryError,
+    merge::{self, RegisteredTool},
+};
 use crate::{
     command::CommandTool,
     sources::{Source, resolve_tool_paths},
@@ -29,6 +33,18 @@ struct NewTool {
 }
 
 impl Registry {
+    /// Rejects variables that callers may not use, because callers could send any secret to a
+    /// server of their choice.
+    pub(super) fn check_secrets<'a>(
+        &self,
+        variables: impl IntoIterator<Item = &'a str>,
+    ) -> Result<(), RegistryError> {
+        match merge::find_forbidden_variable(variables, self.0.parts.secrets.as_ref()) {
+            Some(name) => Err(RegistryError::Secret(name.to_owned())),
+            None => Ok(()),
+        }
+    }
+
     pub async fn register_tool(
         &self,
         set: Option<&str>,
@@ -93,6 +109,7 @@ impl Registry {
         let mut tool: CommandTool = serde_json::from_value(settings.clone())
             .map_err(|err| RegistryError::Invalid(err.to_string()))?;
         self.check_secrets(tool.secrets().into_iter().chain(tool.passed_variables()))?;
+        refuse_secret_files(tool.texts().into_iter().filter_map(TextOrSecret::file))?;
         resolve_tool_paths(&mut tool, &parts.base);
         let (has_set, set) = (set.is_some(), set.unwrap_or(DEFAULT_SET).parse::<ToolSetName>()?);
         let ready =
@@ -219,6 +236,14 @@ impl Registry {
         }
         self.read_changes(applied).await
     }
+}
+
+/// Rejects secrets in files, because a caller could send any file to a server of its choice.
+pub(super) fn refuse_secret_files<'a>(
+    files: impl IntoIterator<Item = &'a FileSecret>,
+) -> Result<(), RegistryError> {
+    let missing = files.into_iter().find_map(|file| file.text().err());
+    missing.map_or(Ok(()), |missing| Err(RegistryError::Invalid(missing.to_string())))
 }
 
 fn find_creation_time(applied: &AppliedState, set: &ToolSetName) -> Option<Timestamp> {

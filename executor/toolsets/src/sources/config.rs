@@ -8,6 +8,7 @@ use std::{
 
 use mcp::McpServer;
 use sandbox::{Confinement, Support};
+use secrets::{FileSecret, TextOrSecret};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use shared::{
@@ -198,14 +199,45 @@ impl SetConfig {
 
     /// Returns the variables of the environment that the set requires as secrets.
     pub fn secrets(&self) -> BTreeSet<&str> {
-        let names = match &self.source {
-            Source::Mcp(server) => server.secrets(),
-            Source::Tools(tools) => tools.iter().flat_map(CommandTool::secrets).collect(),
+        self.texts().into_iter().filter_map(TextOrSecret::secret).collect()
+    }
+
+    /// Returns the files that the set requires as secrets.
+    pub fn secret_files(&self) -> Vec<&FileSecret> {
+        self.texts().into_iter().filter_map(TextOrSecret::file).collect()
+    }
+
+    /// Returns the paths of the files that were read as secrets.
+    pub fn secret_paths(&self) -> Vec<&Path> {
+        self.secret_files().into_iter().filter_map(FileSecret::path).collect()
+    }
+
+    /// Reads the files with secrets. Must not be called for sets of callers. A relative path starts
+    /// at `base`.
+    #[must_use]
+    pub fn with_secret_files(mut self, base: &Path) -> Self {
+        let texts = match &mut self.source {
+            Source::Mcp(server) => server.texts_mut(),
+            Source::Tools(tools) => tools.iter_mut().flat_map(CommandTool::texts_mut).collect(),
             Source::Builtin(_) | Source::Documents(_) => Vec::new(),
-            Source::OpenApi(api) => api.secrets(),
-            Source::GraphQl(api) => api.secrets(),
+            Source::OpenApi(api) => api.texts_mut(),
+            Source::GraphQl(api) => api.texts_mut(),
         };
-        names.into_iter().collect()
+        for text in texts {
+            text.read_file(base);
+        }
+        self
+    }
+
+    /// Returns the texts that can be secrets.
+    fn texts(&self) -> Vec<&TextOrSecret> {
+        match &self.source {
+            Source::Mcp(server) => server.texts(),
+            Source::Tools(tools) => tools.iter().flat_map(CommandTool::texts).collect(),
+            Source::Builtin(_) | Source::Documents(_) => Vec::new(),
+            Source::OpenApi(api) => api.texts(),
+            Source::GraphQl(api) => api.texts(),
+        }
     }
 
     /// Returns the programs of the set that are given as paths. The launcher makes them read-only

@@ -57,8 +57,12 @@ pub struct GraphQlConfig {
 }
 
 impl GraphQlConfig {
-    pub(super) fn secrets(&self) -> Vec<&str> {
-        self.headers.values().chain(&self.auth).filter_map(TextOrSecret::secret).collect()
+    pub(super) fn texts(&self) -> Vec<&TextOrSecret> {
+        self.headers.values().chain(&self.auth).collect()
+    }
+
+    pub(super) fn texts_mut(&mut self) -> Vec<&mut TextOrSecret> {
+        self.headers.values_mut().chain(&mut self.auth).collect()
     }
 }
 

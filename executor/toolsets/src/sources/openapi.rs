@@ -57,9 +57,13 @@ pub struct OpenApiConfig {
 }
 
 impl OpenApiConfig {
-    pub(super) fn secrets(&self) -> Vec<&str> {
-        let headers = self.headers.values().filter_map(TextOrSecret::secret);
-        headers.chain(self.auth.values().flat_map(Credential::secrets)).collect()
+    pub(super) fn texts(&self) -> Vec<&TextOrSecret> {
+        self.headers.values().chain(self.auth.values().flat_map(Credential::texts)).collect()
+    }
+
+    pub(super) fn texts_mut(&mut self) -> Vec<&mut TextOrSecret> {
+        let credentials = self.auth.values_mut().flat_map(Credential::texts_mut);
+        self.headers.values_mut().chain(credentials).collect()
     }
 
     pub(super) fn resolve_path(&mut self, base: &Path) {

@@ -5,8 +5,7 @@ use std::{
     fmt::Write as _,
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    sync::Arc,
 };
 
 use backup::{BackupError, Counts, Progress, Report, Stage, VerifiedBackup};
@@ -15,7 +14,6 @@ use client::{
     failure::Failure,
     view::{format::count_noun, plain},
 };
-use console::Term;
 use engine::{age, record_entry};
 use serde_json::json;
 use shared::{
@@ -25,21 +23,18 @@ use shared::{
 };
 use tempfile::TempDir;
 
-use super::serve::refuse_server_flag;
+use super::{progress_line::ProgressLine, serve::refuse_server_flag};
 use crate::{
     App, ExitStatus,
     args::ExportArgs,
     local_engine::{missing_store, open_store_for_copies},
-    screen::Screen,
     signals,
 };
-
-const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(crate) async fn write_backup(app: &App, file: &Path) -> Result<ExitStatus, Failure> {
     let store = open_existing_store(app, "backup").await?;
     let line = ProgressLine::new(&app.screen);
-    let show = |progress| line.show(progress);
+    let show = |progress| line.show(|| describe_progress(progress));
     let written = tokio::select! {
         written = backup::write_backup(&*store, store_kind(app), file, &show) => Some(written),
         () = signals::await_interrupt() => None,
@@ -54,7 +49,7 @@ pub(crate) async fn restore(app: &App, file: &Path) -> Result<ExitStatus, Failur
     refuse_server_flag(app, "restore")?;
     refuse_memory(app, "restore")?;
     let line = ProgressLine::new(&app.screen);
-    let show = |progress| line.show(progress);
+    let show = |progress| line.show(|| describe_progress(progress));
     let work = async {
         // Checks the file before the store is opened, so that an invalid file creates no store.
         let mut backup = VerifiedBackup::open(file, &show).await.map_err(to_failure)?;
@@ -88,7 +83,7 @@ pub(crate) async fn import(app: &App, file: &Path) -> Result<ExitStatus, Failure
     let store = open_store_for_copies(app.setup()).await?;
     store.check_restored().await?;
     let line = ProgressLine::new(&app.screen);
-    let show = |progress| line.show(progress);
+    let show = |progress| line.show(|| describe_progress(progress));
     let imported = tokio::select! {
         imported = backup::import(&*store, file, &show) => Some(imported),
         () = signals::await_interrupt() => None,
@@ -124,7 +119,7 @@ pub(crate) async fn export_history(app: &App, args: ExportArgs) -> Result<ExitSt
     let store = open_existing_store(app, "export --since").await?;
     let since = parse_since(&*store, args.since.as_deref().unwrap_or_default()).await?;
     let line = ProgressLine::new(&app.screen);
-    let show = |progress| line.show(progress);
+    let show = |progress| line.show(|| describe_progress(progress));
     let export = async {
         if let Some(file) = &file {
             backup::export_to_file(&*store, since, file, &show).await
@@ -212,7 +207,7 @@ async fn open_existing_store(app: &App, command: &str) -> Result<Arc<dyn Store>,
 }
 
 /// Refuses the store in memory, because its content is lost when the command ends.
-fn refuse_memory(app: &App, command: &str) -> Result<(), Failure> {
+pub(super) fn refuse_memory(app: &App, command: &str) -> Result<(), Failure> {
     if store_kind(app) != "memory" {
         return Ok(());
     }
@@ -292,37 +287,6 @@ fn to_failure(err: BackupError) -> Failure {
         BackupError::NotEmpty { .. }
         | BackupError::OtherRestore { .. }
         | BackupError::Changed(_) => Failure::new("CONFLICT", message),
-    }
-}
-
-/// A line on a terminal that shows the progress of a command.
-struct ProgressLine {
-    terminal: Option<Term>,
-    shown_at: Mutex<Option<Instant>>,
-}
-
-impl ProgressLine {
-    fn new(screen: &Screen) -> Self {
-        let terminal = (screen.is_live && !screen.json).then(Term::stderr);
-        Self { terminal, shown_at: Mutex::new(None) }
-    }
-
-    fn show(&self, progress: Progress) {
-        let Some(terminal) = &self.terminal else { return };
-        let mut shown_at = self.shown_at.lock().unwrap_or_else(PoisonError::into_inner);
-        if shown_at.is_some_and(|at| at.elapsed() < PROGRESS_INTERVAL) {
-            return;
-        }
-        *shown_at = Some(Instant::now());
-        // Ignores a failure. If the line cannot be cleared, the next line appears below it.
-        let line = describe_progress(progress);
-        let _ = terminal.clear_line().and_then(|()| terminal.write_str(&line));
-    }
-
-    fn clear(&self) {
-        if let Some(terminal) = &self.terminal {
-            let _ = terminal.clear_line();
-        }
     }
 }
 

@@ -65,7 +65,9 @@ pub(crate) async fn check_all(app: &App, faults: Faults) -> Result<ExitStatus, F
         checks.push(safety::check_confinement(sets, sandbox::kernel_support()));
         // Skips a setting that is wrong: the loader has replaced it by its default, which needs no
         // check.
-        if faults.has_valid_setting("access") {
+        checks.extend(safety::check_sign_in(config, variable));
+        let has_sign_in = config.http_server.value.oidc.is_some();
+        if faults.has_valid_setting("access") && (!has_sign_in || !config.access.value.is_empty()) {
             let access = &config.access.value;
             checks.push(safety::check_access(access, sets, config.listen.value, variable));
         }

@@ -12,9 +12,11 @@ use engine::{
 use graphql::{
     health::build_server_hooks,
     schema,
-    server::{self, Hooks, PathPrefix, ServerOptions},
+    server::{self, Hooks, PathPrefix, ServerOptions, Tls},
 };
 use nix::sys::resource::{Resource, getrlimit};
+use oidc::SignIn;
+use shared::clock::WallClock;
 use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -22,24 +24,28 @@ use crate::{
     App, ExitStatus,
     config::{HttpServerConfig, variable},
     local_engine::{LocalEngine, unlimited_operations},
+    reload::Reloader,
     session::{Need, Session},
-    signals,
+    signals::{self, ServiceSignal, ServiceSignals},
 };
 
 pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
     refuse_server_flag(app, "serve")?;
     let config = &app.config;
-    let end_signal = listen_for_end_signal()?;
+    let signals = listen_for_service_signals()?;
     let access = config.access.value.open(&config.toolsets.value, variable)?;
+    let (access, sign_in) = open_sign_in(app, access)?;
+    let HttpServerConfig { allowed_hosts, allowed_origins, path_prefix, tls, .. } =
+        config.http_server.value.clone();
+    let tls = tls.map(|files| files.open().map(Tls::new)).transpose()?;
     let (listener, address) = open_listener(config.listen.value, "--listen").await?;
     let local = LocalEngine::open(app.setup(), Need::Everything).await?;
     local.engine.set_access(access.clone());
     warn_of_missing_tokens(app, address, &access);
     warn_of_missing_confinement(app);
     warn_of_missing_sign_in(app, &access);
-    let HttpServerConfig { allowed_hosts, allowed_origins, path_prefix } =
-        config.http_server.value.clone();
-    app.screen.say(&format!("listening on http://{address}{path_prefix}"));
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    app.screen.say(&format!("listening on {scheme}://{address}{path_prefix}"));
     let (retention, mut tasks) = start_retention(app, &local);
     warn_of_unmatched_patterns(app, &local, &mut tasks);
     warn_of_unmatched_effects(app, &local, &mut tasks);
@@ -48,7 +54,9 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
         max_connections: max_connections(app),
         max_new_connections: config.limits.new_connections_per_address(),
         shutdown_grace: config.limits.drain_time(),
-        access,
+        access: access.clone(),
+        sign_in,
+        tls: tls.clone(),
         allowed_hosts: allowed_hosts.values,
         allowed_origins: allowed_origins.values,
         path_prefix: path_prefix.clone(),
@@ -64,8 +72,9 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
         build_server_hooks(&local.engine, local.worker_handle(), &retention, file, &path_prefix);
     let hooks = Hooks { member_routes, span_sink: app.span_sink.clone(), ..hooks };
     let schema = local.schema.clone();
+    let reloader = Reloader::new(app, &local, Some(access)).with_tls(tls);
     let end_signal = async move {
-        end_signal.await;
+        reload_until_end(signals, reloader).await;
         stop.cancel();
     };
     let served = server::serve(listener, schema, options, hooks, end_signal).await;
@@ -77,7 +86,7 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
 
 pub(crate) async fn run_worker(app: &App) -> Result<ExitStatus, Failure> {
     refuse_server_flag(app, "worker")?;
-    let end_signal = listen_for_end_signal()?;
+    let signals = listen_for_service_signals()?;
     let listener = match &app.config.metrics {
         Some(metrics) => Some(open_listener(metrics.value, "--metrics").await?),
         None => None,
@@ -87,7 +96,10 @@ pub(crate) async fn run_worker(app: &App) -> Result<ExitStatus, Failure> {
     let (retention, _pruning) = start_retention(app, &local);
     let served = if let Some((listener, address)) = listener {
         let access = app.config.access.value.open(&app.config.toolsets.value, variable)?;
+        let (access, sign_in) = open_sign_in(app, access)?;
         warn_of_missing_tokens(app, address, &access);
+        let reloader = Reloader::new(app, &local, Some(access.clone()));
+        let end_signal = reload_until_end(signals, reloader);
         app.screen.say(&format!("metrics on http://{address}"));
         app.screen.say(&format!("working on {}", app.config.store_name()));
         let file = sqlite_path(&app.config.store.value).map(Path::to_owned);
@@ -98,17 +110,29 @@ pub(crate) async fn run_worker(app: &App) -> Result<ExitStatus, Failure> {
         // Leaves out the routes of the page, because a worker serves only metrics and health
         // checks.
         let hooks = Hooks { ready, first_metrics, ..Hooks::default() };
-        let options = ServerOptions { has_api: false, access, ..ServerOptions::default() };
+        let options = ServerOptions { has_api: false, access, sign_in, ..ServerOptions::default() };
         server::serve(listener, local.schema.clone(), options, hooks, end_signal).await
     } else {
         app.screen.say(&format!("working on {}", app.config.store_name()));
-        end_signal.await;
+        reload_until_end(signals, Reloader::new(app, &local, None)).await;
         Ok(())
     };
     app.screen.say("stopping");
     local.close().await;
     served.map_err(|err| Failure::new("SERVER_UNAVAILABLE", err.to_string()))?;
     Ok(ExitStatus::Done)
+}
+
+/// Opens the sign-in of `server.oidc`, if there is one. Then every caller needs a token or a session.
+fn open_sign_in(app: &App, access: Access) -> Result<(Access, Option<Arc<SignIn>>), Failure> {
+    let config = &app.config;
+    let Some(oidc) = &config.http_server.value.oidc else { return Ok((access, None)) };
+    let folder = config.base_folder().map_err(|err| Failure::new("INTERNAL", err.to_string()))?;
+    let settings = oidc.open(&folder, &config.toolsets.value, variable)?;
+    let access = access.with_identities();
+    let sign_in = SignIn::new(settings, access.clone(), Arc::new(WallClock));
+    let sign_in = sign_in.map_err(|reason| Failure::new("INTERNAL", reason))?;
+    Ok((access, Some(Arc::new(sign_in))))
 }
 
 /// Listens on an address. `option` is the command-line option for another address, which an error
@@ -246,6 +270,22 @@ fn start_retention(app: &App, local: &LocalEngine) -> (Arc<Retention>, JoinSet<(
         tasks.spawn(async move { removing.prune_forever(store, clock, policy).await });
     }
     (retention, tasks)
+}
+
+fn listen_for_service_signals() -> Result<ServiceSignals, Failure> {
+    let deaf = |err| Failure::new("INTERNAL", format!("cannot listen for signals: {err}"));
+    ServiceSignals::listen().map_err(deaf)
+}
+
+/// Reloads the configuration at each SIGHUP, until a signal ends the process.
+async fn reload_until_end(mut signals: ServiceSignals, mut reloader: Reloader) {
+    while signals.receive().await == ServiceSignal::Reload {
+        // A store that does not answer must not delay the end.
+        tokio::select! {
+            () = Box::pin(reloader.reload()) => (),
+            () = signals.receive_end() => return,
+        }
+    }
 }
 
 fn listen_for_end_signal() -> Result<impl Future<Output = ()> + Send, Failure> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use planner::embed::{ServerConfig, Source};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use shared::placed_error::read_placed;
+use shared::{placed_error::read_placed, secret_file::SecretFile};
 
 use super::{Config, environment::variable, show::mask_url};
 
@@ -29,6 +29,7 @@ pub enum EmbeddingConfig {
         base_url: String,
         model: String,
         api_key_env: Option<String>,
+        api_key_file: Option<SecretFile>,
     },
 }
 
@@ -38,6 +39,7 @@ struct WrittenEmbedding {
     model: Option<String>,
     base_url: Option<String>,
     api_key_env: Option<String>,
+    api_key_file: Option<String>,
     builtin: Option<bool>,
 }
 
@@ -51,14 +53,20 @@ pub(super) fn read(value: Option<Value>, base: &Path) -> Result<Option<Embedding
     };
     let written: WrittenEmbedding =
         read_placed(value).map_err(|err| format!("{}; {VALID_FORMS}", err.inside("embedding")))?;
-    let WrittenEmbedding { model, base_url, api_key_env, builtin } = written;
+    let WrittenEmbedding { model, base_url, api_key_env, api_key_file, builtin } = written;
+    if api_key_env.is_some() && api_key_file.is_some() {
+        let reason = "`embedding.api_key_file`: name one of `api_key_env` and `api_key_file`";
+        return Err(reason.to_owned());
+    }
+    let has_key = api_key_env.is_some() || api_key_file.is_some();
     Ok(Some(match (builtin, base_url, model) {
-        (Some(true), None, None) if api_key_env.is_none() => EmbeddingConfig::Builtin,
-        (Some(false), None, None) if api_key_env.is_none() => EmbeddingConfig::Off,
+        (Some(true), None, None) if !has_key => EmbeddingConfig::Builtin,
+        (Some(false), None, None) if !has_key => EmbeddingConfig::Off,
         (None, Some(base_url), Some(model)) if mask_url(&base_url) == base_url => {
-            EmbeddingConfig::Server { base_url, model, api_key_env }
+            let api_key_file = api_key_file.map(|file| SecretFile::new(file, base));
+            EmbeddingConfig::Server { base_url, model, api_key_env, api_key_file }
         }
-        (None, None, Some(written)) if api_key_env.is_none() => {
+        (None, None, Some(written)) if !has_key => {
             let path = base.join(&written);
             EmbeddingConfig::Model { written, path }
         }
@@ -77,11 +85,19 @@ impl EmbeddingConfig {
             Self::Builtin => json!({ "builtin": true }),
             Self::Off => json!({ "builtin": false }),
             Self::Model { written, .. } => json!({ "model": written }),
-            Self::Server { base_url, model, api_key_env } => json!({
+            Self::Server { base_url, model, api_key_env, api_key_file } => json!({
                 "base_url": mask_url(base_url),
                 "model": model,
                 "api_key_env": api_key_env,
+                "api_key_file": api_key_file.as_ref().map(SecretFile::written),
             }),
+        }
+    }
+
+    pub(super) fn key_file(&self) -> Option<&Path> {
+        match self {
+            Self::Server { api_key_file, .. } => api_key_file.as_ref().map(SecretFile::path),
+            Self::Builtin | Self::Off | Self::Model { .. } => None,
         }
     }
 }
@@ -97,8 +113,16 @@ impl Config {
             EmbeddingConfig::Off => return None,
             EmbeddingConfig::Builtin => Source::Builtin,
             EmbeddingConfig::Model { written, path } => self.model_source(written, path),
-            EmbeddingConfig::Server { base_url, model, api_key_env } => {
-                server_source(base_url, model, api_key_env.as_deref())
+            EmbeddingConfig::Server { base_url, model, api_key_env, api_key_file } => {
+                match find_key(api_key_env.as_deref()) {
+                    Ok(api_key) => Source::Server(ServerConfig {
+                        base_url: base_url.clone(),
+                        model: model.clone(),
+                        api_key,
+                        api_key_file: api_key_file.clone(),
+                    }),
+                    Err(reason) => Source::Invalid(reason),
+                }
             }
         })
     }
@@ -112,17 +136,11 @@ impl Config {
     }
 }
 
-fn server_source(base_url: &str, model: &str, api_key_env: Option<&str>) -> Source {
-    let key = match api_key_env.map(|name| (name, variable(name))) {
-        None => None,
-        Some((_, Some(key))) if !key.trim().is_empty() => Some(key.trim().to_owned()),
-        Some((name, _)) => {
-            let reason = format!(
-                "the variable `{name}`, which `embedding.api_key_env` names, is not set: set it"
-            );
-            return Source::Invalid(reason);
-        }
-    };
-    let (base_url, model) = (base_url.to_owned(), model.to_owned());
-    Source::Server(ServerConfig { base_url, model, api_key: key })
+/// Returns the key in a variable, or the reason why the variable has none.
+fn find_key(name: Option<&str>) -> Result<Option<String>, String> {
+    let Some(name) = name else { return Ok(None) };
+    let key = variable(name).map(|key| key.trim().to_owned()).filter(|key| !key.is_empty());
+    key.map(Some).ok_or_else(|| {
+        format!("the variable `{name}`, which `embedding.api_key_env` names, is not set: set it")
+    })
 }

@@ -1,12 +1,12 @@
 //! The setting `encryption`: the keys that encrypt a store, and where they are.
 
-use std::{path::Path, path::PathBuf, process::Stdio, time::Duration};
+use std::{path::Path, process::Stdio, time::Duration};
 
 use engine::store::{Key, Keyring};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use shared::placed_error::read_placed;
-use tokio::{fs, process::Command, time};
+use shared::{placed_error::read_placed, secret_file::SecretFile};
+use tokio::{process::Command, time};
 
 use super::{ConfigError, environment::variable};
 
@@ -32,10 +32,7 @@ struct KeyConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum KeySource {
     Variable(String),
-    File {
-        written: String,
-        path: PathBuf,
-    },
+    File(SecretFile),
     /// A program and its arguments. It prints the key.
     Command(Vec<String>),
 }
@@ -101,10 +98,7 @@ impl KeyConfig {
                         .to_owned(),
                 );
             }
-            (None, Some(written), None) => {
-                let path = base.join(&written);
-                KeySource::File { written, path }
-            }
+            (None, Some(written), None) => KeySource::File(SecretFile::new(written, base)),
             (None, None, Some(command)) if !command.is_empty() => KeySource::Command(command),
             _ => return Err("name one of `env`, `file` and `command`".to_owned()),
         };
@@ -120,9 +114,7 @@ impl KeyConfig {
             KeySource::Variable(name) => {
                 variable(name).ok_or_else(|| format!("the variable `{name}` is not set"))
             }
-            KeySource::File { path, .. } => fs::read_to_string(path)
-                .await
-                .map_err(|err| format!("`{}` cannot be read: {err}", path.display())),
+            KeySource::File(file) => file.read(),
             KeySource::Command(command) => run_command(command).await,
         }
     }
@@ -192,7 +184,7 @@ impl EncryptionConfig {
     /// Returns the files with keys.
     pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
         self.keys.iter().filter_map(|key| match &key.source {
-            KeySource::File { path, .. } => Some(path.as_path()),
+            KeySource::File(file) => Some(file.path()),
             KeySource::Variable(_) | KeySource::Command(_) => None,
         })
     }
@@ -201,7 +193,7 @@ impl EncryptionConfig {
     pub(super) fn to_json(&self) -> Value {
         let keys = self.keys.iter().map(|KeyConfig { id, source }| match source {
             KeySource::Variable(name) => json!({ "id": id, "env": name }),
-            KeySource::File { written, .. } => json!({ "id": id, "file": written }),
+            KeySource::File(file) => json!({ "id": id, "file": file.written() }),
             KeySource::Command(command) => json!({ "id": id, "command": command }),
         });
         json!({

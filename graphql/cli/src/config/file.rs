@@ -12,6 +12,7 @@ use engine::{Guard, PlanCache};
 use engine::{retention::RetentionPolicy, yaml};
 use planner::{suggest::did_you_mean, toolkit::written};
 use serde_json::{Map, Value, json};
+use shared::secret_file::SecretFile;
 use toolbox::effect_rules::EffectRules;
 
 use super::{
@@ -21,9 +22,11 @@ use super::{
     mistake::{Mistake, Mistakes},
     model, retention, toolsets,
 };
+use crate::log_control::parse_log_filter;
 
-pub(super) const SETTING_KEYS: [&str; 15] = [
+pub(super) const SETTING_KEYS: [&str; 17] = [
     "store",
+    "store_file",
     "planner",
     "toolsets",
     "tools_files",
@@ -38,6 +41,7 @@ pub(super) const SETTING_KEYS: [&str; 15] = [
     "access",
     "server",
     "log_format",
+    "log_level",
 ];
 /// The name of the toolset that contains the tools of the setting `tools_files`.
 const TOOLS_FILES_SET: &str = "tools";
@@ -45,6 +49,7 @@ const TOOLS_FILES_SET: &str = "tools";
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct File {
     pub(super) store: Option<String>,
+    pub(super) store_file: Option<SecretFile>,
     pub(super) planner: Option<PlannerConfig>,
     pub(super) plan_cache: Option<PlanCache>,
     pub(super) guard: Option<Guard>,
@@ -64,6 +69,7 @@ pub(super) struct File {
     pub(super) embedding: Option<EmbeddingConfig>,
     pub(super) encryption: Option<EncryptionConfig>,
     pub(super) log_format: Option<LogFormat>,
+    pub(super) log_level: Option<String>,
 }
 
 /// Reads a file. The error names all mistakes.
@@ -186,8 +192,14 @@ fn read_fields(mut fields: Map<String, Value>, base: &Path) -> Result<File, Stri
                       name: rename it";
         return Err(reason.to_owned());
     }
+    let store = read_store(fields.remove("store"), base)?;
+    let store_file = read_store_file(fields.remove("store_file"), base)?;
+    if store.is_some() && store_file.is_some() {
+        return Err("`store_file`: name one of `store` and `store_file`".to_owned());
+    }
     Ok(File {
-        store: read_store(fields.remove("store"), base)?,
+        store,
+        store_file,
         plan_cache: read_rule(
             fields.get_mut("planner"),
             "cache",
@@ -198,13 +210,16 @@ fn read_fields(mut fields: Map<String, Value>, base: &Path) -> Result<File, Stri
             "guard",
             &Guard::ALL.map(|rule| (rule.as_str(), rule)),
         )?,
-        planner: model::read(fields.remove("planner"))?,
+        planner: model::read(fields.remove("planner"), base)?,
         toolsets,
         limits,
         retention: retention.executions,
         audit_retention: retention.audit,
-        access: fields.remove("access").map(|access| access::read(Some(access))).transpose()?,
-        http_server: http_server::read(fields.remove("server"))?,
+        access: fields
+            .remove("access")
+            .map(|access| access::read(Some(access), base))
+            .transpose()?,
+        http_server: http_server::read(fields.remove("server"), base)?,
         contexts: read_contexts(fields.remove("contexts"))?,
         tools_files_set,
         tools_files,
@@ -218,6 +233,7 @@ fn read_fields(mut fields: Map<String, Value>, base: &Path) -> Result<File, Stri
         embedding: embedding::read(fields.remove("embedding"), base)?,
         encryption: encryption::read(fields.remove("encryption"), base)?,
         log_format: log_format::read(fields.remove("log_format"))?,
+        log_level: read_log_level(fields.remove("log_level"))?,
     })
 }
 
@@ -269,7 +285,7 @@ fn read_tools_files(
     });
     let set: SetConfig =
         serde_json::from_value(set).map_err(|err| format!("`tools_files`: {err}"))?;
-    Ok((Some(SetConfig { effects, ..set.rooted(base) }), files))
+    Ok((Some(SetConfig { effects, ..set.rooted(base).with_secret_files(base) }), files))
 }
 
 fn add_line(text: &str, reason: &str) -> String {
@@ -298,6 +314,14 @@ fn read_toolkit(files: Option<Value>, base: &Path) -> Result<Option<ToolkitFiles
     }
     read.toolkit.check_size().map_err(|err| format!("`toolkit_files`: {err}"))?;
     Ok(Some(read))
+}
+
+fn read_log_level(value: Option<Value>) -> Result<Option<String>, String> {
+    match value {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => parse_log_filter("log_level", &text).map(|_| Some(text)),
+        Some(other) => Err(format!("`log_level` is {other}; write a level, such as `info`")),
+    }
 }
 
 fn read_margin(value: Option<Value>) -> Result<Option<f64>, String> {
@@ -363,7 +387,15 @@ fn read_store(value: Option<Value>, base: &Path) -> Result<Option<String>, Strin
     }
 }
 
-fn resolve_store(url: &str, base: &Path) -> String {
+fn read_store_file(value: Option<Value>, base: &Path) -> Result<Option<SecretFile>, String> {
+    match value {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(path)) if !path.is_empty() => Ok(Some(SecretFile::new(path, base))),
+        Some(other) => Err(format!("`store_file` is {other}; write the path of a file")),
+    }
+}
+
+pub(super) fn resolve_store(url: &str, base: &Path) -> String {
     let Some(path) = url.strip_prefix("sqlite:") else { return url.to_owned() };
     let path = path.strip_prefix("//").unwrap_or(path);
     if path.is_empty() {

@@ -1,21 +1,89 @@
-//! The setting `server`: the names, origins and path under which clients reach `faber serve`.
+//! The setting `server`: the names, origins and path under which clients reach `faber serve`, and
+//! its certificate.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, path::Path, str::FromStr};
 
-use graphql::server::{AllowedHost, AllowedOrigin, PathPrefix};
+use graphql::server::{AllowedHost, AllowedOrigin, PathPrefix, TlsIdentity};
 use planner::suggest::did_you_mean;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
+use shared::secret_file::SecretFile;
 
-const KEYS: [&str; 3] = ["allowed_hosts", "allowed_origins", "path_prefix"];
+use super::{
+    ConfigError,
+    oidc::{self, OidcConfig},
+};
+
+const KEYS: [&str; 5] = ["allowed_hosts", "allowed_origins", "path_prefix", "oidc", "tls"];
+const TLS_KEYS: [&str; 2] = ["cert_file", "key_file"];
 /// Maximum number of hosts, and of origins. It is limited because each request is compared with
 /// each entry.
 const MAX_ENTRIES: usize = 1_000;
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct HttpServerConfig {
     pub allowed_hosts: Entries<AllowedHost>,
     pub allowed_origins: Entries<AllowedOrigin>,
     pub path_prefix: PathPrefix,
+    pub oidc: Option<OidcConfig>,
+    /// The certificate. `None` serves without TLS.
+    pub tls: Option<TlsFiles>,
+}
+
+impl HttpServerConfig {
+    /// Returns the settings that a reload cannot change. It can replace a certificate, and it can
+    /// neither start nor stop TLS.
+    pub fn without_tls_files(&self) -> Self {
+        Self { tls: None, ..self.clone() }
+    }
+}
+
+/// The files of a certificate chain and of its key, both in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    chain: SecretFile,
+    key: SecretFile,
+}
+
+impl TlsFiles {
+    fn read(value: Option<&Value>, base: &Path) -> Result<Option<Self>, String> {
+        let fields = match value {
+            None | Some(Value::Null) => return Ok(None),
+            Some(Value::Object(fields)) => fields,
+            Some(_) => {
+                let hint = "{ cert_file: faber.pem, key_file: faber.key }";
+                return Err(format!("`server.tls` must be a map, such as `{hint}`"));
+            }
+        };
+        check_keys(fields, "server.tls", &TLS_KEYS)?;
+        let file = |key: &str| match fields.get(key) {
+            Some(Value::String(path)) if !path.is_empty() => {
+                Ok(SecretFile::new(path.clone(), base))
+            }
+            None | Some(Value::Null) => {
+                Err(format!("`server.tls.{key}` is missing: name a file in PEM"))
+            }
+            Some(other) => Err(format!("`server.tls.{key}` is {other}; write the path of a file")),
+        };
+        Ok(Some(Self { chain: file("cert_file")?, key: file("key_file")? }))
+    }
+
+    /// Reads the files, and checks that the key fits the certificate.
+    pub fn open(&self) -> Result<TlsIdentity, ConfigError> {
+        let read = |file: &SecretFile| file.read();
+        let identity = read(&self.chain).and_then(|chain| {
+            let key = read(&self.key)?;
+            TlsIdentity::from_pem(&chain, &key).map_err(|err| err.to_string())
+        });
+        identity.map_err(|reason| ConfigError::new(format!("`server.tls`: {reason}")))
+    }
+
+    pub(super) fn paths(&self) -> [&Path; 2] {
+        [self.chain.path(), self.key.path()]
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        json!({ "cert_file": self.chain.written(), "key_file": self.key.written() })
+    }
 }
 
 /// Entries of a list, with their texts in the file.
@@ -31,7 +99,8 @@ impl<T> Default for Entries<T> {
     }
 }
 
-pub(super) fn read(value: Option<Value>) -> Result<Option<HttpServerConfig>, String> {
+/// Reads the setting. A relative path starts at `base`.
+pub(super) fn read(value: Option<Value>, base: &Path) -> Result<Option<HttpServerConfig>, String> {
     let fields = match value {
         None | Some(Value::Null) => return Ok(None),
         Some(Value::Object(fields)) => fields,
@@ -41,14 +110,11 @@ pub(super) fn read(value: Option<Value>) -> Result<Option<HttpServerConfig>, Str
                 .to_owned());
         }
     };
-    if let Some(key) = fields.keys().find(|key| !KEYS.contains(&key.as_str())) {
-        let help = did_you_mean(key, KEYS.iter().copied());
-        let help = help.unwrap_or_else(|| format!("there are `{}`", KEYS.join("`, `")));
-        return Err(format!("`server.{key}` is unknown: {help}"));
-    }
+    check_keys(&fields, "server", &KEYS)?;
     Ok(Some(HttpServerConfig {
         allowed_hosts: read_entries(&fields, "allowed_hosts", "faber.example")?,
         allowed_origins: read_entries(&fields, "allowed_origins", "https://app.example")?,
+        oidc: oidc::read(fields.get("oidc"))?,
         path_prefix: match fields.get("path_prefix") {
             None | Some(Value::Null) => PathPrefix::default(),
             Some(Value::String(text)) => {
@@ -60,11 +126,20 @@ pub(super) fn read(value: Option<Value>) -> Result<Option<HttpServerConfig>, Str
                 ));
             }
         },
+        tls: TlsFiles::read(fields.get("tls"), base)?,
     }))
 }
 
+fn check_keys(fields: &Map<String, Value>, path: &str, keys: &[&str]) -> Result<(), String> {
+    let unknown = fields.keys().find(|key| !keys.contains(&key.as_str()));
+    let Some(key) = unknown else { return Ok(()) };
+    let help = did_you_mean(key, keys.iter().copied());
+    let help = help.unwrap_or_else(|| format!("there are `{}`", keys.join("`, `")));
+    Err(format!("`{path}.{key}` is unknown: {help}"))
+}
+
 fn read_entries<T>(
-    fields: &serde_json::Map<String, Value>,
+    fields: &Map<String, Value>,
     key: &str,
     example: &str,
 ) -> Result<Entries<T>, String>
@@ -94,9 +169,12 @@ where
 #[cfg(test)]
 mod tests {
     use expect_test::{Expect, expect};
-    use serde_json::json;
 
-    use super::*;
+    use super::{read as read_below, *};
+
+    fn read(value: Option<Value>) -> Result<Option<HttpServerConfig>, String> {
+        read_below(value, Path::new("/etc/faber"))
+    }
 
     #[track_caller]
     #[expect(clippy::needless_pass_by_value, reason = "a table reads better without borrows")]
@@ -118,6 +196,27 @@ mod tests {
         assert_eq!(config.path_prefix.as_str(), "/faber");
         assert_eq!(read(None), Ok(None));
         assert_eq!(read(Some(json!({}))), Ok(Some(HttpServerConfig::default())));
+    }
+
+    #[test]
+    fn the_files_of_a_certificate_are_read() {
+        let tests = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/tls");
+        let open = |chain: &str, key: &str| {
+            let tls = json!({ "cert_file": chain, "key_file": key });
+            let config = read_below(Some(json!({ "tls": tls })), Path::new(tests)).unwrap();
+            let files = config.unwrap().tls.unwrap();
+            assert_eq!(files.to_json(), tls);
+            files.open().map_err(|err| err.to_string())
+        };
+        assert!(open("first.pem", "first.key").is_ok());
+        for (chain, key, expected) in [
+            ("first.pem", "second.key", "`server.tls`: the certificate and the key do not fit"),
+            ("first.key", "first.key", "`server.tls`: the certificate file has no certificate"),
+            ("first.pem", "none.key", "`server.tls`: `none.key` cannot be read"),
+        ] {
+            let err = open(chain, key).unwrap_err();
+            assert!(err.starts_with(expected), "{err}");
+        }
     }
 
     #[test]
@@ -156,6 +255,14 @@ mod tests {
             expect![
                 "`server.path_prefix`: `faber` is not a path prefix: write a path such as `/faber`, with letters, digits, `-`, `.`, `_` and `~` between the slashes"
             ],
+        );
+        check_refused(
+            json!({ "tls": { "cert_file": "a.pem" } }),
+            expect!["`server.tls.key_file` is missing: name a file in PEM"],
+        );
+        check_refused(
+            json!({ "tls": { "cert_files": "a.pem" } }),
+            expect!["`server.tls.cert_files` is unknown: did you mean `cert_file`?"],
         );
         check_refused(
             json!({ "path_prefix": 1 }),

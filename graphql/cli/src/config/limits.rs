@@ -166,6 +166,11 @@ impl Limits {
         &self.calls.0
     }
 
+    /// Takes the limits on calls from another configuration, and leaves the numbers as they are.
+    pub fn take_calls_from(&mut self, other: Self) {
+        self.calls = other.calls;
+    }
+
     pub(super) fn written_call_limits(&self) -> Setting<&Value> {
         let origin = if self.calls.0.is_empty() { Origin::Default } else { Origin::File };
         Setting { value: &self.calls.1, origin }
@@ -181,7 +186,7 @@ impl Limits {
             connect: self.duration_of("connect_timeout_ms"),
             output_bytes: self.size_of("output_bytes"),
             drain: self.duration_of("drain_ms"),
-            calls: Arc::clone(self.call_limits()),
+            calls: Arc::clone(self.call_limits()).into(),
             ..Options::default()
         }
     }

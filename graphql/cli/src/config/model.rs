@@ -1,6 +1,6 @@
 //! The setting `planner`.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use planner::{
     model::{Key, Price, ProviderKind, Settings, settings},
@@ -9,7 +9,7 @@ use planner::{
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use shared::placed_error::read_placed;
+use shared::{placed_error::read_placed, secret_file::SecretFile};
 
 use super::{Config, DEFAULT_PLANNER, environment::variable, show::mask_url};
 
@@ -38,6 +38,7 @@ pub struct ModelConfig {
     base_url: Option<String>,
     model: String,
     api_key_env: Option<String>,
+    api_key_file: Option<SecretFile>,
     timeout_ms: u64,
     max_retries: u32,
     max_repairs: u32,
@@ -52,11 +53,12 @@ pub struct ModelConfig {
 /// Keys of `planner` that apply to every planner. Does not include `provider`.
 const RULE_KEYS: [&str; 2] = ["cache", "guard"];
 /// The fields of [`WrittenModel`], for the message about an unknown key.
-const MODEL_KEYS: [&str; 13] = [
+const MODEL_KEYS: [&str; 14] = [
     "provider",
     "model",
     "base_url",
     "api_key_env",
+    "api_key_file",
     "timeout_ms",
     "max_retries",
     "max_repairs",
@@ -75,6 +77,7 @@ struct WrittenModel {
     model: Option<String>,
     base_url: Option<String>,
     api_key_env: Option<String>,
+    api_key_file: Option<String>,
     timeout_ms: Option<u64>,
     max_retries: Option<u32>,
     max_repairs: Option<u32>,
@@ -94,7 +97,8 @@ struct WrittenPrice {
     output: f64,
 }
 
-pub(super) fn read(value: Option<Value>) -> Result<Option<PlannerConfig>, String> {
+/// Reads the setting. A relative path starts at `base`.
+pub(super) fn read(value: Option<Value>, base: &Path) -> Result<Option<PlannerConfig>, String> {
     match value {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(name)) if name == DEFAULT_PLANNER => Ok(Some(PlannerConfig::Offline)),
@@ -115,7 +119,7 @@ pub(super) fn read(value: Option<Value>) -> Result<Option<PlannerConfig>, String
                 check_rule_keys(&fields)?;
                 let written = read_placed(Value::Object(fields));
                 let written: WrittenModel = written.map_err(|err| err.inside("planner"))?;
-                let model = written.check("planner", false)?;
+                let model = written.check("planner", base)?;
                 Ok(Some(PlannerConfig::Model(Box::new(model))))
             }
         },
@@ -152,7 +156,7 @@ fn check_rule_keys(fields: &Map<String, Value>) -> Result<(), String> {
 }
 
 impl WrittenModel {
-    fn check(self, place: &str, is_fallback: bool) -> Result<ModelConfig, String> {
+    fn check(self, place: &str, base: &Path) -> Result<ModelConfig, String> {
         let provider = ProviderKind::find_by_name(&self.provider)
             .map_err(|err| format!("`{place}.provider`: {err}"))?;
         let model = self.model.filter(|name| !name.trim().is_empty());
@@ -169,6 +173,11 @@ impl WrittenModel {
                 "`{place}.api_key_env` is `{prefix}…`, which is not the name of a variable: put \
                  the key into an environment variable such as OPENAI_API_KEY, and write its name \
                  here"
+            ));
+        }
+        if self.api_key_env.is_some() && self.api_key_file.is_some() {
+            return Err(format!(
+                "`{place}.api_key_file`: name one of `api_key_env` and `api_key_file`"
             ));
         }
         let timeout_ms = self.timeout_ms.unwrap_or(to_ms(settings::DEFAULT_TIMEOUT));
@@ -192,17 +201,19 @@ impl WrittenModel {
             check_range(&format!("{place}.price"), "input", price.input, 0.0, MAX_PRICE)?;
             check_range(&format!("{place}.price"), "output", price.output, 0.0, MAX_PRICE)?;
         }
-        if is_fallback && self.fallback.is_some() {
+        let inner_place = format!("{place}.fallback");
+        if self.fallback.as_ref().is_some_and(|model| model.fallback.is_some()) {
             return Err(format!(
-                "`{place}.fallback`: a fallback cannot have a fallback itself, so remove it"
+                "`{inner_place}.fallback`: a fallback cannot have a fallback itself, so remove it"
             ));
         }
-        let fallback = self.fallback.map(|model| model.check(&format!("{place}.fallback"), true));
+        let fallback = self.fallback.map(|model| model.check(&inner_place, base));
         Ok(ModelConfig {
             provider,
             base_url: self.base_url,
             model: model.trim().to_owned(),
             api_key_env: self.api_key_env,
+            api_key_file: self.api_key_file.map(|file| SecretFile::new(file, base)),
             timeout_ms,
             max_retries,
             max_repairs,
@@ -264,22 +275,15 @@ impl ModelConfig {
     }
 
     fn settings_from(&self, variable: &dyn Fn(&str) -> Option<String>) -> Settings {
-        let name = match (&self.api_key_env, &self.base_url) {
-            (Some(name), _) => Some(name.as_str()),
-            // A server at another address gets a key only if `api_key_env` names the variable. The
-            // default variable contains the key of the provider's own server.
-            (None, Some(_)) => None,
-            (None, None) => self.provider.default_key_variable(),
-        };
-        let value = |name: &str| {
-            let value = variable(name).map(|value| value.trim().to_owned());
-            value.filter(|value| !value.is_empty())
+        let key = match &self.api_key_file {
+            Some(file) => Key::File(file.clone()),
+            None => self.key_from(variable),
         };
         Settings {
             provider: self.provider,
             base_url: self.base_url.clone(),
             model: self.model.clone(),
-            key: name.map_or(Key::None, |name| Key::Variable(name.to_owned(), value(name))),
+            key,
             timeout: Duration::from_millis(self.timeout_ms),
             retries: self.max_retries,
             max_tokens: self.max_tokens,
@@ -292,6 +296,27 @@ impl ModelConfig {
         }
     }
 
+    fn key_from(&self, variable: &dyn Fn(&str) -> Option<String>) -> Key {
+        let name = match (&self.api_key_env, &self.base_url) {
+            (Some(name), _) => Some(name.as_str()),
+            // A server at another address gets a key only if `api_key_env` names the variable. The
+            // default variable contains the key of the provider's own server.
+            (None, Some(_)) => None,
+            (None, None) => self.provider.default_key_variable(),
+        };
+        let value = |name: &str| {
+            let value = variable(name).map(|value| value.trim().to_owned());
+            value.filter(|value| !value.is_empty())
+        };
+        name.map_or(Key::None, |name| Key::Variable(name.to_owned(), value(name)))
+    }
+
+    /// Returns the files with keys of the model and of its fallback.
+    fn key_files(&self) -> Vec<&Path> {
+        let fallback = self.fallback.as_deref().into_iter().flat_map(Self::key_files);
+        self.api_key_file.iter().map(SecretFile::path).chain(fallback).collect()
+    }
+
     pub fn max_repairs(&self) -> u32 {
         self.max_repairs
     }
@@ -302,6 +327,7 @@ impl ModelConfig {
             "base_url": self.base_url.as_deref().map(mask_url),
             "model": Some(&self.model).filter(|name| !name.is_empty()),
             "api_key_env": self.api_key_env,
+            "api_key_file": self.api_key_file.as_ref().map(SecretFile::written),
             "timeout_ms": self.timeout_ms,
             "max_retries": self.max_retries,
             "max_repairs": self.max_repairs,
@@ -323,6 +349,13 @@ impl PlannerConfig {
             Self::Model(model) => model.to_json(),
         }
     }
+
+    pub(super) fn key_files(&self) -> Vec<&Path> {
+        match self {
+            Self::Offline => Vec::new(),
+            Self::Model(model) => model.key_files(),
+        }
+    }
 }
 
 impl Config {
@@ -335,137 +368,4 @@ impl Config {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use engine::yaml;
-
-    fn parse(text: &str) -> Result<Option<PlannerConfig>, String> {
-        read(Some(yaml::parse(text).unwrap()))
-    }
-
-    fn parse_model(text: &str) -> ModelConfig {
-        match parse(text) {
-            Ok(Some(PlannerConfig::Model(model))) => *model,
-            other => panic!("{text}: {other:?}"),
-        }
-    }
-
-    #[test]
-    fn a_model_needs_a_provider_and_a_name() {
-        assert_eq!(parse("offline"), Ok(Some(PlannerConfig::Offline)));
-        assert_eq!(parse("{ provider: offline }"), Ok(Some(PlannerConfig::Offline)));
-        let written = parse_model(
-            "{ provider: anthropic, model: claude, fallback: { provider: ollama, model: llama } }",
-        );
-        let settings = written.settings_from(&|_| None);
-        assert_eq!(settings.name(), "anthropic/claude");
-        assert_eq!(settings.fallback.unwrap().name(), "ollama/llama");
-    }
-
-    #[test]
-    fn a_local_model_needs_no_name_and_has_limits_of_its_own() {
-        let local = parse_model("{ provider: local }");
-        let settings = local.settings_from(&|_| None);
-        assert_eq!((settings.model.as_str(), settings.base_url), ("", None));
-        assert_eq!(
-            (settings.max_tokens, settings.temperature),
-            (Some(MAX_LOCAL_TOKENS), Some(0.0))
-        );
-        assert_eq!(local.max_repairs(), MAX_LOCAL_REPAIRS);
-        assert_eq!(local.to_json()["model"], Value::Null);
-        let other = parse_model("{ provider: local, model: x, max_repairs: 3, max_tokens: 9 }");
-        assert_eq!((other.max_repairs(), other.max_tokens), (3, Some(9)));
-    }
-
-    #[test]
-    fn a_price_is_known_only_if_configured() {
-        let price = |text: &str| parse_model(text).settings_from(&|_| None).price;
-        assert_eq!(price("{ provider: openai, model: x }"), None);
-        let written = "{ provider: openai, model: x, price: { input: 2.5, output: 10 } }";
-        assert_eq!(price(written), Some(Price { input: 2.5, output: 10.0 }));
-        assert_eq!(
-            parse_model(written).to_json()["price"],
-            json!({ "input": 2.5, "output": 10.0 })
-        );
-    }
-
-    #[test]
-    fn a_wrong_model_setting_names_the_correction() {
-        for (text, expected) in [
-            ("openai", "`planner: openai` is incomplete"),
-            ("3", "`planner` is 3; write `planner: offline`"),
-            ("{ model: x }", "`planner.provider` is missing"),
-            ("{ provider: offline, model: x }", "`planner.model` has no effect on `offline`"),
-            ("{ provider: offline, gard: x }", "`planner.gard` is unknown: did you mean `guard`?"),
-            (
-                "{ provider: offline, x: x }",
-                "`planner.x` is unknown: `offline` has the keys `cache`",
-            ),
-            (
-                "{ provider: openai, model: x, gard: x }",
-                "`planner.gard` is unknown: did you mean `guard`?",
-            ),
-            ("{ provider: openai }", "`planner.model` is missing"),
-            ("{ provider: opnai, model: x }", "did you mean `openai`?"),
-            ("{ provider: genai_1, model: x }", "there is no provider `genai_1`"),
-            ("{ provider: openai, model: x, modle: y }", "unknown field `modle`"),
-            ("{ provider: openai, model: x, base_url: nowhere }", "write `https://host/v1`"),
-            (
-                "{ provider: openai, model: x, base_url: 'http://me:pw@h/v1' }",
-                "contains a password",
-            ),
-            (
-                "{ provider: openai, model: x, api_key_env: 'sk-1234567890' }",
-                "`sk-…`, which is not the name",
-            ),
-            ("{ provider: openai, model: x, timeout_ms: 1 }", "write a number from 100 to"),
-            ("{ provider: openai, model: x, max_retries: 99 }", "write a number from 0 to 20"),
-            ("{ provider: openai, model: x, max_repairs: 11 }", "write a number from 0 to 10"),
-            ("{ provider: openai, model: x, temperature: 3 }", "write a number from 0 to 2"),
-            ("{ provider: openai, model: x, price: 3 }", "`planner.price`: invalid type"),
-            ("{ provider: openai, model: x, price: { input: 3 } }", "missing field `output`"),
-            (
-                "{ provider: openai, model: x, price: { input: 3, output: -1 } }",
-                "`planner.price.output` is -1; write a number from 0 to 1000000000",
-            ),
-            (
-                "{ provider: openai, model: x, fallback: { provider: ollama, model: y, fallback: { provider: groq, model: z } } }",
-                "`planner.fallback.fallback`: a fallback cannot have a fallback",
-            ),
-            (
-                "{ provider: openai, model: x, fallback: { provider: ollama } }",
-                "`planner.fallback.model` is missing",
-            ),
-        ] {
-            let err = parse(text).unwrap_err();
-            assert!(err.contains(expected), "{text}: {err}");
-            assert!(!err.contains("1234567890"), "a key is repeated: {err}");
-        }
-    }
-
-    #[test]
-    fn an_api_key_is_read_from_the_variable_of_its_provider() {
-        let variable = |name: &str| Some(format!(" value of {name} "));
-        let key = |text: &str| parse_model(text).settings_from(&variable).key;
-        let key_from =
-            |name: &str| Key::Variable(name.to_owned(), Some(format!("value of {name}")));
-        assert_eq!(key("{ provider: openai, model: x }"), key_from("OPENAI_API_KEY"));
-        assert_eq!(key("{ provider: ollama, model: x }"), Key::None);
-        assert_eq!(key("{ provider: openai, model: x, api_key_env: MY_KEY }"), key_from("MY_KEY"));
-        assert_eq!(key("{ provider: openai, model: x, base_url: 'http://h/v1' }"), Key::None);
-        assert_eq!(
-            key("{ provider: openai, model: x, base_url: 'http://h/v1', api_key_env: MY_KEY }"),
-            key_from("MY_KEY")
-        );
-        let unset =
-            parse_model("{ provider: groq, model: x }").settings_from(&|_| Some(" ".to_owned()));
-        assert_eq!(unset.key, Key::Variable("GROQ_API_KEY".to_owned(), None));
-        assert!(
-            !format!(
-                "{:?}",
-                parse_model("{ provider: openai, model: x }").settings_from(&variable)
-            )
-            .contains("value of")
-        );
-    }
-}
+mod tests;

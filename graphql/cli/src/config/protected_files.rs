@@ -8,7 +8,7 @@ use std::{
 use mcp::oauth::Logins;
 use toolsets::sources::SetConfig;
 
-use super::{Config, DEFAULT_FILE, EncryptionConfig};
+use super::{Config, DEFAULT_FILE, EncryptionConfig, TlsFiles};
 
 /// Suffixes of the files and folders of a SQLite store.
 const STORE_SUFFIXES: [&str; 5] = ["", "-wal", "-shm", "-journal", WORKERS_SUFFIX];
@@ -23,6 +23,15 @@ impl Config {
         files.extend(self.described_files.iter().map(|path| to_absolute(path)));
         let keys = self.encryption.value.iter().flat_map(EncryptionConfig::files);
         files.extend(keys.map(to_absolute));
+        files.extend(self.client_secret_file().map(|path| to_absolute(&path)));
+        files.extend(self.access.value.files().map(to_absolute));
+        let tls = self.http_server.value.tls.iter().flat_map(TlsFiles::paths);
+        files.extend(tls.map(to_absolute));
+        files.extend(self.store_file.as_deref().map(to_absolute));
+        files.extend(self.planner.value.key_files().into_iter().map(to_absolute));
+        files.extend(self.embedding.value.key_file().map(to_absolute));
+        let secrets = self.toolsets.value.iter().flat_map(SetConfig::secret_paths);
+        files.extend(secrets.map(to_absolute));
         files.extend(self.toolkit.value.files.iter().map(|path| to_absolute(path)));
         // The API document of a toolset decides where calls go, and calls carry the toolset's
         // secrets.
@@ -30,6 +39,11 @@ impl Config {
         files.extend(documents.map(|path| to_absolute(&path)));
         files.extend(STORE_SUFFIXES.iter().filter_map(|suffix| self.store_file_path(suffix)));
         files
+    }
+
+    fn client_secret_file(&self) -> Option<PathBuf> {
+        let file = self.http_server.value.oidc.as_ref()?.secret_file()?;
+        Some(self.base_folder().ok()?.join(file))
     }
 
     /// Returns the folders with Faber's own data. Some of these folders possibly do not exist.
@@ -76,8 +90,13 @@ mod tests {
 tools_files: [t.json]
 toolkit_files: [k.yml]
 encryption: { keys: [{ id: a, file: a.key }] }
+access: { tokens: [{ name: a, token_file: a.token, role: admin }] }
+server: { tls: { cert_file: a.pem, key_file: a.pem.key } }
+planner: { provider: openai, model: m, api_key_file: planner.key }
+embedding: { base_url: \"http://127.0.0.1:1/v1\", model: m, api_key_file: embedding.key }
 toolsets:
   - { name: pets, source: { openapi: { document: ./docs/pets.yaml } } }
+  - { name: near, source: { graphql: { url: \"https://example.com\", auth: { secret_file: near.key } } } }
   - { name: far, source: { openapi: { document: \"https://example.com/x.yaml\" } } }
 ";
         std::fs::write(&file, text).unwrap();
@@ -99,6 +118,12 @@ toolsets:
             "my.yaml",
             "t.json",
             "a.key",
+            "a.token",
+            "a.pem",
+            "a.pem.key",
+            "planner.key",
+            "embedding.key",
+            "near.key",
             "k.yml",
             "docs/pets.yaml",
             "x.db",

@@ -42,6 +42,7 @@ fn settings_schemas() -> Value {
     json!({
         "store": text_schema("`sqlite:PATH`, `mongodb://…` or `memory:`. Default: SQLite in the \
             data directory."),
+        "store_file": text_schema("A file that has the address of the store, in place of `store`."),
         "planner": planner_schema(),
         "toolsets": list_schema(
             json!({ "$ref": "#/$defs/toolset" }),
@@ -65,13 +66,14 @@ fn settings_schemas() -> Value {
         "access": access_schema(),
         "server": server_schema(),
         "log_format": choice_schema(&["human", "json"], "The form of the log. Default: `human`."),
+        "log_level": text_schema("The filter of the log, such as `info`. Default: warnings."),
     })
 }
 
 fn server_schema() -> Value {
     let names = |item: &str, about: &str| list_schema(text_schema(item), about);
     object_schema(
-        "The names, origins and path under which clients reach `faber serve`.",
+        "The names, origins, path, certificate and sign-in of `faber serve`.",
         &[],
         json!({
             "allowed_hosts": names("A host such as `faber.example`, with a port or without.",
@@ -79,6 +81,78 @@ fn server_schema() -> Value {
             "allowed_origins": names("An origin such as `https://app.example`.",
                 "Sites whose pages may send requests to the server."),
             "path_prefix": text_schema("The path of the server behind a proxy, such as `/faber`."),
+            "oidc": oidc_schema(),
+            "tls": object_schema("The certificate of the server.", &["cert_file", "key_file"], json!({
+                "cert_file": text_schema("The file of the certificate chain, in PEM."),
+                "key_file": text_schema("The file of the private key, in PEM."),
+            })),
+        }),
+    )
+}
+
+fn oidc_schema() -> Value {
+    let rule = object_schema(
+        "A rule. The first one that matches gives the rights.",
+        &["claim", "value", "role"],
+        json!({
+            "claim": text_schema("The name of the claim, or a path such as `realm_access.roles`."),
+            "value": any_of("The value of the claim, or one of its values.", vec![
+                json!({ "type": ["string", "boolean", "number"] }),
+            ]),
+            "role": choice_schema(&["viewer", "operator", "admin"], "The role of the caller."),
+            "see": choice_schema(&["own", "all"], "The requests and executions that the caller sees. \
+                Default: all."),
+            "tools": tools_schema(),
+            "limits": caller_limits_schema(),
+        }),
+    );
+    let names = |about: &str| list_schema(text_schema("A name."), about);
+    object_schema(
+        "The issuer whose tokens and sign-in give access.",
+        &["issuer", "audience", "rules"],
+        json!({
+            "issuer": text_schema("The address of the issuer, exactly as its tokens name it."),
+            "audience": any_of("The audience that a token must name.", vec![
+                json!({ "type": "string" }),
+                names("Several audiences. A token must name one of them."),
+            ]),
+            "client_id": text_schema("Faber's id at the issuer. Without it, the page has no sign-in."),
+            "client_secret_env": text_schema("The variable that has the client's secret."),
+            "client_secret_file": text_schema("The file that has the client's secret."),
+            "scopes": names("The scopes of the sign-in. Default: `openid`."),
+            "name_claim": text_schema("The claim that names the caller. Default: `sub`."),
+            "public_url": text_schema("The origin of the server, such as `https://faber.example`."),
+            "rules": list_schema(rule, "The rights by claims."),
+        }),
+    )
+}
+
+fn tools_schema() -> Value {
+    list_schema(
+        text_schema("A pattern: `set.name`, `set.*` or `*`."),
+        "The tools that the caller may use. Default: all.",
+    )
+}
+
+fn caller_limits_schema() -> Value {
+    object_schema(
+        "Limits and quotas of the caller.",
+        &[],
+        json!({
+            "calls": text_schema("All calls in a period, such as `100/h`."),
+            "per_tool": text_schema("Calls of each tool in a period, such as `10/min`."),
+            "starts": text_schema("Starts of executions in a period, such as `100/min`."),
+            "executions": {
+                "description": "The number of executions that may be active at once.",
+                "type": "integer",
+                "minimum": 1,
+            },
+            "stored_bytes": {
+                "description": "The bytes of logs, inputs and blobs of the caller's executions: \
+                    a number, or a size such as `10GiB`.",
+                "type": ["integer", "string"],
+                "minimum": 1,
+            },
         }),
     )
 }
@@ -116,6 +190,7 @@ fn model_fields() -> Value {
         "model": text_schema("The model's name at the provider."),
         "base_url": text_schema("The address before `/chat/completions`. Default: the provider's."),
         "api_key_env": text_schema("The variable that has the key. Default: the provider's."),
+        "api_key_file": text_schema("The file that has the key."),
         "timeout_ms": integer_schema(MIN_TIMEOUT_MS, MAX_TIMEOUT_MS, "Time limit of one answer. \
             Default: 120000."),
         "max_retries": integer_schema(0, settings::MAX_RETRIES.into(), "Retries of an unanswered \
@@ -143,6 +218,7 @@ fn embedding_schema() -> Value {
             "model": text_schema("A folder with a model, a fetched model, or the server's model."),
             "base_url": text_schema("The address of a server with OpenAI's protocol."),
             "api_key_env": text_schema("The variable that has the server's key."),
+            "api_key_file": text_schema("The file that has the server's key."),
         }),
     )
 }
@@ -220,27 +296,39 @@ fn retention_schema() -> Value {
     )
 }
 
-fn access_schema() -> Value {
-    let token = object_schema(
+/// A token has one of two sources, so there is a schema for each source.
+fn token_schema() -> Value {
+    let from = |source: &str, about: &str| {
+        object_schema(
+            "",
+            &["name", source, "role"],
+            json!({
+                "name": text_schema("The name of the token."),
+                source: text_schema(about),
+                "role": choice_schema(&["viewer", "operator", "admin"], "The role of the caller."),
+                "tools": list_schema(text_schema("A pattern: `set.name`, `set.*` or `*`."), "The \
+                    tools that the caller may use. Default: all."),
+                "limits": caller_limits_schema(),
+                "see": choice_schema(&["own", "all"], "The requests and executions that the caller \
+                    sees. Default: all."),
+            }),
+        )
+    };
+    any_of(
         "A caller of the server.",
-        &["name", "token_env", "role"],
-        json!({
-            "name": text_schema("The name of the token."),
-            "token_env": text_schema("The variable that has the token."),
-            "role": choice_schema(&["viewer", "operator", "admin"], "The role of the caller."),
-            "tools": list_schema(text_schema("A pattern: `set.name`, `set.*` or `*`."), "The tools that \
-                the caller may use. Default: all."),
-            "limits": object_schema("Limits on the caller's calls.", &[], json!({
-                "calls": text_schema("All calls in a period, such as `100/h`."),
-                "per_tool": text_schema("Calls of each tool in a period, such as `10/min`."),
-            })),
-        }),
-    );
+        vec![
+            from("token_env", "The variable that has the token."),
+            from("token_file", "The file that has the token."),
+        ],
+    )
+}
+
+fn access_schema() -> Value {
     object_schema(
         "Who may use the server. Default: this machine only.",
         &[],
         json!({
-            "tokens": list_schema(token, "The callers of `faber serve`."),
+            "tokens": list_schema(token_schema(), "The callers of `faber serve`."),
             "secrets": list_schema(text_schema("The name of a variable."), "The variables that added \
                 toolsets may use."),
         }),

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Config, EncryptionConfig, Origin, retention};
+use super::{Config, EncryptionConfig, Origin, TlsFiles, oidc::OidcConfig, retention};
 
 const MASK: &str = "***";
 
@@ -35,6 +35,11 @@ impl Config {
             "server.allowed_hosts": show_setting(&json!(http.value.allowed_hosts.written), http.origin),
             "server.allowed_origins": show_setting(&json!(http.value.allowed_origins.written), http.origin),
             "server.path_prefix": show_setting(&json!(http.value.path_prefix.as_str()), http.origin),
+            "server.oidc": show_setting(&json!(http.value.oidc.as_ref().map(OidcConfig::to_json)), http.origin),
+            "server.tls": show_setting(
+                &json!(http.value.tls.as_ref().map(TlsFiles::to_json)),
+                http.origin,
+            ),
             "planner": show_setting(&self.planner.value.to_json(), self.planner.origin),
             "planner.cache": show_setting(&json!(self.plan_cache.value.as_str()), self.plan_cache.origin),
             "planner.guard": show_setting(&json!(self.guard.value.as_str()), self.guard.origin),
@@ -50,9 +55,10 @@ impl Config {
                 self.encryption.origin,
             ),
             "log_format": show_setting(&json!(self.log_format.value.as_str()), self.log_format.origin),
+            "log_level": show_setting(&json!(self.log_level.value), self.log_level.origin),
             "limits": limits,
             "access": show_setting(&self.access.value.to_json(), self.access.origin),
-            "access.secrets": show_setting(&json!(self.access.value.secrets()), self.access.origin),
+            "access.secrets": show_setting(&json!(self.secrets()), self.access.origin),
             "retention": show_setting(&json!(retention), self.retention.origin),
             "retention.audit": show_setting(
                 &json!(self.audit_retention.value.map(engine::age::format)),
@@ -128,7 +134,7 @@ fn mask_sets(sets: &Value) -> Value {
 }
 
 fn is_secret(value: &Value) -> bool {
-    value.get("secret").is_some_and(Value::is_string)
+    ["secret", "secret_file"].iter().any(|key| value.get(key).is_some_and(Value::is_string))
 }
 
 fn mask_value(value: &Value) -> Value {
@@ -150,6 +156,7 @@ mod tests {
             ("auth", json!({ "login": { "password": "plain" } }), json!({ "login": MASK })),
             ("auth", json!("plain"), json!(MASK)),
             ("auth", secret.clone(), secret.clone()),
+            ("auth", json!({ "secret_file": "k" }), json!({ "secret_file": "k" })),
             ("url", json!("http://h"), json!("http://h")),
         ] {
             assert_eq!(mask_sets(&source(key, &value)), source(key, &masked));

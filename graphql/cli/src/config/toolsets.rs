@@ -48,7 +48,9 @@ pub(super) fn read_each(value: &Value, base: &Path) -> (Vec<SetConfig>, Vec<Stri
     let (mut sets, mut mistakes) = (Vec::new(), Vec::new());
     for (index, item) in value.as_array().into_iter().flatten().enumerate() {
         match read_set(item, index) {
-            Ok(set) if names.insert(set.name.clone()) => sets.push(set.rooted(base)),
+            Ok(set) if names.insert(set.name.clone()) => {
+                sets.push(set.rooted(base).with_secret_files(base));
+            }
             Ok(SetConfig { name, .. }) => mistakes.push(format!(
                 "`toolsets[{index}].name`: a toolset called `{name}` exists already: use another \
                  name"

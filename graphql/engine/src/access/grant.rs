@@ -6,13 +6,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use shared::{actor::Actor, execution::ReplanPermissions, id::ToolName, store::Rate};
+use shared::{
+    actor::Actor,
+    clock::Timestamp,
+    execution::ReplanPermissions,
+    id::ToolName,
+    store::{Rate, Store},
+};
+use tokio_util::sync::CancellationToken;
 use toolbox::{dispatch::ToolReach, tool_names::TOOL_SET};
 
 use super::{
-    Role, Token,
+    Admission, QuotaError, Role, See, Token,
     alerts::{AlertKind, Alerts},
     bucket::Bucket,
+    quota::QuotaMeter,
     required_role,
 };
 
@@ -45,8 +53,13 @@ pub enum AccessError {
          its `tools`"
     )]
     Tool { token: String, tool: String },
-    #[error("the token `{token}` has used up its limit `{limit}`; try again in {seconds} s")]
-    LimitReached { token: String, limit: String, seconds: u64 },
+    /// The token has reached a limit or a quota. Another attempt helps after `wait`.
+    #[error("the token `{token}` has {reached}; try again in {} s", round_up_seconds(*wait))]
+    LimitReached { token: String, reached: String, wait: Duration },
+}
+
+fn round_up_seconds(wait: Duration) -> u64 {
+    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }
 
 impl AccessError {
@@ -66,13 +79,18 @@ pub struct Grant {
     actor: Option<Arc<Actor>>,
     /// The name of the MCP client that the caller uses.
     client: Option<Arc<str>>,
+    /// Cancelled when the configuration loses or changes the token.
+    revoked: Option<CancellationToken>,
 }
 
 /// A token, and the uses that count toward its limits.
 #[derive(Debug)]
 pub(super) struct Rights {
     token: Token,
+    /// The name of the token as actors have it.
+    actor_name: String,
     usage: Mutex<LimitUsage>,
+    quotas: QuotaMeter,
     alerts: Arc<Alerts>,
 }
 
@@ -84,7 +102,9 @@ struct LimitUsage {
 
 impl Rights {
     pub(super) fn new(token: Token, alerts: Arc<Alerts>) -> Self {
-        Self { token, usage: Mutex::default(), alerts }
+        let actor_name = Actor::token(&token.name).name.unwrap_or_default();
+        let quotas = QuotaMeter::new(actor_name.clone(), token.quotas);
+        Self { token, actor_name, usage: Mutex::default(), quotas, alerts }
     }
 
     /// Returns whether the token allows a tool. The tools that activate and deactivate toolsets
@@ -107,7 +127,7 @@ impl Rights {
         if let Some(rate) = calls {
             let bucket = usage.calls.get_or_insert_with(|| Bucket::new(rate, now));
             if let Some(wait) = bucket.time_until_use(now) {
-                return Err(self.limit_error("calls".to_owned(), wait));
+                return Err(self.limit_error("calls", wait));
             }
         }
         if let Some(rate) = per_tool {
@@ -118,7 +138,7 @@ impl Rights {
                 let bucket = usage.tools.entry((*tool).clone());
                 let bucket = bucket.or_insert_with(|| Bucket::new(rate, now));
                 if let Some(wait) = bucket.time_until_use(now) {
-                    return Err(self.limit_error(format!("per_tool` of `{tool}"), wait));
+                    return Err(self.limit_error(&format!("per_tool` of `{tool}"), wait));
                 }
             }
         }
@@ -134,14 +154,14 @@ impl Rights {
     fn check_limits(&self, now: Instant) -> Result<(), AccessError> {
         let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
         match usage.calls.as_mut().and_then(|limiter| limiter.time_until_use(now)) {
-            Some(wait) => Err(self.limit_error("calls".to_owned(), wait)),
-            None => Ok(()),
+            Some(wait) => Err(self.limit_error("calls", wait)),
+            None => self.quotas.check_remembered(now),
         }
     }
 
-    fn limit_error(&self, limit: String, wait: Duration) -> AccessError {
-        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-        AccessError::LimitReached { token: self.token.name.clone(), limit, seconds }
+    fn limit_error(&self, limit: &str, wait: Duration) -> AccessError {
+        let reached = format!("used up its limit `{limit}`");
+        AccessError::LimitReached { token: self.token.name.clone(), reached, wait }
     }
 
     fn raise_alert(&self, kind: AlertKind, err: &AccessError, now: Instant) {
@@ -152,7 +172,33 @@ impl Rights {
 impl Grant {
     pub(super) fn from_rights(rights: Rights) -> Self {
         let actor = Actor::token(&rights.token.name);
-        Self { rights: Some(Arc::new(rights)), actor: Some(Arc::new(actor)), client: None }
+        Self {
+            rights: Some(Arc::new(rights)),
+            actor: Some(Arc::new(actor)),
+            client: None,
+            revoked: Some(CancellationToken::new()),
+        }
+    }
+
+    pub(super) fn revoked_by(self, revoked: CancellationToken) -> Self {
+        Self { revoked: Some(revoked), ..self }
+    }
+
+    pub(super) fn has_token(&self, token: &Token) -> bool {
+        self.rights.as_ref().is_some_and(|rights| rights.token.is_same(token))
+    }
+
+    pub(super) fn revoke(&self) {
+        self.revoked.iter().for_each(CancellationToken::cancel);
+    }
+
+    /// Waits until the configuration no longer has the token of this grant. A server then closes
+    /// the connections of the caller.
+    pub async fn wait_until_revoked(&self) {
+        match &self.revoked {
+            Some(revoked) => revoked.cancelled().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Returns an unrestricted grant of an actor.
@@ -173,6 +219,19 @@ impl Grant {
             Some(client) => Arc::new(actor.with_client(client)),
             None => Arc::clone(actor),
         })
+    }
+
+    /// Returns the name of the token to which requests and executions of the caller belong, as actors
+    /// have it. Nothing belongs to a caller without a token.
+    pub fn token_name(&self) -> Option<&str> {
+        self.rights.as_ref().map(|rights| rights.actor_name.as_str())
+    }
+
+    /// Returns the name of the token if the caller sees only what belongs to it.
+    pub fn visible_token(&self) -> Option<&str> {
+        let rights = self.rights.as_ref()?;
+        let is_restricted = rights.token.see == See::Own && rights.token.role != Role::Admin;
+        is_restricted.then_some(&rights.actor_name)
     }
 
     pub fn name(&self) -> Option<&str> {
@@ -270,14 +329,27 @@ impl Grant {
         self.rights.as_ref().is_some_and(|rights| rights.token.limits != Limits::default())
     }
 
+    /// Rejects a start that the limits exclude already. Counts nothing and reads no store.
     pub fn check_limits(&self) -> Result<(), AccessError> {
-        let Some(rights) =
-            self.rights.as_ref().filter(|rights| rights.token.limits != Limits::default())
-        else {
-            return Ok(());
-        };
+        let Some(rights) = &self.rights else { return Ok(()) };
         let now = Instant::now();
         rights.check_limits(now).inspect_err(|err| rights.raise_alert(AlertKind::Limit, err, now))
+    }
+
+    /// Checks the quotas of the caller's token before a start, and counts the start. `owner` is the
+    /// token to which the new execution belongs.
+    pub async fn admit_start(
+        &self,
+        store: &dyn Store,
+        owner: Option<&str>,
+        now: Timestamp,
+    ) -> Result<Admission, QuotaError> {
+        let Some(rights) = &self.rights else { return Ok(Admission::default()) };
+        rights.quotas.admit_start(store, owner, now).await.inspect_err(|err| {
+            if let QuotaError::Reached(err) = err {
+                rights.raise_alert(AlertKind::Limit, err, Instant::now());
+            }
+        })
     }
 
     /// Counts one use of each tool. If this would exceed a limit, counts nothing and returns an

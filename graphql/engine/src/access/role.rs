@@ -5,11 +5,12 @@ use std::{fmt, str::FromStr};
 /// The role of a caller. Each role includes the roles before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// Is allowed to query and subscribe.
+    /// Is allowed to subscribe, and to use most queries.
     Viewer,
     /// Is also allowed to plan, execute, control executions, and call tools.
     Operator,
-    /// Is also allowed to change tools, toolsets, the toolkit and stored data, and read the audit log.
+    /// Is allowed everything, such as to change toolsets and stored data, and to read the audit
+    /// log.
     Admin,
 }
 

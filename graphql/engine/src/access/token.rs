@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use sha2::{Digest as _, Sha256};
 
-use super::{Limits, Role, ToolPattern};
+use super::{Limits, Quotas, Role, See, ToolPattern};
 
 #[derive(Clone, Copy)]
 pub(super) struct Digest([u8; 32]);
@@ -36,14 +36,34 @@ pub struct Token {
     /// Patterns of the tools that the token allows. `None` means all tools.
     pub tools: Option<Vec<ToolPattern>>,
     pub limits: Limits,
+    pub quotas: Quotas,
+    /// An admin sees all, whatever this field says.
+    pub see: See,
     pub(super) digest: Digest,
 }
 
 impl Token {
-    /// Creates a token with all tools and no limits. Keeps only the digest of the secret.
+    /// Creates a token with all tools, no limits and no quotas, which shows all executions. Keeps
+    /// only the digest of the secret.
     pub fn new(name: impl Into<String>, secret: &str, role: Role) -> Self {
         let digest = Digest::of_token(secret);
-        Self { name: name.into(), role, tools: None, limits: Limits::default(), digest }
+        Self {
+            name: name.into(),
+            role,
+            tools: None,
+            limits: Limits::default(),
+            quotas: Quotas::default(),
+            see: See::All,
+            digest,
+        }
+    }
+
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        // Names every field, so that a new one cannot be forgotten.
+        let Self { name, role, tools, limits, quotas, see, digest: _ } = self;
+        (name, role, tools) == (&other.name, &other.role, &other.tools)
+            && (limits, quotas, see) == (&other.limits, &other.quotas, &other.see)
+            && self.is_same_secret(other)
     }
 
     pub fn is_same_secret(&self, other: &Self) -> bool {

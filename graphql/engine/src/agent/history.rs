@@ -86,7 +86,7 @@ struct CompletedCall<'a> {
 }
 
 impl Turn {
-    /// Returns the called tools in the order of the model.
+    /// Returns the called tools in the order of the calls in the reply.
     pub(super) fn called_tools(&self) -> Vec<&str> {
         let mut wanted: Vec<_> = self.read.iter().chain(&self.repeat).chain(&self.call).collect();
         wanted.sort_by_key(|call| call.n);

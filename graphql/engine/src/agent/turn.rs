@@ -42,7 +42,8 @@ const MAX_REFUSED_BYTES: usize = 1 << 10;
 /// Minimum of the size limits for a text, for arguments and for a result. These limits become
 /// smaller as the history grows.
 const MIN_PART_BYTES: usize = 256;
-/// The toolset that an agent is always offered, because it makes other tools available.
+/// A question always offers the allowed tools of this toolset, because they make other tools
+/// available.
 const ACTIVATION_SET: &str = toolbox::tool_names::TOOL_SET;
 
 const QUOTED_CALL_ERROR: &str = "the call repeats a tool's result word for word, and results are \
@@ -266,7 +267,8 @@ impl AskStep {
     }
 
     /// Returns all tools if the question can offer all of them. Otherwise returns the tools of
-    /// [`ACTIVATION_SET`], the tools of earlier turns, and the tools that fit the query best.
+    /// [`ACTIVATION_SET`] and of earlier turns, and fills the rest with the tools that fit the
+    /// query best.
     async fn choose_tools(
         &self,
         parameters: &TurnParameters,

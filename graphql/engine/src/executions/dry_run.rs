@@ -46,7 +46,7 @@ impl Executions {
         let library = &self.plans.library;
         let mut missing_plans = BTreeMap::new();
         for id in plan.sub_plans() {
-            let Some(plan) = library.load(id).await? else {
+            let Some(plan) = library.load_any(id).await? else {
                 let reason = format!("the plan `{id}` is not in the store");
                 missing_plans.insert(id, ToolError::new(ErrorCode::UNAVAILABLE, reason));
                 continue;

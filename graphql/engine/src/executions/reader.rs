@@ -24,7 +24,7 @@ pub struct ExecutionReader {
     pub(super) store: Arc<dyn Store>,
     /// For each execution, the execution that it retries. The value never changes, so the cache
     /// never expires.
-    retry_of: Mutex<BTreeMap<ExecutionId, Option<ExecutionId>>>,
+    retry_of: Arc<Mutex<BTreeMap<ExecutionId, Option<ExecutionId>>>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +106,12 @@ pub(super) async fn load_execution_until(
 
 impl ExecutionReader {
     pub(super) fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, retry_of: Mutex::default() }
+        Self { store, retry_of: Arc::default() }
+    }
+
+    /// Returns a reader of another view of the same store.
+    pub(super) fn with_store(&self, store: Arc<dyn Store>) -> Self {
+        Self { store, retry_of: Arc::clone(&self.retry_of) }
     }
 
     /// Returns an execution as its log describes it now, if it exists.
@@ -147,8 +152,8 @@ impl ExecutionReader {
         store::follow_log(Arc::clone(&self.store), id, after, limits::POLL_INTERVAL)
     }
 
-    /// Yields an execution immediately, and again after each change of its state or of a step's
-    /// state. Combines progress reports that arrive at almost the same time.
+    /// Yields an execution immediately, and again after each event about a step and after each
+    /// change of its state. Combines progress reports that arrive at almost the same time.
     pub fn watch(
         &self,
         execution: Execution,

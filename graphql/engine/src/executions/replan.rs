@@ -281,7 +281,7 @@ impl Executions {
         if start.created.options.dry_run {
             return self.start(start).await;
         }
-        self.plans.check_start(&plan).await?;
+        let _admission = self.admit_start(&start).await?;
         let started = self.control.start(Start { id: Some(next), ..start }).await?;
         if started.is_new { Ok(next) } else { Err(already_replanned(id, next)) }
     }

@@ -57,8 +57,8 @@ impl SettledTask {
 }
 
 impl Executions {
-    /// Records the outcome of a call that ended with an unknown outcome. A second call with the
-    /// same decision changes nothing.
+    /// Records a decision about a call that ended with an unknown outcome. The same decision again
+    /// changes nothing, and another decision is rejected.
     pub async fn settle(
         &self,
         id: ExecutionId,

@@ -30,7 +30,7 @@ const MAX_EVENT_WAIT: Duration = Duration::from_secs(5);
 const MAX_WAIT_WITHOUT_WORKER: Duration = Duration::from_millis(200);
 
 impl Executions {
-    /// Cancels an execution. Does not change a finished execution.
+    /// Cancels an execution. Does not change an execution that has finished or compensates.
     ///
     /// Returns when the command is recorded, or after a short wait. Running tools can need more
     /// time to stop.

@@ -103,7 +103,7 @@ impl Plans {
         to_verdict(self.store_compiled(Compiled { plan, ..compiled }, transcript).await)
     }
 
-    /// Compiles a draft as the next version of a plan's request.
+    /// Compiles a draft and stores the plan as the next version of the request of another plan.
     pub async fn revise(&self, id: PlanId, draft: &Draft) -> Result<Verdict, EngineError> {
         let Some(plan) = self.library.load(id).await? else {
             return Err(EngineError::not_found("plan", id));

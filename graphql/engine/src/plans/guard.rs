@@ -91,8 +91,9 @@ impl<'a> GuardedQuery<'a> {
         Self { guard, lowercase_query, wording, catalog, accepted_tools, known_values }
     }
 
-    /// Accepts the tools and values of an earlier plan, because a person wrote this plan or the
-    /// guard checked it. Also accepts the values that its steps returned.
+    /// Accepts the values of an earlier plan, and the tools of its steps that need no approval,
+    /// because a person wrote this plan or the guard checked it. Also accepts the values that its
+    /// steps returned.
     pub(super) fn accept_earlier_calls(mut self, earlier: &EarlierPlan) -> Self {
         for step in earlier.draft.tools.iter().filter(|step| step.requires_approval != Some(true)) {
             let undo = step.compensate.as_ref().and_then(|undo| undo["name"].as_str());

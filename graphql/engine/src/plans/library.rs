@@ -33,20 +33,35 @@ const MAX_SUB_PLANS: usize = 1_000;
 const MAX_LABELLED_REQUESTS: usize = 1_024;
 
 pub struct PlanLibrary {
+    /// The store as the caller sees it.
     store: Arc<dyn Store>,
+    /// The whole store. A plan that the caller sees can execute plans that the caller does not see,
+    /// and their tools must be checked, too.
+    whole_store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     /// Cached labels of requests whose plans were started. The cache never expires, because labels
     /// of a request never change.
-    labels: Mutex<BTreeMap<RequestId, Labels>>,
+    labels: Arc<Mutex<BTreeMap<RequestId, Labels>>>,
 }
 
 impl PlanLibrary {
     pub(super) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
-        Self { store, clock, labels: Mutex::default() }
+        Self { whole_store: Arc::clone(&store), store, clock, labels: Arc::default() }
+    }
+
+    /// Returns the library as a caller sees it through `store`.
+    pub(super) fn seen_through(&self, store: Arc<dyn Store>) -> Self {
+        let (clock, labels) = (Arc::clone(&self.clock), Arc::clone(&self.labels));
+        Self { store, whole_store: Arc::clone(&self.whole_store), clock, labels }
     }
 
     pub async fn load(&self, id: PlanId) -> Result<Option<Arc<Plan>>, StoreError> {
         self.store.plan(id).await
+    }
+
+    /// Returns a plan even if the caller does not see it, such as a plan that a step executes.
+    pub(crate) async fn load_any(&self, id: PlanId) -> Result<Option<Arc<Plan>>, StoreError> {
+        self.whole_store.plan(id).await
     }
 
     /// Returns the labels of a request, or none if the request is missing or damaged.
@@ -55,7 +70,7 @@ impl PlanLibrary {
         if let Some(labels) = known().get(&id) {
             return Ok(labels.clone());
         }
-        let request = match self.store.request(id).await {
+        let request = match self.whole_store.request(id).await {
             Err(err @ StoreError::Corrupt { .. }) => {
                 tracing::warn!(%err, "cannot read the labels of a request");
                 None
@@ -74,8 +89,8 @@ impl PlanLibrary {
     pub(crate) async fn next_version(&self, request: RequestId) -> Result<u32, StoreError> {
         // Uses the number of the newest version and not the number of versions, because older
         // versions have perhaps been pruned.
-        for id in self.store.plan_versions(request).await?.into_iter().rev() {
-            if let Some(newest) = self.load(id).await? {
+        for id in self.whole_store.plan_versions(request).await?.into_iter().rev() {
+            if let Some(newest) = self.load_any(id).await? {
                 return Ok(newest.info().version.saturating_add(1));
             }
         }
@@ -87,7 +102,7 @@ impl PlanLibrary {
     pub async fn export(&self, id: PlanId) -> Result<Option<Draft>, EngineError> {
         let Some(plan) = self.load(id).await? else { return Ok(None) };
         let mut steps_left = export::MAX_STEPS.max(plan.steps().len());
-        export::to_draft(&*self.store, plan, 0, &mut steps_left).await.map(Some)
+        export::to_draft(&*self.whole_store, plan, 0, &mut steps_left).await.map(Some)
     }
 
     /// Returns the plans that a plan executes as the first level, the plans that these plans
@@ -102,7 +117,7 @@ impl PlanLibrary {
             let ids: BTreeSet<PlanId> = level.iter().flat_map(|plan| plan.sub_plans()).collect();
             let mut next = Vec::with_capacity(ids.len());
             for id in ids {
-                next.extend(self.load(id).await?);
+                next.extend(self.load_any(id).await?);
             }
             if next.is_empty() {
                 break;
@@ -157,7 +172,7 @@ impl PlanLibrary {
             }
             tools.extend(step.called_tool().cloned());
             if let StepKind::Plan(id) = step.kind
-                && let Some(plan) = self.load(id).await?
+                && let Some(plan) = self.load_any(id).await?
             {
                 tools.append(&mut self.list_tools(&plan).await?);
             }

@@ -9,7 +9,8 @@ use shared::{diagnostic::Diagnostic, execution::REPLAN, id::ToolName, plan::Plan
 use super::{PlanningScope, Plans};
 
 /// Number of the best tools that a model sees, unless the caller sets `max_tools`. The model also
-/// sees the tools of the offline draft, or in a replan those of the earlier plan.
+/// sees the tool that requests a replan, and the tools of the offline draft, or in a replan those
+/// of the earlier plan.
 const DEFAULT_MODEL_TOOLS: usize = 8;
 /// Code of the warning that the plan is the draft of the offline planner and not a model's plan.
 const MODEL_FAILED_CODE: &str = "plan.model_failed";

@@ -106,7 +106,6 @@ impl Planners {
         self.offline.name()
     }
 
-    /// Returns whether a planner is the offline planner.
     pub(super) fn is_offline(&self, planner: &dyn Planner) -> bool {
         planner.name() == self.offline.name()
     }

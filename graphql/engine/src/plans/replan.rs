@@ -39,7 +39,7 @@ impl PlanCompiler for ReplanCompiler<'_> {
 }
 
 impl ReplanCompiler<'_> {
-    /// Uses all tools of the compiler, because the planner perhaps saw only some of them.
+    /// Searches the whole catalog, because the planner may have seen only a part of it.
     fn carry_over(&self, draft: &mut Draft) {
         carry_over(draft, &self.earlier.draft, self.compiler.catalog);
     }

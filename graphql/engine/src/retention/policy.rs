@@ -60,12 +60,12 @@ impl RetentionPolicy {
         rule.map_or(self.ages, |rule| rule.ages).age_of_state(head.state)
     }
 
-    /// Returns the age if all executions have the same age.
+    /// Returns the age of all executions if there are no rules and all states have the same age.
     pub fn single_age(&self) -> Option<Duration> {
         self.ages.single_age().filter(|_| self.rules.is_empty())
     }
 
-    /// Returns every age of the policy, the shortest first.
+    /// Returns every age of executions, the shortest first.
     pub fn all_ages(&self) -> BTreeSet<Duration> {
         let rules = self.rules.iter().flat_map(|rule| rule.ages.list_ages());
         rules.chain(self.ages.list_ages()).flatten().collect()

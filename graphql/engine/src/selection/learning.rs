@@ -240,11 +240,10 @@ impl Learning {
             return Some(lessons);
         }
         let read = read_lessons(&*self.store).await;
-        let (_, lessons) = read
-            .inspect_err(
-                |err| tracing::warn!(%err, "cannot read learned outcomes, selection ignores them"),
-            )
-            .ok()?;
+        let warn = |err: &StoreError| {
+            tracing::warn!(%err, "cannot read learned outcomes, so the selection ignores them");
+        };
+        let (_, lessons) = read.inspect_err(warn).ok()?;
         let lessons = Arc::new(lessons);
         self.cache_lessons(Some(Arc::clone(&lessons)));
         Some(lessons)

@@ -101,7 +101,7 @@ impl Selection {
     }
 
     /// Returns the tools that the toolkit recommends for some actions and for their successors.
-    /// Without actions, returns `None`.
+    /// Without actions, returns `None`. Fails if the toolkit recommends no tool for the actions.
     pub(crate) async fn recommended_tools(
         &self,
         actions: &[String],

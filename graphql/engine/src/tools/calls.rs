@@ -96,13 +96,13 @@ impl Tools {
                 self.grant.count_uses([])?;
                 call.tool = tool.to_string();
                 call.result = Err(reason.to_string());
-                history::store_call(&*self.store, &call).await?;
+                self.store_call(&call).await?;
                 return Ok(CallReport { call: self.with_short_name(call), called: None });
             }
             Callee::Unknown => {
                 self.grant.count_uses([])?;
                 call.result = Err(format!("Tool not found: {name}"));
-                history::store_call(&*self.store, &call).await?;
+                self.store_call(&call).await?;
                 return Ok(CallReport { call, called: None });
             }
         };
@@ -112,19 +112,24 @@ impl Tools {
         self.grant.count_uses([&qualified])?;
         let _permit = self.acquire_permit(&call, &qualified, &caller_gone).await?;
         if tool.definition().effect != Effect::Read {
-            history::store_call(&*self.store, &call).await?;
+            self.store_call(&call).await?;
         }
         let started = Instant::now();
         let parameters = Arc::new(call.parameters.clone());
-        let blobs = Some(Blobs::new(Arc::clone(&self.store), Arc::clone(&self.clock)));
+        let blobs = Blobs::new(Arc::clone(&self.store), Arc::clone(&self.clock));
+        let blobs = Some(blobs.of_token(self.grant.token_name()));
         let cx = ToolContext { cancel: caller_gone, blobs, ..ToolContext::detached() };
         let result =
             call::call_outside_plan(tool, parameters, cx, self.toolbox(), &self.options).await;
         call.duration_ms = started.elapsed().as_secs_f64() * 1e3;
         let result = result.map(|output| self.hide_forbidden_sets(&call.tool, output));
         call.result = result.map_err(|err| err.to_string());
-        history::store_call(&*self.store, &call).await?;
+        self.store_call(&call).await?;
         Ok(CallReport { call: self.with_short_name(call), called: Some(qualified) })
+    }
+
+    async fn store_call(&self, call: &DirectCall) -> Result<(), StoreError> {
+        history::store_call(&*self.store, call, self.grant.token_name()).await
     }
 
     fn with_short_name(&self, call: DirectCall) -> DirectCall {
@@ -140,7 +145,7 @@ impl Tools {
         tool: &ToolName,
         caller_gone: &CancellationToken,
     ) -> Result<Option<CallPermit>, EngineError> {
-        let limits = self.options.calls.limits_of_call(tool, &call.parameters);
+        let limits = self.options.calls.get().limits_of_call(tool, &call.parameters);
         if limits.is_empty() {
             return Ok(None);
         }
@@ -158,8 +163,9 @@ impl Tools {
                 "{MAX_WAITING_CALLS} calls are waiting already; try again later"
             )));
         }
+        let token = self.grant.name().map(Arc::from);
         let permit = tokio::select! {
-            permit = worker.acquire_permit(call.id.clone(), limits, MAX_PERMIT_WAIT) => permit,
+            permit = worker.acquire_permit(call.id.clone(), limits, MAX_PERMIT_WAIT, token) => permit,
             () = caller_gone.cancelled() => {
                 return Err(refused("the caller no longer waits".to_owned()));
             }

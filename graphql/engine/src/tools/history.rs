@@ -30,15 +30,20 @@ pub struct DirectCall {
     pub at: Timestamp,
 }
 
-pub(super) async fn store_call(store: &dyn Store, call: &DirectCall) -> Result<(), StoreError> {
+/// Stores a call. `token` is the name of the caller's token.
+pub(super) async fn store_call(
+    store: &dyn Store,
+    call: &DirectCall,
+    token: Option<&str>,
+) -> Result<(), StoreError> {
     let result = call.result.as_ref().map(shorten_value);
-    match put_call(store, call, &shorten_value(&call.parameters), result).await {
+    match put_call(store, call, token, &shorten_value(&call.parameters), result).await {
         Err(StoreError::TooLarge { .. } | StoreError::Unfit { .. }) => {
             // If parameters or result cannot be stored, stores an error instead. The caller still
             // gets the result, because the call was made.
             let reason = "cannot store a call's parameters or result".to_owned();
             let reason = call.result.as_ref().err().unwrap_or(&reason);
-            put_call(store, call, &Value::Null, Err(reason)).await
+            put_call(store, call, token, &Value::Null, Err(reason)).await
         }
         stored => stored,
     }
@@ -47,6 +52,7 @@ pub(super) async fn store_call(store: &dyn Store, call: &DirectCall) -> Result<(
 async fn put_call(
     store: &dyn Store,
     call: &DirectCall,
+    token: Option<&str>,
     parameters: &Value,
     result: Result<Value, &String>,
 ) -> Result<(), StoreError> {
@@ -61,15 +67,16 @@ async fn put_call(
         "error": error,
         "durationMs": call.duration_ms,
     });
-    // The names of records begin with the time, which sorts them. They end with the tool, so that a
-    // list for one tool reads no other records.
-    let tool = call.tool.parse::<ToolName>().map(|tool| format!(" {tool}")).unwrap_or_default();
-    let record = Record {
-        kind: RecordKind::Call,
-        name: format!("{:020} {}{tool}", call.at.timestamp_micros(), call.id),
-        value: Arc::new(value),
-        at: call.at,
-    };
+    // The names of records begin with the time, which sorts them. They end with the tool and the
+    // token, so that a list for one of them reads no other records.
+    let tool = call.tool.parse::<ToolName>().map(|tool| tool.to_string()).unwrap_or_default();
+    let mut name = format!("{:020} {}", call.at.timestamp_micros(), call.id);
+    match token {
+        Some(token) => name.extend([" ", &*tool, " ", token]),
+        None if tool.is_empty() => (),
+        None => name.extend([" ", &*tool]),
+    }
+    let record = Record { kind: RecordKind::Call, name, value: Arc::new(value), at: call.at };
     store.put_record(&record, WriteCondition::Never).await.map(drop)
 }
 
@@ -119,7 +126,13 @@ fn shorten_value(value: &Value) -> Value {
 }
 
 fn tool_in_record_name(name: &str) -> Option<&str> {
-    name.splitn(3, ' ').nth(2)
+    name.splitn(4, ' ').nth(2).filter(|tool| !tool.is_empty())
+}
+
+/// Returns the name of the token that made a call. It is the rest of the record's name, because it
+/// can contain spaces.
+pub(crate) fn token_in_record_name(name: &str) -> Option<&str> {
+    name.splitn(4, ' ').nth(3)
 }
 
 fn read_call(record: Record) -> Option<DirectCall> {

@@ -59,8 +59,9 @@ impl ToolkitStore {
         Ok(self.cache_toolkit(revision, record.as_ref())?)
     }
 
-    /// Stores the result of `change`, unless `check` rejects the graph before or after the change.
-    /// If other nodes change the toolkit, both functions are called again with the newest graph.
+    /// Stores the result of `change`, unless `check` rejects it. `check` gets the graph before and
+    /// after the change. If other nodes change the toolkit, both functions are called again with
+    /// the newest graph.
     pub(crate) async fn change<T>(
         &self,
         change: impl Fn(&mut Toolkit) -> Result<T, ToolkitError>,

@@ -17,7 +17,7 @@ const MAX_DEPTH: usize = 64;
 /// the line of the first key with that name inside the value.
 ///
 /// Parses the document again, so call this only for a message. Returns `None` if the document has
-/// more than 64 levels.
+/// no such value or more than 64 levels.
 pub fn find_line(text: &str, path: &str, key: Option<&str>) -> Option<u64> {
     let options = serde_saphyr::options! { budget: serde_saphyr::budget! { max_depth: MAX_DEPTH } };
     let document: Node = serde_saphyr::from_str_with_options(text, options).ok()?;

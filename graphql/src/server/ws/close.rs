@@ -50,6 +50,14 @@ impl Closing {
         Self::new(4403, format!("Forbidden: {}", reason.into()))
     }
 
+    pub(super) fn expired() -> Self {
+        Self::forbidden("the sign-in has expired: sign in again")
+    }
+
+    pub(super) fn revoked() -> Self {
+        Self::forbidden("the access token was changed or removed")
+    }
+
     pub(super) fn unknown_subprotocol() -> Self {
         Self::new(4406, "Subprotocol not acceptable")
     }

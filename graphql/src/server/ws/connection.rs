@@ -69,6 +69,10 @@ enum ConnectionEvent {
     Written(Result<(), Error>),
     InitTimeout,
     Tick,
+    /// The token or session of the caller has expired.
+    Expired,
+    /// The configuration no longer has the token of the caller.
+    Revoked,
     Stop,
 }
 
@@ -102,7 +106,7 @@ impl Connection {
     pub(super) async fn run(mut self) {
         let end = loop {
             let input = self.next_event().await;
-            if let ControlFlow::Break(end) = self.apply_event(input) {
+            if let ControlFlow::Break(end) = self.apply_event(input).await {
                 break end;
             }
         };
@@ -116,6 +120,8 @@ impl Connection {
         tokio::select! {
             biased;
             () = self.app.stopping.cancelled() => ConnectionEvent::Stop,
+            () = self.caller.wait_until_expired() => ConnectionEvent::Expired,
+            () = self.caller.grant.wait_until_revoked() => ConnectionEvent::Revoked,
             received = self.incoming.next(), if has_room => ConnectionEvent::Received(received),
             given = self.operations.next(), if has_room && !self.operations.is_empty() => {
                 ConnectionEvent::OperationOutput(given)
@@ -130,15 +136,17 @@ impl Connection {
         }
     }
 
-    fn apply_event(&mut self, input: ConnectionEvent) -> ControlFlow<ConnectionEnd> {
+    async fn apply_event(&mut self, input: ConnectionEvent) -> ControlFlow<ConnectionEnd> {
         match input {
             ConnectionEvent::Stop => ControlFlow::Break(Some(Closing::going_away())),
+            ConnectionEvent::Expired => ControlFlow::Break(Some(Closing::expired())),
+            ConnectionEvent::Revoked => ControlFlow::Break(Some(Closing::revoked())),
             ConnectionEvent::InitTimeout => ControlFlow::Break(Some(Closing::init_timeout())),
-            ConnectionEvent::Received(received) => self.receive_message(received),
+            ConnectionEvent::Received(received) => self.receive_message(received).await,
             ConnectionEvent::OperationOutput(None) => ControlFlow::Continue(()),
             ConnectionEvent::OperationOutput(Some((id, output))) => {
                 let effect = self.session.output_effect(&id, output);
-                self.apply_effects(effect)
+                self.apply_effects(effect).await
             }
             ConnectionEvent::Written(Ok(())) => {
                 self.timers.outbox_progress_at = Instant::now();
@@ -149,7 +157,7 @@ impl Connection {
         }
     }
 
-    fn receive_message(
+    async fn receive_message(
         &mut self,
         received: Option<Result<Message, Error>>,
     ) -> ControlFlow<ConnectionEnd> {
@@ -157,7 +165,7 @@ impl Connection {
         match received {
             Some(Ok(Message::Text(text))) => {
                 let effects = self.session.receive_message(&text);
-                self.apply_effects(effects)
+                self.apply_effects(effects).await
             }
             Some(Ok(Message::Binary(_))) => {
                 ControlFlow::Break(Some(Closing::invalid_message("messages must be text")))
@@ -175,14 +183,16 @@ impl Connection {
         }
     }
 
-    fn apply_effects(
+    async fn apply_effects(
         &mut self,
         effects: impl IntoIterator<Item = SessionEffect>,
     ) -> ControlFlow<ConnectionEnd> {
         for effect in effects {
             match effect {
                 SessionEffect::IdentifyClient(init) => {
-                    match self.handshake.identify_client(&self.app.options.access, init) {
+                    let options = &self.app.options;
+                    let (access, sign_in) = (&options.access, options.sign_in.as_deref());
+                    match self.handshake.identify_client(access, sign_in, init).await {
                         Ok(caller) => self.caller = Arc::new(caller),
                         Err(refusal) => return self.reject_caller(refusal),
                     }

@@ -12,7 +12,7 @@ const BEAM_WIDTH: usize = 24;
 pub(super) struct Assignment {
     pub(super) candidates: Vec<usize>,
     pub(super) score: f32,
-    /// The number of values of each slot.
+    /// The number of candidates that fill each slot.
     counts: Vec<u8>,
 }
 
@@ -42,8 +42,9 @@ impl Filler<'_> {
         last.into_iter().max_by(|a, b| a.score.total_cmp(&b.score)).unwrap_or_default()
     }
 
-    /// Returns the points that a candidate adds to a choice. A further value of a slot adds most if
-    /// it is an item of a list, or if the slots follow each other in the same order again.
+    /// Returns the points that a candidate adds to a choice, or `None` if its slot already has a
+    /// value and the candidate may not repeat. A further value of a slot adds most if it is an item
+    /// of a list, or if the slots follow each other in the same order again.
     fn gain(&self, state: &Assignment, candidate: &Candidate, all: &[Candidate]) -> Option<f32> {
         let weights = self.weights;
         let is_used = |(slot, _): &(usize, _)| state.counts[*slot] > 0;

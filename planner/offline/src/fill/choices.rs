@@ -1,4 +1,4 @@
-//! Values that the schema or the description names: choices, flags, examples and patterns.
+//! Candidates for choices, flags, examples of descriptions, and patterns of file names.
 
 use std::{cmp::Reverse, ops::Range};
 
@@ -72,8 +72,8 @@ impl Filler<'_> {
         })
     }
 
-    /// Adds values that are examples in the description, and words before the slot's noun: `the
-    /// front door`.
+    /// Adds the examples of a description that the query contains, and the names that follow an
+    /// example in a list.
     pub(super) fn add_examples(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
         if slot.kind != SlotKind::Word {
             return;
@@ -98,7 +98,8 @@ impl Filler<'_> {
         }
     }
 
-    /// Returns the examples of a slot that the query contains, the longest at each place.
+    /// Returns the examples of a slot, and of the slots with this name in other tools, that the
+    /// query contains. Of several examples at one place, returns the longest.
     pub(super) fn shown_examples(&self, slot: &Slot) -> Vec<(Range<usize>, &String)> {
         let slots = self.fill_context.tools.iter().flat_map(|tool| &tool.slots);
         let same = slots.filter(|other| other.words == slot.words);
@@ -114,7 +115,7 @@ impl Filler<'_> {
         shown
     }
 
-    /// Adds patterns of file names: `*.md`, `.env files`, `python files`.
+    /// Adds patterns of file names: `*.md`, a quotation, `.env files`, `python files`.
     pub(super) fn add_patterns(&self, at: usize, candidates: &mut Vec<Candidate>) {
         let weights = self.weights;
         let is_ending = |place: usize| {

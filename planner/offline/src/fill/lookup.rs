@@ -25,7 +25,6 @@ const MAX_CALLS: usize = 16;
 /// The place where a value of a slot begins, and the value.
 type PlacedValue = (usize, Value);
 
-/// Reads a query as calls of a tool that reads.
 pub(crate) fn look_up(fill_context: &FillContext<'_>, clause: &Clause, tool: usize) -> Reading {
     Reading { tool, ..Filler::new(fill_context, clause, tool).look_up() }
 }
@@ -91,7 +90,6 @@ impl Filler<'_> {
         reading
     }
 
-    /// Adds the values that a query mentions, for a slot that can take them.
     fn add_mentioned(
         &self,
         at: usize,
@@ -189,7 +187,6 @@ impl Filler<'_> {
         }
     }
 
-    /// Returns the points that the words around a mention give to a slot.
     fn score_nearby_words(&self, mention: &Mention, slot: &Slot) -> f32 {
         let weights = self.weights;
         let near =
@@ -221,7 +218,8 @@ impl Filler<'_> {
     }
 }
 
-/// Returns a figure in the form that a slot takes: `5%` is 0.05 unless the slot asks for percent.
+/// Returns a figure in the form that a slot takes, if the slot can take it: `5%` is 0.05, or 5 if
+/// the slot asks for percent or for an integer.
 fn figure_for(value: &Number, is_share: bool, slot: &Slot) -> Option<Value> {
     let takes_percent = slot.about.iter().any(|word| word.starts_with("percent"));
     if is_share && !slot.is_whole && !takes_percent {
@@ -230,9 +228,9 @@ fn figure_for(value: &Number, is_share: bool, slot: &Slot) -> Option<Value> {
     (!slot.is_whole || value.is_i64()).then(|| Value::Number(value.clone()))
 }
 
-/// Makes calls of the values. Values of several slots go together if they are paired or take turns
-/// in the query. Otherwise each value goes with each value of the other slots: `Oslo and Rome for 3
-/// and 5 days`.
+/// Makes at most 16 calls of the values. Values of several slots go together if the query says
+/// `respectively` or mentions the slots in turns. Otherwise each value goes with each value of the
+/// other slots: `Oslo and Rome for 3 and 5 days`.
 fn spread_values(
     values: &BTreeMap<usize, Vec<PlacedValue>>,
     is_paired: bool,

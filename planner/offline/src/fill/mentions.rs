@@ -1,4 +1,4 @@
-//! Values that a query mentions anywhere: figures, names, days, quotations and codes.
+//! Finds the values that a query mentions, such as figures, names, days, quotations and codes.
 
 use std::ops::Range;
 
@@ -23,16 +23,18 @@ const MAX_VALUE_WORDS: usize = 3;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum MentionKind {
     /// A number. `is_share` is set if the query gives it in percent.
-    Figure { value: Number, is_share: bool },
-    /// Words in capital letters.
+    Figure {
+        value: Number,
+        is_share: bool,
+    },
+    /// Words that begin with capital letters: `Museum of Art`.
     Name,
-    /// A quotation, a code or an address.
+    /// A token that is neither a word nor a figure, such as a quotation, a code or an address.
     Text,
-    /// A day or a time.
     Moment,
     /// A list in brackets: `[1, 2]`.
     List(Value),
-    /// A word in small letters, which may be a value.
+    /// One to three words in small letters, which may be a value.
     Words,
 }
 
@@ -44,7 +46,7 @@ pub(super) struct Mention {
     pub(super) near_words: Vec<(String, f32)>,
     /// The place of the word before the value and its article.
     pub(super) before: Option<usize>,
-    /// `true` if only `and` or a comma is between the value and the value before it.
+    /// `true` if the value continues a list of values of one kind: `Rome` in `Oslo and Rome`.
     pub(super) is_joined: bool,
     /// `true` if the value belongs to the name before it: `Miami, Florida`.
     pub(super) is_second: bool,
@@ -292,7 +294,7 @@ impl Filler<'_> {
     }
 }
 
-/// Removes the rounding error of a product: `1.2 * 1e6`.
+/// Removes the rounding error of a product or a quotient: `1.2 * 1e6`.
 pub(super) fn round(amount: f64) -> f64 {
     (amount * 1e9).round() / 1e9
 }

@@ -33,7 +33,7 @@ pub(super) struct Candidate {
     pub(super) repeat: Repeat,
 }
 
-/// The way in which a slot that has a value gets a further value, for another call.
+/// The way in which a slot that has a value gets a further value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Repeat {
     Never,
@@ -58,7 +58,7 @@ impl Candidate {
     }
 }
 
-/// The meaning of a clause as a call of a tool.
+/// The meaning of a clause as calls of a tool.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reading {
     pub(crate) tool: usize,

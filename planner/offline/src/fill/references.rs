@@ -11,7 +11,7 @@ use crate::{
 
 #[derive(Clone, Copy, Debug)]
 struct Phrase<'a> {
-    /// The noun of the phrase, or `None` for a pronoun.
+    /// The noun of the phrase, or `None` for a bare pronoun and for phrases such as `the latest`.
     noun: Option<&'a str>,
     place: usize,
     end: usize,
@@ -42,7 +42,7 @@ impl Filler<'_> {
         self.is_at(place, &["and"]) && place >= 2 && is_pronoun(place - 2)
     }
 
-    /// Reads `by Alice` as the id of the step that has the name `Alice` among its parameters.
+    /// Reads `by Alice` as the id that a step returns, if one of the step's parameters is `Alice`.
     fn named_step(&self, at: usize, slot: &Slot, place: usize) -> Option<Candidate> {
         let token = &self.tokens[place];
         if slot.kind != SlotKind::Id || !token.is_capitalised() {
@@ -65,7 +65,8 @@ impl Filler<'_> {
         }
     }
 
-    /// Returns the phrases that begin with a pronoun or `the`, the longest first.
+    /// Returns the phrases that begin at `place`, the longest first. The word there is a pronoun,
+    /// `the`, or an `and` that joins a second field.
     fn phrases(&self, place: usize) -> Vec<Phrase<'_>> {
         let is_rank = |token: &&Token| self.lexicon.ranks.has(&token.lower);
         let head = place + 1 + self.tokens[place + 1..].iter().take_while(is_rank).count();
@@ -93,20 +94,20 @@ impl Filler<'_> {
     fn can_mean(&self, phrase: &Phrase<'_>, slot: &Slot) -> bool {
         let Some(noun) = phrase.noun else { return self.can_mean_pronoun(phrase.place, slot) };
         let is_own = slot.words.iter().any(|own| self.lexicon.is_same_noun(own, noun));
-        // Optional names, optional queries and owners are not filled from a field of another
-        // object.
+        // Optional names, optional queries, owners and repositories are not filled from a field of
+        // another object.
         let is_loose = matches!(slot.kind, SlotKind::Word | SlotKind::Query) && !slot.is_required;
         let is_foreign = (is_loose || slot.is_slashed) && !is_own;
         !is_foreign
     }
 
-    /// Returns whether a bare pronoun can be the value of a slot: an id, a required value, a place
-    /// (`there`) or an address (`her`).
+    /// Returns whether a bare pronoun can be the value of a slot: of an id, of most required slots,
+    /// of a place (`there`) or of an address (`her`).
     fn can_mean_pronoun(&self, place: usize, slot: &Slot) -> bool {
         let token = &self.tokens[place];
         let is_person = token.is_any(&["him", "her", "his", "them"]);
         let is_place = token.is("there");
-        // After several results, `it` means none of them.
+        // After several results, a pronoun can only mean a path.
         if self.fill_context.has_several_results && slot.kind != SlotKind::Path {
             return false;
         }

@@ -1,4 +1,4 @@
-//! Texts without quotation marks: after a cue, after the verb, or after a colon.
+//! Texts after a cue, a preposition or the verb, with or without quotation marks.
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ struct ValueStart {
 enum Announcer {
     Cue,
     Preposition,
-    /// The text stands after `about`. The text may also begin with `about` itself.
+    /// The text stands after `about`, which is the first word of the text.
     About,
     /// The text stands after the verb and its noun, without any cue.
     Verb,
@@ -51,7 +51,7 @@ impl Filler<'_> {
         let is_verb = self.verb.contains(&place)
             && place + 1 < self.tokens.len()
             && !self.lexicon.file.states.contains_key(&token.lower);
-        // `about X` is a text only if the slot requires a text.
+        // `about X` is a text only if the slot is required.
         let is_possible = is_cue || self.is_announced(slot, place);
         if !is_possible || is_verb || is_about && !slot.is_required {
             return None;
@@ -74,8 +74,8 @@ impl Filler<'_> {
         Some(ValueStart { start: place, value, score, announced_by })
     }
 
-    /// Adds the text that an opening announces: a quotation, a list, or words, for each place at
-    /// which the words may end.
+    /// Adds the text that an opening announces: a quotation, or the words up to each place at which
+    /// they may end.
     fn add_text(
         &self,
         at: usize,
@@ -148,8 +148,8 @@ impl Filler<'_> {
         mark.filter(|mark| matches!(mark, '!' | '?'))
     }
 
-    /// Returns whether words without quotation marks can be the text of a slot: a short value has
-    /// no e-mail address, code or path among other words, and no `and`.
+    /// Returns whether words without quotation marks can be the value of a slot. Except in a slot
+    /// for a text, they contain no e-mail address and no path among other words.
     fn is_text(&self, range: Range<usize>, slot: &Slot) -> bool {
         let tokens = &self.tokens[range];
         let is_single = tokens.len() == 1;
@@ -182,8 +182,8 @@ impl Filler<'_> {
         }
     }
 
-    /// Returns the places at which a text that begins at `start` may end: before marks, cues and
-    /// prepositions.
+    /// Returns the places at which a text that begins at `start` may end, such as before marks,
+    /// cues and prepositions.
     fn extents(&self, start: usize, slot: &Slot) -> Vec<usize> {
         let stops = (start + 1..self.tokens.len()).filter(|place| self.is_stop(*place, slot));
         let mut ends: Vec<usize> = stops.take(MAX_EXTENTS - 1).collect();
@@ -252,8 +252,8 @@ impl Filler<'_> {
         (first.kind == TokenKind::Word && !self.lexicon.loops.has(&first.lower)).then_some(start)
     }
 
-    /// Returns whether the words at a place can be a value without a cue: no cue of another slot,
-    /// no verb, no noun of another tool, and no thing that the query presents as known.
+    /// Returns whether the words at a place can be a value without a cue. Cues cannot, and most
+    /// verbs, nouns of tools and things that the query presents as known cannot either.
     fn is_bare(&self, start: usize, slot: &Slot) -> bool {
         let first = &self.tokens[start];
         let is_order = !self.lexicon.concepts(&first.stem).is_empty();

@@ -1,4 +1,4 @@
-//! Values that are recognized by their form: numbers, codes, addresses, paths, days and times.
+//! Values that are recognized by their form, such as numbers, codes, quotations, paths and days.
 
 use serde_json::{Value, json};
 
@@ -94,7 +94,8 @@ impl Filler<'_> {
             && !slot.mentions(&noun.stem)
     }
 
-    /// Returns whether a token belongs to a day or a time, so that it is not a value itself.
+    /// Returns whether a token is only a part of a day or a time. Quotations and the values of a
+    /// slot for a word are exceptions.
     fn is_part_of_moment(&self, at: usize, slot: &Slot) -> bool {
         let is_possible = slot.kind != SlotKind::Word && self.tokens[at].kind != TokenKind::Quoted;
         is_possible && self.moments.iter().any(|moment| moment.tokens.contains(&at))
@@ -112,15 +113,14 @@ impl Filler<'_> {
         Some((value, 0.0))
     }
 
-    /// Returns the points for the fit of a code to the examples and the nouns of an id, if the code
-    /// can be this id.
+    /// Returns the points for the fit of a code to the examples of an id. Returns `None` if the
+    /// code has the form of another id, and this id has other examples.
     fn id_fit(&self, code: &str, slot: &Slot) -> Option<f32> {
         let weights = self.weights;
         let fits = |slot: &Slot| slot.options.iter().any(|example| has_form(code, example));
         if fits(slot) {
             return Some(weights.form);
         }
-        // A code that has the form of another id is not a value of this slot.
         let mut others = self.fill_context.tools.iter().flat_map(|tool| &tool.slots);
         let is_other = others.any(|other| other.kind == SlotKind::Id && fits(other));
         match (is_other, slot.options.is_empty()) {
@@ -182,7 +182,7 @@ impl Filler<'_> {
         candidates.push(self.propose(at, value, context.start..last, score));
     }
 
-    /// Returns the latest day in an earlier step, for words such as `at 11:00 that day`.
+    /// Returns the day in the latest step that has one, for words such as `at 11:00 that day`.
     fn recalled_day(&self) -> Option<chrono::NaiveDate> {
         let steps = self.fill_context.memory.steps.iter().rev();
         let mut values = steps.flat_map(|step| step.parameters.values());

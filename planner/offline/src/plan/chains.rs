@@ -41,8 +41,7 @@ impl LinkedTools {
 }
 
 impl Planning<'_> {
-    /// Returns the place of the words that may name a value: `the order the
-    /// A-1020`.
+    /// Returns the places of the words that may name a value: `order` in `the order is A-1020`.
     fn name_before(&self, tokens: &[Token], at: usize) -> Range<usize> {
         let is_small = |place: &usize| self.lexicon.is_filler(&tokens[*place]);
         let end = at - (0..at).rev().take(MAX_SMALL_WORDS).take_while(is_small).count();

@@ -36,7 +36,7 @@ impl Planning<'_> {
     }
 
     /// Returns whether the words of a clause name a tool: by a noun, by its own verb, by a choice
-    /// of a tool that reads, or by a value that no other tool takes.
+    /// of a tool that reads, or by the values of all its required slots.
     fn names_tool(&self, clause: &Clause, reading: &Reading) -> bool {
         let tool = &self.tools[reading.tool];
         let slots = || reading.fillings.keys().map(|slot| &tool.slots[*slot]);

@@ -140,8 +140,8 @@ impl Planning<'_> {
         statement
     }
 
-    /// Returns the best reading that names its tool or a value, and has all required values.
-    /// `shared` are parameters that it may have in common with another call.
+    /// Returns the best reading that names its tool, an id or a choice, and has all required
+    /// values. `shared` are parameters that it may have in common with another call.
     pub(super) fn known_reading(
         &self,
         mut readings: Vec<Reading>,

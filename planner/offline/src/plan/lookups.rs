@@ -1,7 +1,7 @@
-//! Queries that only read, in which no clause asks for an action of a tool.
+//! Lookups: calls of one tool, where there are few tools and all of them only read.
 //!
-//! The tool that shares most words with the query answers it. A doubt names each value of the query
-//! that no parameter takes.
+//! The tool that shares most words and values with the query answers it. A doubt names each value
+//! of the query that no parameter takes.
 
 use std::collections::BTreeSet;
 
@@ -35,8 +35,8 @@ impl Planning<'_> {
         self.tools.len() <= MAX_LOOKUP_TOOLS && !self.tools.iter().any(|tool| tool.has_effect)
     }
 
-    /// Plans calls of the tool that reads what a query asks about. Returns whether there is such a
-    /// tool.
+    /// Replaces the plan by calls of the tool that reads what a query asks about. Returns `false`
+    /// and keeps the plan if there is no such tool.
     pub(super) fn plan_lookup(&mut self, tokens: &[Token]) -> bool {
         if tokens.len() > MAX_CLAUSE_TOKENS || !self.has_few_tools() {
             return false;

@@ -9,8 +9,8 @@ use crate::{
 };
 
 impl Planning<'_> {
-    /// Splits a clause into two calls of one tool, if one call leaves words without a place. The
-    /// second part repeats the verb, or the noun of a question.
+    /// Splits a clause into two calls of one tool, if one call leaves words without a place or
+    /// lacks a value. The second part repeats the verb, or the noun of a question.
     pub(super) fn split(&self, clause: &Clause, best: &Reading) -> Option<[(Clause, Reading); 2]> {
         let tool = &self.tools[best.tool];
         let verb = clause.verb_places();
@@ -44,7 +44,8 @@ impl Planning<'_> {
         None
     }
 
-    /// Reads two parts as calls of one tool, if the parts give different values to the same slot.
+    /// Reads two parts as complete calls of one tool, if the parts give different values to the
+    /// same required slot.
     fn read_parts(
         &self,
         first: Clause,

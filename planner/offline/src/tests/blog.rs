@@ -8,7 +8,6 @@ fn id(of: &str) -> Value {
     json!({ "type": "string", "description": format!("The `_id` of the {of}.") })
 }
 
-/// The eighteen tools of a blog.
 pub(super) fn blog() -> Catalog {
     let text = |about: &str| json!({ "type": "string", "description": about });
     let email = json!({ "type": "string", "format": "email" });

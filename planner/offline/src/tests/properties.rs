@@ -36,7 +36,8 @@ async fn the_notes_tell_how_a_query_was_read() {
     assert_eq!(proposal.notes[0].content, json!(["List all authors", "list all blogs"]));
 }
 
-/// A query of many clauses, or of one long clause, takes time in proportion to its length.
+/// The time grows at most with the square of the length, for a query of many clauses and for one
+/// long clause.
 #[test]
 fn time_grows_with_the_length_of_the_query() {
     for part in [
@@ -160,7 +161,7 @@ fn is_said(value: &Value, schema: &Value, query: &str) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Every proposal compiles, and nothing panics.
+    /// Every proposal compiles, nothing panics, and a plan in doubt does not act without a person.
     #[test]
     fn every_proposal_compiles(words in proptest::collection::vec(word(), 0..20)) {
         static BLOG: LazyLock<Catalog> = LazyLock::new(blog);
@@ -168,7 +169,6 @@ proptest! {
         if let Ok(proposal) = propose(&query, &BLOG) {
             assert_compiles(&proposal, &BLOG);
             prop_assert!(proposal.draft.tools.len() <= 64);
-            // A plan in doubt does not act without a person.
             if !proposal.warnings.is_empty() {
                 let acts = proposal.draft.tools.iter().filter(|step| step.name.as_deref().is_some_and(|name| !name.starts_with("get") && !name.starts_with("list")));
                 prop_assert!(acts.into_iter().all(|step| step.requires_approval == Some(true)));

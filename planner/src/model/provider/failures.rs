@@ -65,6 +65,9 @@ impl Provider {
                     Key::Variable(name, _) => {
                         format!("{reason}; check the key in the variable `{name}`")
                     }
+                    Key::File(file) => {
+                        format!("{reason}; check the key in the file `{}`", file.written())
+                    }
                     Key::None => {
                         format!("{reason}; name the variable with its key in `planner.api_key_env`")
                     }
@@ -96,7 +99,11 @@ impl Provider {
         let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
         let message = match &self.settings.key {
             Key::Variable(_, Some(key)) => message.replace(key.as_str(), "***"),
-            _ => message,
+            Key::File(file) => match file.read() {
+                Ok(key) => message.replace(key.as_str(), "***"),
+                Err(_) => message,
+            },
+            Key::None | Key::Variable(_, None) => message,
         };
         match message.char_indices().nth(MAX_SHOWN_CHARS) {
             Some((end, _)) => format!("{}…", &message[..end]),

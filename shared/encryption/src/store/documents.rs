@@ -19,15 +19,15 @@ use crate::{
     leaves::{edit_plan, edit_query},
 };
 
-const REQUESTS: &str = "requests";
-const TRANSCRIPTS: &str = "transcripts";
-const PLANS: &str = "plans";
+pub(super) const REQUESTS: &str = "requests";
+pub(super) const TRANSCRIPTS: &str = "transcripts";
+pub(super) const PLANS: &str = "plans";
 
 /// The place of an entry of a transcript. It does not contain the position of the entry, because
 /// the position is unknown when the entry is encrypted.
-struct EntryPlace<'a> {
-    request: RequestId,
-    entry: &'a TranscriptEntry,
+pub(super) struct EntryPlace<'a> {
+    pub(super) request: RequestId,
+    pub(super) entry: &'a TranscriptEntry,
 }
 
 impl fmt::Display for EntryPlace<'_> {
@@ -181,6 +181,14 @@ impl Documents for EncryptedStore {
     ) -> Result<Vec<ExecutionCount>, StoreError> {
         Self::check_filter(&query.filter)?;
         self.inner.count_executions(query).await
+    }
+
+    async fn count_active(&self, token: &str) -> Result<u64, StoreError> {
+        self.inner.count_active(token).await
+    }
+
+    async fn sum_stored_bytes(&self, token: &str) -> Result<u64, StoreError> {
+        self.inner.sum_stored_bytes(token).await
     }
 
     async fn count_heads(&self, filter: &ExecutionFilter) -> Result<u64, StoreError> {

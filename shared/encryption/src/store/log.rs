@@ -16,9 +16,9 @@ use crate::{
     leaves::{edit_command, edit_event, edit_head},
 };
 
-const EVENTS: &str = "events";
-const HEADS: &str = "executions";
-const INBOX: &str = "inbox";
+pub(super) const EVENTS: &str = "events";
+pub(super) const HEADS: &str = "executions";
+pub(super) const INBOX: &str = "inbox";
 
 impl EncryptedStore {
     /// Encrypts the events and the head of an append. Encrypted events are larger, so they may need
@@ -65,9 +65,9 @@ impl EncryptedStore {
     }
 }
 
-struct EventPlace {
-    execution: ExecutionId,
-    seq: Seq,
+pub(super) struct EventPlace {
+    pub(super) execution: ExecutionId,
+    pub(super) seq: Seq,
 }
 
 impl std::fmt::Display for EventPlace {
@@ -76,9 +76,9 @@ impl std::fmt::Display for EventPlace {
     }
 }
 
-struct CommandPlace {
-    execution: ExecutionId,
-    command: CommandId,
+pub(super) struct CommandPlace {
+    pub(super) execution: ExecutionId,
+    pub(super) command: CommandId,
 }
 
 impl std::fmt::Display for CommandPlace {

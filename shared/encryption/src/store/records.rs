@@ -11,11 +11,11 @@ use shared::store::{
 use super::EncryptedStore;
 use crate::{edit::Task, leaves::edit_record};
 
-const RECORDS: &str = "records";
+pub(super) const RECORDS: &str = "records";
 
-struct RecordPlace<'a> {
-    kind: RecordKind,
-    name: &'a str,
+pub(super) struct RecordPlace<'a> {
+    pub(super) kind: RecordKind,
+    pub(super) name: &'a str,
 }
 
 impl fmt::Display for RecordPlace<'_> {

@@ -320,5 +320,6 @@ pub(super) fn head() -> ExecutionHead {
         }),
         labels: serde_json::from_value(json!({ "team": "team-blue" })).unwrap(),
         is_dry_run: false,
+        stored_bytes: 0,
     }
 }

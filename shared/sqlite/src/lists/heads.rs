@@ -57,6 +57,10 @@ fn start_query(columns: &str, filter: &ExecutionFilter) -> Query {
              CROSS JOIN executions USING (number)"
         )),
         (Some(true), _) | (_, []) => Query::new(&format!("SELECT {columns} FROM executions")),
+        // A request has few executions, whatever the number of executions with the label.
+        _ if filter.request.is_some() || filter.ids.is_some() => {
+            Query::new(&format!("SELECT {columns} FROM executions"))
+        }
         (_, [first, ..]) => {
             let index = match first.value {
                 Some(_) => "NOT INDEXED",

@@ -12,6 +12,7 @@ use crate::{
     clock::Timestamp,
     execution::ExecutionState,
     id::{ExecutionId, PlanId, RequestId},
+    labels,
     plan::Plan,
     request::{Request, TranscriptEntry},
     store::{
@@ -36,6 +37,7 @@ pub(super) struct StoredRequest {
     json: String,
     folded_query: String,
     pub(super) created_at: Timestamp,
+    token: Option<String>,
 }
 
 #[derive(Debug)]
@@ -72,6 +74,7 @@ impl StoredDocuments {
             json: serde_json::to_string(request).expect("requests are JSON"),
             folded_query: fold_case(&request.query),
             created_at: request.created_at,
+            token: labels::find_token(&request.labels).map(str::to_owned),
         };
         self.requests.insert(request.id, kept);
         Ok(())
@@ -85,6 +88,13 @@ impl StoredDocuments {
         self.versions.insert(version, plan.id());
         self.plans.insert(plan.id(), StoredPlan::new(plan));
         Ok(())
+    }
+
+    /// Returns `true` if `token` is `None`, or if the request belongs to it.
+    fn belongs_to(&self, request: RequestId, token: Option<&String>) -> bool {
+        token.is_none_or(|token| {
+            self.requests.get(&request).is_some_and(|found| found.token.as_ref() == Some(token))
+        })
     }
 
     fn has_failed_planning(&self, id: RequestId) -> bool {
@@ -174,6 +184,7 @@ impl Documents for Memory {
         let found = state.documents.requests.iter().filter(|(id, request)| {
             has_words(&request.folded_query, &words)
                 && is_within(request.created_at, filter.from, filter.to)
+                && state.documents.belongs_to(**id, filter.token.as_ref())
                 && in_state.as_ref().is_none_or(|wanted| wanted.contains(id) || has_failed(**id))
                 && needing.as_ref().is_none_or(|(wanted, ids)| ids.contains(id) == *wanted)
         });
@@ -234,6 +245,7 @@ impl Documents for Memory {
         let found = state.documents.plans.iter().filter(|(_, plan)| {
             filter.request.is_none_or(|wanted| wanted == plan.request)
                 && has_words(&plan.folded_query, &words)
+                && state.documents.belongs_to(plan.request, filter.token.as_ref())
         });
         let found = found.map(|(id, plan)| {
             let listed = PlanVersion { id: *id, version: plan.version };
@@ -271,6 +283,14 @@ impl Documents for Memory {
         let counted = found.filter(|head| head.parent.is_none() && !head.is_dry_run);
         counted.for_each(|head| table.add_head(head));
         Ok(table.finish(query.first))
+    }
+
+    async fn count_active(&self, token: &str) -> Result<u64, StoreError> {
+        Ok(self.lock_state().work.count_active(token) as u64)
+    }
+
+    async fn sum_stored_bytes(&self, token: &str) -> Result<u64, StoreError> {
+        Ok(self.lock_state().work.sum_stored_bytes(token))
     }
 
     async fn count_heads(&self, filter: &ExecutionFilter) -> Result<u64, StoreError> {

@@ -28,6 +28,9 @@ impl StoredRecords {
             WriteCondition::Never => true,
             WriteCondition::Exists => there.is_none(),
             WriteCondition::ChangedSince(at) => there.is_some_and(|(written, _)| written == at),
+            WriteCondition::ValueDiffers(value) => {
+                there.is_some_and(|(_, json)| *json == value.to_string())
+            }
         };
         if !may_write {
             return Ok(false);

@@ -10,14 +10,20 @@ use crate::{
     clock::Timestamp,
     id::{ExecutionId, WorkerId},
     limits,
-    store::{ExecutionHead, HeadQuery, Lease, backend::aged_places},
+    store::{
+        ExecutionHead, HeadQuery, Lease,
+        backend::{aged_places, interleave_heads, rotate_tokens, token_share},
+    },
 };
+
+/// Executions of a token by priority and due time.
+type TokenQueue = BTreeMap<Reverse<i32>, BTreeSet<(Timestamp, ExecutionId)>>;
 
 #[derive(Debug, Default)]
 pub(super) struct ExecutionIndex {
     heads: BTreeMap<ExecutionId, ExecutionHead>,
-    /// Executions without an owner, in the order of claims.
-    by_priority: BTreeMap<Reverse<i32>, BTreeSet<(Timestamp, ExecutionId)>>,
+    /// Executions without an owner by token, in the order of claims.
+    by_token: BTreeMap<Option<String>, TokenQueue>,
     /// Executions without an owner, by due time only.
     by_due_time: BTreeSet<(Timestamp, ExecutionId)>,
     by_owner: BTreeSet<(WorkerId, ExecutionId)>,
@@ -39,7 +45,8 @@ impl ExecutionIndex {
                 self.by_owner.insert((owner, id));
             }
             (None, Some(due)) if head.is_claimable() => {
-                self.by_priority.entry(Reverse(head.priority)).or_default().insert((due, id));
+                let queue = self.by_token.entry(head.token().map(str::to_owned)).or_default();
+                queue.entry(Reverse(head.priority)).or_default().insert((due, id));
                 self.by_due_time.insert((due, id));
             }
             _ => (),
@@ -52,12 +59,17 @@ impl ExecutionIndex {
         head.owner.map(|owner| self.by_owner.remove(&(owner, id)));
         if let Some(due) = head.due {
             self.by_due_time.remove(&(due, id));
+            let token = head.token().map(str::to_owned);
+            let Some(queue) = self.by_token.get_mut(&token) else { return };
             let place = Reverse(head.priority);
-            if let Some(queue) = self.by_priority.get_mut(&place) {
-                queue.remove(&(due, id));
-                if queue.is_empty() {
-                    self.by_priority.remove(&place);
+            if let Some(same_priority) = queue.get_mut(&place) {
+                same_priority.remove(&(due, id));
+                if same_priority.is_empty() {
+                    queue.remove(&place);
                 }
+            }
+            if queue.is_empty() {
+                self.by_token.remove(&token);
             }
         }
     }
@@ -91,7 +103,7 @@ impl ExecutionIndex {
 
     pub(super) fn find_heads(&self, query: HeadQuery, most: usize) -> Vec<ExecutionHead> {
         let ids: Vec<ExecutionId> = match query {
-            HeadQuery::Due { now } => self.find_due(now, most),
+            HeadQuery::Due { now, turn } => self.find_due(now, turn, most),
             HeadQuery::DueAfter { now, after } => {
                 let after = after.map(|after| (after.due, after.execution));
                 let from = after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -120,15 +132,34 @@ impl ExecutionIndex {
         ids.iter().map(|id| self.heads[id].clone()).collect()
     }
 
-    fn find_due(&self, now: Timestamp, most: usize) -> Vec<ExecutionId> {
-        let aged = aged_places(most);
-        let queues = self.by_priority.values().take(limits::PRIORITIES);
-        let due = queues.flat_map(|queue| queue.iter().take_while(|(due, _)| *due <= now));
-        let mut ids: Vec<_> = due.take(most - aged).map(|(_, id)| *id).collect();
+    fn find_due(&self, now: Timestamp, turn: u32, most: usize) -> Vec<ExecutionId> {
+        let places = most - aged_places(most);
+        let mut queues: Vec<_> = self.by_token.values().take(limits::DUE_TOKENS).collect();
+        rotate_tokens(&mut queues, turn);
+        let share = token_share(places, queues.len());
+        let mut found = 0;
+        let lists = queues.into_iter().map(|queue| {
+            let list = find_due_of_token(queue, now, share.min(places - found));
+            found += list.len();
+            list
+        });
+        let mut ids = interleave_heads(lists.collect());
         let longest = self.by_due_time.iter().take_while(|(due, _)| *due <= now).map(|(_, id)| *id);
         let taken: BTreeSet<_> = ids.iter().copied().collect();
         ids.extend(longest.filter(|id| !taken.contains(id)).take(most - ids.len()));
         ids
+    }
+
+    pub(super) fn count_active(&self, token: &str) -> usize {
+        self.heads_of_token(token).filter(|head| !head.state.is_finished()).count()
+    }
+
+    pub(super) fn sum_stored_bytes(&self, token: &str) -> u64 {
+        self.heads_of_token(token).map(|head| head.stored_bytes).sum()
+    }
+
+    fn heads_of_token(&self, token: &str) -> impl Iterator<Item = &ExecutionHead> {
+        self.heads.values().filter(move |head| head.token() == Some(token))
     }
 
     /// Returns `true` if a worker has a lease, even an expired one.
@@ -148,4 +179,10 @@ impl ExecutionIndex {
     pub(super) fn remove_worker(&mut self, worker: WorkerId) {
         self.leases.remove(&worker);
     }
+}
+
+fn find_due_of_token(queue: &TokenQueue, now: Timestamp, most: usize) -> Vec<ExecutionId> {
+    let priorities = queue.values().take(limits::PRIORITIES);
+    let due = priorities.flat_map(|queue| queue.iter().take_while(|(due, _)| *due <= now));
+    due.take(most).map(|(_, id)| *id).collect()
 }

@@ -16,12 +16,16 @@ const OPERATOR: &str = "operator-token-0123456789";
 /// The token of an operator that may call only `flow.echo`.
 const ONE_TOOL_OPERATOR: &str = "narrow-token-0123456789";
 
+/// The token of an operator that sees only its own executions.
+const OWN_OPERATOR: &str = "shop-token-0123456789";
+
 const CONFIG: &str = "
 access:
   tokens:
     - { name: eyes, token_env: T_VIEWER, role: viewer }
     - { name: hands, token_env: T_OPERATOR, role: operator }
     - { name: narrow, token_env: T_NARROW, role: operator, tools: [flow.echo] }
+    - { name: shop, token_env: T_SHOP, role: operator, see: own }
 ";
 
 /// A server, and the address of its MCP endpoint.
@@ -42,7 +46,8 @@ impl Server {
         command
             .env("T_VIEWER", VIEWER)
             .env("T_OPERATOR", OPERATOR)
-            .env("T_NARROW", ONE_TOOL_OPERATOR);
+            .env("T_NARROW", ONE_TOOL_OPERATOR)
+            .env("T_SHOP", OWN_OPERATOR);
         let mut process = RunningCommand::new(command.spawn().unwrap());
         let line = process.wait_for_line("listening on http://").await;
         let address = line.rsplit('/').next().unwrap().to_owned();
@@ -140,6 +145,48 @@ async fn mcp_over_http_enforces_tokens_roles_and_tool_patterns() {
     let (listed, _) = narrow.call_ok("list_tools", json!({})).await;
     let names = listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].clone());
     assert_eq!(names.collect::<Vec<Value>>(), ["flow.echo"]);
+}
+
+#[tokio::test]
+async fn mcp_tools_answer_an_id_of_another_token_as_an_unknown_one() {
+    let server = Server::new(Some(CONFIG)).await;
+    let mut hands = server.client(Some(OPERATOR)).await;
+    let plan = r#"{"tools":[{"id":"e","name":"flow.echo","parameters":{"n":1}}]}"#;
+    let foreign_plan = hands.create_plan(plan).await;
+    let (foreign, _) = hands.call_ok("execute", json!({ "id": foreign_plan })).await;
+    let mut shop = server.client(Some(OWN_OPERATOR)).await;
+    for (kind, id) in [
+        ("exec", foreign["executionId"].as_str().unwrap()),
+        ("req", foreign["requestId"].as_str().unwrap()),
+        ("plan", &*foreign_plan),
+    ] {
+        let unknown = format!("{kind}_1704123456_zzzzzzzzz");
+        for (tool, rest) in [
+            ("execute", json!({})),
+            ("status", json!({})),
+            ("debug", json!({})),
+            ("cancel", json!({})),
+            ("approve", json!({ "stepId": "e" })),
+            ("settle", json!({ "stepId": "e", "outcome": "FAILED" })),
+            ("signal", json!({ "name": "go" })),
+        ] {
+            let mut answers = Vec::new();
+            for id in [id, &*unknown] {
+                let mut arguments = rest.clone();
+                arguments["id"] = json!(id);
+                let (error, text) = shop.call_refused(tool, arguments).await;
+                assert_eq!(error["code"], "NOT_FOUND", "{tool} {id}: {text}");
+                answers.push(format!("{error} {text}").replace(id, "ID"));
+            }
+            assert_eq!(answers[0], answers[1], "{tool} {id}");
+        }
+    }
+    let own_plan = shop.create_plan(plan).await;
+    let (own, _) = shop.call_ok("execute", json!({ "id": own_plan })).await;
+    for client in [&mut shop, &mut hands] {
+        let (debug, _) = client.call_ok("debug", json!({ "id": own["executionId"] })).await;
+        assert_eq!(debug["executions"][0]["executionId"], own["executionId"]);
+    }
 }
 
 #[tokio::test]

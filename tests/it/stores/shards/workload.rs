@@ -69,7 +69,7 @@ async fn claim_work(store: &dyn Store) {
         let query = HeadQuery::DueAfter { now: at(1), after };
         assert_eq!(store.find_heads(query, 3).await.unwrap().len(), 3);
     }
-    assert_eq!(store.find_heads(HeadQuery::Due { now: at(1) }, 3).await.unwrap().len(), 3);
+    assert_eq!(store.find_heads(HeadQuery::Due { now: at(1), turn: 0 }, 3).await.unwrap().len(), 3);
     store.next_due_at().await.unwrap();
     store.list_commands(None).await.unwrap();
     for n in 1..=5 {
@@ -166,7 +166,7 @@ pub(super) async fn read_lists(store: &dyn Store) {
     }
     let first = Page { first: 3, after: None };
     for request in [None, Some(request_id(1))] {
-        let filter = PlanFilter { request, search: None };
+        let filter = PlanFilter { request, ..PlanFilter::default() };
         store.list_plans(&filter, &first).await.unwrap();
         store.count_plans(&filter).await.unwrap();
     }

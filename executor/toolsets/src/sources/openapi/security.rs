@@ -25,12 +25,18 @@ pub(super) struct User {
 }
 
 impl Credential {
-    pub(super) fn secrets(&self) -> impl Iterator<Item = &str> {
-        let (one, other) = match self {
-            Self::Token(token) => (token, None),
-            Self::User(user) => (&user.username, Some(&user.password)),
-        };
-        std::iter::once(one).chain(other).filter_map(TextOrSecret::secret)
+    pub(super) fn texts(&self) -> Vec<&TextOrSecret> {
+        match self {
+            Self::Token(token) => vec![token],
+            Self::User(User { username, password }) => vec![username, password],
+        }
+    }
+
+    pub(super) fn texts_mut(&mut self) -> Vec<&mut TextOrSecret> {
+        match self {
+            Self::Token(token) => vec![token],
+            Self::User(User { username, password }) => vec![username, password],
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use toolbox::ToolSet;
 use toolsets::sources::SetConfig;
 
 use super::Check;
-use crate::config::AccessConfig;
+use crate::config::{AccessConfig, Config};
 
 /// Checks that this kernel can confine the commands of the active toolsets.
 pub(crate) fn check_confinement(sets: &[SetConfig], support: sandbox::Support) -> Check {
@@ -56,6 +56,25 @@ pub(crate) fn check_access(
     Check::new("access", result, help)
 }
 
+/// Checks that the secret of the client of `server.oidc` is available.
+pub(crate) fn check_sign_in(
+    config: &Config,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Option<Check> {
+    let oidc = config.http_server.value.oidc.as_ref()?;
+    let folder = config.base_folder().map_err(|err| err.to_string());
+    let opened = folder.and_then(|folder| {
+        let settings = oidc.open(&folder, &config.toolsets.value, variable);
+        settings.map_err(|err| err.to_string())
+    });
+    let result = opened.map(|settings| {
+        let rules = count_noun(settings.rules.len(), "rule");
+        format!("`{}` identifies callers, and {rules} give them rights", settings.issuer)
+    });
+    let help = "set the variable or the file that `server.oidc` names";
+    Some(Check::new("sign-in", result, help))
+}
+
 /// Reports tool patterns of access tokens that match no tool.
 pub(crate) fn check_patterns(
     access: &AccessConfig,
@@ -82,7 +101,23 @@ pub(crate) fn check_secrets(
             users.entry(secret).or_default().push(set.name.as_str());
         }
     }
-    let named = users.len();
+    let mut unreadable: Vec<Check> = Vec::new();
+    let mut file_count = 0;
+    for set in sets {
+        for file in set.secret_files() {
+            file_count += 1;
+            if let Err(err) = file.text() {
+                let result = format!("{err}; `{}` needs it", set.name);
+                let help = "correct the file, or remove it from the toolset";
+                unreadable.push(Check::new(
+                    format!("secret {}", file.written()),
+                    Err(result),
+                    help,
+                ));
+            }
+        }
+    }
+    let named = users.len() + file_count;
     let mut missing: Vec<Check> = users
         .into_iter()
         .filter(|(secret, _)| variable(secret).is_none())
@@ -91,9 +126,10 @@ pub(crate) fn check_secrets(
             let help = "set it in Faber's environment, or remove it from the toolset";
             Check::new(format!("secret {secret}"), Err(result), help)
         })
+        .chain(unreadable)
         .collect();
     if missing.is_empty() && named > 0 {
-        let result = Ok(format!("{named} named, all set in the environment"));
+        let result = Ok(format!("{named} named, all set"));
         missing.push(Check::new("secrets", result, ""));
     }
     missing
@@ -188,7 +224,7 @@ mod tests {
         };
         let reason = "it is not in the environment; `a`, `c` needs it".to_owned();
         assert_eq!(checks_of(&sets), [("secret GONE".to_owned(), Err(reason))]);
-        let well = "1 named, all set in the environment".to_owned();
+        let well = "1 named, all set".to_owned();
         assert_eq!(checks_of(&sets[1..2]), [("secrets".to_owned(), Ok(well))]);
         assert_eq!(checks_of(&[]), []);
     }

@@ -27,7 +27,7 @@ impl AccessConfig {
 
 /// Returns a pattern and its equivalents. Tools of a renamed built-in toolset keep their names, so
 /// `file_tools.*` also means the tools in a toolset `files`.
-pub(super) fn with_equivalents(
+pub(in crate::config) fn with_equivalents(
     pattern: &ToolPattern,
     sets: &[SetConfig],
 ) -> impl Iterator<Item = ToolPattern> {

@@ -29,15 +29,26 @@ encryption: { keys: [{ id: a, env: KEY }] }
 learning: false
 contexts: { shop: { open: true } }
 log_format: json
+log_level: info
 limits: { lease_ms: 5000, calls: [{ tool: a.b, rate: 5/s }] }
 retention: { failed: 7d, audit: null, rules: [{ labels: { keep: null }, age: 1d }] }
-server: { allowed_hosts: [faber.example], allowed_origins: [https://app.example], path_prefix: /faber }
+server:
+  allowed_hosts: [faber.example]
+  allowed_origins: [https://app.example]
+  path_prefix: /faber
+  tls: { cert_file: a.pem, key_file: a.key }
+  oidc:
+    issuer: https://login.example
+    audience: faber
+    rules: [{ claim: groups, value: ops, role: operator, limits: { calls: 5/s } }]
 access:
-  tokens: [{ name: ci, token_env: CI, role: admin, limits: { calls: 5/s } }]
+  tokens:
+    - { name: ci, token_env: CI, role: admin, limits: { calls: 5/s } }
+    - { name: app, token_file: app.token, role: viewer }
 toolsets:
   - name: a
     source:
-      mcp: { command: x, env: { KEY: { secret: K } } }
+      mcp: { command: x, env: { KEY: { secret: K }, FILE: { secret_file: k } } }
       effects: { '*': read }
   - name: b
     source:
@@ -68,7 +79,7 @@ toolsets:
 
 /// Objects of the sample, and the keys about which the reader's message differs from the schema:
 /// keys that only the schema has, and keys that only the message has.
-const OBJECTS: [(&str, &[&str], &[&str]); 33] = [
+const OBJECTS: [(&str, &[&str], &[&str]); 39] = [
     ("", &[], &[]),
     ("/planner", &["cache", "guard"], &[]),
     ("/planner/price", &[], &[]),
@@ -81,14 +92,20 @@ const OBJECTS: [(&str, &[&str], &[&str]); 33] = [
     ("/limits/calls/0", &[], &[]),
     ("/retention", &[], &[]),
     ("/server", &[], &[]),
+    ("/server/oidc", &[], &[]),
+    ("/server/oidc/rules/0", &[], &[]),
+    ("/server/oidc/rules/0/limits", &[], &[]),
+    ("/server/tls", &[], &[]),
     ("/retention/rules/0", &[], &[]),
     ("/access", &[], &[]),
-    ("/access/tokens/0", &[], &[]),
+    ("/access/tokens/0", &[], &["token_file"]),
+    ("/access/tokens/1", &[], &["token_env"]),
     ("/access/tokens/0/limits", &[], &[]),
     ("/toolsets/0", &[], &[]),
     ("/toolsets/0/source", &["effects"], &["tools", "builtin", "openapi", "graphql"]),
     ("/toolsets/0/source/mcp", &[], &[]),
     ("/toolsets/0/source/mcp/env/KEY", &[], &[]),
+    ("/toolsets/0/source/mcp/env/FILE", &[], &[]),
     ("/toolsets/1/source/mcp", &[], &[]),
     ("/toolsets/1/source/mcp/auth", &[], &[]),
     ("/toolsets/1/source/mcp/auth/identity", &[], &[]),
@@ -185,8 +202,12 @@ fn the_schema_refuses_values_that_the_readers_refuse() {
         "planner: { guard: loud }",
         "selection: { margin: 3 }",
         "log_format: xml",
+        "log_level: 3",
+        "access: { tokens: [{ name: a, token_env: A, token_file: a, role: admin }] }",
         "access: { tokens: [{ name: a, role: admin }] }",
         "toolsets: [{ name: a }]",
+        "server: { tls: { cert_file: a } }",
+        "store_file: 3",
         "toolsets: [{ name: a, source: {} }]",
         "toolsets: [{ name: a, source: { mcp: { args: [] } } }]",
         "toolsets: [{ name: a, source: { tools: [], effects: { x: often } } }]",

@@ -49,13 +49,22 @@ fn seconds_schema() -> Value {
 }
 
 fn secret_schema() -> Value {
-    object_schema(
-        "The value of an environment variable.",
-        &["secret"],
-        json!({
-            "secret": text_schema("The name of the variable."),
-            "prefix": text_schema("A text before the value, such as `Bearer `."),
-        }),
+    let from = |source: &str, about: &str| {
+        object_schema(
+            "",
+            &[source],
+            json!({
+                source: text_schema(about),
+                "prefix": text_schema("A text before the value, such as `Bearer `."),
+            }),
+        )
+    };
+    any_of(
+        "The value of an environment variable, or the content of a file.",
+        vec![
+            from("secret", "The name of the variable."),
+            from("secret_file", "A path, from the folder of this file."),
+        ],
     )
 }
 

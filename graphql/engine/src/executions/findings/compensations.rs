@@ -208,7 +208,8 @@ fn add_step_without_compensation<'a>(
     if undoes && has_effect && matches!(step.state, StepState::Succeeded(_)) {
         candidates.add(Severity::Info, step.changed, move || {
             let name = view.step_name(task);
-            let message = format!("{name} stays done, because the plan has no `compensate` for it");
+            let message =
+                format!("{name} is not undone, because the plan has no `compensate` for it");
             warning_finding("compensation.none", Severity::Info, message)
                 .about_step(&planned.id, None)
         });

@@ -20,7 +20,7 @@ pub enum FindingKind {
     Wait,
     /// A step did not run.
     Skip,
-    /// The execution continued, but a person should know about the event.
+    /// Another event that a person should know about.
     Warning,
     /// A worker was lost, and another worker continued the execution.
     Takeover,

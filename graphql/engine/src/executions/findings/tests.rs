@@ -143,7 +143,7 @@ fn every_finding_has_its_message_and_remedies() {
           INFO WAIT wait.call @3: `a` is being called (`shop.a`), attempt 1
           INFO WAIT wait.call @4: `b` is being called (`shop.b`), attempt 1
         items
-          INFO WAIT wait.items @5: `a` is done with 1 of 2 items
+          INFO WAIT wait.items @5: `a`: 1 of 2 items are finished
           INFO WAIT wait.call @7: `a[1]` is being called (`shop.a`), attempt 1
         limit of calls
           INFO WAIT wait.limit : `limited` waits for the limit `tool:shop.limited`
@@ -205,13 +205,13 @@ fn every_finding_has_its_message_and_remedies() {
           ERROR FAILURE tool.failed @8: `b` failed: no; it was not tried again because it would fail again
             -> revise P FILE | replan E | retry E
           INFO WARNING compensation.undone @11: undone by `shop.refund`: `a`
-          INFO WARNING compensation.none @6: `mail` stays done, because the plan has no `compensate` for it
+          INFO WARNING compensation.none @6: `mail` is not undone, because the plan has no `compensate` for it
         undo failed
           ERROR FAILURE tool.failed @8: `b` failed: no; it was not tried again because it would fail again
             -> revise P FILE | replan E | retry E
           ERROR WARNING compensation.failed @11: `a` could not be undone by `shop.refund`: tool.failed: gone
             -> tools call shop.refund '{"id":7}'!
-          INFO WARNING compensation.none @6: `mail` stays done, because the plan has no `compensate` for it
+          INFO WARNING compensation.none @6: `mail` is not undone, because the plan has no `compensate` for it
         not undone
           ERROR FAILURE tool.failed @8: `b` failed: no; it was not tried again because it would fail again
             -> revise P FILE | replan E | retry E

@@ -353,7 +353,7 @@ fn describe_items(view: &View<'_>, task: Task, step: &Step) -> Finding {
     let items = step.items.as_deref();
     let (done, total) =
         items.map_or((0, 0), |items| (items.finished_count(), items.as_slice().len()));
-    let message = format!("{} is done with {done} of {total} items", view.step_name(task));
+    let message = format!("{}: {done} of {total} items are finished", view.step_name(task));
     wait_finding("wait.items", Severity::Info, message)
         .about_step(&view.planned_step(task).id, None)
 }

@@ -87,7 +87,7 @@ pub(super) fn contains_value(
         || said_count > 0 && said_count * 2 >= words.len() && is_composed()
 }
 
-/// Returns the words of a text outside templates, in lower case and without punctuation.
+/// Returns the words of a text outside templates, in lower case, without punctuation at their ends.
 pub(super) fn words_outside_templates(text: &str) -> impl Iterator<Item = String> {
     let mut plain = String::new();
     let mut rest = text;

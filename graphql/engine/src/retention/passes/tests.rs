@@ -105,6 +105,7 @@ fn head(n: usize, state: ExecutionState, hour: i64) -> ExecutionHead {
         error: None,
         labels: Labels::new(),
         is_dry_run: false,
+        stored_bytes: 0,
     }
 }
 

@@ -1,0 +1,33 @@
+//! Sign-in through an OpenID provider.
+//!
+//! A caller shows a signed access token of the provider, or the cookie of a session on the page. Both
+//! lead to claims, and the first rule that matches a claim gives the caller its rights. The crate
+//! checks tokens, runs the code flow and seals cookies. The server has the routes and the protection
+//! against other sites.
+
+mod claims;
+mod code_flow;
+mod key_set;
+mod provider;
+mod rules;
+mod sealed;
+mod sign_in;
+mod token_check;
+
+#[cfg(test)]
+mod tests;
+
+pub use code_flow::{FinishedSignIn, StartedSignIn};
+pub use rules::Rule;
+pub use sign_in::{ClientCredentials, NAME_PREFIX, Settings, SignIn, SignInError, SignedIn};
+
+/// Encodes bytes as base64url without padding, as all parts of the protocol do.
+fn encode(bytes: &[u8]) -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes)
+}
+
+fn decode(text: &str) -> Option<Vec<u8>> {
+    use base64::Engine as _;
+    base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(text).ok()
+}
