@@ -94,7 +94,6 @@ fn every_relative_link_leads_to_a_file_and_a_heading() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
-/// Returns the code blocks of a page in one language.
 fn code_blocks<'p>(page: &'p str, language: &str) -> Vec<&'p str> {
     let fence = format!("```{language}\n");
     page.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap()).collect()

@@ -139,7 +139,6 @@ fn steps_for_people() -> Value {
     ])
 }
 
-/// Adds fields to a step.
 fn with_fields(mut step: Value, more: Value) -> Value {
     let (fields, more) = (step.as_object_mut().expect("an object"), more);
     fields.extend(more.as_object().expect("an object").clone());

@@ -148,7 +148,6 @@ fn simulate(seed: u64, tools: ToolPresence) -> FinalState {
     runtime.block_on(async { Simulation::new(seed, tools).run().await })
 }
 
-/// The final state of a world.
 struct FinalState {
     plans: BTreeMap<ExecutionId, Arc<Plan>>,
     logs: BTreeMap<ExecutionId, Vec<RecordedEvent>>,
@@ -171,7 +170,6 @@ struct Simulation {
     tasks: JoinSet<()>,
     started_worker_count: u32,
     subscribers: JoinSet<(ExecutionId, Vec<RecordedEvent>)>,
-    /// Commands that the API acknowledged.
     acknowledged_commands: Vec<people::AcknowledgedCommand>,
     violations: Vec<String>,
 }

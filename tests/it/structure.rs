@@ -43,7 +43,6 @@ fn workspace_dependencies(folder: &Path) -> Vec<String> {
     names.filter(|name| own.contains(*name)).map(str::to_owned).collect()
 }
 
-/// Returns the name of the package in a folder.
 fn package_name(folder: &Path) -> String {
     let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
     let (_, rest) = manifest.split_once("name = \"").unwrap();

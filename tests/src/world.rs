@@ -31,7 +31,6 @@ use crate::faulty::{Dice, FaultRates, FaultyStore};
 
 /// Start time of every world.
 const START_SECONDS: i64 = 1_700_000_000;
-/// Number of hints in a thousand that get lost.
 const LOST_HINTS_PER_MILLE: u32 = 200;
 /// Number of appends in a thousand that are reported as failed and written later.
 const LATE_APPENDS_PER_MILLE: u32 = 15;

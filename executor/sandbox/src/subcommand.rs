@@ -23,7 +23,6 @@ use super::{
     unsupported_error,
 };
 
-/// The last descriptor that the program inherits.
 const LAST_INHERITED_DESCRIPTOR: RawFd = 2;
 /// Maximum number of descriptors that are closed if the system cannot list the open descriptors.
 const MAX_DESCRIPTORS: u64 = 1 << 16;

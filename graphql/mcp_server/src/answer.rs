@@ -51,7 +51,6 @@ impl From<Answer> for CallToolResult {
     }
 }
 
-/// Converts a failure into the result of a call.
 pub(crate) fn convert_failure(failure: &Failure) -> CallToolResult {
     let drawn = plan_view::draw_failure(failure, Paint::new(false));
     let code = format!("[{}]", failure.code);

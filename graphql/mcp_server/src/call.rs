@@ -271,7 +271,6 @@ impl Call<'_> {
         }
     }
 
-    /// Waits for an execution and for its replans.
     async fn wait_with_replans(
         &mut self,
         mut id: String,

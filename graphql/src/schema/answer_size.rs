@@ -123,7 +123,6 @@ impl<'a> CountedField<'a> {
     }
 }
 
-/// Returns the approximate number of bytes of a value as JSON.
 fn approximate_json_bytes(value: &Value) -> usize {
     match value {
         Value::Null | Value::Boolean(_) => 5,

@@ -20,7 +20,6 @@ pub(super) enum Task {
     Subscription(TaskFuture),
 }
 
-/// The sender of tasks to the loop.
 #[derive(Debug, Clone)]
 pub(super) struct TaskSender {
     tasks: mpsc::Sender<Task>,

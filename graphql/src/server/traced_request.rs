@@ -67,7 +67,6 @@ pub(super) struct TracedOperation {
 }
 
 impl TracedOperation {
-    /// Starts the span of an operation of a WebSocket.
     pub(super) fn start_in_websocket(
         sink: Option<&Arc<dyn SpanSink>>,
         kind: OperationType,

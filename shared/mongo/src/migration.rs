@@ -22,7 +22,6 @@ use super::{
     lists,
 };
 
-/// Number of documents in one batch.
 const BATCH_LEN: usize = 500;
 /// Maximum bytes of one batch, unless it has only one document.
 const BATCH_BYTES: usize = 6 << 20;

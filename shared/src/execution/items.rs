@@ -19,7 +19,6 @@ pub struct Items {
     next_index: u32,
     /// Items that waited for a person or a signal and can continue.
     returned: BTreeSet<u32>,
-    /// The number of items that have a turn.
     held_turn_count: u32,
     open_count: u32,
     waiting_count: u32,

@@ -92,8 +92,8 @@ pub enum PlanError {
     /// The order of the draft does not name each step exactly once.
     #[error("the order of the draft does not name each step exactly once")]
     Written,
-    /// A step depends on itself, on a later step, or on an unknown step, reads a value that is not
-    /// known when it starts, or lists its dependencies in the wrong order.
+    /// A step depends on itself, a later or an unknown step, reads a value that is not known when
+    /// it starts, or lists its dependencies in the wrong order.
     #[error("step `{step}` depends on `{on}`, which does not come before it")]
     Order { step: StepId, on: String },
     #[error("step `{step}`, at `{}`: {error}", error.at)]

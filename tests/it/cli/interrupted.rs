@@ -193,7 +193,6 @@ async fn approve_and_signal_do_not_wait_when_no_worker_is_alive() {
     assert_eq!(workspace.json(&["execute", &id], 0).await["state"], "COMPLETED");
 }
 
-/// `execute --wait` names the missing tools or signals.
 #[tokio::test]
 async fn execute_names_the_tools_or_signals_that_it_waits_for() {
     let workspace = Workspace::new();

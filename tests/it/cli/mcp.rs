@@ -20,7 +20,6 @@ use super::workspace::Workspace;
 /// the reason.
 const MAX_WAIT: Duration = Duration::from_mins(5);
 
-/// A plan that waits for a signal.
 const WAITING_PLAN: &str =
     r#"{"tools":[{"id":"w","name":"flow.wait","parameters":{"name":"go"}}]}"#;
 
@@ -87,7 +86,6 @@ impl Client {
         (answer["result"]["structuredContent"]["error"].clone(), text(&answer))
     }
 
-    /// Creates a plan and returns its id.
     async fn create_plan(&mut self, plan: &str) -> String {
         let plan: Value = serde_json::from_str(plan).unwrap();
         let (plan, _) = self.call_ok("create_plan", json!({ "plan": plan })).await;

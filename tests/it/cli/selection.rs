@@ -123,7 +123,6 @@ async fn select_uses_the_margin_of_the_configuration() {
     }
 }
 
-/// Runs a command and types lines into it.
 async fn run_with_input(
     served: &ServedWorkspace,
     arguments: &[&str],

@@ -32,7 +32,6 @@ pub(super) struct LogCounts {
     pub(super) violations: Vec<String>,
 }
 
-/// An execution as the store returns it.
 #[derive(Clone, Debug)]
 pub(super) struct StoredExecution {
     pub(super) id: ExecutionId,

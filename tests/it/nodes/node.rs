@@ -60,7 +60,6 @@ impl Node {
         ask_until_answered(&self.address, query, variables).await
     }
 
-    /// Creates a plan and returns its id.
     pub(super) async fn create_plan(&self, tools: &Value) -> String {
         let query = "mutation ($input: PlanInput!) { createPlan(input: $input) {
             plan { planId } diagnostics { code path message } } }";

@@ -25,7 +25,6 @@ pub(super) struct AcknowledgedCommand {
 }
 
 impl Simulation {
-    /// Sends a random command to a random execution.
     pub(super) async fn send_random_command(&mut self) {
         let all = self.all_executions().await;
         if all.is_empty() {

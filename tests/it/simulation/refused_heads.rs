@@ -84,7 +84,6 @@ impl HeadTest {
         self.memory.head(id).await.unwrap().unwrap()
     }
 
-    /// Waits until a head is as expected.
     async fn wait_for_head(
         &self,
         id: ExecutionId,

@@ -212,7 +212,6 @@ async fn follow_with_reconnects(
     }
 }
 
-/// Follows one subscription.
 async fn follow_subscription(
     run: &SharedRun,
     dice: &Dice,

@@ -24,7 +24,6 @@ pub(super) struct Step {
     /// Behaviour of the tool: `ok`, `fail`, `flaky`, `hang` or `odd`.
     pub(super) behaviour: &'static str,
     pub(super) needs_approval: bool,
-    /// The items of a loop.
     pub(super) items: Option<Vec<u64>>,
     /// The step whose output must be even for this step to run.
     pub(super) when: Option<String>,

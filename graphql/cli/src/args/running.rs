@@ -234,7 +234,6 @@ pub(crate) struct SettleArgs {
 }
 
 impl SettleArgs {
-    /// Returns the name of the step or the item, for messages.
     pub(crate) fn step_or_item_name(&self) -> String {
         let item = self.item.map(|item| format!("[{item}]")).unwrap_or_default();
         format!("{}{item}", self.step)

@@ -15,7 +15,6 @@ use crate::{
     screen::Screen,
 };
 
-/// Prints the effective configuration and the origin of each value.
 pub(crate) fn print_config(app: &App) -> Result<ExitStatus, Failure> {
     let screen = &app.screen;
     let settings = app.config.to_json();
@@ -94,7 +93,6 @@ pub(crate) fn check_config(
     Err(last)
 }
 
-/// Prints the JSON Schema of configuration files or of plan files.
 pub(crate) fn print_schema(is_plan: bool, screen: &Screen) -> Result<ExitStatus, Failure> {
     let schema = if is_plan { plan_file_schema() } else { config::config_schema() };
     screen.print_json(&schema)?;

@@ -28,8 +28,8 @@ const GUARD_DOUBTS: [&str; 2] = ["plan.not_asked", "plan.invented_value"];
 /// refuses the plan.
 ///
 /// Without a terminal or with `--json`, the command cannot ask. Then, unless `is_confirmed` is set,
-/// a plan of the offline planner with doubts is refused if it calls a tool with an effect, and the
-/// steps that the guard doubts wait for an approval.
+/// a doubtful plan of the offline planner is refused if it calls a tool with an effect. The steps
+/// that the guard doubts wait for an approval.
 pub(crate) async fn accept_plan(
     session: &Session<'_>,
     plan: &Plan,

@@ -61,7 +61,6 @@ pub(super) fn read_setting(
     Ok(file.map(|value| Setting { value, origin: Origin::File }))
 }
 
-/// Reads the setting `log_format` of the file.
 pub(super) fn read(written: Option<Value>) -> Result<Option<LogFormat>, String> {
     match written {
         None | Some(Value::Null) => Ok(None),

@@ -94,7 +94,6 @@ pub struct ExecutionView {
     pub finished_step_count: usize,
     pub is_finished: bool,
     worker: String,
-    /// The time of the last event.
     last_event_at: Option<Timestamp>,
     running_parts: BTreeMap<String, RunningPart>,
     retrying_steps: BTreeSet<String>,
