@@ -11,12 +11,12 @@
 //! The cost of a decision grows with the number of tasks that become ready, not with the plan. Only
 //! decisions that start or stop an execution read all its steps.
 
-mod cancel;
 mod commands;
 mod dry_run;
 mod input;
 mod loops;
 mod schedule;
+mod stop;
 
 use std::sync::Arc;
 

@@ -25,7 +25,9 @@ pub enum Segment {
 pub enum PathError {
     #[error("there is nothing between the braces")]
     Empty,
-    /// A name or field is missing, or has characters that need quotes.
+    #[error("a name is missing beside `.` or `[`")]
+    MissingName,
+    /// A name or field has characters that need quotes.
     #[error("`{0}` is not a name; write other keys as `[\"any key\"]`")]
     NotAName(String),
     /// A bracket is not closed, or contains neither a number nor a quoted key.
@@ -128,8 +130,10 @@ pub(super) fn split_first_name(text: &str) -> Result<(&str, &str), PathError> {
     }
     let end = text.find(['.', '[']).unwrap_or(text.len());
     let name = text[..end].trim_end();
-    let is_name = !name.is_empty() && name.chars().all(is_step_id_char);
-    if !is_name {
+    if name.is_empty() {
+        return Err(PathError::MissingName);
+    }
+    if !name.chars().all(is_step_id_char) {
         return Err(PathError::NotAName(name.to_owned()));
     }
     Ok((name, &text[end..]))
@@ -142,7 +146,10 @@ fn is_field_char(c: char) -> bool {
 fn parse_field(text: &str) -> Result<(Segment, &str), PathError> {
     let end = text.find(['.', '[']).unwrap_or(text.len());
     let field = text[..end].trim();
-    if field.is_empty() || !field.chars().all(is_field_char) {
+    if field.is_empty() {
+        return Err(PathError::MissingName);
+    }
+    if !field.chars().all(is_field_char) {
         return Err(PathError::NotAName(field.to_owned()));
     }
     Ok((Segment::Key(field.to_owned()), &text[end..]))
@@ -197,6 +204,16 @@ fn to_double_quoted(raw: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_missing_name_is_reported() {
+        for text in [".a", "[0]"] {
+            assert_eq!(split_first_name(text), Err(PathError::MissingName), "{text}");
+        }
+        for text in [".a.", ".a..b"] {
+            assert_eq!(Path::parse(text), Err(PathError::MissingName), "{text}");
+        }
+    }
 
     #[test]
     fn names_that_are_too_long_are_not_looked_up() {
