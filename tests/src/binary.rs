@@ -36,7 +36,7 @@ fn build_binary() -> PathBuf {
     };
     // The build selects the features of `cargo test --workspace`, because with other features
     // dependencies would be compiled again.
-    let mut build = Command::new(env!("CARGO"));
+    let mut cargo = Command::new(env!("CARGO"));
     // Removes what `cargo test` sets for each test process, and the variable of `tests/run_timed`.
     // Build scripts read these variables, so with other values Cargo would compile the
     // dependencies again, now and in the next command.
@@ -44,10 +44,10 @@ fn build_binary() -> PathBuf {
         |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
     for (name, _) in std::env::vars_os() {
         if name.to_str().is_some_and(|name| of_test(name) || name == "RUSTC_BOOTSTRAP") {
-            build.env_remove(name);
+            cargo.env_remove(name);
         }
     }
-    let built = build
+    let built = cargo
         .args(["build", "--quiet", "--profile", name])
         .args(["--package", "faber-cli", "--package", "graphql", "--package", "tests"])
         .args(["--bin", "faber", "--test", "it"])

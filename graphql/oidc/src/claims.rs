@@ -29,7 +29,10 @@ impl Claims {
     pub(crate) fn contains(&self, name: &str, value: &str) -> bool {
         let is_equal = |claim: &Value| match claim {
             Value::String(text) => text == value,
-            Value::Bool(_) | Value::Number(_) => claim.to_string() == value,
+            Value::Bool(_) | Value::Number(_) => {
+                let text = claim.to_string();
+                text == value
+            }
             _ => false,
         };
         match self.find(name) {

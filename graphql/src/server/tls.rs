@@ -66,7 +66,9 @@ impl TlsIdentity {
 
 impl fmt::Debug for TlsIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TlsIdentity").field("certificates", &self.chain.len()).finish()
+        f.debug_struct("TlsIdentity")
+            .field("certificates", &self.chain.len())
+            .finish_non_exhaustive()
     }
 }
 

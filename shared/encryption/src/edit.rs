@@ -297,8 +297,12 @@ impl Tally {
         let Self { clear, opened, locked, damaged } = other;
         self.clear += clear;
         self.damaged += damaged;
-        opened.iter().for_each(|(key, values)| self.add_opened(key, *values));
-        locked.iter().for_each(|(key, values)| self.add_locked(key, *values));
+        for (key, values) in opened {
+            self.add_opened(key, *values);
+        }
+        for (key, values) in locked {
+            self.add_locked(key, *values);
+        }
     }
 }
 

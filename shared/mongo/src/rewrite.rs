@@ -38,7 +38,7 @@ const PAGE_LEN: usize = 256;
 /// Bytes of documents after which a page ends, and the size of one command.
 const PAGE_BYTES: usize = 8 << 20;
 /// Longest time of a transaction. The server ends a transaction after one minute.
-const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(60);
+const TRANSACTION_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A document of a transaction, which replaces the document that the filter finds.
 type DocumentPart = (Row, RawDocumentBuf);

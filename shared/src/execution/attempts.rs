@@ -3,9 +3,8 @@
 //! Log lines, metrics and traces read attempts from the same durable events. So they agree with
 //! each other and with the log, even after another worker has taken over the execution.
 
-use std::collections::HashMap;
-
 use foldhash::fast::RandomState;
+use indexmap::IndexMap;
 
 use super::{AttemptKind, Execution, Step, StepState};
 use crate::{
@@ -86,7 +85,7 @@ struct RunningAttempt {
 /// Follows the events of one execution, and finds the attempts that end.
 #[derive(Clone, Debug, Default)]
 pub struct AttemptTracker {
-    running_attempts: HashMap<Task, RunningAttempt, RandomState>,
+    running_attempts: IndexMap<Task, RunningAttempt, RandomState>,
 }
 
 impl AttemptTracker {
@@ -136,7 +135,7 @@ impl AttemptTracker {
             }
             event => {
                 let (outcome, error) = read_outcome(event)?;
-                let running = self.running_attempts.remove(&task);
+                let running = self.running_attempts.swap_remove(&task);
                 if running.is_none() && outcome != AttemptOutcome::Failed {
                     return None;
                 }

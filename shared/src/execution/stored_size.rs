@@ -51,7 +51,9 @@ impl StoredSize {
         }
         match value {
             Value::Array(items) => {
-                items.iter().for_each(|item| self.add_blobs(prefix, item, depth - 1));
+                for item in items {
+                    self.add_blobs(prefix, item, depth - 1);
+                }
             }
             Value::Object(fields) => {
                 let reference = fields.get(blob::REFERENCE_FIELD).and_then(Value::as_str);

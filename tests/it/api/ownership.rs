@@ -212,16 +212,16 @@ async fn calls_and_blobs_outside_plans_belong_to_their_caller() {
         let store = api.engine.store();
         let id = BlobId::new(None, &"0a".repeat(32)).unwrap();
         let at = api.engine.clock().now();
-        let blob = Blob { id, mime_type: "image/png".to_owned(), bytes: 3, at };
+        let image = Blob { id, mime_type: "image/png".to_owned(), bytes: 3, at };
         let query = "query ($id: ID!) { blob(id: $id) { data } }";
-        let variables = json!({ "id": blob.id.to_string() });
+        let variables = json!({ "id": image.id.to_string() });
         let sees =
             async |caller: &Grant| !api.get_as(caller, query, variables.clone()).await.is_null();
-        blob::save_blob_of(&**store, &blob, "AQID", Some("ann")).await.unwrap();
+        blob::save_blob_of(&**store, &image, "AQID", Some("ann")).await.unwrap();
         assert!(sees(&ann).await && sees(&ops).await && !sees(&bob).await);
         // The same content of another caller.
-        blob::save_blob_of(&**store, &blob, "AQID", Some("bob")).await.unwrap();
-        blob::save_blob(&**store, &blob, "AQID").await.unwrap();
+        blob::save_blob_of(&**store, &image, "AQID", Some("bob")).await.unwrap();
+        blob::save_blob(&**store, &image, "AQID").await.unwrap();
         assert!(sees(&ann).await && sees(&bob).await);
     }
 }

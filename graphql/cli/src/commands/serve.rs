@@ -71,13 +71,13 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
     let hooks =
         build_server_hooks(&local.engine, local.worker_handle(), &retention, file, &path_prefix);
     let hooks = Hooks { member_routes, span_sink: app.span_sink.clone(), ..hooks };
-    let schema = local.schema.clone();
+    let api = local.schema.clone();
     let reloader = Reloader::new(app, &local, Some(access)).with_tls(tls);
     let end_signal = async move {
         reload_until_end(signals, reloader).await;
         stop.cancel();
     };
-    let served = server::serve(listener, schema, options, hooks, end_signal).await;
+    let served = server::serve(listener, api, options, hooks, end_signal).await;
     app.screen.say("stopping");
     local.close().await;
     served.map_err(|err| Failure::new("SERVER_UNAVAILABLE", err.to_string()))?;

@@ -567,6 +567,25 @@ mod tests {
                 "`access.tokens[0]`: `limits.calls` is `often`; write a rate, such as `10/min` or `100/h`"
             ],
         );
+        check_refused_token(
+            json!({ "role": "viewer", "see": "mine" }),
+            expect!["`access.tokens[0]`: `see` is `mine`: use own or all"],
+        );
+        check_refused_token(
+            json!({ "see": "own" }),
+            expect![
+                "`access.tokens[0]`: `see: own` does not fit the role `admin`, which sees all: use `operator` or `viewer`"
+            ],
+        );
+        let token = json!({ "name": "a", "token_env": "A", "role": "admin" });
+        check_refused(
+            json!({ "tokens": [token, token] }),
+            expect!["`access.tokens[1]`: a token called `a` exists already: use another name"],
+        );
+    }
+
+    #[test]
+    fn a_wrong_quota_names_the_correction() {
         for limits in [
             json!({ "executions": 0 }),
             json!({ "executions": "5" }),
@@ -580,20 +599,5 @@ mod tests {
             let message = read(Some(json!({ "tokens": [token] }))).unwrap_err();
             assert!(message.contains(&key) && message.contains("write"), "{message}");
         }
-        check_refused_token(
-            json!({ "role": "viewer", "see": "mine" }),
-            expect!["`access.tokens[0]`: `see` is `mine`: use own or all"],
-        );
-        check_refused_token(
-            json!({ "see": "own" }),
-            expect![[
-                r#"`access.tokens[0]`: `see: own` does not fit the role `admin`, which sees all: use `operator` or `viewer`"#
-            ]],
-        );
-        let token = json!({ "name": "a", "token_env": "A", "role": "admin" });
-        check_refused(
-            json!({ "tokens": [token, token] }),
-            expect!["`access.tokens[1]`: a token called `a` exists already: use another name"],
-        );
     }
 }

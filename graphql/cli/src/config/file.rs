@@ -46,6 +46,7 @@ pub(super) const SETTING_KEYS: [&str; 17] = [
 /// The name of the toolset that contains the tools of the setting `tools_files`.
 const TOOLS_FILES_SET: &str = "tools";
 
+#[expect(clippy::struct_field_names, reason = "the fields are called like the settings")]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct File {
     pub(super) store: Option<String>,

@@ -32,6 +32,7 @@ pub struct HttpServerConfig {
 impl HttpServerConfig {
     /// Returns the settings that a reload cannot change. It can replace a certificate, and it can
     /// neither start nor stop TLS.
+    #[must_use]
     pub fn without_tls_files(&self) -> Self {
         Self { tls: None, ..self.clone() }
     }

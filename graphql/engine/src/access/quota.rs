@@ -130,15 +130,15 @@ impl QuotaMeter {
         let is_fresh = |read: &ReadBytes| {
             read.age(now) < if read.bytes < quota { BYTES_MAX_AGE } else { EXCESS_MAX_AGE }
         };
-        let bytes = match self.memory().stored_bytes.filter(is_fresh) {
-            Some(read) => read.bytes,
-            None => {
-                let bytes = store.sum_stored_bytes(&self.token).await?;
-                self.change_memory(|memory| {
-                    memory.stored_bytes = Some(ReadBytes { bytes, read_at: now });
-                });
-                bytes
-            }
+        let remembered = self.memory().stored_bytes.filter(is_fresh);
+        let bytes = if let Some(read) = remembered {
+            read.bytes
+        } else {
+            let bytes = store.sum_stored_bytes(&self.token).await?;
+            self.change_memory(|memory| {
+                memory.stored_bytes = Some(ReadBytes { bytes, read_at: now });
+            });
+            bytes
         };
         Ok(self.check_bytes(bytes)?)
     }

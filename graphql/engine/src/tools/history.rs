@@ -18,9 +18,8 @@ const MAX_CALLS: usize = 1_000;
 /// Maximum number of stored bytes of a call's parameters, and of its output.
 const MAX_VALUE_BYTES: usize = 64 << 10;
 
-/// Separates the tool and the token in the name of a record. Names of tools can contain spaces, but
-/// names of tools and tokens contain no control characters.
-const TOKEN_SEPARATOR: char = '\u{1f}';
+/// Separates the id of a call from the token in the name of a record. An id does not contain it.
+const TOKEN_SEPARATOR: char = '@';
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct DirectCall {
@@ -71,16 +70,15 @@ async fn put_call(
         "error": error,
         "durationMs": call.duration_ms,
     });
-    // The names of records begin with the time, which sorts them. They end with the tool and the
-    // token, so that a list for one of them reads no other records.
-    let tool = call.tool.parse::<ToolName>().map(|tool| tool.to_string()).unwrap_or_default();
+    // The names of records begin with the time, which sorts them. They also contain the token and
+    // the tool, so that a list for one of them reads no other records.
     let mut name = format!("{:020} {}", call.at.timestamp_micros(), call.id);
-    if !tool.is_empty() || token.is_some() {
-        name.extend([" ", &*tool]);
-    }
     if let Some(token) = token {
         name.push(TOKEN_SEPARATOR);
-        name.push_str(token);
+        name.push_str(&encode_token(token));
+    }
+    if let Ok(tool) = call.tool.parse::<ToolName>() {
+        name.extend([" ", tool.as_str()]);
     }
     let record = Record { kind: RecordKind::Call, name, value: Arc::new(value), at: call.at };
     store.put_record(&record, WriteCondition::Never).await.map(drop)
@@ -131,14 +129,19 @@ fn shorten_value(value: &Value) -> Value {
     ))
 }
 
+/// Replaces the spaces, because a space ends the token in the name of a record.
+fn encode_token(token: &str) -> String {
+    token.replace('%', "%25").replace(' ', "%20")
+}
+
 fn tool_in_record_name(name: &str) -> Option<&str> {
-    let without_token = name.split(TOKEN_SEPARATOR).next()?;
-    without_token.splitn(3, ' ').nth(2).filter(|tool| !tool.is_empty())
+    name.splitn(3, ' ').nth(2)
 }
 
 /// Returns the name of the token that made a call.
-pub(crate) fn token_in_record_name(name: &str) -> Option<&str> {
-    name.split_once(TOKEN_SEPARATOR).map(|(_, token)| token)
+pub(crate) fn token_in_record_name(name: &str) -> Option<String> {
+    let (_, token) = name.split(' ').nth(1)?.split_once(TOKEN_SEPARATOR)?;
+    Some(token.replace("%20", " ").replace("%25", "%"))
 }
 
 fn read_call(record: Record) -> Option<DirectCall> {
@@ -149,7 +152,7 @@ fn read_call(record: Record) -> Option<DirectCall> {
         None => Ok(value["result"].take()),
     };
     Some(DirectCall {
-        id: name.split(' ').nth(1)?.to_owned(),
+        id: name.split(' ').nth(1)?.split(TOKEN_SEPARATOR).next()?.to_owned(),
         tool: value["tool"].as_str()?.to_owned(),
         parameters: value["parameters"].take(),
         result,
@@ -163,15 +166,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_of_a_record_ends_with_the_tool_and_the_token() {
+    fn the_name_of_a_record_contains_the_token_and_the_tool() {
         for (name, expected) in [
             ("1 call_1", (None, None)),
-            ("1 call_1 s.a tool", (Some("s.a tool"), None)),
-            ("1 call_1 s.a tool\u{1f}the shop", (Some("s.a tool"), Some("the shop"))),
-            ("1 call_1 \u{1f}ci", (None, Some("ci"))),
+            ("1 call_1 s.a tool @x", (None, Some("s.a tool @x"))),
+            ("1 call_1@the%20shop s.a tool", (Some("the shop"), Some("s.a tool"))),
+            ("1 call_1@ci", (Some("ci"), None)),
         ] {
-            assert_eq!((tool_in_record_name(name), token_in_record_name(name)), expected, "{name}");
+            let found = (token_in_record_name(name), tool_in_record_name(name));
+            assert_eq!((found.0.as_deref(), found.1), expected, "{name}");
         }
+        let token = "50 %20 @ ci";
+        let name = format!("1 call_1@{}", encode_token(token));
+        assert_eq!(token_in_record_name(&name).as_deref(), Some(token));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::tools::history::token_in_record_name;
 impl VisibleStore {
     async fn can_see_record(&self, kind: RecordKind, name: &str) -> Result<bool, StoreError> {
         match kind {
-            RecordKind::Call => Ok(token_in_record_name(name) == Some(&*self.token)),
+            RecordKind::Call => Ok(token_in_record_name(name).as_deref() == Some(&*self.token)),
             RecordKind::Blob | RecordKind::BlobPart => self.can_see_blob(name).await,
             // Only control reads keys, through the store behind this one.
             RecordKind::Key => Ok(false),

@@ -131,14 +131,14 @@ struct Foreign {
 
 impl Foreign {
     async fn create(api: &TestApi, owner: &Grant) -> Self {
-        let owned = run_one(api, owner, None).await;
+        let objects = run_one(api, owner, None).await;
         let hash = "0b".repeat(32);
-        let id = BlobId::new(Some(owned.execution.parse().unwrap()), &hash).unwrap();
+        let id = BlobId::new(Some(objects.execution.parse().unwrap()), &hash).unwrap();
         let at = api.engine.clock().now();
         let blob = Blob { id, mime_type: "image/png".to_owned(), bytes: 3, at };
         blob::save_blob(&**api.engine.store(), &blob, "AQID").await.unwrap();
         let unknown_blob = format!("exec_1704123456_zzzzzzzzz/{hash}");
-        Self { owned, blob: blob.id.to_string(), unknown_blob }
+        Self { owned: objects, blob: blob.id.to_string(), unknown_blob }
     }
 }
 
