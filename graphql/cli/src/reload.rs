@@ -85,6 +85,7 @@ impl Reloader {
             Some(_) => config.access.value.open_tokens(&config.toolsets.value, variable)?,
             None => Vec::new(),
         };
+        self.check_tokens(&tokens)?;
         for set in &config.toolsets.value {
             if let Some(err) = set.secret_files().iter().find_map(|file| file.text().err()) {
                 return Err(ConfigError::new(format!("the toolset `{}`: {err}", set.name)));
@@ -111,6 +112,21 @@ impl Reloader {
             // Loading the file reports the reason.
             _ => Ok(()),
         }
+    }
+
+    /// Refuses a configuration that has lost its last token, such as a half-written file. Everyone on
+    /// this machine, and everyone behind a proxy on it, would have all rights.
+    fn check_tokens(&self, next: &[Token]) -> Result<(), ConfigError> {
+        let needs_tokens = self.access.as_ref().is_some_and(Access::requires_token)
+            && self.config.http_server.value.oidc.is_none();
+        if needs_tokens && next.is_empty() {
+            return Err(ConfigError::new(
+                "`access.tokens` is empty now, so callers on this machine would need no token: \
+                 restart to serve without tokens"
+                    .to_owned(),
+            ));
+        }
+        Ok(())
     }
 
     async fn apply(&mut self, next: NextConfig) {

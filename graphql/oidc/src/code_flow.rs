@@ -120,7 +120,8 @@ impl SignIn {
         if claims.text("azp").is_some_and(|party| party != client.id) {
             return Err(failed("the ID token belongs to another client"));
         }
-        if find_rule(&self.settings.rules, &claims).is_none() {
+        let has_name = claims.find(&self.settings.name_claim).is_some();
+        if !has_name || find_rule(&self.settings.rules, &claims).is_none() {
             self.add_user_claims(&mut claims, &state.metadata, &tokens).await?;
         }
         self.make_session(&claims, login.return_to)

@@ -14,6 +14,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio::{
     sync::Mutex,
+    task::JoinSet,
     time::{Instant, timeout},
 };
 
@@ -53,16 +54,21 @@ pub(crate) struct Provider {
     http: Http,
     issuer: String,
     state: RwLock<Option<Arc<ProviderState>>>,
-    /// Held during a fetch, so that only one fetch runs at a time.
-    last_attempt: Mutex<Option<Attempt>>,
+    /// Locked while a caller waits for a fetch, so that only one fetch runs at a time.
+    fetches: Mutex<Fetches>,
     #[cfg(test)]
-    fetches: std::sync::atomic::AtomicUsize,
+    fetch_count: std::sync::atomic::AtomicUsize,
 }
 
-#[derive(Debug)]
-struct Attempt {
-    at: Instant,
+#[derive(Debug, Default)]
+struct Fetches {
+    /// The time at which the last fetch started.
+    started_at: Option<Instant>,
+    /// The reason why the last fetch failed.
     failure: Option<String>,
+    /// The running fetch. It is a task, because a caller that disconnects must not stop the fetch
+    /// for which others wait.
+    running: JoinSet<Result<ProviderState, String>>,
 }
 
 impl Provider {
@@ -71,9 +77,9 @@ impl Provider {
             http: Http::default(),
             issuer,
             state: RwLock::default(),
-            last_attempt: Mutex::default(),
+            fetches: Mutex::default(),
             #[cfg(test)]
-            fetches: std::sync::atomic::AtomicUsize::default(),
+            fetch_count: std::sync::atomic::AtomicUsize::default(),
         }
     }
 
@@ -96,11 +102,11 @@ impl Provider {
 
     #[cfg(test)]
     pub(crate) fn fetches(&self) -> usize {
-        self.fetches.load(std::sync::atomic::Ordering::Relaxed)
+        self.fetch_count.load(std::sync::atomic::Ordering::Relaxed)
     }
 
     /// Returns the metadata and keys. Fetches them first if none are known.
-    pub(crate) async fn state(&self) -> Result<Arc<ProviderState>, String> {
+    pub(crate) async fn state(self: &Arc<Self>) -> Result<Arc<ProviderState>, String> {
         match self.known_state() {
             Some(state) => Ok(state),
             None => self.fetch_after(None).await,
@@ -110,14 +116,17 @@ impl Provider {
     /// Like [`state`](Self::state), but also fetches the keys if they are old, or if none has this
     /// id. The keys may still lack this id afterwards.
     pub(crate) async fn state_with_key(
-        &self,
+        self: &Arc<Self>,
         id: Option<&str>,
         algorithm: Algorithm,
     ) -> Result<Arc<ProviderState>, String> {
         match self.known_state() {
+            // While a fetch runs, known keys stay valid. So a provider that does not answer delays
+            // only the caller that waits for the fetch.
             Some(state)
                 if state.keys.has_key(id, algorithm)
-                    && state.fetched_at.elapsed() < MAX_KEY_AGE =>
+                    && (state.fetched_at.elapsed() < MAX_KEY_AGE
+                        || self.fetches.try_lock().is_err()) =>
             {
                 Ok(state)
             }
@@ -133,42 +142,45 @@ impl Provider {
     /// attempt is too recent. If the fetch fails, the old keys stay valid, because an unavailable
     /// provider must not lock out its users.
     async fn fetch_after(
-        &self,
+        self: &Arc<Self>,
         seen: Option<&ProviderState>,
     ) -> Result<Arc<ProviderState>, String> {
-        let mut last_attempt = self.last_attempt.lock().await;
+        let mut fetches = self.fetches.lock().await;
         let known = self.known_state();
         let is_newer =
             known.as_ref().map(|state| state.fetched_at) != seen.map(|state| state.fetched_at);
-        let interval = if known.is_some() { FETCH_INTERVAL } else { FIRST_FETCH_INTERVAL };
-        let is_recent =
-            last_attempt.as_ref().is_some_and(|attempt| attempt.at.elapsed() < interval);
+        let must_wait = known.is_some() || !fetches.running.is_empty();
+        let interval = if must_wait { FETCH_INTERVAL } else { FIRST_FETCH_INTERVAL };
+        let is_recent = fetches.started_at.is_some_and(|at| at.elapsed() < interval);
         if !is_newer && !is_recent {
-            *last_attempt = Some(Attempt { at: Instant::now(), failure: None });
-            match self.fetch().await {
-                Ok(state) => {
-                    let state = Arc::new(state);
-                    let mut current = self.state.write().unwrap_or_else(PoisonError::into_inner);
-                    *current = Some(Arc::clone(&state));
-                    return Ok(state);
-                }
-                Err(reason) => {
-                    tracing::warn!(
-                        issuer = self.issuer,
-                        reason,
-                        "the issuer's keys cannot be fetched"
-                    );
-                    *last_attempt = Some(Attempt { at: Instant::now(), failure: Some(reason) });
-                }
-            }
+            let provider = Arc::clone(self);
+            let mut running = JoinSet::new();
+            running.spawn(async move { provider.fetch().await });
+            *fetches = Fetches { started_at: Some(Instant::now()), failure: None, running };
         }
-        let failure = last_attempt.as_ref().and_then(|attempt| attempt.failure.clone());
+        // Also waits for a fetch whose first caller has disconnected.
+        let fetched = if is_newer { None } else { fetches.running.join_next().await };
+        match fetched.map(|joined| joined.unwrap_or_else(|err| Err(err.to_string()))) {
+            Some(Ok(state)) => {
+                let state = Arc::new(state);
+                let mut current = self.state.write().unwrap_or_else(PoisonError::into_inner);
+                *current = Some(Arc::clone(&state));
+                return Ok(state);
+            }
+            Some(Err(reason)) => {
+                let issuer = &self.issuer;
+                tracing::warn!(issuer, reason, "the issuer's keys cannot be fetched");
+                fetches.failure = Some(reason);
+            }
+            None => {}
+        }
+        let failure = fetches.failure.clone();
         known.ok_or_else(|| failure.unwrap_or_else(|| "its keys are not fetched yet".to_owned()))
     }
 
     async fn fetch(&self) -> Result<ProviderState, String> {
         #[cfg(test)]
-        if self.fetches.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < usize::MAX {
+        if self.fetch_count.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < usize::MAX {
             return Err("tests have no provider".to_owned());
         }
         let url = format!("{}{DISCOVERY_PATH}", self.issuer.trim_end_matches('/'));

@@ -12,6 +12,9 @@ use crate::{decode, encode};
 
 /// Maximum size of a sealed text. Browsers drop larger cookies.
 pub(crate) const MAX_SEALED_BYTES: usize = 3_800;
+/// Minimum size of a secret from which the key is derived. Everyone gets a sealed text by starting a
+/// sign-in, can guess a short secret with it, and can then seal a session of any user.
+const MIN_SECRET_BYTES: usize = 16;
 
 pub(crate) struct Sealer {
     key: LessSafeKey,
@@ -46,12 +49,19 @@ pub(crate) struct NoRandomBytes;
 
 impl Sealer {
     /// Derives the key from the secret of the client, so that a session survives a restart and is
-    /// valid on every node. Without a secret, the key is random.
+    /// valid on every node. Without a secret, or with one that can be guessed, the key is random.
     pub(crate) fn new(secret: Option<&str>, issuer: &str) -> Result<Self, NoRandomBytes> {
         let random = SystemRandom::new();
         let mut material = [0; 32];
         random.fill(&mut material).map_err(|_| NoRandomBytes)?;
-        let material = secret.map_or(material.as_slice(), str::as_bytes);
+        let safe = secret.filter(|secret| secret.len() >= MIN_SECRET_BYTES);
+        if secret.is_some() && safe.is_none() {
+            tracing::warn!(
+                "the client secret of `server.oidc` can be guessed, so sessions end with this \
+                 process and are valid on this node only: use one of at least 16 characters"
+            );
+        }
+        let material = safe.map_or(material.as_slice(), str::as_bytes);
         let salt = Salt::new(HKDF_SHA256, b"faber cookies 1").extract(material);
         let info = [issuer.as_bytes()];
         let derived = salt.expand(&info, &CHACHA20_POLY1305).map_err(|_| NoRandomBytes)?;

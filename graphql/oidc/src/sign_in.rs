@@ -90,7 +90,7 @@ pub struct SignedIn {
 #[derive(Debug)]
 pub struct SignIn {
     pub(crate) settings: Settings,
-    pub(crate) provider: Provider,
+    pub(crate) provider: Arc<Provider>,
     pub(crate) sealer: Sealer,
     pub(crate) clock: Arc<dyn Clock>,
     access: Access,
@@ -112,7 +112,7 @@ impl SignIn {
     pub fn new(settings: Settings, access: Access, clock: Arc<dyn Clock>) -> Result<Self, String> {
         let secret = settings.client.as_ref().and_then(|client| client.secret.as_deref());
         let sealer = Sealer::new(secret, &settings.issuer).map_err(|err| err.to_string())?;
-        let provider = Provider::new(settings.issuer.clone());
+        let provider = Arc::new(Provider::new(settings.issuer.clone()));
         Ok(Self { settings, provider, sealer, clock, access })
     }
 

@@ -115,7 +115,8 @@ fn sign_in_with(keys: &Keys) -> SignIn {
     };
     let access = Access::default().with_identities();
     let mut sign_in = SignIn::new(settings, access, Arc::new(FixedClock)).unwrap();
-    sign_in.provider = Provider::with_keys(ISSUER, KeySet::read(&keys.key_set()).unwrap());
+    let provider = Provider::with_keys(ISSUER, KeySet::read(&keys.key_set()).unwrap());
+    sign_in.provider = Arc::new(provider);
     sign_in
 }
 

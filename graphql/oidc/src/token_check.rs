@@ -10,6 +10,8 @@ use crate::{
 
 /// Maximum size of a token. It is limited because everyone can send tokens.
 const MAX_TOKEN_BYTES: usize = 16 << 10;
+/// Maximum number of characters of an unknown algorithm in a message, which is also logged.
+const MAX_SHOWN_CHARS: usize = 20;
 /// Maximum difference between the clock of the provider and the clock of this machine, in seconds.
 pub(crate) const CLOCK_SKEW_SECONDS: i64 = 60;
 
@@ -54,7 +56,8 @@ impl<'a> UncheckedToken<'a> {
         }
         let name = header.get("alg").and_then(Value::as_str).unwrap_or_default();
         let algorithm = Algorithm::parse(name).ok_or_else(|| {
-            format!("its algorithm `{}` is not RS256, PS256, ES256 or EdDSA", name.escape_debug())
+            let shown: String = name.chars().take(MAX_SHOWN_CHARS).collect();
+            format!("its algorithm `{}` is not RS256, PS256, ES256 or EdDSA", shown.escape_debug())
         })?;
         let key_id = header.get("kid").and_then(Value::as_str).map(str::to_owned);
         Ok(Self { key_id, algorithm, message, signature, payload })

@@ -99,6 +99,10 @@ async fn a_reload_changes_toolsets_and_tokens_and_names_what_needs_a_restart() {
     workspace.file("served.yaml", "");
     server.signal("-HUP");
     server.wait_for_line("served.yaml` is empty").await;
+    // Neither must a file that has lost its end.
+    workspace.file("served.yaml", &config("goodbye", 5_000));
+    server.signal("-HUP");
+    server.wait_for_line("`access.tokens` is empty now").await;
     let (status, _) = get_answer(url.trim_start_matches("http://"), "/metrics").await;
     assert_eq!(status, 401);
     server.signal("-TERM");

@@ -3,7 +3,6 @@
 
 use std::{
     collections::BTreeSet,
-    fs,
     path::{Path, PathBuf},
 };
 
@@ -11,6 +10,7 @@ use engine::access::{Limits, Quotas, Role, See, Token, ToolPattern};
 use oidc::{ClientCredentials, Rule, Settings};
 use reqwest::Url;
 use serde_json::{Map, Value, json};
+use shared::secret_file::SecretFile;
 use toolsets::sources::SetConfig;
 
 use super::{
@@ -34,7 +34,6 @@ const RULE_KEYS: [&str; 6] = ["claim", "value", "role", "tools", "limits", "see"
 const MAX_RULES: usize = 1_000;
 /// Maximum number of audiences, and of scopes.
 const MAX_NAMES: usize = 100;
-const MAX_SECRET_BYTES: u64 = 64 << 10;
 const DEFAULT_SCOPE: &str = "openid";
 const DEFAULT_NAME_CLAIM: &str = "sub";
 
@@ -150,17 +149,11 @@ impl SecretSource {
         let (place, secret) = match self {
             Self::Variable(name) => (name.clone(), variable(name).unwrap_or_default()),
             Self::File(path) => {
-                let path = base.join(path);
-                let shown = path.display().to_string();
-                let failed = |reason: String| {
-                    format!("`server.oidc.client_secret_file` cannot be read: `{shown}`: {reason}")
-                };
-                let size = fs::metadata(&path).map_err(|err| failed(err.to_string()))?.len();
-                if size > MAX_SECRET_BYTES {
-                    return Err(failed(format!("it is larger than {MAX_SECRET_BYTES} bytes")));
-                }
-                let text = fs::read_to_string(&path).map_err(|err| failed(err.to_string()))?;
-                (shown, text)
+                let file = SecretFile::new(path.display().to_string(), base);
+                let text = file.read().map_err(|reason| {
+                    format!("`server.oidc.client_secret_file` cannot be used: {reason}")
+                })?;
+                (file.written().to_owned(), text)
             }
         };
         match secret.trim() {
@@ -404,7 +397,7 @@ mod tests {
     #[test]
     fn the_secret_can_be_in_a_file_beside_the_configuration() {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("secret"), "from a file\n").unwrap();
+        std::fs::write(folder.path().join("secret"), "from a file\n").unwrap();
         let mut setting = example_setting();
         setting["client_secret_env"] = Value::Null;
         setting["client_secret_file"] = json!("secret");

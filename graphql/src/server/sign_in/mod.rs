@@ -110,7 +110,7 @@ async fn identify_by_issuer(
     let base_url = state.base_url(&request);
     let (mut parts, body) = request.into_parts();
     let path = parts.uri.path().to_owned();
-    let has_token = parts.headers.contains_key(header::AUTHORIZATION);
+    let has_token = bearer_token(&parts.headers).is_some();
     if !path.starts_with(AUTH_PATH)
         && let Some(outcome) = state.identify(&parts, &base_url).await
     {
