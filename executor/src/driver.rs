@@ -158,8 +158,9 @@ pub(crate) enum DriverStop {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DriveError {
-    /// Another worker owns the execution. This happens in normal operation.
-    #[error("another worker owns the execution")]
+    /// The log rejected an append, because another worker owns the execution or because a late
+    /// append of this worker succeeded. Both happen in normal operation.
+    #[error("the log has newer events")]
     Fenced,
     #[error("another worker was faster")]
     ClaimedElsewhere(Epoch),

@@ -240,7 +240,7 @@ impl Worker {
                 // The log rejects this worker's appends, because another worker owns the execution,
                 // or because a late append of this worker succeeded. In the second case no worker
                 // owns the execution.
-                info!(execution = %id, "another worker owns the execution");
+                info!(execution = %id, "given up, because its log has newer events");
                 self.backlog.give_up(id);
             }
             Err(DriveError::Store(err)) if err.is_locked() => {

@@ -113,8 +113,8 @@ impl Driver {
         let other = if only_waits { waiting_slots } else { slots };
         match Arc::clone(other).try_acquire_owned() {
             Ok(place) => self.slot = place,
-            // Keeps the execution in memory, because no other worker would find the execution
-            // again.
+            // Keeps the execution in memory if this worker is alone, because then no other worker
+            // would find it again.
             Err(_) if only_waits => return *is_alone,
             // Continues in the waiting slot, beyond the limit, because the execution has waited
             // long enough.

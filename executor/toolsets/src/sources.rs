@@ -41,7 +41,7 @@ pub use self::{
 };
 use crate::command::CommandTool;
 
-/// Time limit for connecting a set. Calls wait for a connecting set at most this long.
+/// Time limit for one attempt to connect a set.
 pub const CONNECT_TIMEOUT: Duration = mcp::CONNECT_TIMEOUT;
 
 /// The sources of a toolbox. Dropping them kills their servers. [`close`](Self::close) ends the

@@ -190,9 +190,9 @@ mod tests {
     use super::*;
 
     #[derive(Debug)]
-    struct OneYearLater;
+    struct OneDayLater;
 
-    impl Clock for OneYearLater {
+    impl Clock for OneDayLater {
         fn now(&self) -> Timestamp {
             WallClock.now() + chrono::TimeDelta::days(1)
         }
@@ -217,7 +217,7 @@ mod tests {
         };
         let hour = Duration::from_hours(1);
         tokio::select! {
-            () = retention.prune_forever(Arc::clone(&store), Arc::new(OneYearLater), hour) => (),
+            () = retention.prune_forever(Arc::clone(&store), Arc::new(OneDayLater), hour) => (),
             () = gone => (),
         }
         let figures = retention.format_metrics();
@@ -234,7 +234,7 @@ mod tests {
         };
         let old: Vec<_> = (0..=2 * AUDIT_BATCH_LEN).map(|_| entry(WallClock.now())).collect();
         store.put_audit_entries(&old).await.unwrap();
-        let young = entry(OneYearLater.now());
+        let young = entry(OneDayLater.now());
         store.put_audit_entries(std::slice::from_ref(&young)).await.unwrap();
         let retention = Retention::default();
         let hour = Duration::from_hours(1);
@@ -246,7 +246,7 @@ mod tests {
             }
         };
         tokio::select! {
-            () = retention.prune_forever(Arc::clone(&store), Arc::new(OneYearLater), policy) => (),
+            () = retention.prune_forever(Arc::clone(&store), Arc::new(OneDayLater), policy) => (),
             () = done => (),
         }
         let page = Page { first: 10, after: None };

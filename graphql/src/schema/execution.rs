@@ -372,7 +372,8 @@ impl ApiExecution {
         to_int(self.0.count_steps().skipped)
     }
 
-    /// Number of steps that a cancellation stopped, or prevented from starting.
+    /// Number of steps that a cancellation stopped or prevented from starting, and of loops that
+    /// ended early because the execution failed.
     async fn cancelled(&self) -> i64 {
         to_int(self.0.count_steps().cancelled)
     }

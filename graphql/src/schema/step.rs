@@ -44,7 +44,8 @@ pub(super) enum ApiStepState {
     Failed,
     /// Finished without running. See `skipReason`.
     Skipped,
-    /// Stopped by a cancellation, or prevented from starting.
+    /// Stopped by a cancellation, or prevented from starting. Also a loop that ended early because
+    /// the execution failed.
     Cancelled,
     /// Succeeded, and then undone.
     Compensated,

@@ -1,4 +1,5 @@
-//! Phases of an execution, on which the machine decides, and states, which people see.
+//! Two summaries of an execution: its phase, which the machine uses for its decisions, and its
+//! state, which people see.
 
 use serde::{Deserialize, Serialize};
 

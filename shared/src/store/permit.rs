@@ -92,8 +92,8 @@ pub struct LimitState {
     /// The time of the next call at even intervals, in microseconds. Zero allows a call at any
     /// time.
     pub next: i64,
-    /// The last holder that the rate allowed. If this holder asks again, the rate does not count
-    /// its call twice.
+    /// The last holder that a limit without concurrency allowed. If this holder asks again, its
+    /// call is not counted twice. A limit with concurrency knows its holders.
     pub last: String,
 }
 

@@ -83,8 +83,8 @@ async fn a_plan_that_is_executed_again_lists_its_calls_and_asks() {
     let plan = workspace.file("plan.json", r#"{"tools":[{"id":"paid","name":"flow.effect"}]}"#);
     let done = workspace.json(&["run", "--plan", &plan], 0).await;
     let (id, request) = (text(&done["planId"]), text(&done["requestId"]));
-    // The outcome of this call is known, so the command lists the call and continues without a
-    // question.
+    // Without a terminal, the command cannot ask. It lists the call and continues, because the
+    // outcome of the call is known.
     let again = workspace.run(&["execute", request]).await;
     assert_eq!(again.status, 0, "{again:?}");
     assert!(again.err.contains("paid  flow.effect  1 call\n"), "{again:?}");

@@ -113,7 +113,8 @@ async fn retry_sometimes(
 }
 
 impl ClientRecord {
-    /// A record of an execution that the client did not start itself: a child or a retry.
+    /// Returns the record of a child or a retry. Faber takes its plan and options from the parent or
+    /// from the retried execution.
     pub(super) fn for_child_or_retry(draft: &Draft, execution: String) -> Self {
         let (received, received_by_other, actions) = (Vec::new(), Vec::new(), Vec::new());
         let (draft, plan, options) = (draft.clone(), String::new(), Value::Null);

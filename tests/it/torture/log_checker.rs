@@ -185,7 +185,8 @@ impl<'a> LogChecker<'a> {
         for (task, task_state) in &mut self.task_states {
             let step = &self.record.draft.steps[task.step];
             let gathers = step.items.is_some() && task.item.is_none();
-            let needs_worker = task.is_compensation || !step.kind.needs_no_worker() && !gathers;
+            let needs_worker =
+                task.is_compensation || !step.kind.can_run_without_worker() && !gathers;
             task_state.was_lost |= task_state.is_running && needs_worker;
         }
     }

@@ -71,7 +71,7 @@ impl StepKind {
     }
 
     /// Returns whether a step of this kind continues without a worker.
-    pub(super) fn needs_no_worker(self) -> bool {
+    pub(super) fn can_run_without_worker(self) -> bool {
         matches!(self, Self::Sleep | Self::Wait | Self::Plan)
     }
 }

@@ -40,12 +40,13 @@ pub(crate) struct Walk<'a> {
     start: (PathBuf, PathBuf),
 }
 
-/// The entries that a walk leaves out.
+/// The entries that a walk leaves out besides the contents of `.git` and Faber's own files, which
+/// each walk leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WalkRules {
-    /// The contents of `.git`.
+    /// Nothing else.
     Git,
-    /// The contents of `.git`, and entries that match ignore rules.
+    /// Entries that match ignore rules.
     Ignored,
     /// Entries that match ignore rules, and entries with hidden names.
     Hidden,

@@ -65,9 +65,9 @@ mod tests {
     use super::*;
 
     #[derive(Debug)]
-    struct OneYearLater;
+    struct OneDayLater;
 
-    impl Clock for OneYearLater {
+    impl Clock for OneDayLater {
         fn now(&self) -> Timestamp {
             WallClock.now() + chrono::TimeDelta::days(1)
         }
@@ -78,7 +78,7 @@ mod tests {
         let store: Arc<dyn Store> = Arc::new(Memory::new());
         let tools = json!({ "s.t": { "well": 1.0, "failed": 0.0 } });
         let kind = |query: &str, at: Timestamp| json!({ "query": query, "at": at, "tools": tools });
-        let kinds = [kind("old", WallClock.now()), kind("new", OneYearLater.now())];
+        let kinds = [kind("old", WallClock.now()), kind("new", OneDayLater.now())];
         let learned = json!({
             "until": null, "learned": planner::toolkit::learned::Learned::default(),
             "outcomes": { "since": WallClock.now(), "kinds": kinds },
@@ -94,7 +94,7 @@ mod tests {
         let hour = Duration::from_hours(1);
         prune_batch(&*store, time_before(&WallClock, hour)).await.unwrap();
         assert_eq!(queries().await, ["old", "new"]);
-        prune_batch(&*store, time_before(&OneYearLater, hour)).await.unwrap();
+        prune_batch(&*store, time_before(&OneDayLater, hour)).await.unwrap();
         assert_eq!(queries().await, ["new"]);
     }
 }

@@ -135,7 +135,10 @@ impl SignInState {
 
 fn redirect(target: &str, cookies: &[String]) -> Response {
     let Ok(location) = HeaderValue::from_str(target) else {
-        return Refusal::malformed_request("the address cannot be a header").into_response();
+        return Refusal::malformed_request(
+            "the address of the redirect has characters that an HTTP header cannot contain",
+        )
+        .into_response();
     };
     let headers = [
         (header::LOCATION, location),

@@ -286,7 +286,8 @@ pub(super) async fn put_audit_entry(
         return Ok(Found::New);
     }
     let new = store.put_audit_entries(&[entry]).await?;
-    // A restored command has written its own entry already.
+    // A restore counts an entry that the store already has as new, because a restored command of
+    // the inbox has written its entry.
     Ok(if new > 0 || mode == Mode::Restore { Found::New } else { Found::Same })
 }
 

@@ -110,26 +110,26 @@ fn unwrap_type(kind: &Value) -> (&str, bool) {
 }
 
 /// Returns a foreign id and an unknown one for an argument.
-fn choose_ids<'a>(foreign: &'a Foreign, place: &str) -> [&'a str; 2] {
+fn choose_ids<'a>(foreign: &'a ForeignObjects, place: &str) -> [&'a str; 2] {
     let last = place.rsplit('.').next().unwrap();
     match last {
-        "requestId" => [&foreign.owned.request, "req_1704123456_zzzzzzzzz"],
-        "planId" | "plan" => [&foreign.owned.plan, "plan_1704123456_zzzzzzzzz"],
+        "requestId" => [&foreign.objects.request, "req_1704123456_zzzzzzzzz"],
+        "planId" | "plan" => [&foreign.objects.plan, "plan_1704123456_zzzzzzzzz"],
         "executionId" | "executionIds" | "ids" => {
-            [&foreign.owned.execution, "exec_1704123456_zzzzzzzzz"]
+            [&foreign.objects.execution, "exec_1704123456_zzzzzzzzz"]
         }
         "id" => [&foreign.blob, &foreign.unknown_blob],
         _ => panic!("`{place}` takes an id: say here what it names"),
     }
 }
 
-struct Foreign {
-    owned: Owned,
+struct ForeignObjects {
+    objects: Owned,
     blob: String,
     unknown_blob: String,
 }
 
-impl Foreign {
+impl ForeignObjects {
     async fn create(api: &TestApi, owner: &Grant) -> Self {
         let objects = run_one(api, owner, None).await;
         let hash = "0b".repeat(32);
@@ -138,7 +138,7 @@ impl Foreign {
         let blob = Blob { id, mime_type: "image/png".to_owned(), bytes: 3, at };
         blob::save_blob(&**api.engine.store(), &blob, "AQID").await.unwrap();
         let unknown_blob = format!("exec_1704123456_zzzzzzzzz/{hash}");
-        Self { owned: objects, blob: blob.id.to_string(), unknown_blob }
+        Self { objects, blob: blob.id.to_string(), unknown_blob }
     }
 }
 
@@ -163,7 +163,7 @@ async fn every_root_field_answers_a_foreign_id_as_an_unknown_one() {
             let args = field["args"].as_array().unwrap();
             for path in args.iter().flat_map(|arg| types.find_ids(arg, 0)) {
                 let place = format!("{root}.{}.{}", json_to_text(&field["name"]), path.join("."));
-                let foreign = Foreign::create(&api, &ann).await;
+                let foreign = ForeignObjects::create(&api, &ann).await;
                 let [known, unknown] = choose_ids(&foreign, &place);
                 let write = |id: &str| types.write_operation(root, field, &path, id);
                 let expected = answer_text(&api, &bob, &write(unknown), unknown).await;
