@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use shared::clock::{Clock, Timestamp, WallClock};
 use tests::{installed, toolset::MAX_WAIT};
 use tokio::{
-    io::{AsyncBufReadExt, BufReader},
-    process::{Child, Command},
+    io::{AsyncBufReadExt, BufReader, Lines},
+    process::{Child, ChildStdout, Command},
     time::timeout,
 };
 
@@ -27,6 +27,8 @@ const CLIENT_SECRET: &str = "a secret: of the client";
 /// A provider that is stopped when this value is dropped.
 struct Provider {
     issuer: String,
+    /// Keeps the pipe open, because the provider ends when it cannot print a warning.
+    _output: Lines<BufReader<ChildStdout>>,
     _child: Child,
 }
 
@@ -49,7 +51,7 @@ impl Provider {
             }
         };
         let issuer = timeout(MAX_WAIT, find_issuer).await.expect("the provider starts in time");
-        Self { issuer, _child: child }
+        Self { issuer, _output: lines, _child: child }
     }
 
     /// Returns a token that the provider issues to a client for a resource.

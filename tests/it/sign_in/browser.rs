@@ -45,7 +45,8 @@ impl Browser {
         body: &str,
     ) -> Answer {
         let (host, path) = split_url(url);
-        let mut stream = TcpStream::connect(host).await.unwrap();
+        let report = |err: std::io::Error| panic!("{method} {url}: {err}");
+        let mut stream = TcpStream::connect(host).await.unwrap_or_else(report);
         let mut request = format!(
             "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {}\r\n",
             body.len()
@@ -59,9 +60,10 @@ impl Browser {
             request.push_str(&format!("{header}\r\n"));
         }
         request.push_str(&format!("\r\n{body}"));
-        stream.write_all(request.as_bytes()).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap_or_else(report);
         let mut bytes = Vec::new();
-        timeout(MAX_WAIT, stream.read_to_end(&mut bytes)).await.unwrap().unwrap();
+        let read = timeout(MAX_WAIT, stream.read_to_end(&mut bytes)).await.unwrap();
+        read.map(drop).unwrap_or_else(report);
         let answer = parse_answer(&String::from_utf8_lossy(&bytes));
         self.keep_cookies(&answer);
         answer
