@@ -43,7 +43,8 @@ fn fuzz(name: &str, tokens: &[&str], check: fn(&[u8])) {
 /// Shows an input that fails, so that it can be added to the corpus.
 fn check_input(name: &str, input: &[u8], check: fn(&[u8])) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| check(input))) {
-        eprintln!(
+        #[expect(clippy::print_stderr, reason = "a person copies the input")]
+        let () = eprintln!(
             "the target `{name}` fails with this input; add it to tests/fuzz/corpus/{name}:\n{}",
             input.escape_ascii()
         );
@@ -61,7 +62,9 @@ fn read_corpus(name: &str) -> Vec<Vec<u8>> {
 }
 
 fn read_number(variable: &str, default: u64) -> u64 {
-    env::var(variable).ok().map_or(default, |text| text.parse().expect("a number"))
+    #[expect(clippy::disallowed_methods, reason = "`tests/full` and people set these variables")]
+    let text = env::var(variable);
+    text.ok().map_or(default, |text| text.parse().expect("a number"))
 }
 
 #[test]

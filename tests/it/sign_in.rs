@@ -129,7 +129,7 @@ async fn rotated_keys_are_fetched_after_a_minute() {
     let outcome = sign_in.authenticate_token(&new).await;
     assert!(matches!(outcome, Err(SignInError::InvalidToken(_))), "too early: {outcome:?}");
     tokio::time::pause();
-    tokio::time::advance(Duration::from_secs(60)).await;
+    tokio::time::advance(Duration::from_mins(1)).await;
     tokio::time::resume();
     assert!(sign_in.authenticate_token(&new).await.is_ok());
     let outcome = sign_in.authenticate_token(&old).await;

@@ -70,6 +70,7 @@ impl Queue {
 mod tests {
     use super::*;
 
+    #[expect(clippy::unnecessary_wraps, reason = "a call without a token has `None`")]
     fn token(name: &str) -> Token {
         Some(name.into())
     }

@@ -159,8 +159,8 @@ impl Provider {
             *fetches = Fetches { started_at: Some(Instant::now()), failure: None, running };
         }
         // Also waits for a fetch whose first caller has disconnected.
-        let fetched = if is_newer { None } else { fetches.running.join_next().await };
-        match fetched.map(|joined| joined.unwrap_or_else(|err| Err(err.to_string()))) {
+        let outcome = if is_newer { None } else { fetches.running.join_next().await };
+        match outcome.map(|joined| joined.unwrap_or_else(|err| Err(err.to_string()))) {
             Some(Ok(state)) => {
                 let state = Arc::new(state);
                 let mut current = self.state.write().unwrap_or_else(PoisonError::into_inner);

@@ -54,12 +54,12 @@ impl Browser {
         if !self.cookies.is_empty() {
             let pairs: Vec<String> =
                 self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
-            request.push_str(&format!("Cookie: {}\r\n", pairs.join("; ")));
+            request.extend(["Cookie: ", &pairs.join("; "), "\r\n"]);
         }
         for header in headers {
-            request.push_str(&format!("{header}\r\n"));
+            request.extend([header, "\r\n"]);
         }
-        request.push_str(&format!("\r\n{body}"));
+        request.extend(["\r\n", body]);
         stream.write_all(request.as_bytes()).await.unwrap_or_else(report);
         let mut bytes = Vec::new();
         let read = timeout(MAX_WAIT, stream.read_to_end(&mut bytes)).await.unwrap();

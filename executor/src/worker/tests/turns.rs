@@ -27,7 +27,7 @@ async fn many_executions_of_a_token_delay_another_token_by_few_executions() {
     };
     let before = count_started().await;
     let one = test.start_with(sleep(), options_of("one")).await;
-    test.wait_for_event(one, "step_started", Duration::from_secs(60)).await;
+    test.wait_for_event(one, "step_started", Duration::from_mins(1)).await;
     let overtaken_by = count_started().await - before;
     assert!(overtaken_by <= 9, "{overtaken_by} executions started first");
     assert!(before < 50, "the executions of the token waited: {before}");

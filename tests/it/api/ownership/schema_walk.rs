@@ -45,8 +45,7 @@ impl SchemaTypes {
     fn write_value(&self, kind: &Value, path: &[String], id: &str) -> String {
         let (name, is_list) = unwrap_type(kind);
         let value = match (name, path) {
-            ("ID", _) => format!("\"{id}\""),
-            ("String", [_]) => format!("\"{id}\""),
+            ("ID", _) | ("String", [_]) => format!("\"{id}\""),
             ("String", _) => "\"x\"".to_owned(),
             ("Int" | "Float", _) => "1".to_owned(),
             ("Boolean", _) => "true".to_owned(),
