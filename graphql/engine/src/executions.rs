@@ -202,7 +202,7 @@ impl Executions {
         let mut _lock = None;
         if let Some(key) = &order.idempotency_key {
             // A concurrent request with the same key waits here until this request has its plan.
-            _lock = Some(self.key_locks.lock(format!("key {key}")).await);
+            _lock = Some(self.key_locks.lock(format!("key {}", self.scope_key(key))).await);
             let key = order.make_key(self.scope_key(key), subject.clone());
             if let Some(id) = self.control.find_by_key(&key, &order.options).await? {
                 return Ok(id);

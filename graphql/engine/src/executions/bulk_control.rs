@@ -78,7 +78,15 @@ impl Executions {
                 continue;
             }
             let start_at = (!wait.is_zero()).then(|| add_to_time(now, wait));
-            done += u32::from(self.steer_one(id, action, start_at).await?);
+            match self.steer_one(id, action, start_at).await {
+                Ok(has_changed) => done += u32::from(has_changed),
+                // Returns what is done, because a repeated bulk retry would retry it once more.
+                Err(err) if done > 0 && err.code() == "LIMIT_EXCEEDED" => {
+                    tracing::warn!(%err, done, "a bulk action stopped at a limit of its token");
+                    break;
+                }
+                Err(err) => return Err(err),
+            }
         }
         if left_out > 0 {
             tracing::warn!(

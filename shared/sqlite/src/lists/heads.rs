@@ -5,7 +5,10 @@
 //! SQLite does not know how many rows a condition selects.
 
 use rusqlite::{Connection, params};
-use shared::store::{ExecutionFilter, LabelFilter, StoreError, backend::search_words};
+use shared::{
+    id::PlanId,
+    store::{ExecutionFilter, LabelFilter, StoreError, backend::search_words},
+};
 
 use super::{super::connection::to_store_error, Query};
 
@@ -21,6 +24,8 @@ pub(super) const LABEL_CREATED: &str = "label.createdAt";
 /// Maximum number of rows for which a search uses the index of errors. If the index has more, the
 /// list reads all failed executions in the order of the list instead.
 const MAX_ERROR_MATCHES: usize = 2_000;
+/// Maximum number of executions of a plan that a list with a label sorts.
+const MAX_PLAN_EXECUTIONS: i64 = 2_000;
 /// Length of the parts of words in the index of errors, in characters.
 const WORD_PART_CHARS: usize = 3;
 
@@ -30,7 +35,11 @@ pub(in super::super) fn head_query(
     columns: &str,
     filter: &ExecutionFilter,
 ) -> Result<Query, StoreError> {
-    let mut query = start_query(columns, filter);
+    let has_few = match filter.plan {
+        Some(plan) if !filter.labels.is_empty() => has_few_executions(connection, plan)?,
+        _ => false,
+    };
+    let mut query = start_query(columns, filter, has_few);
     add_needs_person(&mut query, filter);
     add_details(&mut query, filter);
     add_words(&mut query, connection, filter)?;
@@ -47,9 +56,20 @@ pub(in super::super) fn head_query(
     Ok(query)
 }
 
+/// Returns whether a plan has so few executions that a list should read and sort all of them,
+/// instead of all executions with a label.
+fn has_few_executions(connection: &Connection, plan: PlanId) -> Result<bool, StoreError> {
+    let sql = "SELECT count(*) FROM (SELECT 1 FROM executions WHERE planId = ?1 LIMIT ?2)";
+    let count = connection.prepare_cached(sql).and_then(|mut found| {
+        let values = params![plan.to_string(), MAX_PLAN_EXECUTIONS + 1];
+        found.query_row(values, |row| row.get::<_, i64>(0))
+    });
+    Ok(count.map_err(|err| to_store_error(&err))? <= MAX_PLAN_EXECUTIONS)
+}
+
 /// Selects from an index that has the rows in the order of the list, so that SQLite need not sort
-/// them. Sorts only the executions that need a person.
-fn start_query(columns: &str, filter: &ExecutionFilter) -> Query {
+/// them. Sorts only the executions that need a person, and the executions of a plan that has few.
+fn start_query(columns: &str, filter: &ExecutionFilter, has_few: bool) -> Query {
     let mut query = match (filter.needs_person, &filter.labels[..]) {
         // Few executions need a person, so the search begins with them.
         (Some(true), _) if filter.is_root => Query::new(&format!(
@@ -58,7 +78,7 @@ fn start_query(columns: &str, filter: &ExecutionFilter) -> Query {
         )),
         (Some(true), _) | (_, []) => Query::new(&format!("SELECT {columns} FROM executions")),
         // A request has few executions, whatever the number of executions with the label.
-        _ if filter.request.is_some() || filter.ids.is_some() => {
+        _ if filter.request.is_some() || filter.ids.is_some() || has_few => {
             Query::new(&format!("SELECT {columns} FROM executions"))
         }
         (_, [first, ..]) => {
