@@ -10,14 +10,13 @@ use shared::{
     },
 };
 
-use super::{Mongo, connection::to_store_error, lists, log::WAKE, rows};
-
-/// The token of an execution that a worker can claim, or an empty text. Other heads lack this
-/// field, so its index has only executions that a worker can claim.
-pub(super) const WAKE_TOKEN: &str = "wakeToken";
-/// The token to which an execution belongs, in the labels.
-pub(super) const TOKEN: &str = "labels.@token";
-pub(super) const STORED_BYTES: &str = "storedBytes";
+use super::{
+    Mongo,
+    connection::to_store_error,
+    lists,
+    log::WAKE,
+    rows::{self, STORED_BYTES, TOKEN, WAKE_TOKEN},
+};
 
 impl Mongo {
     /// Finds due executions in the order of [`HeadQuery::Due`]. The last entries of the list are

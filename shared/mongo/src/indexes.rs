@@ -11,10 +11,10 @@ use shared::store::StoreError;
 
 use super::{
     connection::to_store_error,
-    due::{STORED_BYTES, TOKEN, WAKE_TOKEN},
     lists::{CREATED, REQUEST_TOKEN},
     log::WAKE,
     records::{AT_MICROS, CALL, RECORDS},
+    rows::{STORED_BYTES, TOKEN, WAKE_TOKEN},
 };
 
 /// Creates missing indexes. The migration has dropped old indexes.

@@ -16,10 +16,14 @@ use shared::{
     tool::ErrorCode,
 };
 
-use super::{
-    due::STORED_BYTES,
-    json::{Times, Value, to_text},
-};
+use super::json::{Times, Value, to_text};
+
+/// The token of an execution that a worker can claim, or an empty text. Other heads lack this
+/// field, so its index has only executions that a worker can claim.
+pub(super) const WAKE_TOKEN: &str = "wakeToken";
+/// The token to which an execution belongs, in the labels.
+pub(super) const TOKEN: &str = "labels.@token";
+pub(super) const STORED_BYTES: &str = "storedBytes";
 
 pub(super) const FINISHED_STATES: [&str; 3] = ["COMPLETED", "FAILED", "CANCELLED"];
 
