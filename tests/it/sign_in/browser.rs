@@ -45,8 +45,8 @@ impl Browser {
         body: &str,
     ) -> Answer {
         let (host, path) = split_url(url);
-        let report = |err: std::io::Error| panic!("{method} {url}: {err}");
-        let mut stream = TcpStream::connect(host).await.unwrap_or_else(report);
+        let mut stream =
+            TcpStream::connect(host).await.unwrap_or_else(|err| panic!("{method} {url}: {err}"));
         let mut request = format!(
             "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {}\r\n",
             body.len()
@@ -60,10 +60,13 @@ impl Browser {
             request.extend([header, "\r\n"]);
         }
         request.extend(["\r\n", body]);
-        stream.write_all(request.as_bytes()).await.unwrap_or_else(report);
+        stream
+            .write_all(request.as_bytes())
+            .await
+            .unwrap_or_else(|err| panic!("{method} {url}: {err}"));
         let mut bytes = Vec::new();
         let read = timeout(MAX_WAIT, stream.read_to_end(&mut bytes)).await.unwrap();
-        read.map(drop).unwrap_or_else(report);
+        read.map(drop).unwrap_or_else(|err| panic!("{method} {url}: {err}"));
         let answer = parse_answer(&String::from_utf8_lossy(&bytes));
         self.keep_cookies(&answer);
         answer
