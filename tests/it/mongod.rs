@@ -136,7 +136,7 @@ pub(crate) fn mongod_command(
         ("--dbpath", directory.as_os_str().to_owned()),
         ("--port", port.to_string().into()),
         ("--bind_ip", "127.0.0.1".into()),
-        ("--wiredTigerCacheSizeGB", "0.25".into()),
+        ("--wiredTigerCacheSizeGB", "0.5".into()),
         ("--setParameter", "diagnosticDataCollectionEnabled=false".into()),
     ];
     let member = [("--replSet", OsString::from("rs0")), ("--oplogSize", "256".into())];

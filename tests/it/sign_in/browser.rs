@@ -66,7 +66,7 @@ impl Browser {
             .unwrap_or_else(|err| panic!("{method} {url}: {err}"));
         let mut bytes = Vec::new();
         let read = timeout(MAX_WAIT, stream.read_to_end(&mut bytes)).await.unwrap();
-        read.map(drop).unwrap_or_else(|err| panic!("{method} {url}: {err}"));
+        read.map_or_else(|err| panic!("{method} {url}: {err}"), drop);
         let answer = parse_answer(&String::from_utf8_lossy(&bytes));
         self.keep_cookies(&answer);
         answer

@@ -46,7 +46,7 @@ async fn effect_rules_apply_to_added_sets_and_registered_tools() {
     }
     let builtin = json!({ "builtin": "file_tools", "effects": { "*": "read" } });
     let err = one.add_set(json!({ "name": "d", "source": builtin })).await.unwrap_err();
-    assert!(err.to_string().contains("effects of built-in sets cannot be set"), "{err}");
+    assert!(err.to_string().contains("`effects` is not allowed beside `builtin`"), "{err}");
 }
 
 #[tokio::test]
