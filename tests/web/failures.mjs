@@ -88,7 +88,7 @@ test('after a compensation, every view lists the steps that were undone and the 
   const page = await open(server, `/executions/${executionId}`, PHONE);
   const notes = page.getByLabel('Warnings');
   await notes.getByText(/undone by\s+flow\.noop/).waitFor();
-  await notes.getByText(/stays done/).waitFor();
+  await notes.getByText(/is not undone, because/).waitFor();
   // The cause contains the whole message, so the card does not show the message a second time.
   const card = page.getByLabel('What failed').locator('.fault');
   assert.ok((await card.innerText()).includes('card refused'));
