@@ -120,6 +120,7 @@ macro_rules! stores {
                     due_executions_can_be_paged_through,
                     due_executions_are_listed_by_priority_and_time,
                     tokens_take_turns_in_a_list_of_due_executions,
+                    tokens_without_due_executions_leave_their_places,
                     the_executions_and_bytes_of_a_token_are_counted,
                     old_finished_executions_are_pruned_with_their_documents,
                     given_objects_are_removed_unless_they_are_needed,
