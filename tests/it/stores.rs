@@ -150,13 +150,28 @@ stores! {
 /// does not keep these promises.
 mod of_this_layout {
     mod on_the_memory_store {
-        promises! { crate::stores::memory_store: a_request_keeps_its_labels, a_token_finds_its_own }
+        promises! {
+            crate::stores::memory_store:
+            a_request_keeps_its_labels,
+            a_token_finds_its_own,
+            a_token_with_many_requests_finds_its_plans,
+        }
     }
     mod on_sqlite {
-        promises! { crate::stores::sqlite::open_twice: a_request_keeps_its_labels, a_token_finds_its_own }
+        promises! {
+            crate::stores::sqlite::open_twice:
+            a_request_keeps_its_labels,
+            a_token_finds_its_own,
+            a_token_with_many_requests_finds_its_plans,
+        }
     }
     mod on_mongodb {
-        promises! { crate::stores::mongo::open_twice: a_request_keeps_its_labels, a_token_finds_its_own }
+        promises! {
+            crate::stores::mongo::open_twice:
+            a_request_keeps_its_labels,
+            a_token_finds_its_own,
+            a_token_with_many_requests_finds_its_plans,
+        }
     }
 }
 
