@@ -216,9 +216,10 @@ impl Executions {
             Err(EngineError::InvalidArgument(_)) => Vec::new(),
             Err(err) => return Err(err),
         };
-        // Rejects a caller that has used up its limit before planning, because planning costs time
-        // and stores data.
-        self.tools.grant.check_limits()?;
+        // Rejects a caller that has used up a limit or a quota before planning, because planning
+        // costs time and stores data.
+        let grant = &self.tools.grant;
+        grant.check_start(&*self.store, grant.token_name()).await?;
         let is_last = order.options.replans.left == 0;
         let planning = &PlanningOptions { is_last, ..planning.clone() };
         let planned = self.plans.plan_query(query, planning).await;

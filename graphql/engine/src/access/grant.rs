@@ -164,6 +164,12 @@ impl Rights {
         AccessError::LimitReached { token: self.token.name.clone(), reached, wait }
     }
 
+    fn raise_quota_alert(&self, err: &QuotaError) {
+        if let QuotaError::Reached(err) = err {
+            self.raise_alert(AlertKind::Limit, err, Instant::now());
+        }
+    }
+
     fn raise_alert(&self, kind: AlertKind, err: &AccessError, now: Instant) {
         self.alerts.raise(kind, &self.token.name, &err.to_string(), now);
     }
@@ -336,6 +342,20 @@ impl Grant {
         rights.check_limits(now).inspect_err(|err| rights.raise_alert(AlertKind::Limit, err, now))
     }
 
+    /// Rejects a start that the limits or quotas exclude now. Counts nothing. Call this function
+    /// before work that a refused start would waste, such as planning. `owner` is the token to
+    /// which the new execution will belong.
+    pub async fn check_start(
+        &self,
+        store: &dyn Store,
+        owner: Option<&str>,
+    ) -> Result<(), QuotaError> {
+        self.check_limits()?;
+        let Some(rights) = &self.rights else { return Ok(()) };
+        let checked = rights.quotas.check_start(store, owner).await;
+        checked.inspect_err(|err| rights.raise_quota_alert(err))
+    }
+
     /// Checks the quotas of the caller's token before a start, and counts the start. `owner` is the
     /// token to which the new execution belongs.
     pub async fn admit_start(
@@ -345,11 +365,8 @@ impl Grant {
         now: Timestamp,
     ) -> Result<Admission, QuotaError> {
         let Some(rights) = &self.rights else { return Ok(Admission::default()) };
-        rights.quotas.admit_start(store, owner, now).await.inspect_err(|err| {
-            if let QuotaError::Reached(err) = err {
-                rights.raise_alert(AlertKind::Limit, err, Instant::now());
-            }
-        })
+        let admitted = rights.quotas.admit_start(store, owner, now).await;
+        admitted.inspect_err(|err| rights.raise_quota_alert(err))
     }
 
     /// Counts one use of each tool. If this would exceed a limit, counts nothing and returns an
