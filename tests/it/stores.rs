@@ -44,6 +44,7 @@ macro_rules! stores {
                 promises! {
                     $pair:
                     a_blob_is_removed_with_its_execution,
+                    a_blob_of_concurrent_calls_keeps_their_tokens,
                     an_audit_entry_is_stored_once_and_unchanged,
                     audit_entries_are_found_by_each_filter,
                     audit_pages_have_no_gaps_and_no_repeats,
