@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde::{Deserialize, Serialize};
 use shared::{
     actor::Actor,
     clock::Timestamp,
@@ -33,12 +34,21 @@ const ACTIVATION_TOOLS: [&str; 2] = ["activate_toolset", "deactivate_toolset"];
 
 /// Limits of a token. Each process counts only its own uses, so two servers together allow twice as
 /// many uses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct Limits {
     /// Limit on the sum of tool calls and starts of executions.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub calls: Option<Rate>,
     /// Limit for each tool. The start of an execution counts once for each tool of its plan.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub per_tool: Option<Rate>,
+}
+
+impl Limits {
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -151,6 +161,13 @@ impl Rights {
         Ok(())
     }
 
+    /// Returns whether all uses are available again, so that new rights would have the same state.
+    fn has_all_uses(&self, now: Instant) -> bool {
+        let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        let LimitUsage { calls, tools } = &mut *usage;
+        calls.iter_mut().chain(tools.values_mut()).all(|bucket| bucket.is_full(now))
+    }
+
     fn check_limits(&self, now: Instant) -> Result<(), AccessError> {
         let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
         match usage.calls.as_mut().and_then(|limiter| limiter.time_until_use(now)) {
@@ -175,6 +192,18 @@ impl Rights {
     }
 }
 
+/// Returns a token with the limits and tools of an agent's caller. The agent counts its calls toward
+/// it if the token itself is unknown.
+pub(super) fn token_of_agent(name: &str, reach: &ToolReach, limits: Limits) -> Token {
+    let is_excluded = |action: &&str| {
+        let tool = format!("{TOOL_SET}.{action}");
+        reach.except.iter().any(|pattern| pattern.matches(&tool))
+    };
+    let can_switch = !ACTIVATION_TOOLS.iter().any(is_excluded);
+    let role = if can_switch { Role::Admin } else { Role::Operator };
+    Token { limits, tools: reach.tools.clone(), ..Token::new(name, "", role) }
+}
+
 impl Grant {
     pub(super) fn from_rights(rights: Rights) -> Self {
         let actor = Actor::token(&rights.token.name);
@@ -192,6 +221,17 @@ impl Grant {
 
     pub(super) fn has_token(&self, token: &Token) -> bool {
         self.rights.as_ref().is_some_and(|rights| rights.token.is_same(token))
+    }
+
+    pub fn limits(&self) -> Limits {
+        self.rights.as_ref().map(|rights| rights.token.limits).unwrap_or_default()
+    }
+
+    /// Returns whether a copy of this grant exists, or uses count toward its limits.
+    pub(super) fn is_in_use(&self, now: Instant) -> bool {
+        let in_use =
+            |rights: &Arc<Rights>| Arc::strong_count(rights) > 1 || !rights.has_all_uses(now);
+        self.rights.as_ref().is_some_and(in_use)
     }
 
     pub(super) fn revoke(&self) {
@@ -332,7 +372,7 @@ impl Grant {
     }
 
     pub fn has_limits(&self) -> bool {
-        self.rights.as_ref().is_some_and(|rights| rights.token.limits != Limits::default())
+        !self.limits().is_empty()
     }
 
     /// Rejects a start that the limits exclude already. Counts nothing and reads no store.
@@ -375,8 +415,7 @@ impl Grant {
         &self,
         tools: impl IntoIterator<Item = &'a ToolName>,
     ) -> Result<(), AccessError> {
-        let Some(rights) =
-            self.rights.as_ref().filter(|rights| rights.token.limits != Limits::default())
+        let Some(rights) = self.rights.as_ref().filter(|rights| !rights.token.limits.is_empty())
         else {
             return Ok(());
         };

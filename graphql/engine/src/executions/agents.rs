@@ -47,7 +47,7 @@ impl Executions {
         let inactive = inventory.inactive_machine_sets(&sets).into_iter();
         reach.except.extend(inactive.filter_map(|set| format!("{set}.*").parse().ok()));
         reach.sets = sets;
-        let draft = agent::draft_agent(query, turns, &reach);
+        let draft = agent::draft_agent(query, turns, &reach, grant.limits());
         let info = self.plans.new_info(request.id, query.to_owned(), &model);
         let find = |name: &ToolName| {
             inventory
