@@ -146,15 +146,8 @@ pub async fn save_blob_of(
     base64: &str,
     token: Option<&str>,
 ) -> Result<(), StoreError> {
-    let mut tokens = match blob.id.owner {
-        Some(_) => Vec::new(),
-        None => find_tokens(store, &blob.id).await?,
-    };
-    if let Some(token) = token.filter(|token| tokens.iter().all(|known| known != token)) {
-        tokens.push(token.to_owned());
-    }
     let parts: Vec<_> = base64.as_bytes().chunks(MAX_PART_BYTES).collect();
-    store.put_record(&blob.to_entry(parts.len(), &tokens), WriteCondition::Never).await?;
+    put_entry(store, blob, parts.len(), token).await?;
     for (n, part) in parts.into_iter().enumerate() {
         let text = String::from_utf8_lossy(part);
         let part = new_record(RecordKind::BlobPart, part_name(&blob.id, n), json!(text), blob.at);
@@ -163,11 +156,43 @@ pub async fn save_blob_of(
     Ok(())
 }
 
+/// Writes the entry of a blob. If another call has changed the entry of a call's blob in the
+/// meantime, reads it again, so that the entry keeps the tokens of all calls.
+async fn put_entry(
+    store: &dyn Store,
+    blob: &Blob,
+    parts: usize,
+    token: Option<&str>,
+) -> Result<(), StoreError> {
+    if blob.id.owner.is_some() {
+        let entry = blob.to_entry(parts, &[]);
+        return store.put_record(&entry, WriteCondition::Never).await.map(drop);
+    }
+    loop {
+        let before = store.find_record(RecordKind::Blob, &blob.id.to_string()).await?;
+        let mut tokens = before.as_ref().map(read_tokens).unwrap_or_default();
+        if let Some(token) = token.filter(|token| tokens.iter().all(|known| known != token)) {
+            tokens.push(token.to_owned());
+        }
+        let entry = blob.to_entry(parts, &tokens);
+        if before.as_ref().is_some_and(|read| read.value == entry.value && read.at >= entry.at) {
+            return Ok(());
+        }
+        let (unless, at) = WriteCondition::unless_changed(before.as_ref(), blob.at);
+        if store.put_record(&Record { at, ..entry }, unless).await? {
+            return Ok(());
+        }
+    }
+}
+
+fn read_tokens(entry: &Record) -> Vec<String> {
+    serde_json::from_value(entry.value[TOKENS_FIELD].clone()).unwrap_or_default()
+}
+
 /// Returns the names of the tokens whose calls outside plans returned a blob.
 async fn find_tokens(store: &dyn Store, id: &BlobId) -> Result<Vec<String>, StoreError> {
     let found = store.find_record(RecordKind::Blob, &id.to_string()).await?;
-    let tokens = found.map(|record| record.value[TOKENS_FIELD].clone()).unwrap_or_default();
-    Ok(serde_json::from_value(tokens).unwrap_or_default())
+    Ok(found.as_ref().map(read_tokens).unwrap_or_default())
 }
 
 /// Returns `true` if a call outside plans of this token returned the blob.

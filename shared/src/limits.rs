@@ -147,6 +147,9 @@ pub const PRIORITIES: usize = 32;
 /// Maximum number of tokens that take turns in a search for work, because each needs an index
 /// lookup. Work of all other tokens is found when it has been due the longest.
 pub const DUE_TOKENS: usize = 256;
+/// Maximum number of requests of a token whose plans a page sorts. If a token has more requests, its
+/// plans are searched in the order of the list instead.
+pub const SORTED_REQUESTS: usize = 2_000;
 /// Maximum number of different words of a search, because each is looked up in every query.
 pub const SEARCH_WORDS: usize = 64;
 /// Approximate maximum bytes of events, inputs and outputs in one field of an answer. Several

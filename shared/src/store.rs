@@ -51,7 +51,7 @@ pub mod backend {
         assembly::Assembly,
         count::{CountFields, CountTable, Durations, Tally, bucket_micros},
         error::{count_unreadable, skip_damaged},
-        fair_share::{add_longest_due, aged_places, interleave_heads, rotate_tokens, token_share},
+        fair_share::{PlaceShares, TokenRead, add_longest_due, aged_places, rotate_tokens},
         inbox::inbox_full_error,
         layout::{
             CONVERTED_LAYOUT, LAYOUT, MigrationReport, OLDEST_LAYOUT, REQUEST_LABELS_LAYOUT,

@@ -44,6 +44,7 @@ macro_rules! stores {
                 promises! {
                     $pair:
                     a_blob_is_removed_with_its_execution,
+                    a_blob_of_concurrent_calls_keeps_their_tokens,
                     an_audit_entry_is_stored_once_and_unchanged,
                     audit_entries_are_found_by_each_filter,
                     audit_pages_have_no_gaps_and_no_repeats,
@@ -120,6 +121,7 @@ macro_rules! stores {
                     due_executions_can_be_paged_through,
                     due_executions_are_listed_by_priority_and_time,
                     tokens_take_turns_in_a_list_of_due_executions,
+                    tokens_without_due_executions_leave_their_places,
                     the_executions_and_bytes_of_a_token_are_counted,
                     old_finished_executions_are_pruned_with_their_documents,
                     given_objects_are_removed_unless_they_are_needed,
@@ -149,13 +151,28 @@ stores! {
 /// does not keep these promises.
 mod of_this_layout {
     mod on_the_memory_store {
-        promises! { crate::stores::memory_store: a_request_keeps_its_labels, a_token_finds_its_own }
+        promises! {
+            crate::stores::memory_store:
+            a_request_keeps_its_labels,
+            a_token_finds_its_own,
+            a_token_with_many_requests_finds_its_plans,
+        }
     }
     mod on_sqlite {
-        promises! { crate::stores::sqlite::open_twice: a_request_keeps_its_labels, a_token_finds_its_own }
+        promises! {
+            crate::stores::sqlite::open_twice:
+            a_request_keeps_its_labels,
+            a_token_finds_its_own,
+            a_token_with_many_requests_finds_its_plans,
+        }
     }
     mod on_mongodb {
-        promises! { crate::stores::mongo::open_twice: a_request_keeps_its_labels, a_token_finds_its_own }
+        promises! {
+            crate::stores::mongo::open_twice:
+            a_request_keeps_its_labels,
+            a_token_finds_its_own,
+            a_token_with_many_requests_finds_its_plans,
+        }
     }
 }
 

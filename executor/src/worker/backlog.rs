@@ -29,7 +29,7 @@ pub(super) struct Backlog {
     pub(super) required_tools: BTreeMap<ExecutionId, RequiredTools>,
     /// Position at which the next scan continues, if many due executions lack their tools.
     pub(super) cursor: Option<QueuePosition>,
-    /// Grows with each scan that claims due executions, so that the tokens take turns.
+    /// Grows with each scan that finds due executions, so that the tokens take turns.
     pub(super) turn: u32,
     /// Orphans that another worker should claim, each with the time at which this worker found it.
     pub(super) orphans: BTreeMap<ExecutionId, Instant>,

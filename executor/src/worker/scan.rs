@@ -187,9 +187,10 @@ impl Worker {
         // more heads, so that these executions do not hide other executions.
         let n_local = due.iter().filter(|head| self.local.contains(head.execution)).count();
         let has_tokens = due.iter().any(|head| head.token().is_some());
+        let has_due = !due.is_empty();
         let (n_due, lacking) = self.claim_heads(due).await?;
         self.backlog.unclaimable_count = lacking.len() + n_local;
-        self.backlog.turn = self.backlog.turn.wrapping_add(u32::from(n_due > 0));
+        self.backlog.turn = self.backlog.turn.wrapping_add(u32::from(has_due));
         let is_full = n_due + n_orphans >= free_slots;
         self.context.handle.set_crowded(is_full && has_tokens);
         if is_full {

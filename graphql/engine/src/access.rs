@@ -24,13 +24,14 @@ use std::{
 
 use self::{
     alerts::{AlertKind, Alerts},
-    grant::Rights,
+    grant::{Rights, token_of_agent},
     identities::Identities,
     role::{mutation_role, query_role},
     token::Digest,
 };
 use shared::actor::Actor;
 use tokio_util::sync::CancellationToken;
+use toolbox::dispatch::ToolReach;
 
 pub use shared::glob::{GlobError, ToolPattern};
 
@@ -53,6 +54,8 @@ struct AccessState {
     alerts: Arc<Alerts>,
     /// Set if an issuer identifies callers.
     identities: OnceLock<Identities>,
+    /// Callers of agents whose tokens this process does not know.
+    agents: Identities,
 }
 
 #[derive(Debug, Default)]
@@ -89,7 +92,7 @@ impl Access {
         let grants_by_digest = tokens.into_iter().map(holder).collect();
         let holders = Holders { grants_by_digest, tokenless: CancellationToken::new() };
         let (holders, identities) = (RwLock::new(holders), OnceLock::new());
-        Self(Arc::new(AccessState { holders, alerts, identities }))
+        Self(Arc::new(AccessState { holders, alerts, identities, agents: Identities::default() }))
     }
 
     pub fn requires_token(&self) -> bool {
@@ -126,13 +129,37 @@ impl Access {
         self.0.alerts.report_bad_token(peer.to_canonical(), Instant::now());
     }
 
-    /// Returns the grant of the token with this name. Agents use it to count their calls, because
-    /// their caller has perhaps disconnected.
     pub fn find_grant_by_name(&self, token: &str) -> Option<Grant> {
+        self.find_holder(token).or_else(|| self.0.identities.get()?.find(token))
+    }
+
+    /// Returns the grant toward whose limits the calls of an agent count. Its caller has perhaps
+    /// disconnected. `limits` are those that the caller had when it started the agent.
+    ///
+    /// These limits apply even if this process does not know the caller: because the configuration
+    /// has lost its token, or because an issuer identified it to another process. A token of the
+    /// configuration has its present limits.
+    pub fn find_agent_grant(&self, reach: &ToolReach, limits: Limits) -> Option<Grant> {
+        let name = reach.token.as_deref()?;
+        if let Some(grant) = self.find_holder(name) {
+            return Some(grant);
+        }
+        let identities = self.0.identities.get();
+        if let Some(grant) = identities.and_then(|found| found.find_with_limits(name, limits)) {
+            return Some(grant);
+        }
+        if limits.is_empty() {
+            // The caller has no limits, or an earlier version started the agent.
+            return identities?.find(name);
+        }
+        let token = token_of_agent(name, reach, limits);
+        Some(self.0.agents.find_or_create_agent(token, &self.0.alerts))
+    }
+
+    fn find_holder(&self, token: &str) -> Option<Grant> {
         let holders = self.read_holders();
         let mut grants = holders.grants_by_digest.iter().map(|holder| &holder.1);
-        let found = grants.find(|grant| grant.name() == Some(token)).cloned();
-        found.or_else(|| self.0.identities.get()?.find(token))
+        grants.find(|grant| grant.name() == Some(token)).cloned()
     }
 
     fn read_holders(&self) -> std::sync::RwLockReadGuard<'_, Holders> {

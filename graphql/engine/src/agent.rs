@@ -49,6 +49,8 @@ pub(crate) struct AgentContext {
     /// Access tokens. The calls of an agent count toward the limits of its caller's token. Only
     /// `faber serve` sets this field.
     pub(crate) server_access: Arc<OnceLock<Access>>,
+    /// Counts the calls of agents in a process without access tokens, such as `faber worker`.
+    pub(crate) own_access: Access,
     /// True if Faber sends the tools to the model in the provider's format. Otherwise the prompt
     /// describes the tools.
     pub(crate) has_native_tools: bool,

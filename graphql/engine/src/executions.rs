@@ -146,7 +146,7 @@ impl Executions {
         // newer plan by now.
         let earlier_execution = match &order.idempotency_key {
             Some(key) => {
-                let (key, compensates) = (self.scope_key(key), order.compensates);
+                let (key, compensates) = (self.find_stored_key(key).await?, order.compensates);
                 self.control.find_plan(&key, &plans, &order.options, compensates).await?
             }
             None => None,
@@ -203,7 +203,7 @@ impl Executions {
         if let Some(key) = &order.idempotency_key {
             // A concurrent request with the same key waits here until this request has its plan.
             _lock = Some(self.key_locks.lock(format!("key {}", self.scope_key(key))).await);
-            let key = order.make_key(self.scope_key(key), subject.clone());
+            let key = order.make_key(self.find_stored_key(key).await?, subject.clone());
             if let Some(id) = self.control.find_by_key(&key, &order.options).await? {
                 return Ok(id);
             }
@@ -216,9 +216,10 @@ impl Executions {
             Err(EngineError::InvalidArgument(_)) => Vec::new(),
             Err(err) => return Err(err),
         };
-        // Rejects a caller that has used up its limit before planning, because planning costs time
-        // and stores data.
-        self.tools.grant.check_limits()?;
+        // Rejects a caller that has used up a limit or a quota before planning, because planning
+        // costs time and stores data.
+        let grant = &self.tools.grant;
+        grant.check_start(&*self.store, grant.token_name()).await?;
         let is_last = order.options.replans.left == 0;
         let planning = &PlanningOptions { is_last, ..planning.clone() };
         let planned = self.plans.plan_query(query, planning).await;
@@ -226,7 +227,30 @@ impl Executions {
         self.find_or_start(&planned?, order, subject).await
     }
 
-    /// Returns the stored form of an idempotency key. A caller that sees only its own executions has
+    /// Returns the form under which an idempotency key is stored. If the caller's token has used the
+    /// key before its `see` changed, this is the former form, so that no second execution starts.
+    async fn find_stored_key(&self, key: &str) -> Result<String, EngineError> {
+        let grant = &self.tools.grant;
+        let Some(token) = grant.token_name().filter(|_| !key.is_empty()) else {
+            return Ok(self.scope_key(key));
+        };
+        let former = match grant.visible_token() {
+            Some(_) => key.to_owned(),
+            None => IdempotencyKey::scope(token, key),
+        };
+        // The caller perhaps does not see the execution of the key, so the whole store is read.
+        let store = self.control.store();
+        let is_own = match store.find_reservation(&former).await? {
+            Some(found) => {
+                let head = store.head(found.execution).await?;
+                head.is_some_and(|head| head.token() == Some(token))
+            }
+            None => false,
+        };
+        Ok(if is_own { former } else { self.scope_key(key) })
+    }
+
+    /// Returns the form of a new idempotency key. A caller that sees only its own executions has
     /// keys of its own, because a key of another caller would reveal the execution of that caller.
     fn scope_key(&self, key: &str) -> String {
         match self.tools.grant.visible_token() {
@@ -244,8 +268,10 @@ impl Executions {
         subject: Value,
     ) -> Result<ExecutionId, EngineError> {
         self.plans.check_plan(plan).await?;
-        let key = order.idempotency_key.take();
-        let key = key.map(|key| order.make_key(self.scope_key(&key), subject));
+        let key = match order.idempotency_key.take() {
+            Some(key) => Some(order.make_key(self.find_stored_key(&key).await?, subject)),
+            None => None,
+        };
         if let Some(key) = &key
             && let Some(id) = self.control.find_by_key(key, &order.options).await?
         {

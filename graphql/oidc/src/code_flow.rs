@@ -9,6 +9,7 @@ use reqwest::Url;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
 
 use crate::{
     claims::Claims,
@@ -99,6 +100,7 @@ impl SignIn {
         let client = self.client()?;
         let login = self.open_login(answer, cookie)?;
         let code = answer.get("code").ok_or_else(|| failed("the issuer sent no code"))?;
+        self.exchanges.count_exchange(Instant::now())?;
         let state = self.provider.state().await.map_err(SignInError::Unavailable)?;
         let form = [
             ("grant_type", "authorization_code"),

@@ -7,6 +7,7 @@
 
 mod claims;
 mod code_flow;
+mod exchange_limit;
 mod key_set;
 mod provider;
 mod rules;

@@ -8,6 +8,7 @@ use shared::clock::Clock;
 
 use crate::{
     claims::Claims,
+    exchange_limit::ExchangeLimit,
     provider::Provider,
     rules::{Rule, find_rule},
     sealed::{NoRandomBytes, Purpose, Sealer},
@@ -68,6 +69,8 @@ pub enum SignInError {
     NoRule { name: String },
     #[error("the issuer is not available: {0}; try again later")]
     Unavailable(String),
+    #[error("too many users sign in at this moment: start the sign-in again in a few seconds")]
+    Busy,
     #[error("the sign-in failed: {0}; start it again")]
     Failed(String),
 }
@@ -93,6 +96,7 @@ pub struct SignIn {
     pub(crate) provider: Arc<Provider>,
     pub(crate) sealer: Sealer,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) exchanges: ExchangeLimit,
     access: Access,
 }
 
@@ -113,7 +117,7 @@ impl SignIn {
         let secret = settings.client.as_ref().and_then(|client| client.secret.as_deref());
         let sealer = Sealer::new(secret, &settings.issuer).map_err(|err| err.to_string())?;
         let provider = Arc::new(Provider::new(settings.issuer.clone()));
-        Ok(Self { settings, provider, sealer, clock, access })
+        Ok(Self { settings, provider, sealer, clock, exchanges: ExchangeLimit::default(), access })
     }
 
     pub fn issuer(&self) -> &str {

@@ -1,6 +1,6 @@
 //! The token check and sessions, with keys of this test.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use engine::access::{Access, Role, Token};
 use ring::{
@@ -15,8 +15,12 @@ use serde_json::{Value, json};
 use shared::clock::{Clock, Timestamp};
 
 use crate::{
-    ClientCredentials, Rule, Settings, SignIn, SignInError, encode, key_set::KeySet,
-    provider::Provider, sealed::Purpose, sign_in::SessionContent,
+    ClientCredentials, Rule, Settings, SignIn, SignInError, encode,
+    exchange_limit::{MAX_EXCHANGES, PERIOD},
+    key_set::KeySet,
+    provider::Provider,
+    sealed::Purpose,
+    sign_in::SessionContent,
 };
 
 const ISSUER: &str = "https://login.example";
@@ -283,6 +287,32 @@ fn a_session_is_valid_until_it_expires_and_while_its_rule_exists() {
     }
     let outcome = sign_in.authenticate_session(&seal(Purpose::Session, "teams", NOW + 1));
     assert!(matches!(outcome, Err(SignInError::NoRule { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn invented_codes_cause_a_limited_number_of_requests() {
+    let sign_in = sign_in_with(&Keys::generate());
+    let callback = "https://faber.example/auth/callback";
+    let started = sign_in.start(callback, "/").await.unwrap();
+    let url: reqwest::Url = started.url.parse().unwrap();
+    let (_, state) = url.query_pairs().find(|(name, _)| name == "state").unwrap();
+    let answer = [("state", &*state), ("code", "invented")];
+    let answer: BTreeMap<_, _> =
+        answer.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    for _ in 0..2 {
+        for n in 0..2 * MAX_EXCHANGES {
+            // Without the cookie, the answer causes no request and is not counted.
+            let foreign = sign_in.finish(callback, &answer, None).await;
+            assert!(matches!(foreign, Err(SignInError::Failed(_))), "{foreign:?}");
+            let outcome = sign_in.finish(callback, &answer, Some(&started.cookie)).await;
+            match outcome.unwrap_err() {
+                SignInError::Busy => assert!(n >= MAX_EXCHANGES, "{n}"),
+                // The issuer of this test has no token endpoint.
+                err => assert!(n < MAX_EXCHANGES, "{n}: {err}"),
+            }
+        }
+        tokio::time::advance(PERIOD).await;
+    }
 }
 
 #[test]

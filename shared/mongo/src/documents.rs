@@ -8,6 +8,7 @@ use mongodb::bson::{Bson, Document as Row, RawDocumentBuf, doc};
 use shared::{
     id::{ExecutionId, PlanId, RequestId},
     labels::Labels,
+    limits,
     plan::Plan,
     request::{Request, TranscriptEntry},
     store::{
@@ -21,7 +22,7 @@ use super::{
     Mongo,
     connection::{is_duplicate_key, to_store_error},
     counts,
-    lists::{self, CREATED, ListQuery},
+    lists::{self, CREATED, ListQuery, PlanOrder, REQUEST_TOKEN},
     plans::{self, StoredPlan},
     rows, text_parts, transcripts,
 };
@@ -137,8 +138,9 @@ impl Documents for Mongo {
             let version = u32::try_from(rows::read_integer(row, "version", "a plan")?);
             Ok(PlanVersion { id, version: version.map_err(|err| StoreError::corrupt(id, err))? })
         };
-        let plans = self.collection(lists::plan_collection(filter));
-        lists::read_page(&plans, lists::plan_selection(filter), page, read).await
+        let order = self.choose_plan_order(filter).await?;
+        let plans = self.collection(lists::plan_collection(filter, order));
+        lists::read_page(&plans, lists::plan_selection(filter, order), page, read).await
     }
 
     async fn head(&self, id: ExecutionId) -> Result<Option<ExecutionHead>, StoreError> {
@@ -179,8 +181,8 @@ impl Documents for Mongo {
     }
 
     async fn count_plans(&self, filter: &PlanFilter) -> Result<u64, StoreError> {
-        let plans = self.collection(lists::plan_collection(filter));
-        counts::count_rows(&plans, lists::plan_selection(filter)).await
+        let plans = self.collection(lists::plan_collection(filter, PlanOrder::ByRequest));
+        counts::count_rows(&plans, lists::plan_selection(filter, PlanOrder::ByRequest)).await
     }
 }
 
@@ -201,6 +203,18 @@ impl Mongo {
             }
         }
         Ok(query)
+    }
+
+    /// Chooses the order for a page. Without it, each page of a token would sort all its plans.
+    async fn choose_plan_order(&self, filter: &PlanFilter) -> Result<PlanOrder, StoreError> {
+        let (Some(token), None) = (&filter.token, filter.request) else {
+            return Ok(PlanOrder::ByRequest);
+        };
+        let most = limits::SORTED_REQUESTS as u64;
+        let of_token = doc! { REQUEST_TOKEN: token };
+        let count = self.collection("requests").count_documents(of_token).limit(most + 1).await;
+        let count = count.map_err(|err| to_store_error(&err))?;
+        Ok(if count > most { PlanOrder::ByTime } else { PlanOrder::ByRequest })
     }
 
     pub(super) async fn select_heads(

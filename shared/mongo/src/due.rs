@@ -6,7 +6,7 @@ use shared::{
     limits,
     store::{
         ExecutionHead, HeadQuery, Log as _, StoreError,
-        backend::{add_longest_due, aged_places, interleave_heads, rotate_tokens, token_share},
+        backend::{PlaceShares, add_longest_due, aged_places, rotate_tokens},
     },
 };
 
@@ -27,21 +27,18 @@ impl Mongo {
         turn: u32,
         most: usize,
     ) -> Result<Vec<ExecutionHead>, StoreError> {
-        let places = most - aged_places(most);
+        let places = most - aged_places(most, turn);
         let mut tokens = self.find_due_tokens().await?;
         let mut heads = if tokens.len() < 2 {
             self.find_by_priority(None, now, places).await?
         } else {
-            rotate_tokens(&mut tokens, turn);
-            let share = token_share(places, tokens.len());
-            let (mut lists, mut found) = (Vec::new(), 0);
-            for token in tokens {
-                let wanted = share.min(places - found);
-                let list = self.find_by_priority(Some(token), now, wanted).await?;
-                found += list.len();
-                lists.push(list);
+            rotate_tokens(&mut tokens, turn, most);
+            let mut shares = PlaceShares::new(places, tokens.len());
+            while let Some(read) = shares.next_read() {
+                let token = Some(tokens[read.token].clone());
+                shares.add_found(read, self.find_by_priority(token, now, read.most).await?);
             }
-            interleave_heads(lists)
+            shares.into_list()
         };
         if heads.len() < most {
             let longest = self.find_heads(HeadQuery::DueAfter { now, after: None }, most).await?;

@@ -141,12 +141,33 @@ pub(super) fn join_needing_person(wanted: bool) -> Vec<Row> {
     ]
 }
 
-/// Returns the collection in which a query of [`plan_selection`] begins.
-pub(super) fn plan_collection(filter: &PlanFilter) -> &'static str {
-    if filter.token.is_some() { "requests" } else { "plans" }
+/// The order in which the plans of a token are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PlanOrder {
+    /// Begins with the requests of the token, and sorts all their plans. The plans of other tokens
+    /// are not read.
+    ByRequest,
+    /// Reads plans in the order of the list until a page is full, and leaves out those of other
+    /// tokens.
+    ByTime,
 }
 
-/// Finds the plans of a token through its requests, so that the plans of other tokens are not read.
+/// Returns the collection in which a query of [`plan_selection`] begins.
+pub(super) fn plan_collection(filter: &PlanFilter, order: PlanOrder) -> &'static str {
+    if filter.token.is_some() && order == PlanOrder::ByRequest { "requests" } else { "plans" }
+}
+
+/// Keeps the plans whose requests belong to a token.
+fn own_plan_stages(token: &str) -> Vec<Row> {
+    let same = doc! { "$eq": ["$_id", "$$request"] };
+    let pipeline = vec![
+        doc! { "$match": { "$expr": same, REQUEST_TOKEN: token } },
+        doc! { "$project": { "_id": 1 } },
+    ];
+    join_stages("requests", doc! { "request": "$requestId" }, pipeline)
+}
+
+/// Finds the plans of a token through its requests.
 fn token_plan_stages(token: &str) -> Vec<Row> {
     vec![
         doc! { "$match": { REQUEST_TOKEN: token } },
@@ -157,13 +178,18 @@ fn token_plan_stages(token: &str) -> Vec<Row> {
     ]
 }
 
-pub(super) fn plan_selection(filter: &PlanFilter) -> ListQuery {
+pub(super) fn plan_selection(filter: &PlanFilter, order: PlanOrder) -> ListQuery {
     let mut matching = words_filter(filter.search.as_deref());
     if let Some(request) = filter.request {
         matching.insert("requestId", request.to_string());
     }
-    let stages = vec![doc! { "$project": { "_id": 1, CREATED: 1, "version": 1 } }];
-    let sources = filter.token.as_deref().map(token_plan_stages).unwrap_or_default();
+    let (mut sources, mut stages) = (Vec::new(), Vec::new());
+    match (&filter.token, order) {
+        (Some(token), PlanOrder::ByRequest) => sources = token_plan_stages(token),
+        (Some(token), PlanOrder::ByTime) => stages = own_plan_stages(token),
+        (None, _) => {}
+    }
+    stages.push(doc! { "$project": { "_id": 1, CREATED: 1, "version": 1 } });
     ListQuery { sources, matching, stages }
 }
 

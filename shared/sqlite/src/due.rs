@@ -14,7 +14,7 @@ use shared::{
     limits,
     store::{
         ExecutionHead, HeadQuery, StoreError,
-        backend::{add_longest_due, aged_places, interleave_heads, rotate_tokens, token_share},
+        backend::{PlaceShares, add_longest_due, aged_places, rotate_tokens},
     },
 };
 
@@ -109,21 +109,18 @@ pub(super) fn find_due(
     turn: u32,
     most: usize,
 ) -> Result<Vec<ExecutionHead>, StoreError> {
-    let places = most - aged_places(most);
+    let places = most - aged_places(most, turn);
     let mut tokens = find_due_tokens(connection).map_err(|err| to_store_error(&err))?;
     let mut heads = if tokens.len() < 2 {
         find_by_priority(connection, Queue::All, now, places)?
     } else {
-        rotate_tokens(&mut tokens, turn);
-        let share = token_share(places, tokens.len());
-        let (mut lists, mut found) = (Vec::new(), 0);
-        for token in &tokens {
-            let queue = Queue::Of(token.as_deref());
-            let list = find_by_priority(connection, queue, now, share.min(places - found))?;
-            found += list.len();
-            lists.push(list);
+        rotate_tokens(&mut tokens, turn, most);
+        let mut shares = PlaceShares::new(places, tokens.len());
+        while let Some(read) = shares.next_read() {
+            let queue = Queue::Of(tokens[read.token].as_deref());
+            shares.add_found(read, find_by_priority(connection, queue, now, read.most)?);
         }
-        interleave_heads(lists)
+        shares.into_list()
     };
     if heads.len() < most {
         let longest = find_heads(connection, HeadQuery::DueAfter { now, after: None }, most)?;

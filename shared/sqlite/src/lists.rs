@@ -5,6 +5,7 @@ use rusqlite::{Connection, Row, types::Value};
 use shared::{
     clock::Timestamp,
     execution::ExecutionState,
+    limits,
     request::{PLANNING_FAILURES, Request},
     store::{
         AuditEntry, AuditFilter, Cursor, ExecutionFilter, ExecutionHead, Listing, Page, PlanFilter,
@@ -181,7 +182,7 @@ pub(super) fn list_plans(
     filter: &PlanFilter,
     page: &Page,
 ) -> Result<Listing<PlanVersion>, StoreError> {
-    let query = plan_query("planId, createdAt, version", filter);
+    let query = plan_query("planId, createdAt, version", filter, choose_order(connection, filter)?);
     query.read_page(connection, "planId", page, |row| {
         let id: String = rows::read_column(row, 0, "a plan")?;
         let at = rows::to_time(rows::read_column(row, 1, &id)?, &id)?;
@@ -192,14 +193,50 @@ pub(super) fn list_plans(
 }
 
 pub(super) fn count_plans(connection: &Connection, filter: &PlanFilter) -> Result<u64, StoreError> {
-    plan_query("count(*)", filter).count(connection)
+    plan_query("count(*)", filter, PlanOrder::ByRequest).count(connection)
 }
 
-fn plan_query(columns: &str, filter: &PlanFilter) -> Query {
+/// The order in which the plans of a token are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PlanOrder {
+    /// Begins with the requests of the token, and sorts all their plans. The plans of other tokens
+    /// are not read.
+    ByRequest,
+    /// Reads plans in the order of the list until a page is full, and leaves out those of other
+    /// tokens.
+    ByTime,
+}
+
+/// Chooses the order for a page. Without it, each page of a token would sort all its plans.
+fn choose_order(connection: &Connection, filter: &PlanFilter) -> Result<PlanOrder, StoreError> {
+    let (Some(token), None) = (&filter.token, filter.request) else {
+        return Ok(PlanOrder::ByRequest);
+    };
+    let sql = format!(
+        "SELECT 1 FROM requests WHERE {} LIMIT 1 OFFSET {}",
+        has_token(),
+        limits::SORTED_REQUESTS
+    );
+    let has_more = connection.prepare_cached(&sql).and_then(|mut found| found.exists([token]));
+    let has_more = has_more.map_err(|err| to_store_error(&err))?;
+    Ok(if has_more { PlanOrder::ByTime } else { PlanOrder::ByRequest })
+}
+
+fn plan_query(columns: &str, filter: &PlanFilter, order: PlanOrder) -> Query {
+    // A plan belongs to the token of its request.
     let mut query = match &filter.token {
         None => Query::new(&format!("SELECT {columns} FROM plans")),
-        // A plan belongs to the token of its request. `CROSS JOIN` makes SQLite begin with the
-        // requests of the token, so that the plans of other tokens are not read.
+        Some(token) if order == PlanOrder::ByTime => {
+            let mut query = Query::new(&format!("SELECT {columns} FROM plans"));
+            let is_owned = format!(
+                "EXISTS (SELECT 1 FROM requests
+                 WHERE requests.requestId = plans.requestId AND {})",
+                has_token()
+            );
+            query.add_condition(&is_owned, Some(token.clone()));
+            query
+        }
+        // `CROSS JOIN` makes SQLite begin with the requests.
         Some(token) => {
             let mut query = Query::new(&format!(
                 "SELECT {columns} FROM (SELECT requestId AS ownedId FROM requests
@@ -283,4 +320,55 @@ pub(super) fn read_request(row: &Row<'_>) -> Result<Request, StoreError> {
         query: rows::read_column(row, 2, &id)?,
         labels: rows::read_labels(row, 3, &id)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::store::backend::LAYOUT;
+
+    use super::*;
+
+    fn explain(connection: &Connection, query: &Query) -> String {
+        let sql = format!(
+            "EXPLAIN QUERY PLAN {} ORDER BY createdAt DESC, planId DESC LIMIT 21",
+            query.sql
+        );
+        let mut statement = connection.prepare(&sql).unwrap();
+        let values = rusqlite::params_from_iter(query.values.clone());
+        let plan = statement.query_map(values, |row| row.get::<_, String>(3)).unwrap();
+        plan.map(Result::unwrap).collect::<Vec<_>>().join("; ")
+    }
+
+    /// A page of the plans of a token with many requests reads an index in the order of the list, so
+    /// its cost does not grow with the number of these plans.
+    #[test]
+    fn the_plans_of_a_token_with_many_requests_are_not_sorted() {
+        let connection = Connection::open_in_memory().unwrap();
+        super::super::schema::prepare_schema(&connection, "a file".as_ref(), LAYOUT, || false)
+            .unwrap();
+        prepare_token_index(&connection, LAYOUT).unwrap();
+        let add_requests = |from: usize, to: usize| {
+            let sql = format!(
+                r#"WITH RECURSIVE n(value) AS
+                   (SELECT {from} UNION ALL SELECT value + 1 FROM n WHERE value < {to})
+                   INSERT INTO requests (requestId, createdAt, query, folded, labels)
+                   SELECT 'req_' || value, value, '', '', '{{"@token":"ann"}}' FROM n"#
+            );
+            connection.execute(&sql, []).unwrap();
+        };
+        let filter = PlanFilter { token: Some("ann".to_owned()), ..PlanFilter::default() };
+        let read = || {
+            let order = choose_order(&connection, &filter).unwrap();
+            (order, explain(&connection, &plan_query("planId", &filter, order)))
+        };
+        add_requests(1, limits::SORTED_REQUESTS);
+        let (order, plan) = read();
+        assert_eq!(order, PlanOrder::ByRequest);
+        assert!(plan.starts_with("SEARCH requests USING"), "{plan}");
+        add_requests(limits::SORTED_REQUESTS + 1, limits::SORTED_REQUESTS + 1);
+        let (order, plan) = read();
+        assert_eq!(order, PlanOrder::ByTime);
+        assert!(!plan.contains("TEMP B-TREE"), "{plan}");
+        assert!(plan.contains("(requestId=?)"), "the id finds the request: {plan}");
+    }
 }

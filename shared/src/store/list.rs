@@ -111,12 +111,14 @@ pub enum HeadQuery {
     /// Unfinished executions without an owner that are due.
     ///
     /// If executions of several tokens are due, the tokens take turns, and `turn` says which token
-    /// is first. Only the first [`limits::DUE_TOKENS`](crate::limits::DUE_TOKENS) tokens take turns.
+    /// is first. A token with few due executions leaves its places to the other tokens. Only the
+    /// first [`limits::DUE_TOKENS`](crate::limits::DUE_TOKENS) tokens take turns.
     ///
     /// Among the executions of a token, a higher priority comes first, and within a priority the
-    /// execution that has been due the longest. An eighth of the list is reserved for the executions of any priority
-    /// that have been due the longest, so that no execution waits for ever. A list of two or more
-    /// has at least one such execution. These executions come last.
+    /// execution that has been due the longest. An eighth of the list is reserved for the
+    /// executions of any priority that have been due the longest, so that no execution waits for
+    /// ever. A list of two or more has at least one such execution, and so has a list of one in
+    /// every eighth turn. These executions come last.
     ///
     /// Only the highest [`limits::PRIORITIES`](crate::limits::PRIORITIES) priorities of waiting
     /// executions are distinguished. Executions of all other priorities are ordered by due time.

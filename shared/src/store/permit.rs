@@ -7,6 +7,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{clock::Timestamp, id::WorkerId, limits};
 
 /// The longest period of a rate, about thirty years. Longer periods are shortened to it.
@@ -35,7 +37,8 @@ pub struct CallLimit {
     pub rate: Option<Rate>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Rate {
     /// The number of calls per period. After a pause, all of them can come at the same time.
     pub calls: u32,

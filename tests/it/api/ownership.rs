@@ -158,6 +158,30 @@ async fn idempotency_keys_of_other_owners_do_not_exist() {
     }
 }
 
+/// A client repeats a start that it did not see succeed, and the configuration has changed `see` of
+/// its token in the meantime.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idempotency_key_stays_when_the_view_of_its_token_changes() {
+    let grant = |name: &str, see| {
+        let mut token = Token::new(name, &format!("the-secret-of-{name}"), Role::Operator);
+        token.see = see;
+        Access::new([token]).find_grant_by_name(name).unwrap()
+    };
+    for api in apis().await {
+        for (before, after, key) in [(See::Own, See::All, "a"), (See::All, See::Own, "b")] {
+            let first = run_one(&api, &grant("ann", before), Some(key)).await;
+            let again = async |plan: &str| {
+                let options = json!({ "idempotencyKey": key, "labels": { "team": "red" } });
+                execute(&api, &grant("ann", after), plan, options).await
+            };
+            assert_eq!(again(&first.plan).await, first.execution, "{key}");
+            let of_bob = run_one(&api, &grant("bob", after), Some(key)).await;
+            assert_ne!(of_bob.execution, first.execution, "{key}");
+            assert_eq!(again(&first.plan).await, first.execution, "{key}");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_saved_plan_is_shared_but_its_request_is_not() {
     let [ann, bob, _] = grants();

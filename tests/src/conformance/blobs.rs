@@ -1,5 +1,6 @@
 //! Large binaries, which a store keeps as long as an object refers to them.
 
+use futures::future::join_all;
 use shared::{
     blob::{self, Blob, BlobId},
     execution::ExecutionState::Completed,
@@ -43,4 +44,25 @@ pub async fn a_blob_is_removed_with_its_execution(pair: StorePair) {
     let parts =
         pair.other.list_records(RecordKind::BlobPart, RecordPage::first_records(10)).await.unwrap();
     assert_eq!(parts.len(), 2, "no part of the other blobs is left");
+}
+
+/// Calls outside plans that return equal blobs at the same time all keep their tokens.
+pub async fn a_blob_of_concurrent_calls_keeps_their_tokens(pair: StorePair) {
+    let tokens = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let blob = make_blob(None, '3', 3, 5);
+    let saves = tokens.into_iter().enumerate().map(|(n, token)| {
+        let store = if n % 2 == 0 { &pair.one } else { &pair.other };
+        blob::save_blob_of(&**store, &blob, "AQID", Some(token))
+    });
+    for saved in join_all(saves).await {
+        saved.unwrap();
+    }
+    for (token, expected) in tokens.map(|token| (token, true)).into_iter().chain([("i", false)]) {
+        let is_own = blob::is_call_blob_of(&*pair.other, &blob.id, token).await.unwrap();
+        assert_eq!(is_own, expected, "{token}");
+    }
+    let later = Blob { at: at(20), ..blob.clone() };
+    blob::save_blob_of(&*pair.one, &later, "AQID", None).await.unwrap();
+    assert_eq!(blob::remove_old_blobs(&*pair.one, at(15)).await.unwrap(), 0, "it was saved again");
+    assert!(blob::is_call_blob_of(&*pair.other, &blob.id, "a").await.unwrap());
 }

@@ -1,10 +1,12 @@
 //! Lists: newest first, in pages, filtered.
 
+use futures::future::join_all;
 use serde_json::json;
 use shared::{
     execution::ExecutionState::{self, Completed, Failed, Pending},
     id::{ExecutionId, PlanId, RequestId, Seq},
     labels::{self, Labels},
+    limits,
     request::{Request, TranscriptEntry},
     store::{
         Cursor, ExecutionFilter, ExecutionHead, HeadError, LabelFilter, Listing, Page, PlanFilter,
@@ -285,6 +287,41 @@ pub async fn a_token_finds_its_own(pair: StorePair) {
     ] {
         assert_eq!(head_ids(&pair, filter.clone()).await, [execution(4)], "{filter:?}");
     }
+}
+
+/// A token with so many requests that a page does not sort all their plans gets the same pages.
+pub async fn a_token_with_many_requests_finds_its_plans(pair: StorePair) {
+    let put_owned = async |n: usize, token: &str| {
+        let mut labels = Labels::new();
+        labels::set_token(&mut labels, Some(token));
+        let owned = Request { labels, ..request(n, "a query", 1) };
+        pair.one.put_request(&owned).await.unwrap();
+    };
+    let count = limits::SORTED_REQUESTS + 1;
+    for first in (1..=count).step_by(64) {
+        let last = count.min(first + 63);
+        join_all((first..=last).map(|n| put_owned(n, "ann"))).await;
+    }
+    put_owned(count + 1, "bob").await;
+    for (n, of, version) in [(1, 1, 1), (2, count + 1, 1), (3, 7, 1), (4, 8, 1), (5, 1, 2)] {
+        pair.one.put_plan(&plan(n, of, version, &["set.tool"])).await.unwrap();
+    }
+    for (token, expected) in [("ann", vec![5, 4, 3, 1]), ("bob", vec![2])] {
+        let filter = PlanFilter { token: Some(token.to_owned()), ..PlanFilter::default() };
+        assert_eq!(pair.other.count_plans(&filter).await.unwrap(), expected.len() as u64);
+        let expected: Vec<_> = expected.into_iter().map(plan_id).collect();
+        assert_eq!(plan_ids(&pair, filter).await, expected, "{token}");
+    }
+    let filter = PlanFilter { token: Some("ann".to_owned()), ..PlanFilter::default() };
+    let first = pair.other.list_plans(&filter, &Page { first: 2, after: None }).await.unwrap();
+    assert_eq!((plan_ids_of(&first), first.has_more), ([5, 4].map(plan_id).to_vec(), true));
+    let rest = Page { first: 2, after: first.items.last().map(|(cursor, _)| cursor.clone()) };
+    let rest = pair.other.list_plans(&filter, &rest).await.unwrap();
+    assert_eq!((plan_ids_of(&rest), rest.has_more), ([3, 1].map(plan_id).to_vec(), false));
+    let of_one = PlanFilter { request: Some(request_id(1)), ..filter.clone() };
+    assert_eq!(plan_ids(&pair, of_one).await, [5, 1].map(plan_id));
+    let of_bob = PlanFilter { request: Some(request_id(count + 1)), ..filter };
+    assert_eq!(plan_ids(&pair, of_bob).await, []);
 }
 
 /// Executions are found by state, request, plan, time, the tools of their plan, and whether they

@@ -136,6 +136,8 @@ pub async fn the_longest_due_are_listed_whatever_their_priority(pair: StorePair)
     assert_eq!(found[14..], patient[..2]);
     assert_eq!(find_due(&pair, at(10), 2).await, [due_head(1, 5, 9), due_head(41, 1, -9)]);
     assert_eq!(find_due(&pair, at(10), 1).await, [due_head(1, 5, 9)]);
+    let eighth = HeadQuery::Due { now: at(10), turn: 7 };
+    assert_eq!(pair.other.find_heads(eighth, 1).await.unwrap(), patient[..1]);
     let all = find_due(&pair, at(10), 100).await;
     assert_eq!(all.len(), 33);
     assert_eq!(all[30..], [due_head(42, 2, 0), due_head(43, 3, -3), due_head(41, 1, -9)]);
@@ -170,6 +172,21 @@ pub async fn tokens_take_turns_in_a_list_of_due_executions(pair: StorePair) {
     assert_eq!(found[..4], [51, 1, 42, 2].map(execution));
     assert!(found.contains(&execution(41)), "{found:?}");
     assert_eq!(list(1, 100).await.len(), 33, "nothing is hidden");
+}
+
+/// A token whose executions are not due yet leaves its places to the executions of other tokens, the
+/// highest priority first.
+pub async fn tokens_without_due_executions_leave_their_places(pair: StorePair) {
+    let of = |token: &str, head: ExecutionHead| ExecutionHead { labels: labels_of(token), ..head };
+    put_heads(&pair, (1..=20).map(|n| of("a", due_head(n, 0, 0)))).await;
+    put_heads(&pair, (21..=40).map(|n| of("a", due_head(n, 5, 9)))).await;
+    put_heads(&pair, [of("b", due_head(51, 6, 3)), of("b", due_head(52, 99, 3))]).await;
+    put_heads(&pair, [of("c", due_head(61, 99, 0)), due_head(71, 99, 0)]).await;
+    let found = find_due(&pair, at(10), 16).await;
+    let found: Vec<_> = found.iter().map(|head| head.execution).collect();
+    // The last places are for the executions that have been due longest.
+    let expected = [21, 51].into_iter().chain(22..=33).chain([1, 2]);
+    assert_eq!(found, expected.map(execution).collect::<Vec<_>>());
 }
 
 /// The executions and the bytes of a token are counted until they are finished or removed.

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde::{Deserialize, Serialize};
 use shared::{
     actor::Actor,
     clock::Timestamp,
@@ -33,12 +34,21 @@ const ACTIVATION_TOOLS: [&str; 2] = ["activate_toolset", "deactivate_toolset"];
 
 /// Limits of a token. Each process counts only its own uses, so two servers together allow twice as
 /// many uses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct Limits {
     /// Limit on the sum of tool calls and starts of executions.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub calls: Option<Rate>,
     /// Limit for each tool. The start of an execution counts once for each tool of its plan.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub per_tool: Option<Rate>,
+}
+
+impl Limits {
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -151,6 +161,13 @@ impl Rights {
         Ok(())
     }
 
+    /// Returns whether all uses are available again, so that new rights would have the same state.
+    fn has_all_uses(&self, now: Instant) -> bool {
+        let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        let LimitUsage { calls, tools } = &mut *usage;
+        calls.iter_mut().chain(tools.values_mut()).all(|bucket| bucket.is_full(now))
+    }
+
     fn check_limits(&self, now: Instant) -> Result<(), AccessError> {
         let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
         match usage.calls.as_mut().and_then(|limiter| limiter.time_until_use(now)) {
@@ -164,9 +181,27 @@ impl Rights {
         AccessError::LimitReached { token: self.token.name.clone(), reached, wait }
     }
 
+    fn raise_quota_alert(&self, err: &QuotaError) {
+        if let QuotaError::Reached(err) = err {
+            self.raise_alert(AlertKind::Limit, err, Instant::now());
+        }
+    }
+
     fn raise_alert(&self, kind: AlertKind, err: &AccessError, now: Instant) {
         self.alerts.raise(kind, &self.token.name, &err.to_string(), now);
     }
+}
+
+/// Returns a token with the limits and tools of an agent's caller. The agent counts its calls toward
+/// it if the token itself is unknown.
+pub(super) fn token_of_agent(name: &str, reach: &ToolReach, limits: Limits) -> Token {
+    let is_excluded = |action: &&str| {
+        let tool = format!("{TOOL_SET}.{action}");
+        reach.except.iter().any(|pattern| pattern.matches(&tool))
+    };
+    let can_switch = !ACTIVATION_TOOLS.iter().any(is_excluded);
+    let role = if can_switch { Role::Admin } else { Role::Operator };
+    Token { limits, tools: reach.tools.clone(), ..Token::new(name, "", role) }
 }
 
 impl Grant {
@@ -186,6 +221,17 @@ impl Grant {
 
     pub(super) fn has_token(&self, token: &Token) -> bool {
         self.rights.as_ref().is_some_and(|rights| rights.token.is_same(token))
+    }
+
+    pub fn limits(&self) -> Limits {
+        self.rights.as_ref().map(|rights| rights.token.limits).unwrap_or_default()
+    }
+
+    /// Returns whether a copy of this grant exists, or uses count toward its limits.
+    pub(super) fn is_in_use(&self, now: Instant) -> bool {
+        let in_use =
+            |rights: &Arc<Rights>| Arc::strong_count(rights) > 1 || !rights.has_all_uses(now);
+        self.rights.as_ref().is_some_and(in_use)
     }
 
     pub(super) fn revoke(&self) {
@@ -326,7 +372,7 @@ impl Grant {
     }
 
     pub fn has_limits(&self) -> bool {
-        self.rights.as_ref().is_some_and(|rights| rights.token.limits != Limits::default())
+        !self.limits().is_empty()
     }
 
     /// Rejects a start that the limits exclude already. Counts nothing and reads no store.
@@ -334,6 +380,20 @@ impl Grant {
         let Some(rights) = &self.rights else { return Ok(()) };
         let now = Instant::now();
         rights.check_limits(now).inspect_err(|err| rights.raise_alert(AlertKind::Limit, err, now))
+    }
+
+    /// Rejects a start that the limits or quotas exclude now. Counts nothing. Call this function
+    /// before work that a refused start would waste, such as planning. `owner` is the token to
+    /// which the new execution will belong.
+    pub async fn check_start(
+        &self,
+        store: &dyn Store,
+        owner: Option<&str>,
+    ) -> Result<(), QuotaError> {
+        self.check_limits()?;
+        let Some(rights) = &self.rights else { return Ok(()) };
+        let checked = rights.quotas.check_start(store, owner).await;
+        checked.inspect_err(|err| rights.raise_quota_alert(err))
     }
 
     /// Checks the quotas of the caller's token before a start, and counts the start. `owner` is the
@@ -345,11 +405,8 @@ impl Grant {
         now: Timestamp,
     ) -> Result<Admission, QuotaError> {
         let Some(rights) = &self.rights else { return Ok(Admission::default()) };
-        rights.quotas.admit_start(store, owner, now).await.inspect_err(|err| {
-            if let QuotaError::Reached(err) = err {
-                rights.raise_alert(AlertKind::Limit, err, Instant::now());
-            }
-        })
+        let admitted = rights.quotas.admit_start(store, owner, now).await;
+        admitted.inspect_err(|err| rights.raise_quota_alert(err))
     }
 
     /// Counts one use of each tool. If this would exceed a limit, counts nothing and returns an
@@ -358,8 +415,7 @@ impl Grant {
         &self,
         tools: impl IntoIterator<Item = &'a ToolName>,
     ) -> Result<(), AccessError> {
-        let Some(rights) =
-            self.rights.as_ref().filter(|rights| rights.token.limits != Limits::default())
+        let Some(rights) = self.rights.as_ref().filter(|rights| !rights.token.limits.is_empty())
         else {
             return Ok(());
         };

@@ -102,12 +102,27 @@ impl QuotaMeter {
         self.check_remembered(Instant::now())?;
         let admission = if owner == Some(self.token.as_str()) {
             self.check_stored_bytes(store).await?;
-            self.check_executions(store).await?
+            self.admit_execution(store).await?
         } else {
             Admission::default()
         };
         self.count_start(store, now).await?;
         Ok(admission)
+    }
+
+    /// Rejects a start that the quotas exclude now. Counts nothing, so a quota can still refuse the
+    /// start later. `owner` is the token to which the execution will belong.
+    pub(super) async fn check_start(
+        &self,
+        store: &dyn Store,
+        owner: Option<&str>,
+    ) -> Result<(), QuotaError> {
+        self.check_remembered(Instant::now())?;
+        if owner == Some(self.token.as_str()) {
+            self.check_stored_bytes(store).await?;
+            self.check_active(store).await?;
+        }
+        Ok(())
     }
 
     /// Rejects a start that the last answers of the store certainly exclude. Reads nothing.
@@ -154,12 +169,21 @@ impl QuotaMeter {
         Err(self.error(reached, BYTES_RETRY))
     }
 
-    async fn check_executions(&self, store: &dyn Store) -> Result<Admission, QuotaError> {
-        let Some(quota) = self.quotas.executions else { return Ok(Admission::default()) };
+    /// Checks the number of active executions after all earlier starts of the token are stored.
+    async fn admit_execution(&self, store: &dyn Store) -> Result<Admission, QuotaError> {
+        if self.quotas.executions.is_none() {
+            return Ok(Admission::default());
+        }
         let turn = Arc::clone(&self.turn).lock_owned().await;
+        self.check_active(store).await?;
+        Ok(Admission { _turn: Some(turn) })
+    }
+
+    async fn check_active(&self, store: &dyn Store) -> Result<(), QuotaError> {
+        let Some(quota) = self.quotas.executions else { return Ok(()) };
         let active = store.count_active(&self.token).await?;
         if active < quota {
-            return Ok(Admission { _turn: Some(turn) });
+            return Ok(());
         }
         let reached = format!(
             "{active} active executions, and its limit `executions` is {quota}: wait until one of \

@@ -6,6 +6,7 @@ use shared::tool::Effect;
 use toolbox::dispatch::{self, ToolReach};
 
 use super::{ANSWER_TOOL, TURN_TOOL};
+use crate::access::Limits;
 
 /// For each effect, a name: the field of a turn's output that contains the calls with this effect,
 /// and the prefix of the step that makes them.
@@ -14,13 +15,17 @@ pub(super) const NAMED_EFFECTS: [(&str, Effect); 3] =
 /// Timeout of a turn, long enough for retries of the model and its fallback.
 const TURN_TIMEOUT_MS: i64 = 30 * 60 * 1_000;
 
-pub(crate) fn draft_agent(query: &str, turns: u32, reach: &ToolReach) -> Draft {
+/// Returns the plan of an agent. `limits` are the limits of its caller's token.
+pub(crate) fn draft_agent(query: &str, turns: u32, reach: &ToolReach, limits: Limits) -> Draft {
     let reach = serde_json::to_value(reach).unwrap_or_default();
     let mut tools = Vec::new();
     for turn in 1..=turns {
         let mut parameters = model_parameters(query, turns, turn - 1);
         parameters.insert("turn".to_owned(), json!(turn));
         parameters.insert("reach".to_owned(), reach.clone());
+        if !limits.is_empty() {
+            parameters.insert("limits".to_owned(), json!(limits));
+        }
         tools.push(DraftStep {
             id: Some(format!("turn_{turn}")),
             name: Some(TURN_TOOL.to_owned()),
@@ -91,6 +96,7 @@ mod tests {
         clock::Timestamp,
         id::{PlanId, RequestId},
         plan::PlanInfo,
+        store::Rate,
     };
 
     use super::*;
@@ -113,9 +119,16 @@ mod tests {
                 created_at: Timestamp::UNIX_EPOCH,
             };
             let reach = ToolReach { sets: vec!["blog".parse().unwrap()], ..ToolReach::default() };
-            let plan = compile(&draft_agent("Say {{x}}", turns, &reach), about, &catalog).unwrap();
+            let rate = Rate { calls: 7, per_ms: 60_000 };
+            let limits = Limits { calls: Some(rate), per_tool: None };
+            let draft = draft_agent("Say {{x}}", turns, &reach, limits);
+            let plan = compile(&draft, about, &catalog).unwrap();
             assert_eq!(plan.steps().len(), turns as usize * 4 + 1);
             assert_eq!(plan.steps().last().unwrap().id.as_str(), "answer");
+            let written = json!({ "calls": { "calls": 7, "perMs": 60_000 } });
+            let limited = plan.steps().iter().filter(|step| step.tool.as_str() == TURN_TOOL);
+            assert!(limited.clone().all(|step| step.parameters["limits"] == written));
+            assert_eq!(limited.count(), turns as usize);
             assert!(agent::list_reaches(&plan).all(|found| found == reach));
             assert_eq!(agent::list_reaches(&plan).count(), turns as usize * 4);
         }

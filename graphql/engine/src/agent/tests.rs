@@ -12,6 +12,7 @@ use shared::tool::{Effect, ToolError};
 use toolbox::{ToolContext, ToolSet, Toolbox, flow, function};
 
 use super::AgentContext;
+use crate::access::Access;
 
 #[derive(Debug)]
 pub(crate) struct ScriptedModel {
@@ -98,6 +99,7 @@ pub(super) fn make_agent_context(
         model: Arc::clone(&model) as _,
         toolbox: toolbox.downgrade(),
         server_access: Arc::default(),
+        own_access: Access::default(),
         has_native_tools: true,
     };
     (Arc::new(agent_context), toolbox, model)

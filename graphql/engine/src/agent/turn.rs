@@ -28,7 +28,7 @@ use super::{
     quoted_calls::{QuotedCalls, has_only_calls},
     search,
 };
-use crate::access::Grant;
+use crate::access::{Grant, Limits};
 
 const MAX_OFFERED_TOOLS: usize = 64;
 const MAX_CALLS: usize = 32;
@@ -75,6 +75,9 @@ struct TurnParameters {
     history: Vec<PastTurn>,
     #[serde(default)]
     reach: ToolReach,
+    /// The limits that the token of the caller had when the agent started.
+    #[serde(default)]
+    limits: Limits,
 }
 
 pub(super) fn model_steps(agent_context: &Arc<AgentContext>) -> Vec<Arc<dyn Tool>> {
@@ -151,7 +154,7 @@ impl Tool for AskStep {
             catalog: &catalog,
             parameters: &parameters,
             is_native: self.agent_context.has_native_tools,
-            grant: self.agent_context.find_grant(&parameters.reach),
+            grant: self.agent_context.find_grant(&parameters),
             bytes_left,
         };
         let found = found.iter().map(|tool| tool.qualified_name().to_string()).collect();
@@ -309,8 +312,9 @@ impl AskStep {
 }
 
 impl AgentContext {
-    fn find_grant(&self, reach: &ToolReach) -> Option<Grant> {
-        self.server_access.get()?.find_grant_by_name(reach.token.as_deref()?)
+    fn find_grant(&self, parameters: &TurnParameters) -> Option<Grant> {
+        let access = self.server_access.get().unwrap_or(&self.own_access);
+        access.find_agent_grant(&parameters.reach, parameters.limits)
     }
 
     fn upgrade_toolbox(&self) -> Result<Toolbox, ToolError> {
@@ -420,7 +424,8 @@ struct ReplyReader<'a> {
     catalog: &'a Catalog,
     parameters: &'a TurnParameters,
     is_native: bool,
-    /// The grant whose limits apply, if this process knows the token of the caller.
+    /// The grant whose limits apply, if the caller has a token with limits or this process knows the
+    /// token.
     grant: Option<Grant>,
     /// Bytes left for this turn and all later turns.
     bytes_left: usize,

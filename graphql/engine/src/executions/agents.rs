@@ -34,7 +34,7 @@ impl Executions {
         let turns = parse_max_turns(options.max_tool_turns)?;
         let model = self.plans.planners.find_model(options.planner.as_deref())?.name().to_owned();
         let (grant, inventory) = (&self.tools.grant, &self.tools.inventory);
-        grant.check_limits()?;
+        grant.check_start(&*self.store, grant.token_name()).await?;
         // Waits for toolsets that are still connecting, because their tools would not be offered to
         // the agent.
         inventory.wait_until_connected().await;
@@ -47,7 +47,7 @@ impl Executions {
         let inactive = inventory.inactive_machine_sets(&sets).into_iter();
         reach.except.extend(inactive.filter_map(|set| format!("{set}.*").parse().ok()));
         reach.sets = sets;
-        let draft = agent::draft_agent(query, turns, &reach);
+        let draft = agent::draft_agent(query, turns, &reach, grant.limits());
         let info = self.plans.new_info(request.id, query.to_owned(), &model);
         let find = |name: &ToolName| {
             inventory

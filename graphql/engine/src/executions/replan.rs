@@ -26,7 +26,7 @@ use shared::{
     actor::Actor,
     execution::{Execution, ExecutionState, REPLAN},
     id::ExecutionId,
-    limits,
+    labels, limits,
     plan::Plan,
     store::StoreError,
 };
@@ -249,7 +249,9 @@ impl Executions {
         let scope = self.plans.check_options(options).await?;
         check_replannable(finished)?;
         self.plans.check_plan(plan).await?;
-        self.tools.grant.check_limits()?;
+        // A replan belongs to the token of the finished execution.
+        let owner = labels::find_token(&finished.options().labels);
+        self.tools.grant.check_start(&*self.store, owner).await?;
         self.check_not_replanned(id, next).await?;
         let mut content =
             json!({ "executionId": id, "planId": plan.id(), "why": reason(finished) });

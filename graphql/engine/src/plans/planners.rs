@@ -54,6 +54,7 @@ impl Planners {
             model: Arc::clone(&model),
             toolbox: toolbox.downgrade(),
             server_access: Arc::clone(&self.access),
+            own_access: Access::default(),
             has_native_tools: settings.native_tools,
         };
         toolbox.add_internal_tools(agent::tools(&Arc::new(agent_context)));

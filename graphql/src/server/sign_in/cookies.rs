@@ -1,5 +1,7 @@
 //! The cookies of the sign-in.
 
+use std::fmt::Write as _;
+
 use axum::http::{HeaderMap, header};
 
 /// A cookie with a sealed text. Scripts of the page cannot read it.
@@ -10,18 +12,22 @@ pub(super) enum Cookie {
 }
 
 impl Cookie {
-    /// Returns the name. Browsers accept the beginning `__Host-` only from this host over HTTPS, so
-    /// a subdomain cannot replace the cookie.
+    /// Returns the name. Browsers accept the beginning `__Host-` only from this host over HTTPS and
+    /// only with the path `/`. So another subdomain cannot add a cookie that the browser sends first.
+    /// The name has the path prefix, because servers with other prefixes can have the same host.
     fn name(self, base_url: &str) -> String {
         let name = match self {
             Self::Login => "faber_login",
             Self::Session => "faber_session",
         };
-        match (is_secure(base_url), base_path(base_url)) {
-            (false, _) => name.to_owned(),
-            (true, "/") => format!("__Host-{name}"),
-            (true, _) => format!("__Secure-{name}"),
+        if !is_secure(base_url) {
+            return name.to_owned();
         }
+        format!("__Host-{name}{}", encode_path(base_path(base_url).trim_end_matches('/')))
+    }
+
+    fn path(base_url: &str) -> &str {
+        if is_secure(base_url) { "/" } else { base_path(base_url) }
     }
 
     pub(super) fn read_from<'a>(self, headers: &'a HeaderMap, base_url: &str) -> Option<&'a str> {
@@ -39,13 +45,26 @@ impl Cookie {
         format!(
             "{}={value}; Max-Age={max_age}; Path={}; HttpOnly; SameSite=Lax{secure}",
             self.name(base_url),
-            base_path(base_url),
+            Self::path(base_url),
         )
     }
 
     pub(super) fn format_removal(self, base_url: &str) -> String {
         self.format("", 0, base_url)
     }
+}
+
+/// Encodes a path for the name of a cookie. Different paths get different texts.
+fn encode_path(path: &str) -> String {
+    path.bytes().fold(String::new(), |mut text, byte| {
+        if byte.is_ascii_alphanumeric() {
+            text.push(char::from(byte));
+        } else {
+            // Writing to a text cannot fail.
+            let _ = write!(text, "_{byte:02x}");
+        }
+        text
+    })
 }
 
 fn is_secure(base_url: &str) -> bool {
@@ -74,7 +93,11 @@ mod tests {
             ),
             (
                 "https://a.example/faber",
-                "__Secure-faber_session=x; Max-Age=9; Path=/faber; HttpOnly; SameSite=Lax; Secure",
+                "__Host-faber_session_2ffaber=x; Max-Age=9; Path=/; HttpOnly; SameSite=Lax; Secure",
+            ),
+            (
+                "http://127.0.0.1:4000/faber",
+                "faber_session=x; Max-Age=9; Path=/faber; HttpOnly; SameSite=Lax",
             ),
         ] {
             assert_eq!(Cookie::Session.format("x", 9, base_url), expected);
@@ -89,5 +112,21 @@ mod tests {
         assert_eq!(read(Cookie::Session, "http://localhost"), Some("a.b="));
         assert_eq!(read(Cookie::Session, "https://faber.example"), None);
         assert_eq!(read(Cookie::Login, "http://localhost"), None);
+    }
+
+    /// A sibling subdomain can set a cookie for the whole domain and a longer path, which browsers
+    /// send first. It cannot set a name that begins with `__Host-`.
+    #[test]
+    fn cookies_of_other_hosts_and_prefixes_are_ignored() {
+        let value = HeaderValue::from_static(
+            "__Secure-faber_session=theirs; __Host-faber_session=root; \
+             __Host-faber_session_2fa_2fb=other; __Host-faber_session_2fa_2db=own",
+        );
+        let headers = HeaderMap::from_iter([(header::COOKIE, value)]);
+        let read = |url| Cookie::Session.read_from(&headers, url);
+        assert_eq!(read("https://faber.example"), Some("root"));
+        assert_eq!(read("https://faber.example/a-b"), Some("own"));
+        assert_eq!(read("https://faber.example/a/b"), Some("other"));
+        assert_eq!(read("https://faber.example/faber"), None);
     }
 }

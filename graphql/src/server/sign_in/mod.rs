@@ -58,6 +58,7 @@ impl From<SignInError> for Refusal {
             SignInError::Unavailable(_) => {
                 Self { status: StatusCode::SERVICE_UNAVAILABLE, ..Self::unauthenticated(message) }
             }
+            SignInError::Busy => Self::limit_exceeded(StatusCode::TOO_MANY_REQUESTS, message),
             SignInError::Failed(_) => Self::malformed_request(message),
         }
     }

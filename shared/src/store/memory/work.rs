@@ -12,7 +12,7 @@ use crate::{
     limits,
     store::{
         ExecutionHead, HeadQuery, Lease,
-        backend::{aged_places, interleave_heads, rotate_tokens, token_share},
+        backend::{PlaceShares, aged_places, rotate_tokens},
     },
 };
 
@@ -133,17 +133,14 @@ impl ExecutionIndex {
     }
 
     fn find_due(&self, now: Timestamp, turn: u32, most: usize) -> Vec<ExecutionId> {
-        let places = most - aged_places(most);
+        let places = most - aged_places(most, turn);
         let mut queues: Vec<_> = self.by_token.values().take(limits::DUE_TOKENS).collect();
-        rotate_tokens(&mut queues, turn);
-        let share = token_share(places, queues.len());
-        let mut found = 0;
-        let lists = queues.into_iter().map(|queue| {
-            let list = find_due_of_token(queue, now, share.min(places - found));
-            found += list.len();
-            list
-        });
-        let mut ids = interleave_heads(lists.collect());
+        rotate_tokens(&mut queues, turn, most);
+        let mut shares = PlaceShares::new(places, queues.len());
+        while let Some(read) = shares.next_read() {
+            shares.add_found(read, find_due_of_token(queues[read.token], now, read.most));
+        }
+        let mut ids = shares.into_list();
         let longest = self.by_due_time.iter().take_while(|(due, _)| *due <= now).map(|(_, id)| *id);
         let taken: BTreeSet<_> = ids.iter().copied().collect();
         ids.extend(longest.filter(|id| !taken.contains(id)).take(most - ids.len()));

@@ -87,6 +87,21 @@ async fn active_executions_of_a_token_are_limited() {
 }
 
 #[tokio::test]
+async fn a_check_counts_no_start_and_waits_for_none() {
+    let starts = Some(Rate { calls: 1, per_ms: 3_600_000 });
+    let quotas = Quotas { starts, executions: Some(1), ..Quotas::default() };
+    let (store, meter) = (Memory::new(), meter(quotas));
+    for _ in 0..2 {
+        meter.check_start(&store, Some("ci")).await.unwrap();
+    }
+    let _first = meter.admit_start(&store, Some("ci"), time_at(0)).await.unwrap();
+    meter.check_start(&store, Some("ci")).await.unwrap();
+    store_execution(&store, 1, "ci", 0).await;
+    assert!(meter.check_start(&store, Some("ci")).await.is_err());
+    meter.check_start(&store, Some("other")).await.unwrap();
+}
+
+#[tokio::test]
 async fn stored_bytes_of_a_token_are_limited() {
     let quotas = Quotas { stored_bytes: Some(1_000), ..Quotas::default() };
     let store = Memory::new();

@@ -99,6 +99,7 @@ async fn calls_in_words_are_accepted() {
         model: Arc::clone(&words.model),
         toolbox: words.toolbox.clone(),
         server_access: Arc::default(),
+        own_access: Access::default(),
         has_native_tools: false,
     };
     let turn =
@@ -134,6 +135,7 @@ async fn a_model_always_sees_the_same_name_of_a_tool() {
             model: Arc::clone(&kept.model),
             toolbox: toolbox.downgrade(),
             server_access: Arc::default(),
+            own_access: Access::default(),
             has_native_tools: is_native,
         };
         let agent_context = Arc::new(agent_context);
@@ -176,6 +178,7 @@ async fn an_unreadable_call_in_words_is_rejected_with_its_reason() {
             model: Arc::clone(&native.model),
             toolbox: toolbox.downgrade(),
             server_access: Arc::default(),
+            own_access: Access::default(),
             has_native_tools: false,
         };
         let turn = call_tool("faber_agent.turn", Arc::new(words), turn_parameters(json!({})))
@@ -199,6 +202,7 @@ async fn read_calls(output: &str, returned: Value, is_native: bool) -> (Vec<Stri
         model: Arc::clone(&kept.model),
         toolbox: kept.toolbox.clone(),
         server_access: Arc::default(),
+        own_access: Access::default(),
         has_native_tools: is_native,
     };
     let mut given = turn_parameters(json!({}));
@@ -418,6 +422,30 @@ async fn calls_of_an_agent_count_for_the_limits_of_its_caller() {
     assert!(access.find_grant_by_name("ci").unwrap().count_uses([&name]).is_err());
 }
 
+/// The caller signed in at another process, or the configuration has lost its token. This process
+/// can also be a worker, which has no tokens.
+#[tokio::test]
+async fn calls_of_an_agent_are_limited_if_the_token_of_its_caller_is_unknown() {
+    for access in [None, Some(Access::default().with_identities())] {
+        let look = || reply_with("", &[("blog.look", json!({})), ("blog.look", json!({}))]);
+        let (agent_context, _toolbox, _) = make_agent_context(vec![look(), look()]);
+        if let Some(access) = access {
+            agent_context.server_access.set(access).unwrap();
+        }
+        let mut parameters = turn_parameters(json!({ "token": "oidc:ada" }));
+        parameters["limits"] = json!({ "perTool": { "calls": 3, "perMs": 3_600_000 } });
+        let mut counts = Vec::new();
+        for _ in 0..2 {
+            let turn =
+                call_tool("faber_agent.turn", Arc::clone(&agent_context), parameters.clone())
+                    .await
+                    .unwrap();
+            counts.push(["read", "refused"].map(|key| turn[key].as_array().unwrap().len()));
+        }
+        assert_eq!(counts, [[2, 0], [1, 1]]);
+    }
+}
+
 /// Returns a context with a toolset of more tools than one question offers.
 fn make_crowded_context(answers: Vec<Reply>) -> (Arc<AgentContext>, Toolbox, Arc<ScriptedModel>) {
     let (agent_context, toolbox, model) = make_agent_context(answers);
@@ -480,6 +508,7 @@ async fn a_model_without_native_calls_searches_in_words() {
         model: Arc::clone(&native.model),
         toolbox: native.toolbox.clone(),
         server_access: Arc::default(),
+        own_access: Access::default(),
         has_native_tools: false,
     };
     let turn =

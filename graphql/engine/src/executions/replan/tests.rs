@@ -8,14 +8,15 @@ use planner::writer::ModelPlanner;
 use serde_json::Value;
 use shared::{
     execution::StepState,
-    store::{Append, Log as _, Store, memory::Memory},
+    store::{Append, Log as _, RequestFilter, Store, memory::Memory},
     tool::{Effect, ToolError},
 };
 use toolbox::{ToolContext, ToolSet, function};
 
 use super::*;
 use crate::{
-    Engine, Guard,
+    AgentOptions, Engine, Guard,
+    access::{Access, Role, Token},
     agent::tests::{ScriptedModel, reply_with},
     embedded::Embedded,
 };
@@ -156,5 +157,47 @@ async fn a_repeat_guard_is_truncated_after_too_many_sub_plans() {
         let guard = engine.executions.reader.load_repeat_guard(&ended, maximum).await.unwrap();
         assert_eq!(guard.is_truncated(), is_cut, "{maximum}");
     }
+    faber.close().await;
+}
+
+/// A refused start would waste the planning, and its request would stay in the store.
+#[tokio::test]
+async fn a_caller_that_has_used_up_a_quota_plans_nothing() {
+    let (faber, _) = open_faber(vec![make_toolset("crm", &["pay"])]).await;
+    let grant = |quota| {
+        let mut token = Token::new("ci", "a secret that is hard to guess", Role::Operator);
+        token.quotas.executions = quota;
+        Access::new([token]).find_grant_by_name("ci").unwrap()
+    };
+    let free = faber.engine().with_grant(grant(None));
+    let start = async |step: Value| {
+        let plan = faber.plan(json!({ "tools": [step] })).await.unwrap();
+        free.executions.start_plan(plan.id(), Order::default()).await.unwrap()
+    };
+    let failed = start(json!({ "name": "crm.pay", "parameters": { "fail": true } })).await;
+    let failed = faber.ended(failed).await.unwrap();
+    start(json!({ "name": "flow.sleep", "parameters": { "ms": 600_000 } })).await;
+
+    let limited = engine_with_answers(&faber, &[]).with_grant(grant(Some(1)));
+    let planning = PlanningOptions::default();
+    let refusals = [
+        limited.executions.plan_and_start("pay now", &planning, Order::default()).await,
+        limited.executions.start_agent("pay now", &AgentOptions::default()).await,
+        limited.executions.replan(failed.id(), &planning).await,
+    ];
+    for refused in refusals {
+        let err = refused.unwrap_err();
+        assert!(err.to_string().contains("its limit `executions` is 1"), "{err}");
+        assert_eq!(err.code(), "LIMIT_EXCEEDED");
+    }
+    let requests = faber.engine().store().count_requests(&RequestFilter::default()).await;
+    assert_eq!(requests, Ok(2), "only the plans have requests");
+    // A replan of a foreign execution counts toward the quota of its owner.
+    let mut other = Token::new("other", "another secret of this test", Role::Operator);
+    other.quotas.executions = Some(0);
+    let other = Access::new([other]).find_grant_by_name("other").unwrap();
+    let engine = engine_with_answers(&faber, &[]).with_grant(other);
+    let err = engine.executions.replan(failed.id(), &planning).await.unwrap_err();
+    assert_ne!(err.code(), "LIMIT_EXCEEDED", "the model is asked: {err}");
     faber.close().await;
 }
