@@ -63,7 +63,6 @@ struct CallOutcome {
 }
 
 impl Call {
-    /// Runs the attempt until the tool returns, a timeout passes, or the call is cancelled.
     pub(crate) async fn run_call(self, toolbox: Toolbox, options: Arc<Options>) -> FinishedCall {
         let (task, attempt) = (self.task, self.attempt);
         let aside = self.cx.aside.clone();
@@ -111,8 +110,6 @@ impl Call {
         CallOutcome { is_found, result }
     }
 
-    /// Calls the tool, and cancels the call after `timeout`. An error before the call is definite,
-    /// because the tool had no effect yet.
     async fn call_with_timeout(
         self,
         toolbox: &Toolbox,
@@ -171,7 +168,6 @@ impl Call {
         Ok(tool)
     }
 
-    /// Restores blobs in the parameters, and checks the parameters against the tool's schema.
     async fn check_parameters(&self, tool: &ReadyTool) -> Result<Arc<Value>, ToolError> {
         // Keeps references to blobs in calls of `flow`, because its tools return their parameters,
         // and in calls of an agent's own tools, because a model cannot read binary data.

@@ -134,7 +134,6 @@ impl LimitRule {
     }
 }
 
-/// Returns the text of a grouping value. A long value becomes its first bytes and a hash.
 fn grouping_text(found: Option<&Value>) -> String {
     let text = match found {
         None | Some(Value::Null) => String::new(),

@@ -2,7 +2,7 @@
 //!
 //! A start writes the first event of the log. If a worker of this process has room, the same append
 //! also contains the worker's claim. A command goes into the execution's inbox and is acknowledged
-//! when the inbox has stored it durably. The worker that owns the execution records it.
+//! when the inbox has stored it durably. The worker that owns the execution applies it.
 
 mod dry_run;
 
@@ -28,7 +28,6 @@ use tokio::sync::oneshot;
 
 use crate::{machine, worker_handle::WorkerHandle};
 
-/// Maximum number of attempts to generate an unused id.
 const MAX_ID_ATTEMPTS: usize = 8;
 
 #[derive(Clone, Debug)]
@@ -36,7 +35,6 @@ pub struct Control {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     worker: Option<WorkerHandle>,
-    /// The actor that starts executions and sends commands through this control.
     actor: Option<Arc<Actor>>,
 }
 
@@ -115,14 +113,14 @@ impl Start {
         Self::from_created(plan, Created::new(about.id, about.request, options))
     }
 
-    /// Returns the start of a plan with a first event, such as the first event of a retry.
     pub fn from_created(plan: &Arc<Plan>, created: Created) -> Self {
         Self { plan: Arc::clone(plan), created, id: None, key: None, finished: None }
     }
 }
 
 impl Control {
-    /// Creates a control. Executions start at the worker of this process, if there is one.
+    /// Creates a control. Executions start at the worker of this process, if there is one and it
+    /// has a free slot.
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, worker: Option<WorkerHandle>) -> Self {
         Self { store, clock, worker, actor: None }
     }
@@ -145,7 +143,8 @@ impl Control {
         self.worker.as_ref()
     }
 
-    /// Returns the execution of a key that was used before with the same options.
+    /// Returns the execution that was started under a key. Fails with a conflict if the key belongs
+    /// to another plan or other options.
     pub async fn find_by_key(
         &self,
         key: &IdempotencyKey,
@@ -209,7 +208,6 @@ impl Control {
         Err(StoreError::Taken.into())
     }
 
-    /// Returns the id of the key's execution, or draws a new id.
     async fn reserve_id(
         &self,
         key: Option<&IdempotencyKey>,
@@ -228,8 +226,8 @@ impl Control {
         };
         Ok(match self.match_reservation(&found, key, options).await? {
             Some(id) => ReservedId::Taken(id),
-            // Continues with the reserved id, because the process that reserved the key crashed
-            // before it started the execution.
+            // Continues with the reserved id, because the process that reserved the key may have
+            // crashed before it started the execution.
             None => ReservedId::Free(found.execution),
         })
     }
@@ -257,9 +255,9 @@ impl Control {
         }
     }
 
-    /// Writes the head of an execution that has a log but no head. The process that started it
-    /// crashed before it wrote the head, so no worker would find the execution. Returns whether the
-    /// execution has a log. If the log names `plan`, the plan is not loaded again.
+    /// Writes the head of an execution that has a log but no head. The process that started it may
+    /// have crashed before it wrote the head, so no worker would find the execution. Returns
+    /// whether the execution has a log. If the log names `plan`, the plan is not loaded again.
     async fn repair_head(
         &self,
         id: ExecutionId,
@@ -272,8 +270,8 @@ impl Control {
         let (Some(first), Some(last)) = (events.first(), events.last()) else { return Ok(false) };
         let plan = match plan.filter(|plan| has_plan(first, plan.id())) {
             Some(plan) => Arc::clone(plan),
-            // Reads the plan that the log names, because a concurrent start with another plan was
-            // first.
+            // Reads the plan that the log names, because the caller gave no plan, or a concurrent
+            // start with another plan was first.
             None => self.load_plan(id, first).await?,
         };
         let replay = |known: &[RecordedEvent]| {
@@ -379,7 +377,6 @@ impl Control {
         self.send(id, Command::Cancel { reason }).await
     }
 
-    /// Pauses an execution: no further step starts.
     pub async fn pause(&self, id: ExecutionId) -> Result<(), ControlError> {
         self.check_unfinished(id).await?;
         self.send(id, Command::Pause).await

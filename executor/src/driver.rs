@@ -5,9 +5,9 @@
 //! that only reads immediately, while the event is being appended. At most one append is in flight.
 //! Events that happen during an append form the next append.
 //!
-//! After an append without an answer, the driver reads the log. If the events are missing, it
-//! appends the same events at the same position again, which is safe. If the log has other events
-//! at this position, another worker owns the execution, and the driver drops everything.
+//! After a failed append, the driver reads the log and appends missing events again at the same
+//! position. If the log has other events at this position, another worker may own the execution, so
+//! the driver drops everything.
 
 mod calls;
 pub(crate) mod children;
@@ -74,16 +74,15 @@ pub(crate) struct WorkerContext {
     pub(crate) control: Control,
     pub(crate) handle: WorkerHandle,
     pub(crate) permits: Arc<Permits>,
-    /// Replans finished executions. Empty if this process does not replan.
     pub(crate) replanner: OnceLock<Arc<dyn Replanner>>,
-    /// Exports the spans of executions. Empty if this process does not export spans.
     pub(crate) span_sink: OnceLock<Arc<dyn SpanSink>>,
     pub(crate) slow_store: SlowStoreLog,
     pub(crate) slots: Arc<Semaphore>,
-    /// Memory slots for executions that only wait for permits.
+    /// Memory slots for executions that wait for permits. An execution that continues keeps its
+    /// waiting slot if no normal slot is free.
     pub(crate) waiting_slots: Arc<Semaphore>,
-    /// `true` if the worker drives only the executions that this process gives to it. Such a worker
-    /// does not scan for other executions.
+    /// `true` if the worker drives only the executions that this process gives to it, and their
+    /// children. Such a worker does not scan for other executions.
     pub(crate) is_alone: bool,
     pub(crate) drain: CancellationToken,
 }
@@ -94,15 +93,13 @@ pub(crate) struct Driver {
     inputs: ControlInputs,
     claim: Claim,
     pending: PendingEvents,
-    /// Calls and children that wait until their start is durable.
     held_starts: VecDeque<(Seq, HeldStart)>,
-    /// Results that the machine has not seen yet.
     results: VecDeque<JobResult>,
     jobs: JoinSet<JobResult>,
     children: Children,
     permit_requests: PermitRequests,
     reports: Reports<AttemptKey>,
-    /// Number of recorded reports of each call, and the time of the last report.
+    /// Number of recorded reports of each call, and the time of the last recorded report.
     progress_counts: BTreeMap<Task, (u32, time::Instant)>,
     cancel: CancellationToken,
     /// The memory slot of the execution, taken from [`WorkerContext::slots`] or
@@ -112,12 +109,10 @@ pub(crate) struct Driver {
     telemetry: Telemetry,
 }
 
-/// Inputs that control the driver: commands and the drain signal.
 struct ControlInputs {
     commands: mpsc::Receiver<SentCommand>,
     /// Commands that were applied. They are ignored when the inbox delivers them again.
     applied_commands: BTreeSet<CommandId>,
-    /// `true` if the worker drains, so no task starts.
     is_draining: bool,
 }
 
@@ -125,10 +120,11 @@ struct Claim {
     term: Term,
     /// A new claim that is not in the log yet.
     renewal: Option<Renewal>,
-    /// `true` if the plan has effects, so no task starts while the lease is in doubt.
+    /// `true` if the plan or a started call has effects, so no task starts while the lease is in
+    /// doubt.
     needs_safe_lease: bool,
-    /// `true` if the lease or a missing tool prevented the last decision from starting tasks. The
-    /// driver decides again when the lease is safe and the tool is available.
+    /// `true` if the lease or a missing tool prevented a start, so the driver decides again as soon
+    /// as it is allowed to start tasks.
     needs_decision: bool,
 }
 
@@ -150,7 +146,7 @@ pub(crate) enum DriverStop {
     Finished,
     /// The execution has finished and needs a replan. This worker still owns it.
     NeedsReplan,
-    /// The execution waits. Any worker can claim it when it is due.
+    /// The execution waits. Any worker can claim it when it is due or gets a command.
     Parked,
     /// The execution waits, but its head could not be written. Other workers cannot find it yet.
     HeadUnwritten(Box<ExecutionHead>),
@@ -188,7 +184,6 @@ enum JobResult {
     Ended(FinishedCall),
     Permitted(Task, u64, HeldPermit),
     ChildChecked(Task, u64, ChildStatus),
-    /// A cancelled job. It has no result.
     Cancelled,
 }
 
@@ -202,7 +197,7 @@ enum DriverInput {
 }
 
 impl Driver {
-    /// Drives a new execution. Creation, claim and first steps share one append.
+    /// Drives a new execution. Its creation, its claim and the first starts share one append.
     pub(crate) fn start_new(context: Arc<WorkerContext>, new: NewExecution) -> Self {
         let NewExecution { execution, created, commands, stored, slot } = new;
         let mut driver = Self::new(context, execution, Seq::START, commands, slot);
@@ -232,7 +227,7 @@ impl Driver {
     }
 
     /// Claims a stored execution whose next events are too large for the store, and fails the tasks
-    /// that would start. Calling its tools again would give the same result.
+    /// that would start.
     pub(crate) fn fail_unwritable(
         context: Arc<WorkerContext>,
         execution: Execution,
@@ -240,8 +235,7 @@ impl Driver {
         slot: OwnedSemaphorePermit,
     ) -> Self {
         let durable = execution.seq();
-        // Takes no commands, so that they stay in the inbox until the execution has finished. One
-        // of the commands may have caused the event that is too large.
+        // Takes no commands, because one of them may have caused the event that is too large.
         let (_, commands) = mpsc::channel(1);
         let mut driver = Self::new(context, execution, durable, commands, slot);
         driver.record_claim(false);
@@ -431,7 +425,7 @@ impl Driver {
         }
     }
 
-    /// Collects all jobs that have ended, so that their events share an append.
+    /// Collects all jobs that have ended, so that their events can share an append.
     fn collect_results(&mut self, done: JobResult) {
         self.results.push_back(done);
         while let Some(done) = self.jobs.try_join_next() {

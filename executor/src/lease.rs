@@ -45,7 +45,6 @@ impl LeaseClock {
         state.valid_until = Some(requested_at + lease);
     }
 
-    /// Returns the current term. A claim belongs to the term in which it is made.
     pub(crate) fn term(&self) -> Term {
         self.lock_state().term
     }

@@ -4,12 +4,10 @@
 //! [`decide`] applies one input to an execution and returns the new events. Only events change the
 //! recorded state of an execution, so replaying its log gives the same execution.
 //!
-//! The result of an attempt that no longer runs, and a command that was applied before, have no
-//! effect. [`wake_at`] returns the time of the next decision that needs no input, such as a retry
-//! or a deadline.
+//! The result of an attempt that no longer runs, and a command that was applied before, are
+//! ignored. [`wake_at`] returns the time of the next timer, such as a retry or a deadline.
 //!
-//! The cost of a decision grows with the number of tasks that become ready, not with the plan. Only
-//! decisions that start or stop an execution read all its steps.
+//! The cost of most decisions grows with the number of tasks that become ready, not with the plan.
 
 mod commands;
 mod dry_run;
@@ -43,12 +41,11 @@ pub use self::{
     schedule::OTHER_PARAMETERS_WARNING,
 };
 
-/// The machine ignores a difference between the clocks of two nodes that is not longer than this.
+/// A claim shortens waits only if they began further in the future than this.
 const CLOCK_TOLERANCE: TimeDelta = TimeDelta::seconds(5);
 
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// A worker claims the execution. Calls of the previous owner are interrupted.
     Claimed {
         worker: WorkerId,
         node: Arc<str>,
@@ -57,8 +54,7 @@ pub enum Input {
         /// execution.
         commands_follow: bool,
     },
-    /// The owner claims the execution again. No other worker owned the execution in the meantime,
-    /// so running calls continue.
+    /// The owner claims the execution again after its lease had expired. Running calls continue.
     Renewed {
         worker: WorkerId,
         node: Arc<str>,
@@ -79,12 +75,10 @@ pub enum Input {
         attempt: Attempt,
         progress: Progress,
     },
-    /// The driver holds a permit for the call of a task.
     Permitted(Task),
     Command(SentCommand),
-    /// The store can never write the next events, so the tasks that would start fail.
+    /// The store refuses the next events, because they are too large.
     Unwritable(ToolError),
-    /// Time has passed, or tasks can start again.
     Woken,
 }
 
@@ -101,8 +95,6 @@ impl From<Value> for CallOutput {
     }
 }
 
-/// The time of a decision, its permission to start tasks, and the effects of the tools at that
-/// time.
 #[derive(Clone, Copy, Debug)]
 pub struct DecisionContext<'a> {
     pub now: Timestamp,
@@ -122,7 +114,6 @@ impl From<Timestamp> for DecisionContext<'_> {
 /// The effects that tools have now. A plan stores the effects of the time of planning, and the
 /// configuration may have changed since then.
 pub trait CurrentEffects: std::fmt::Debug {
-    /// Returns the effect of a tool by its qualified name, or `None` for an unknown tool.
     fn current_effect(&self, tool: &ToolName) -> Option<Effect>;
 }
 
@@ -137,7 +128,6 @@ pub fn create_execution(
         .expect("an execution without calls of earlier executions can start")
 }
 
-/// Creates an execution from its first event, for example the first event of a child or a retry.
 pub fn create_execution_from(
     id: ExecutionId,
     plan: &Arc<Plan>,
@@ -191,7 +181,8 @@ pub fn decide<'a>(
     decision.events
 }
 
-/// Returns the earliest time at which [`Input::Woken`] has an effect.
+/// Returns when the next timer is due: a retry that can start, a sleep, a wait, the deadline or the
+/// planned start.
 pub fn wake_at(execution: &Execution) -> Option<Timestamp> {
     let agenda = execution.agenda();
     let deadline = match execution.phase() {
@@ -266,7 +257,6 @@ fn is_blocked_by_permit(execution: &Execution, task: Task) -> bool {
         && execution.agenda().without_permit().first().is_some_and(|waiting| *waiting < task)
 }
 
-/// A decision in progress: the state so far, and the events that led to it.
 struct Decision<'a> {
     execution: &'a mut Execution,
     context: DecisionContext<'a>,
@@ -285,7 +275,6 @@ impl Decision<'_> {
         self.events.push(recorded);
     }
 
-    /// Applies all rules in a fixed order, until none of them adds an event.
     fn apply_rules(&mut self) {
         if !self.execution.agenda().is_finished() {
             self.check_deadline();
@@ -351,8 +340,8 @@ impl Decision<'_> {
         }
     }
 
-    /// Shortens waits that began in the future because the previous owner's clock was ahead.
-    /// Otherwise they would last longer by the difference of the clocks, which may be a year.
+    /// Shortens waits that began in the future because the previous owner's clock was ahead by more
+    /// than [`CLOCK_TOLERANCE`]. Otherwise they would last longer by the difference of the clocks.
     fn shorten_waits(&mut self) {
         let Some(began) = self.execution.latest_wait_start() else { return };
         let ahead = began - self.context.now;
@@ -371,7 +360,7 @@ impl Decision<'_> {
         }
     }
 
-    /// Ends an attempt whose worker was lost. The task starts again, unless its tool must not be
+    /// Ends an attempt whose worker was lost. The task can start again, unless its tool must not be
     /// called twice or it was interrupted too often.
     fn interrupt_attempt(&mut self, task: Task, attempt: Attempt) {
         let interruptions = self.execution.task(task).map_or(0, |task| task.interruptions) + 1;
@@ -408,8 +397,6 @@ impl Decision<'_> {
         matches!(state, Some(StepState::Running { attempt: running, .. }) if *running == attempt)
     }
 
-    /// Records the result of an attempt. Ignores the result of an attempt that is no longer
-    /// running.
     fn record_result(
         &mut self,
         task: Task,
@@ -501,7 +488,6 @@ impl Decision<'_> {
         }
     }
 
-    /// Evaluates the `when` condition of each step whose dependencies have finished.
     fn evaluate_conditions(&mut self) {
         while self.can_start()
             && let Some(number) = self.execution.agenda().to_evaluate().first().copied()

@@ -1,5 +1,3 @@
-//! The options of a worker, with their defaults.
-
 use std::time::Duration;
 
 use shared::limits;

@@ -1,9 +1,9 @@
 //! Requests permits for calls whose tools have limits.
 //!
 //! The store counts the holders of all nodes. On each node, calls with the same limits wait in one
-//! queue, and only the first call sends requests. So a thousand waiting calls cost no more than one
-//! call. The tokens that wait take turns. A higher priority gives a head start among the calls of a
-//! token. Each call eventually reaches the front, so no call starves.
+//! queue, and usually only the first call sends requests. So a thousand waiting calls cost little
+//! more than one call. The tokens that wait take turns. A higher priority gives a head start among
+//! the calls of a token.
 
 mod queue;
 
@@ -146,7 +146,6 @@ impl Permits {
         })
     }
 
-    /// Waits for a permit. Calls of the same `token` are ordered by `priority` and arrival.
     pub(crate) async fn acquire_permit(
         self: &Arc<Self>,
         holder: String,

@@ -10,7 +10,6 @@ use shared::{
 };
 use toolbox::Toolbox;
 
-/// The tools that an execution can still call, at a position of its log.
 #[derive(Clone, Debug)]
 pub(crate) struct RequiredTools {
     seq: Seq,

@@ -1,7 +1,7 @@
 //! Claims executions and drives them.
 //!
 //! New executions, resumed executions and executions of crashed workers are handled in the same
-//! way: a worker claims them and continues their logs. So recovery needs no code of its own.
+//! way: a worker claims them and continues their logs.
 
 mod backlog;
 mod pending_heads;
@@ -51,9 +51,8 @@ pub use crate::worker_handle::{CallPermit, WorkerHandle};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerScope {
-    /// All executions whose tools this node has.
     Everything,
-    /// Only executions that this process gives to the worker.
+    /// Executions that this process gives to the worker, and their children.
     Given,
 }
 
@@ -92,8 +91,8 @@ pub struct WorkerParts {
 impl Worker {
     /// Creates a worker. [`Self::run`] runs it.
     ///
-    /// When `drain` is cancelled, the worker starts nothing, waits for short steps, and leaves its
-    /// executions to other workers.
+    /// When `drain` is cancelled, the worker starts nothing, waits up to [`Options::drain`] for
+    /// running steps, and leaves its executions to other workers.
     pub fn new(parts: WorkerParts, id: WorkerId, drain: CancellationToken) -> (Self, WorkerHandle) {
         let WorkerParts { node, store, toolbox, clock, options, scope } = parts;
         let (sender, requests) = mpsc::channel(MAX_REQUESTS);
@@ -281,7 +280,6 @@ impl Worker {
                     if let (Ok(DriverStop::Finished | DriverStop::NeedsReplan), Some(finished)) =
                         (&result, finished)
                     {
-                        // Ignores the error, because the receiver may have been dropped.
                         let _ = finished.send(());
                     }
                     (id, result)
@@ -300,8 +298,8 @@ impl Worker {
     /// Claims a stored execution, unless this worker drives it already. Returns `false` if the
     /// worker has no free slot.
     ///
-    /// `known_epoch` is the newest claim that the caller knows. If the log has a newer claim, the
-    /// worker of that claim is alive and keeps the execution.
+    /// `known_epoch` is the newest claim that the caller knows. If the log has a newer claim, this
+    /// worker leaves an unfinished execution to the worker of that claim.
     fn claim_execution(&mut self, id: ExecutionId, known_epoch: Epoch) -> bool {
         if self.local.contains(id) {
             return true;

@@ -88,7 +88,6 @@ impl WorkerHandle {
         &self.toolbox
     }
 
-    /// Returns the number of calls of this process that wait for a permit.
     pub fn waiting_call_count(&self) -> usize {
         self.permits.queued_count()
     }

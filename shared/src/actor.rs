@@ -76,7 +76,6 @@ impl Actor {
         Self { client: Some(shorten(client)).filter(|name| !name.is_empty()), ..self.clone() }
     }
 
-    /// Estimates the bytes of the actor as JSON.
     pub(crate) fn bytes(&self) -> usize {
         48 + self.name.as_ref().map_or(0, String::len) + self.client.as_ref().map_or(0, String::len)
     }
@@ -101,7 +100,6 @@ impl fmt::Display for Actor {
     }
 }
 
-/// Removes control characters, and the characters after the first [`MAX_NAME_CHARS`].
 fn shorten(name: &str) -> String {
     name.chars().filter(|char| !char.is_control()).take(MAX_NAME_CHARS).collect()
 }

@@ -189,7 +189,6 @@ fn read_tokens(entry: &Record) -> Vec<String> {
     serde_json::from_value(entry.value[TOKENS_FIELD].clone()).unwrap_or_default()
 }
 
-/// Returns the names of the tokens whose calls outside plans returned a blob.
 async fn find_tokens(store: &dyn Store, id: &BlobId) -> Result<Vec<String>, StoreError> {
     let found = store.find_record(RecordKind::Blob, &id.to_string()).await?;
     Ok(found.as_ref().map(read_tokens).unwrap_or_default())
@@ -208,7 +207,6 @@ pub async fn is_call_blob_of(
     Ok(find_tokens(store, id).await?.iter().any(|known| known == token))
 }
 
-/// Returns a blob and the number of its parts.
 async fn find_entry(store: &dyn Store, id: &BlobId) -> Result<Option<(Blob, usize)>, StoreError> {
     let name = id.to_string();
     let Some(record) = store.find_record(RecordKind::Blob, &name).await? else { return Ok(None) };
@@ -244,8 +242,8 @@ pub async fn load_blob(
     Ok(Some((blob, base64)))
 }
 
-/// Removes blobs that are older than `before` and whose executions no longer exist. Call it after
-/// executions were pruned. Returns the number of removed blobs.
+/// Removes blobs that are older than `before`, unless they belong to an execution that still
+/// exists. Call it after executions were pruned. Returns the number of removed blobs.
 pub async fn remove_old_blobs(store: &dyn Store, before: Timestamp) -> Result<usize, StoreError> {
     let (mut removed, mut after) = (0, None);
     loop {

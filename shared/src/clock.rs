@@ -35,7 +35,6 @@ pub struct SteadyClock(Mutex<SteadyState>);
 
 #[derive(Clone, Copy, Debug)]
 struct SteadyState {
-    /// The offset that is added to the time since boot.
     offset: i64,
     /// The time since boot at the last call of `approach`.
     last_approach: i64,

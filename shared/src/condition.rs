@@ -86,7 +86,6 @@ pub enum ConditionError {
     /// A pattern that is not a regular expression, or that is too large.
     #[error("the pattern of `matches`: {reason}")]
     Pattern { reason: String },
-    /// A part of CEL that is not supported.
     #[error("expressions have no {feature}")]
     Unsupported { feature: String },
     /// The result can be neither true nor false.
@@ -122,7 +121,6 @@ impl Condition {
         self.0.pattern_cost()
     }
 
-    /// Returns the steps and variables that the condition reads, each once.
     pub fn targets(&self) -> &[Target] {
         &self.0.targets
     }

@@ -246,7 +246,8 @@ pub enum Event {
     Resumed {
         command: CommandId,
     },
-    /// The execution did not succeed. Now it undoes its successful steps, latest first.
+    /// The execution did not succeed. Now it undoes its successful steps that have a compensation,
+    /// latest first.
     CompensationStarted,
     /// Every step is finished. No event follows.
     Finished {

@@ -2,7 +2,7 @@
 //!
 //! [`Execution::apply`] makes all changes that events describe. [`StepState::next`] is the only
 //! definition of a step's transitions. The fold also keeps the work that the machine can do next in
-//! an [`Agenda`]. So the cost of a decision depends on the event, and not on the size of the plan.
+//! an [`Agenda`], so that most decisions do not read the whole plan.
 
 mod agenda;
 mod attempts;
@@ -75,7 +75,6 @@ pub struct Execution {
     commands: BTreeSet<CommandId>,
     parent: Option<Parent>,
     retry_of: Option<ExecutionId>,
-    /// The span of the caller that started the execution.
     trace: Option<Box<SpanContext>>,
     /// Finished tasks that can be undone, in the order of their success.
     undoable: Vec<Task>,
@@ -337,7 +336,6 @@ impl Execution {
         }
     }
 
-    /// Adds the time since the task's last change to its working or waiting time.
     fn record_time(&mut self, task: Task, at: Timestamp) {
         let Some(step) = find_task(&mut self.steps, task) else { return };
         step.spent.record_state(at, &step.state, step.items.as_deref());
@@ -428,7 +426,6 @@ impl Execution {
         }
     }
 
-    /// Starts the next compensation when a compensation has succeeded or failed.
     fn update_after_undo(&mut self, state: &StepState) {
         if state.is_finished() {
             self.undoable.pop();
@@ -446,7 +443,6 @@ impl Execution {
         }
     }
 
-    /// Returns `true` if a task must wait for a person or a signal before it starts.
     fn needs_wait(&self, task: Task) -> bool {
         let step = self.plan.step(task.step);
         let needs_consent =
@@ -464,8 +460,6 @@ impl Execution {
         }
     }
 
-    /// Updates the dependents of a finished step, and fails the execution if the step had to
-    /// succeed.
     fn end_step(&mut self, number: StepNumber) {
         self.finished_steps += 1;
         let on_error = self.plan.step(number).policy.on_error;

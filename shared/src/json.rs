@@ -192,7 +192,6 @@ fn count_idle_nulls(patch: &Value, target: Option<&Value>) -> usize {
     each.sum()
 }
 
-/// Drops the first `excess` nulls that remove nothing.
 fn drop_nulls(patch: &mut Value, target: Option<&Value>, excess: &mut usize) {
     let Value::Object(fields) = patch else { return };
     fields.retain(|name, value| {

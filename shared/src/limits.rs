@@ -61,7 +61,7 @@ pub const LATE_PROGRESS_INTERVAL: Duration = Duration::from_secs(30);
 pub const ATTEMPTS: u32 = 1_000;
 /// Number of times that a task starts again after its worker was lost.
 pub const INTERRUPTIONS: u32 = 100;
-/// Maximum number of steps that run at the same time if `maxParallel` is not set.
+/// Maximum number of steps that run at the same time in parallel mode if `maxParallel` is not set.
 pub const DEFAULT_MAX_PARALLEL: u32 = 256;
 /// Maximum number of consecutive automatic replans, even if the plan or the caller asks for more.
 pub const REPLANS: u32 = 16;

@@ -31,7 +31,6 @@ use crate::{
 
 /// Maximum number of values of a label that users choose.
 const MAX_LABEL_VALUES: usize = 200;
-/// The value of a label after [`MAX_LABEL_VALUES`] different values.
 const OTHER_VALUE: &str = "other";
 
 /// Upper bounds of buckets in seconds, from a millisecond to a day, because executions and steps
@@ -46,7 +45,6 @@ const SHORT_BUCKET_SECONDS: [f64; 13] =
 
 static METRICS: LazyLock<Metrics> = LazyLock::new(Metrics::new);
 
-/// Returns the metrics of this process.
 pub fn process_metrics() -> &'static Metrics {
     &METRICS
 }
@@ -201,7 +199,6 @@ impl Metrics {
         self.executions.started.inc();
     }
 
-    /// Counts a finished execution. `state` is its name in the API.
     pub fn count_end(&self, state: &'static str, duration: Duration) {
         let label = StateLabel { state };
         self.executions.finished.get_or_create(&label).inc();
@@ -284,7 +281,6 @@ impl Metrics {
         }
     }
 
-    /// Returns all metrics in the text format of Prometheus.
     pub fn render(&self) -> String {
         let mut text = String::new();
         // Ignores the result, because writing to a string never fails.
@@ -413,7 +409,6 @@ impl ModelFigures {
     }
 }
 
-/// Counts an execution as active while it lives.
 #[derive(Debug)]
 pub struct ActiveExecution(&'static Metrics);
 
@@ -442,7 +437,6 @@ impl Registrar<'_> {
     }
 }
 
-/// The values that a label has so far.
 #[derive(Debug, Default)]
 struct LabelValues(RwLock<BTreeSet<String>>);
 

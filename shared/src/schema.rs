@@ -135,7 +135,6 @@ pub enum ViolationKind {
     Missing {
         property: String,
     },
-    /// The value has properties that the schema does not allow.
     Unexpected {
         properties: Vec<String>,
     },
@@ -261,8 +260,6 @@ impl Schema {
         })
     }
 
-    /// Returns the validator that does not count evaluations, if the value is small enough for this
-    /// validator.
     fn unmetered_validator(&self, value: &Value) -> Option<&Validator> {
         let plain = self.0.unmetered.as_ref()?;
         is_small(value, &mut { MAX_UNMETERED_PARTS }).then_some(plain)

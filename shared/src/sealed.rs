@@ -12,7 +12,6 @@ use std::{
 use futures::Stream;
 use serde_json::{Value, json};
 
-/// The beginning of a sealed value.
 pub const PREFIX: &str = "$encrypted:";
 /// The only field of the value that readers see instead of a value whose key is missing.
 pub const LOCKED_FIELD: &str = "$encrypted";
@@ -22,7 +21,6 @@ pub const KEY_ID_BYTES: usize = 64;
 /// base64.
 const MIN_DATA_LETTERS: usize = 54;
 
-/// The parts of a sealed value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SealedText<'a> {
     pub key: &'a str,

@@ -102,7 +102,6 @@ use crate::{
     request::{Request, TranscriptEntry},
 };
 
-/// A store, with the traits of its parts and the operations that concern all of them.
 #[async_trait]
 pub trait Store: Log + Inbox + Permits + Documents + KeyValue + Vectors + AuditLog {
     /// Removes finished data that is older than `before`, at most `most` of each kind.
@@ -137,7 +136,6 @@ pub trait Store: Log + Inbox + Permits + Documents + KeyValue + Vectors + AuditL
 
     fn hints(&self) -> &Hints;
 
-    /// Returns about how many documents a part has.
     async fn count_stored(&self, _part: StoredPart) -> Result<u64, StoreError> {
         Err(not_rewritable())
     }
@@ -165,7 +163,6 @@ fn not_rewritable() -> StoreError {
     StoreError::Unavailable("this store cannot replace its documents".to_owned())
 }
 
-/// Keeps the logs of executions, their heads, and the leases of workers.
 #[async_trait]
 pub trait Log: fmt::Debug + Send + Sync {
     /// Appends events to a log, and updates the head, the inbox and the audit entries with them.
@@ -200,7 +197,6 @@ pub trait Log: fmt::Debug + Send + Sync {
     async fn list_workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError>;
 }
 
-/// Keeps commands until the owners of their executions have handled them.
 #[async_trait]
 pub trait Inbox: fmt::Debug + Send + Sync {
     /// Keeps a command until the execution's owner has handled it.
@@ -246,7 +242,6 @@ pub trait Documents: fmt::Debug + Send + Sync {
 
     async fn request(&self, id: RequestId) -> Result<Option<Request>, StoreError>;
 
-    /// Lists requests, newest first.
     async fn list_requests(
         &self,
         filter: &RequestFilter,
@@ -273,7 +268,6 @@ pub trait Documents: fmt::Debug + Send + Sync {
 
     async fn plan(&self, id: PlanId) -> Result<Option<Arc<Plan>>, StoreError>;
 
-    /// Lists plans, newest first.
     async fn list_plans(
         &self,
         filter: &PlanFilter,
@@ -299,17 +293,13 @@ pub trait Documents: fmt::Debug + Send + Sync {
     /// Returns the sum of [`ExecutionHead::stored_bytes`] of the executions that belong to a token.
     async fn sum_stored_bytes(&self, token: &str) -> Result<u64, StoreError>;
 
-    /// Returns the number of executions that match the filter.
     async fn count_heads(&self, filter: &ExecutionFilter) -> Result<u64, StoreError>;
 
-    /// Returns the number of requests that match the filter.
     async fn count_requests(&self, filter: &RequestFilter) -> Result<u64, StoreError>;
 
-    /// Returns the number of plans that match the filter.
     async fn count_plans(&self, filter: &PlanFilter) -> Result<u64, StoreError>;
 }
 
-/// Keeps small documents by kind and name.
 #[async_trait]
 pub trait KeyValue: fmt::Debug + Send + Sync {
     async fn find_record(&self, kind: RecordKind, name: &str)
@@ -371,7 +361,6 @@ pub async fn shared_clock(store: &dyn Store) -> Result<SteadyClock, StoreError> 
     Ok(SteadyClock::starting_at(store.shared_time().await?))
 }
 
-/// Encoded events to append to one log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Append {
     pub execution: ExecutionId,
@@ -449,7 +438,6 @@ impl EventDocument {
     }
 }
 
-/// A worker's right to the executions that it claimed, for a limited time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     pub worker: WorkerId,

@@ -19,7 +19,6 @@ use crate::{
     json,
 };
 
-/// A parsed JSON value whose placeholders are resolved.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Template {
     Literal(Arc<Value>),
@@ -49,11 +48,8 @@ pub struct Reference {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     Step(StepNumber),
-    /// A variable, filled by output mappings.
     Variable(Arc<str>),
-    /// The execution's input, as in `{{input.x}}`.
     Input,
-    /// The current item of a `forEach`.
     Item,
     /// The current item's index, counted from zero.
     Index,
@@ -80,20 +76,10 @@ pub struct TemplateError {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateErrorKind {
-    /// The content of the braces is not a path.
     #[error("`{text}` is not a template: {reason}")]
-    Invalid {
-        /// The braces and their content.
-        text: String,
-        reason: PathError,
-    },
-    /// The path starts with an unknown name.
+    Invalid { text: String, reason: PathError },
     #[error("`{text}` names no step of the plan")]
-    Unknown {
-        /// The braces and their content.
-        text: String,
-        name: String,
-    },
+    Unknown { text: String, name: String },
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -144,7 +130,6 @@ impl Template {
         }
     }
 
-    /// Calls `change` with every reference, to renumber steps.
     pub fn update_references(&mut self, change: &mut dyn FnMut(&mut Reference)) {
         match self {
             Self::Literal(_) => (),
@@ -193,7 +178,6 @@ impl Template {
     }
 }
 
-/// The error if the inserted values are larger than allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the templates insert too much")]
 pub struct RenderedTooLarge;
@@ -253,7 +237,6 @@ impl<'a> Renderer<'a> {
 
 struct Parser<'a> {
     names: &'a dyn ResolveNames,
-    /// The place of the current value, for error messages.
     place: Vec<PlaceSegment<'a>>,
     errors: Vec<TemplateError>,
 }

@@ -25,8 +25,8 @@ pub enum Effect {
     Read,
     /// A second call has no effect if it has the same idempotency key.
     Idempotent,
-    /// A second call has a second effect. Faber never repeats such a call unless it knows that the
-    /// first call did not happen.
+    /// A second call has a second effect. By itself, Faber repeats such a call only if the first
+    /// call certainly had no effect, or the tool answered with an error.
     #[default]
     Once,
 }

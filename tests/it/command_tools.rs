@@ -145,7 +145,6 @@ async fn a_background_process_does_not_delay_the_end_of_its_command() {
     assert_output(&shell_command("sleep 1000 & echo hi"), json!({}), expect![[r#""hi""#]]).await;
 }
 
-/// A command that starts a child, writes its process id into a file, and waits.
 struct ProcessTree {
     connected: Connected,
     folder: tempfile::TempDir,

@@ -27,7 +27,6 @@ use toolbox::ToolContext;
 
 /// The built-in system tools, confined to a folder.
 struct Sandbox {
-    /// The folder that contains the root and a secret outside the root.
     folder: TempDir,
 }
 
@@ -56,7 +55,6 @@ impl Sandbox {
         self.call_with(Launcher::with_binary(faber().to_owned()), config, tool, parameters).await
     }
 
-    /// Calls `bash` with some files of the root hidden.
     async fn call_bash_hiding(&self, hidden: &[&str], command: &str) -> Result<String, ToolError> {
         let launcher = self.launcher_hiding(hidden);
         self.call_with(launcher, SystemConfig::default(), "bash", json!({ "command": command }))
@@ -82,7 +80,6 @@ impl Sandbox {
         Ok(value.as_str().unwrap().to_owned())
     }
 
-    /// Starts a background command with some files of the root hidden.
     async fn start_in_the_background(&self, hidden: &[&str]) -> Result<String, ToolError> {
         let (launcher, config) = (self.launcher_hiding(hidden), SystemConfig::default());
         self.call_with(launcher, config, "bash_background", json!({ "command": "true" })).await

@@ -13,7 +13,6 @@ use shared::tool::ToolError;
 use tempfile::TempDir;
 use tests::{binary::faber, kernel::has_mount_namespaces, toolset::Connected};
 
-/// A folder that commands may write, and a file outside it.
 struct Sandbox {
     folder: TempDir,
 }
@@ -46,7 +45,6 @@ impl Sandbox {
         Connected::start_connecting_with(&tools, launcher).call("t", json!({})).await
     }
 
-    /// The mode, group and modification time of the file outside the folder.
     fn mode_group_and_time(&self) -> (u32, u32, i64) {
         let metadata = fs::metadata(self.outside()).unwrap();
         (metadata.mode(), metadata.gid(), metadata.mtime())

@@ -54,7 +54,6 @@ impl EndlessSubscription {
     }
 }
 
-/// A server that is stopped when this value is dropped.
 struct LimitedServer {
     address: String,
     /// Each message ends one call of `compute`.
@@ -87,7 +86,6 @@ impl LimitedServer {
         timeout(MAX_WAIT, connecting).await.expect("the server accepts the connection")
     }
 
-    /// Sends a request. Returns everything until the connection closes.
     async fn fetch(&self, line: &str, body: &str) -> String {
         let mut connection = self.send(&self.request(line, body, "connection: close\r\n")).await;
         let mut answer = String::new();
@@ -105,7 +103,6 @@ impl LimitedServer {
         )
     }
 
-    /// Opens `count` subscriptions. Returns their connections after each has received status 200.
     async fn subscribe_times(&self, count: usize) -> Vec<TcpStream> {
         let request = self.request(
             "POST /graphql",

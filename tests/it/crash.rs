@@ -129,7 +129,6 @@ async fn is_finished(store: &dyn Store, id: ExecutionId) -> bool {
     read_log(store, id).await.last().is_some_and(|recorded| recorded.event.is_last())
 }
 
-/// Kills the server again and again. Returns the figures of the run.
 async fn run_with_kills(workspace: &Workspace, seed: u64) -> LogCounts {
     let dice = Dice::new(seed);
     let rounds = number_from_env("FABER_CRASH_ROUNDS").unwrap_or(DEFAULT_ROUNDS);
@@ -165,7 +164,6 @@ async fn run_with_kills(workspace: &Workspace, seed: u64) -> LogCounts {
     figures
 }
 
-/// Waits for all clients. Prints the logs of executions that do not finish.
 async fn wait_for_clients(
     workspace: &Workspace,
     run: &SharedRun,
@@ -229,7 +227,6 @@ async fn finish_and_check(
     figures
 }
 
-/// Reads all executions from the store, without a server.
 async fn read_executions(workspace: &Workspace) -> Vec<StoredExecution> {
     let store = open_store(workspace.store()).await.unwrap();
     let mut kept = Vec::new();

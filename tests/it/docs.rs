@@ -30,7 +30,6 @@ fn read(path: &str) -> String {
     fs::read_to_string(repository().join(path)).unwrap()
 }
 
-/// Returns the pages with a console block, sorted.
 fn list_pages() -> Vec<PathBuf> {
     let folders =
         ["docs/tutorials", "docs/how-to", "docs/operating", "docs/reference", "docs/explanation"];
@@ -99,7 +98,6 @@ fn code_blocks<'p>(page: &'p str, language: &str) -> Vec<&'p str> {
     page.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
 }
 
-/// Removes indentation and empty lines.
 fn non_empty_lines(code: &str) -> String {
     let lines: Vec<_> = code.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     lines.join("\n")

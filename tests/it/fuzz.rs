@@ -27,7 +27,6 @@ use self::{
 const DEFAULT_INPUTS: u64 = 1_000;
 const DEFAULT_SEED: u64 = 20_261_128;
 
-/// Checks a target with its corpus and with mutations of it.
 fn fuzz(name: &str, tokens: &[&str], check: fn(&[u8])) {
     let corpus = read_corpus(name);
     assert!(!corpus.is_empty(), "the corpus `{name}` is empty");

@@ -25,7 +25,6 @@ use tokio::{task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
 use toolbox::{Tool, ToolContext, ToolSet, Toolbox, flow, function};
 
-/// A clock that moves only with tokio's paused time.
 #[derive(Debug)]
 struct GoldenClock(time::Instant);
 
@@ -231,7 +230,6 @@ fn compensated_steps() -> Value {
     ])
 }
 
-/// An execution in a memory store, with a clock that follows tokio's time.
 struct GoldenRun {
     store: Arc<Memory>,
     clock: Arc<GoldenClock>,
@@ -247,7 +245,6 @@ impl GoldenRun {
         Self { store, clock, id, plan: Arc::clone(plan) }
     }
 
-    /// Stores the beginning of a log, as a lost worker left it.
     async fn store_log(&self, log: &[RecordedEvent]) {
         let execution = Execution::replay(self.id, Arc::clone(&self.plan), log).expect("a log");
         let mut append = Append::new(self.id, Seq::START, log);

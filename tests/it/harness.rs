@@ -30,12 +30,10 @@ use tokio::{
 pub(crate) const MAX_START: Duration = Duration::from_mins(3);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// An entry of the ledger, which the tool writes as a line of five words.
 pub(crate) trait LedgerLine {
     fn from_words(words: [&str; 5]) -> Self;
 }
 
-/// A folder in which the binary runs. Its tools write ledger entries of the type `L`.
 #[derive(Debug)]
 pub(crate) struct Workspace<L> {
     folder: TempDir,
@@ -45,7 +43,6 @@ pub(crate) struct Workspace<L> {
 }
 
 impl<L: LedgerLine> Workspace<L> {
-    /// Creates a folder with the script of the tools and an empty ledger.
     pub(crate) fn create(folder: TempDir, store: String, script: &str) -> Self {
         let process_count = AtomicU32::new(0);
         let workspace = Self { folder, store, process_count, ledger: PhantomData };
@@ -54,7 +51,6 @@ impl<L: LedgerLine> Workspace<L> {
         workspace
     }
 
-    /// Writes a configuration. `more` overrides some of the limits.
     pub(crate) fn configure(&self, file: &str, sets: &[Value], mut limits: Value, more: &Value) {
         for (key, value) in more.as_object().into_iter().flatten() {
             limits[key] = value.clone();
@@ -63,7 +59,6 @@ impl<L: LedgerLine> Workspace<L> {
         fs::write(self.path(file), config.to_string()).unwrap();
     }
 
-    /// Describes a tool that runs the script with these arguments.
     pub(crate) fn describe_tool(
         &self,
         name: &str,
@@ -100,7 +95,6 @@ impl<L: LedgerLine> Workspace<L> {
         parse_ledger(text.rsplit_once('\n').map_or("", |(whole, _)| whole))
     }
 
-    /// Returns the binary as a command in this folder. Dropping the process kills it.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(faber());
         command.args(arguments).current_dir(self.folder.path()).env_clear();
@@ -111,7 +105,6 @@ impl<L: LedgerLine> Workspace<L> {
         command
     }
 
-    /// Starts the binary. Its standard error goes to a file.
     pub(crate) fn spawn(&self, arguments: &[&str]) -> Process {
         self.spawn_with(arguments, &[])
     }
@@ -132,7 +125,6 @@ impl<L: LedgerLine> Workspace<L> {
         files.map(|file| (file.clone(), read_output(&file))).collect()
     }
 
-    /// Keeps the folder after the test, for debugging.
     pub(crate) fn keep(self) -> PathBuf {
         self.folder.keep()
     }
@@ -159,7 +151,6 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Waits until a server listens, and returns its address.
     pub(crate) async fn wait_for_address(&mut self) -> Result<String, ExitStatus> {
         let line = self.wait_for_line("listening on http://").await?;
         Ok(line.rsplit('/').next().unwrap().to_owned())
@@ -255,8 +246,6 @@ pub(crate) fn to_milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap()
 }
 
-/// Reads a number, such as a seed, from an environment variable. Returns `None` if the variable is
-/// not set.
 pub(crate) fn number_from_env(variable: &str) -> Option<u64> {
     #[expect(clippy::disallowed_methods, reason = "only tests read these variables")]
     let text = std::env::var(variable).ok()?;

@@ -55,7 +55,6 @@ impl Mongod {
         SHARED.get_or_init(Self::start).await
     }
 
-    /// Returns a store URL with a new database.
     pub(crate) fn new_database_url(&self) -> String {
         let number = self.database_count.fetch_add(1, Ordering::Relaxed);
         format!("mongodb://127.0.0.1:{}/it_{number}?replicaSet=rs0", self.port)
@@ -78,7 +77,6 @@ impl Mongod {
         panic!("`mongod` found no free port in {PORT_ATTEMPTS} attempts");
     }
 
-    /// Starts the program on a free port, with a small cache and an empty directory.
     fn spawn(program: &OsStr) -> Self {
         let port = free_port();
         let directory = TempDir::with_prefix("faber-mongod-").expect("a temporary directory");
@@ -176,7 +174,6 @@ pub(crate) fn free_port() -> u16 {
     ports.find(is_free).expect("the machine has free ports")
 }
 
-/// Opens a collection whose writes need a majority and the journal.
 async fn durable_collection(url: &str) -> Collection<Document> {
     let client = Client::with_uri_str(url).await.expect("the fixture's URL parses");
     let durable = WriteConcern::builder().w(Acknowledgment::Majority).journal(true).build();

@@ -25,14 +25,11 @@ fn read_yaml(path: &str) -> Value {
     serde_saphyr::from_str(&read(path)).unwrap_or_else(|err| panic!("{path}: {err}"))
 }
 
-/// Returns the templates of the chart in one text.
 fn chart_templates() -> String {
     let files = fs::read_dir(repository().join("deploy/helm/faber/templates")).unwrap();
     files.map(|file| fs::read_to_string(file.unwrap().path()).unwrap()).collect()
 }
 
-/// Returns the words of a text that start with `start`, which continue with the characters of
-/// names.
 fn words<'t>(text: &'t str, start: &str) -> BTreeSet<&'t str> {
     let is_end = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '/'));
     let found = text.match_indices(start).map(|(at, _)| text[at..].split(is_end).next().unwrap());
@@ -61,7 +58,6 @@ async fn the_unit_and_the_image_run_commands_that_exist() {
     assert!(read("release/deb/faber.yaml").contains("store: sqlite:/var/lib/faber/"));
 }
 
-/// Returns the shipped configuration files, and what they recommend in comments.
 fn shipped_configurations() -> Vec<(String, String)> {
     let package = "release/deb/faber.yaml".to_owned();
     let text = read(&package);
@@ -204,7 +200,6 @@ fn a_release_has_complete_packages_and_their_checksums() {
     assert_eq!(scope("proptest"), None, "tests are not in the binary");
 }
 
-/// Adds the text of each Rust file below a folder.
 fn add_sources(folder: &Path, sources: &mut Vec<String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

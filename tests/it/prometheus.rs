@@ -29,7 +29,6 @@ fn deploy_file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(name)
 }
 
-/// Returns the path of a program of Debian's package `prometheus`.
 fn program_path(name: &str) -> PathBuf {
     let prometheus = find_path("FABER_TEST_PROMETHEUS", "prometheus");
     prometheus.parent().unwrap().join(name)
@@ -42,7 +41,6 @@ struct Prometheus {
 }
 
 impl Prometheus {
-    /// Starts a Prometheus that scrapes `target` every second, with the alert rules.
     async fn start(folder: &Path, target: &str) -> Self {
         let scrape = json!({ "job_name": "faber", "static_configs": [{ "targets": [target] }] });
         let config = json!({
@@ -84,13 +82,11 @@ impl Prometheus {
         answer["data"].clone()
     }
 
-    /// Runs an expression, and returns its series.
     async fn query(&self, expression: &str) -> Vec<Value> {
         let answer = self.get(&format!("query?query={}", percent_encode(expression))).await;
         answer["result"].as_array().unwrap().clone()
     }
 
-    /// Waits until an expression has a series.
     async fn wait_for(&self, expression: &str) {
         let mut poll = interval(POLL_INTERVAL);
         let waiting = async {
@@ -113,13 +109,11 @@ fn percent_encode(text: &str) -> String {
     text.bytes().map(encode).collect()
 }
 
-/// Returns the address from the log line in which Prometheus reports that it listens.
 fn find_address(line: &str) -> Option<String> {
     let (_, rest) = line.split_once("msg=\"Listening on\" address=")?;
     Some(rest.trim().to_owned())
 }
 
-/// Returns the expressions of the dashboard, with values for the variables of Grafana.
 fn dashboard_expressions() -> Vec<String> {
     let text = fs::read_to_string(deploy_file("grafana/faber.json")).unwrap();
     let dashboard: Value = serde_json::from_str(&text).unwrap();
@@ -129,7 +123,6 @@ fn dashboard_expressions() -> Vec<String> {
     targets.map(|target| fill_in(target["expr"].as_str().unwrap())).collect()
 }
 
-/// Returns the names of Faber's metrics in an expression.
 fn metric_names(expression: &str) -> BTreeSet<String> {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     let words = expression.split(|letter| !is_part(letter));

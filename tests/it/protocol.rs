@@ -101,7 +101,6 @@ fn panic_on_purpose() -> bool {
     panic!("a panic on purpose")
 }
 
-/// Returns the folder of the npm clients that `tests/run` installs.
 pub(crate) fn node_modules() -> PathBuf {
     installed::find_path("FABER_TEST_NODE_MODULES", "npm/node_modules")
 }

@@ -39,7 +39,6 @@ enum Prefix {
     Removed,
 }
 
-/// Returns the block with this language on the page about proxies.
 fn example(language: &str) -> String {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(PAGE);
     let text = fs::read_to_string(page).unwrap();
@@ -122,7 +121,6 @@ impl Proxy {
         Self { _process: process, socket }
     }
 
-    /// Sends a request and returns the connection, which has the answer.
     async fn open(&self, start: &str, headers: &str, body: &str) -> UnixStream {
         let mut stream = UnixStream::connect(&self.socket).await.unwrap();
         let length = body.len();
@@ -133,7 +131,6 @@ impl Proxy {
         stream
     }
 
-    /// Sends a request. Returns the answer: head and body.
     async fn send(&self, start: &str, headers: &str, body: &str) -> String {
         let headers = format!("Connection: close\r\n{headers}");
         let mut stream = self.open(start, &headers, body).await;
@@ -146,7 +143,6 @@ impl Proxy {
         self.send(&format!("GET {path}"), "", "").await
     }
 
-    /// Runs an operation for a page of the proxy. Returns its data.
     async fn data(&self, query: &str) -> Value {
         let body = json!({ "query": query }).to_string();
         let answer = self.send("POST /faber/graphql", &format!("{JSON}{OWN_PAGE}"), &body).await;
@@ -267,7 +263,6 @@ async fn check_websocket(proxy: &Proxy) {
     read_until(&mut stream, "connection_ack").await;
 }
 
-/// Checks that an event arrives while its stream is still open.
 async fn check_stream(proxy: &Proxy) {
     let plan = "mutation { createPlan(input: { tools: [{ name: \"flow.wait\", parameters: { name: \"go\" } }] }) \
                 { plan { planId } } }";

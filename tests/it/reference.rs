@@ -30,7 +30,6 @@ fn page_path() -> PathBuf {
     repository().join("docs/reference/built-in-tools.md")
 }
 
-/// Returns the active sets `flow` and `ToolSet`, and the inactive sets of built-in tools.
 pub(crate) async fn built_in_sets() -> Vec<ToolSet> {
     let toolbox = Toolbox::default();
     let store: Arc<dyn Store> = Arc::new(Memory::new());
@@ -95,7 +94,6 @@ fn render_tool(text: &mut String, tool: &ToolDefinition) {
     }
 }
 
-/// Breaks a paragraph into lines of at most 120 columns.
 fn wrap_paragraph(paragraph: &str) -> String {
     let mut lines = String::new();
     let mut width = 0;

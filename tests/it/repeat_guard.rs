@@ -55,7 +55,6 @@ fn compile_plan(draft: &Draft) -> Arc<Plan> {
     Arc::new(compile(draft, about, &catalog).unwrap())
 }
 
-/// Runs an execution: `m.list` returns three names, and sending to `b` fails.
 fn run_to_end(mut execution: Execution) -> Execution {
     let now = Timestamp::UNIX_EPOCH;
     let claimed =

@@ -115,7 +115,6 @@ fn recorded_step(step: &Value) -> Value {
     json!({ "id": step["label"], "name": step["tool"], "parameters": step["arguments"] })
 }
 
-/// Runs a plan with commands as tools in a folder. Returns the execution.
 async fn run_plan(
     folder: &TempDir,
     commands: &[(&str, Value)],

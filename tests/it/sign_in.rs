@@ -24,7 +24,6 @@ const PAGE: &str = "X-Faber-Page: 1";
 const JSON: &str = "Content-Type: application/json";
 const CLIENT_SECRET: &str = "a secret: of the client";
 
-/// A provider that is stopped when this value is dropped.
 struct Provider {
     issuer: String,
     /// Keeps the pipe open, because the provider ends when it cannot print a warning.
@@ -54,7 +53,6 @@ impl Provider {
         Self { issuer, _output: lines, _child: child }
     }
 
-    /// Returns a token that the provider issues to a client for a resource.
     async fn issue_token(&self, client: &str, resource: &str) -> String {
         let form = format!(
             "grant_type=client_credentials&client_id={client}&client_secret=machine-secret&\
@@ -238,7 +236,6 @@ async fn mcp_clients_find_the_issuer() {
     assert_answer(&answer, 200, "serverInfo");
 }
 
-/// Signs in at the provider. Returns the URL with which the provider sends the browser back.
 async fn sign_in_at_provider(faber: &Faber, browser: &mut Browser, user: &str) -> String {
     let answer = browser.get(&format!("{}/auth/login?return_to=/tools", faber.url)).await;
     assert_eq!(answer.status, 303, "{answer:?}");
@@ -287,7 +284,6 @@ async fn a_user_signs_in_on_the_page() {
     assert_eq!(faber.ask(&mut browser, &[&own, PAGE], "{ __typename }").await.status, 401);
 }
 
-/// Checks that only the page can use the session.
 async fn check_session(faber: &Faber, browser: &mut Browser, own: &str) {
     let query = "{ __typename }";
     assert_answer(&faber.ask(browser, &[own, PAGE], query).await, 200, "Query");

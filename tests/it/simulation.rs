@@ -154,7 +154,6 @@ struct FinalState {
     violations: Vec<String>,
 }
 
-/// A world with its workers, clients and people.
 struct Simulation {
     world: Arc<World>,
     ledger: Arc<Ledger>,
@@ -165,7 +164,6 @@ struct Simulation {
     retry_count: u32,
     workers: Vec<LivingWorker>,
     tools: ToolPresence,
-    /// Tasks that remove and restore tools.
     tool_changes: JoinSet<()>,
     tasks: JoinSet<()>,
     started_worker_count: u32,
@@ -320,7 +318,6 @@ impl Simulation {
             .expect("the memory store does not fail");
     }
 
-    /// Registers a started execution with two subscribers.
     fn register_started(&mut self, id: ExecutionId) {
         self.executions.push(id);
         for _ in 0..2 {
@@ -328,7 +325,6 @@ impl Simulation {
         }
     }
 
-    /// Returns all executions, including children.
     async fn all_executions(&self) -> Vec<ExecutionId> {
         let page = Page { first: 10_000, after: None };
         let heads = self.world.memory.list_heads(&ExecutionFilter::default(), &page).await;
@@ -345,7 +341,6 @@ impl Simulation {
         Control::new(store, Arc::new(self.world.clock), worker)
     }
 
-    /// Makes a worker crash, freeze or drain.
     fn disturb_worker(&mut self) {
         self.workers.retain(|worker| !worker.abort_handle.is_finished());
         if self.workers.is_empty() {
@@ -398,7 +393,6 @@ impl Simulation {
         time::sleep(Duration::from_secs(8)).await;
     }
 
-    /// Ends the world and collects its logs.
     async fn end_world(mut self) -> FinalState {
         let mut logs = BTreeMap::new();
         let mut plans = BTreeMap::new();

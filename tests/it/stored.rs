@@ -18,7 +18,6 @@ const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/stored");
 /// The versions that wrote the files in `tests/stored`, and the number of their executions.
 const VERSIONS: [(&str, usize); 3] = [("b30c5c8", 9), ("99bdf0da", 12), ("81ccf61a", 12)];
 
-/// The states of the executions, the newest first.
 const STATES: [&str; 12] = [
     "PENDING",
     "IN_PROGRESS",
@@ -45,7 +44,6 @@ const UNDOING: usize = 9;
 const UNKNOWN: usize = 10;
 const PAUSED: usize = 11;
 
-/// A workspace whose configuration names a copy of the old store.
 struct OldStore {
     workspace: Workspace,
     ids: Vec<String>,
@@ -73,7 +71,6 @@ impl OldStore {
         self.workspace.run(&[&[command, id], arguments].concat()).await
     }
 
-    /// Runs a command that completes the execution, and returns its outputs.
     async fn complete(&self, command: &str, execution: usize, arguments: &[&str]) -> Value {
         let ended = self.run(command, execution, arguments).await;
         assert_eq!(ended.status, 0, "{command}: {ended:?}");

@@ -24,7 +24,6 @@ use tests::{
     faulty::{Dice, FaultRates, FaultyStore},
 };
 
-/// Defines a test of each promise, over stores that `$pair` creates.
 macro_rules! promises {
     ($pair:path: $($promise:ident),+ $(,)?) => {
         $(
@@ -190,7 +189,6 @@ async fn slow_memory_store() -> StorePair {
     StorePair::new(Arc::new(store), ())
 }
 
-/// Returns the keys of encrypted stores.
 fn keyring() -> Keyring {
     let key = Key::parse(&format!("{}=", "A".repeat(43))).unwrap();
     Keyring::new(vec![("k1".to_owned(), Some(key))], "k1", false).unwrap()

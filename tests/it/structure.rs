@@ -14,7 +14,6 @@ const MAX_CYCLES: usize = 7;
 
 /// The path of a module inside its crate. The root of the crate has no segments.
 type Module = Vec<String>;
-/// The modules that each module names.
 type Imports = BTreeMap<Module, BTreeSet<Module>>;
 
 fn repository() -> PathBuf {
@@ -24,7 +23,6 @@ fn repository() -> PathBuf {
     }
 }
 
-/// Returns the folders of the workspace's crates.
 fn crate_folders() -> Vec<PathBuf> {
     let manifest = fs::read_to_string(repository().join("Cargo.toml")).unwrap();
     let (_, members) = manifest.split_once("members = [").unwrap();
@@ -173,7 +171,6 @@ fn read_paths(tokens: TokenStream, prefix: &[String], paths: &mut Vec<Module>) {
     paths.push(path);
 }
 
-/// Returns the module of this crate that a path leads into.
 fn resolve_path(path: &[String], module: &Module, modules: &BTreeSet<Module>) -> Option<Module> {
     let mut target = module.clone();
     let mut rest = path;
@@ -207,7 +204,6 @@ fn resolve_path(path: &[String], module: &Module, modules: &BTreeSet<Module>) ->
     (target != *module).then_some(target)
 }
 
-/// Returns the groups of modules that import each other, directly or through other modules.
 fn find_cycles(imports: &Imports) -> Vec<Vec<Module>> {
     let reached: Imports =
         imports.keys().map(|module| (module.clone(), reachable_from(module, imports))).collect();

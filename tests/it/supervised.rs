@@ -47,7 +47,6 @@ pub(crate) struct Supervised {
 }
 
 impl Supervised {
-    /// Starts a program. It owns `directory` from now on.
     pub(crate) fn start<S: AsRef<OsStr>>(directory: TempDir, command: &[S]) -> Self {
         Self::spawn(&directory.keep(), "remove", command)
     }
@@ -81,7 +80,6 @@ impl Supervised {
         assert!(sent.is_ok_and(|status| status.success()), "`{name}` cannot be sent");
     }
 
-    /// Returns the exit status if the program has ended.
     pub(crate) fn exit_status(&mut self) -> Option<ExitStatus> {
         self.supervisor.try_wait().expect("the supervisor is our child")
     }

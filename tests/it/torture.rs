@@ -67,7 +67,6 @@ async fn no_event_is_lost_under_faults_on_a_replica_set() {
     .await;
 }
 
-/// Runs clients and faults against one store, then checks the stored data.
 async fn run_under_faults(name: &str, tortured_store: TorturedStore, seed: u64) {
     let seed = number_from_env("FABER_TORTURE_SEED").unwrap_or(seed);
     let seconds = number_from_env("FABER_TORTURE_SECONDS").unwrap_or(DEFAULT_FAULT_SECONDS);

@@ -7,7 +7,6 @@ use std::{
 
 use tests::{binary::faber, installed};
 
-/// Runs a script. Each test in the script has its own time limits.
 fn run_script(script: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("web").join(script);
     let mut command = Command::new(installed::find_program("node"));

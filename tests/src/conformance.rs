@@ -49,7 +49,6 @@ pub struct StorePair {
 }
 
 impl StorePair {
-    /// Creates a pair with one view.
     pub fn new(store: Arc<dyn Store>, guard: impl std::any::Any + Send + Sync) -> Self {
         Self::shared(Arc::clone(&store), store, guard)
     }
@@ -76,7 +75,6 @@ impl StorePair {
         self.one.append(some_events(id, after, events)).await.unwrap();
     }
 
-    /// Writes a log whose length is `head.seq`, and then the head.
     async fn put_head(&self, head: ExecutionHead) {
         let events = usize::try_from(head.seq.0).unwrap();
         // Fails if the log already exists. Then only the head is new.
@@ -84,7 +82,6 @@ impl StorePair {
         self.one.put_head(head).await.unwrap();
     }
 
-    /// Reads all parts of a log from a position to the end.
     async fn log(&self, id: ExecutionId, after: u64) -> Vec<RecordedEvent> {
         let mut events: Vec<RecordedEvent> = Vec::new();
         loop {

@@ -42,17 +42,14 @@ impl fmt::Debug for Dice {
 }
 
 impl Dice {
-    /// Creates dice whose sequence follows from `seed`.
     pub fn new(seed: u64) -> Self {
         Self(Arc::new(Mutex::new(SmallRng::seed_from_u64(seed))))
     }
 
-    /// Returns `true` in `in_thousand` of 1,000 calls, on average.
     pub fn happens(&self, in_thousand: u32) -> bool {
         self.draw_below(1_000) < u64::from(in_thousand)
     }
 
-    /// Draws an index below `len`, which is not zero.
     pub fn draw_index(&self, len: usize) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).random_range(0..len)
     }
@@ -66,16 +63,12 @@ impl Dice {
 /// Numbers of faults in a thousand operations, and the duration of stalls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultRates {
-    /// Failures before the operation.
     pub failures_before: u32,
-    /// Failures after the operation.
     pub failures_after: u32,
     /// Failures after the events of an append, but before its commands leave the inbox. Stores
     /// without transactions remove the commands later.
     pub failures_before_inbox: u32,
-    /// Stalls before and after the operation.
     pub stalls: u32,
-    /// The maximum duration of a stall.
     pub max_stall: Duration,
 }
 
@@ -93,7 +86,6 @@ impl Default for FaultRates {
     }
 }
 
-/// A store with faults in front of another store.
 #[derive(Debug)]
 pub struct FaultyStore {
     inner: Arc<dyn Store>,
@@ -153,7 +145,6 @@ impl FaultyStore {
         Ok(())
     }
 
-    /// Runs an operation with faults before and after it.
     async fn with_faults<T, E: From<StoreError>>(
         &self,
         operation: impl Future<Output = Result<T, E>> + Send,

@@ -1,5 +1,3 @@
-//! Features of the kernel that runs the tests.
-
 use std::{
     process::{Command, Stdio},
     sync::OnceLock,

@@ -41,8 +41,6 @@ impl Ledger {
         Arc::new(Self { world, calls: Mutex::default() })
     }
 
-    /// Returns tools that write into the ledger, `sim.read`, `sim.idempotent`, `sim.once` and
-    /// `sim.limited`, and the `flow` tools.
     pub fn make_toolbox(self: &Arc<Self>) -> Toolbox {
         let effects = [
             ("read", Effect::Read),
@@ -69,7 +67,6 @@ impl Ledger {
         Arc::new(SimulatedTool { ledger: Arc::clone(self), definition: Arc::new(definition) })
     }
 
-    /// Records a call, and each rule that it breaks.
     async fn record_call(&self, call: &StepCall, effect: Effect, key: Option<String>) {
         let log = self.world.read_log(call.execution).await;
         let mut all = self.calls.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,3 @@
-//! Shared code of the integration tests.
-
 pub mod binary;
 pub mod conformance;
 pub mod faulty;

@@ -17,11 +17,9 @@ use toolsets::sources::{SetConfig, Sources};
 /// the limit for connecting, so that Faber reports its own error first.
 pub const MAX_WAIT: Duration = Duration::from_mins(2);
 
-/// A toolbox with the toolset `s`, and the sources that keep it connected.
 #[derive(Debug)]
 pub struct Connected {
     pub toolbox: Toolbox,
-    /// Keeps the toolset connected.
     pub sources: Sources,
 }
 
@@ -87,7 +85,6 @@ impl Connected {
         }
     }
 
-    /// Calls a tool as the second attempt of a step would.
     pub async fn call(&self, name: &str, parameters: Value) -> Result<Value, ToolError> {
         self.call_in(name, parameters, second_attempt()).await
     }
@@ -108,7 +105,6 @@ fn toolset_name() -> ToolSetName {
     "s".parse().expect("a name")
 }
 
-/// Returns the context of the second attempt of step `x`.
 pub fn second_attempt() -> ToolContext {
     let call = StepCall {
         execution: ExecutionId::draw(Timestamp::UNIX_EPOCH),

@@ -54,7 +54,6 @@ impl Clock for SimClock {
     }
 }
 
-/// A clock with a fixed error.
 #[derive(Clone, Copy, Debug)]
 pub struct SkewedClock {
     clock: SimClock,
@@ -76,7 +75,6 @@ pub struct World {
     pub memory: Arc<Memory>,
     faulty: Arc<FaultyStore>,
     has_stopped_faults: AtomicBool,
-    /// The clocks of the workers are wrong in this world.
     is_skewed: bool,
     hints: Mutex<Vec<Arc<Hints>>>,
     late_appends: Mutex<JoinSet<()>>,
@@ -105,19 +103,16 @@ impl World {
         })
     }
 
-    /// Returns a view for a new worker, client or subscriber.
     pub fn view(self: &Arc<Self>) -> Arc<View> {
         let hints = Arc::new(Hints::default());
         lock(&self.hints).push(Arc::clone(&hints));
         Arc::new(View::new(Arc::clone(self), hints))
     }
 
-    /// Returns whether clocks are wrong in this world.
     pub fn is_skewed(&self) -> bool {
         self.is_skewed
     }
 
-    /// Returns a clock for a new worker.
     pub fn draw_clock(&self) -> SkewedClock {
         let max_skew = if self.is_skewed { MAX_SKEW_MS } else { 0 };
         let ms = i64::try_from(self.dice.draw_below(2 * max_skew + 1)).unwrap_or_default();
@@ -131,7 +126,6 @@ impl World {
         self.has_stopped_faults.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether the faults have stopped.
     pub fn has_stopped_faults(&self) -> bool {
         self.has_stopped_faults.load(Ordering::Relaxed)
     }
@@ -142,12 +136,10 @@ impl World {
         time::sleep(Duration::from_millis(ms)).await;
     }
 
-    /// Decides at random whether an append arrives late.
     fn is_late(&self) -> bool {
         !self.has_stopped_faults() && self.dice.happens(LATE_APPENDS_PER_MILLE)
     }
 
-    /// Writes an append later, if the log then still ends where the append starts.
     fn append_later(self: &Arc<Self>, append: Append) {
         let (world, wait) = (Arc::clone(self), self.dice.draw_below(MAX_LATENESS_MS));
         lock(&self.late_appends).spawn(async move {
@@ -160,7 +152,6 @@ impl World {
         });
     }
 
-    /// Sends hints about a write. Some hints get lost on purpose.
     fn send_hints(&self) {
         for hints in &*lock(&self.hints) {
             if self.has_stopped_faults() || !self.dice.happens(LOST_HINTS_PER_MILLE) {
@@ -195,7 +186,6 @@ impl World {
         violations
     }
 
-    /// Returns the real log, without faults.
     pub async fn read_log(&self, id: ExecutionId) -> Vec<event::RecordedEvent> {
         use shared::store::Log as _;
         let mut log = Vec::new();

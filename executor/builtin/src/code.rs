@@ -1,5 +1,3 @@
-//! The toolset `code_tools`: reads and changes single files.
-
 mod edit;
 mod read;
 #[cfg(test)]

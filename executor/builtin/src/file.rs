@@ -1,5 +1,3 @@
-//! The toolset `file_tools`: finds files and lines in them.
-
 mod definition;
 mod glob;
 mod grep;

@@ -38,11 +38,9 @@ pub(crate) use self::{
     write_target::WriteTarget,
 };
 
-/// An open folder. Clones share it.
 #[derive(Clone)]
 pub struct Root(Arc<RootState>, Option<Arc<SearchCache>>);
 
-/// Facts that one search looks up once for all its files.
 struct SearchCache {
     protected_inside: Vec<FileId>,
     /// Sorted ids of all protected files, or the reason why they are unknown. Computed when the
@@ -68,7 +66,6 @@ struct RootState {
     protected: ProtectedFiles,
     /// Path without symlinks.
     canonical_path: PathBuf,
-    /// Absolute path as the configuration gives it.
     configured_path: PathBuf,
     /// Locked while a file changes, so that concurrent edits by this process do not overwrite each
     /// other.
@@ -87,7 +84,6 @@ pub struct RootError {
     reason: io::Error,
 }
 
-/// A path from a caller, resolved inside the root.
 #[derive(Clone, Debug)]
 pub(crate) struct RootPath {
     pub(crate) caller_path: String,
@@ -172,7 +168,6 @@ impl Root {
         [prefix(&self.0.configured_path), prefix(&self.0.canonical_path)]
     }
 
-    /// Returns the open folder. Every path is resolved below it.
     pub(crate) fn dir(&self) -> &Dir {
         &self.0.dir
     }
@@ -182,7 +177,6 @@ impl Root {
         self.0.write_lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Resolves a path from a caller. Rejects paths outside the root and protected paths.
     pub(crate) fn resolve_path(&self, caller_path: &str) -> Result<RootPath, ToolError> {
         let target_path = self.resolve_inside_root(caller_path)?;
         self.protected_files().check_path(self.dir(), &target_path.path, caller_path)?;
@@ -245,7 +239,6 @@ impl Root {
         self.open_canonical(&self.canonical_path(path)?)
     }
 
-    /// Makes a path relative to the root without reading the file system.
     fn relative_path(&self, caller_path: &str) -> Option<PathBuf> {
         let path = normalize_path(Path::new(caller_path))?;
         if !path.is_absolute() {
@@ -294,7 +287,6 @@ fn trailing_slash_error(caller_path: &str) -> ToolError {
     ToolError::failed(format!("Not a file: {caller_path} (it ends in `/`)")).without_retry()
 }
 
-/// Returns the kind of a file as text, such as `a folder`.
 pub(crate) fn kind_name(meta: &Metadata) -> &'static str {
     let kind = meta.file_type();
     if kind.is_file() {

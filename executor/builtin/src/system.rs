@@ -112,7 +112,6 @@ impl System {
         })
     }
 
-    /// Returns the secrets that commands find in their environment.
     fn passed_secrets(&self) -> Redaction {
         let mut redaction = Redaction::default();
         self.launcher.add_passed_secrets(&self.confinement.pass, &mut redaction);

@@ -25,7 +25,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 const USER_AGENT_TEXT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
 const DEFAULT_ACCEPT: &str = "application/json, text/*;q=0.9, */*;q=0.1";
 
-/// The HTTP client of one source, whose tools share connections.
 #[derive(Debug, Default)]
 pub struct Http {
     anywhere: OnceCell<Client>,
@@ -50,7 +49,6 @@ impl TryFrom<String> for ServerUrl {
     }
 }
 
-/// The addresses to which a request may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressScope {
     /// Any address, because the configuration names it.
@@ -80,7 +78,6 @@ pub struct OutgoingRequest {
 
 #[derive(Clone, Debug)]
 pub struct HttpReply {
-    /// The host and port of the server.
     pub host: String,
     pub status: StatusCode,
     pub headers: HeaderMap,
@@ -90,14 +87,12 @@ pub struct HttpReply {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HttpError {
-    /// The request was not sent.
     #[error("{0}")]
     Unsent(String),
     /// The request was not sent, because the login server is unavailable. Another attempt may
     /// succeed.
     #[error("{0}")]
     Later(String),
-    /// The request may have been sent. Its outcome is unknown.
     #[error("{0}")]
     Lost(String),
     /// The URL, or the target of a redirect, must not be requested.

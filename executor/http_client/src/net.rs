@@ -85,7 +85,6 @@ fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RefusedUrl {
-    /// The text is not a URL.
     #[error("`{0}` is not a URL: write one such as `https://example.com/page`")]
     NotUrl(String),
     #[error("`{0}` is neither `http` nor `https`")]
@@ -97,7 +96,6 @@ pub enum RefusedUrl {
          allows them (`allow_private` of web tools, `base_url` of an OpenAPI document)"
     )]
     Private(String),
-    /// Another server redirected to a link-local address.
     #[error(
         "`{0}` is a link-local address, to which other servers may not redirect: to use the \
          address, write it into the configuration"

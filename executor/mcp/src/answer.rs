@@ -1,5 +1,3 @@
-//! Conversion of answers into outputs and errors.
-
 use rmcp::model::{
     CallToolResult, ContentBlock, ErrorCode as RpcCode, ErrorData, ResourceContents,
 };
@@ -37,7 +35,6 @@ const CONTENT_FIELD: &str = "$content";
 #[derive(Debug, PartialEq)]
 pub(super) struct Output {
     pub(super) value: Value,
-    /// Large binaries, removed from the value.
     pub(super) binaries: Vec<Binary>,
 }
 
@@ -159,7 +156,6 @@ fn content_output(contents: Vec<ContentBlock>) -> Output {
     Output { value, binaries }
 }
 
-/// Returns the JSON pointer of a content's binary, and its media type.
 fn binary_pointer(content: &ContentBlock) -> Option<(&'static str, String)> {
     let unknown = || "application/octet-stream".to_owned();
     match content {

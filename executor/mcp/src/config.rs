@@ -1,5 +1,3 @@
-//! The settings of an MCP server.
-
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -107,7 +105,6 @@ impl McpHttp {
 }
 
 impl McpServer {
-    /// Returns the texts that can be secrets.
     pub fn texts(&self) -> Vec<&TextOrSecret> {
         let (texts, auth) = match self {
             Self::Command(command) => (&command.env, None),

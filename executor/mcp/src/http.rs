@@ -78,7 +78,6 @@ impl Remote {
     }
 }
 
-/// The transport of a remote server for rmcp.
 pub(super) struct HttpTransport {
     connection: Arc<Connection>,
     inbox: mpsc::Receiver<RxJsonRpcMessage<RoleClient>>,

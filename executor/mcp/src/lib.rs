@@ -54,12 +54,10 @@ struct McpTool {
     definition: Arc<ToolDefinition>,
     /// The reason why the tool cannot be called. `None` if it can be called.
     obstacle: Option<&'static str>,
-    /// The output schema, compiled at the first output.
     output_schema: OnceLock<Option<Schema>>,
     availability: Arc<Availability>,
 }
 
-/// Creates the tools of a server. Skips tools with invalid or duplicate names.
 fn make_tools(
     set: &ToolSetName,
     effects: &EffectRules,

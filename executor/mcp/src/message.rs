@@ -270,7 +270,6 @@ impl ProgressTokens {
         CallToken { number, tokens: Arc::clone(self) }
     }
 
-    /// Delivers a report to its call, if the call is still running.
     pub(super) fn deliver_report(&self, report: ProgressNotificationParam) {
         let ProgressToken(NumberOrString::Number(number)) = report.progress_token else { return };
         let Some((reporter, secrets)) = self.lock_calls().get(&number).cloned() else { return };

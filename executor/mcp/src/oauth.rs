@@ -43,7 +43,6 @@ pub(crate) struct Caller<'a> {
     pub(crate) background: &'a BackgroundTasks,
 }
 
-/// Rejects servers to which no token may be sent.
 pub(super) fn check_server(server: &reqwest::Url) -> Result<(), String> {
     web::check_secure(server).map_err(|err| err.to_string())
 }
@@ -63,7 +62,6 @@ const MAX_TASKS: usize = 64;
 /// stored.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The running token requests of one toolset. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct BackgroundTasks(Arc<Mutex<JoinSet<()>>>);
 

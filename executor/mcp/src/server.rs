@@ -108,7 +108,6 @@ impl Server {
         }
     }
 
-    /// Initializes the session and lists the tools.
     pub(super) async fn connect(
         &mut self,
         transport: ServerTransport,
@@ -217,7 +216,6 @@ impl Server {
     }
 }
 
-/// Describes an answer that belongs to another request.
 const WRONG_ANSWER: &str = "it is the answer to another request";
 
 fn unreadable_init(reason: &str) -> String {

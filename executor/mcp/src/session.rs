@@ -27,7 +27,6 @@ use super::{
 pub(super) struct Session {
     peer: Peer<RoleClient>,
     state: SessionState,
-    /// Maximum size of an output in bytes.
     max_output_bytes: usize,
     is_remote: bool,
 }
@@ -63,7 +62,6 @@ impl Session {
         &self.peer
     }
 
-    /// Returns whether no further message can be sent to the server.
     pub(super) fn is_closed(&self) -> bool {
         self.state.closing.is_cancelled()
     }
@@ -193,12 +191,10 @@ impl Availability {
         self.state.send_replace(state);
     }
 
-    /// Returns whether a call waits until the server is up.
     pub(super) fn has_waiting_calls(&self) -> bool {
         self.state.receiver_count() > 0
     }
 
-    /// Waits until a call needs the server.
     pub(super) async fn wait_for_demand(&self) {
         self.demand.notified().await;
     }

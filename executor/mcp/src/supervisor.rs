@@ -83,7 +83,6 @@ impl Supervisor {
         }
     }
 
-    /// Sets the launcher, which ends the server with this process.
     #[must_use]
     pub fn with_launcher(mut self, launcher: Launcher) -> Self {
         self.launcher = launcher;
@@ -111,7 +110,6 @@ impl Supervisor {
         self
     }
 
-    /// Returns the state in which calls wait for the server.
     pub fn availability(&self) -> Arc<Availability> {
         Arc::clone(&self.availability)
     }

@@ -193,7 +193,6 @@ struct LaunchOrder {
     hidden: Vec<PathBuf>,
     kept: Vec<PathBuf>,
     life: Lifetime,
-    /// Process id of the caller. A watched command ends with it.
     caller: u32,
 }
 
@@ -257,7 +256,6 @@ impl Launcher {
         Self { kept, ..self }
     }
 
-    /// Returns the paths that file tools must not touch.
     pub fn protected_paths(&self) -> Vec<PathBuf> {
         [self.hidden.as_slice(), self.kept.as_slice()].concat()
     }

@@ -28,7 +28,6 @@ const MAX_ATTEMPTS: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct Placeholders(Mutex<BTreeMap<PathBuf, Placeholder>>);
 
-/// A file or folder that was created for a missing name.
 #[derive(Debug)]
 struct Placeholder {
     /// Locked with a shared lock. A process that gets an exclusive lock knows that it is the last

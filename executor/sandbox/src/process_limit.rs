@@ -99,7 +99,6 @@ fn parse_stat(stat: &str) -> Option<(i32, u64)> {
     Some((parent, threads.max(1)))
 }
 
-/// Returns the processes that this process started or adopted.
 pub(super) fn list_children() -> impl Iterator<Item = i32> {
     let own_pid = getpid().as_raw();
     list_processes().filter(move |process| process.1 == own_pid).map(|process| process.0)

@@ -1,5 +1,3 @@
-//! Path resolution: the symlinks on the way, and the final path.
-
 use std::{
     collections::VecDeque,
     ffi::OsString,
@@ -15,7 +13,6 @@ const MAX_LINKS: usize = 40;
 pub struct ResolvedPath {
     /// The symlinks that were followed. Their own paths have no other symlinks.
     pub links: Vec<PathBuf>,
-    /// The final path without symlinks. No file needs to exist there.
     pub end: PathBuf,
     pub exists: bool,
 }

@@ -1,5 +1,3 @@
-//! The subcommand `confined`: restricts its own process and then runs the program.
-
 use std::{
     collections::BTreeMap,
     env,

@@ -1,5 +1,3 @@
-//! The fallback for systems other than Linux. It restricts nothing.
-
 use std::{io, path::PathBuf};
 
 use super::{LaunchOrder, Support};

@@ -64,7 +64,6 @@ impl EncodedSecret {
         left
     }
 
-    /// Returns the length of an encoded form at the start of a text.
     fn match_length(&self, text: &[u8]) -> Option<usize> {
         let mut position = 0;
         if let Self::Escaped(secret) = self {
@@ -129,7 +128,6 @@ fn parse_escaped_unit(escaped: &[u8]) -> Option<u16> {
     u16::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// Returns the length of a line separator at the start of a text.
 fn break_length(text: &[u8]) -> usize {
     let mut position = 0;
     while let Some(mark) = LINE_BREAKS.iter().find(|mark| text[position..].starts_with(mark))

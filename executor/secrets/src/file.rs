@@ -1,5 +1,3 @@
-//! Secrets in files that the configuration names.
-
 use std::{
     fmt,
     path::{Path, PathBuf},
@@ -43,7 +41,6 @@ impl FileSecret {
         self.content = Content::Read { path: file.path().to_owned(), text: file.read() };
     }
 
-    /// Returns the path as the configuration contains it.
     pub fn written(&self) -> &str {
         &self.secret_file
     }
@@ -56,7 +53,6 @@ impl FileSecret {
         }
     }
 
-    /// Returns the secret, or the reason why there is none.
     pub fn text(&self) -> Result<&str, MissingSecret> {
         match &self.content {
             Content::Unread => Err(MissingSecret::ForeignFile(self.secret_file.clone())),

@@ -23,12 +23,10 @@ const MIN_SECRET_BYTES: usize = 4;
 /// The shortest redacted part of a secret: a line, or a part of its base 64.
 const MIN_PART_BYTES: usize = 12;
 
-/// A text or the name of a secret, in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Value")]
 pub enum TextOrSecret {
     Plain(String),
-    /// The value of an environment variable.
     Secret(SecretName),
     File(FileSecret),
 }
@@ -85,7 +83,6 @@ impl TryFrom<Value> for TextOrSecret {
 }
 
 impl TextOrSecret {
-    /// Returns the name of the variable.
     pub fn secret(&self) -> Option<&str> {
         match self {
             Self::Plain(_) | Self::File(_) => None,
@@ -175,7 +172,6 @@ impl Redaction {
         self.1.sort_by_key(|(_, encoded_secret)| std::cmp::Reverse(encoded_secret.text().len()));
     }
 
-    /// Adds a variable of the environment that a program gets, if it is set.
     pub fn add_variable(&mut self, name: &str) {
         if let Some(value) = read_variable(name) {
             self.add_secret(name, &value);
@@ -194,7 +190,6 @@ impl Redaction {
         text
     }
 
-    /// Redacts bytes, which may be a text.
     pub fn redact_bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
         let bytes = match String::from_utf8(bytes) {
             Ok(text) => return self.redact(text).into_bytes(),
@@ -319,7 +314,6 @@ fn base64_parts(value: &str) -> Vec<String> {
     parts
 }
 
-/// Converts percent-encoded digits to lower case.
 fn lower_case_hex(encoded: &str) -> String {
     let mut after = usize::MAX;
     let small = |letter: char| {

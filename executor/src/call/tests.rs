@@ -357,7 +357,6 @@ async fn the_longest_timeouts_do_not_panic() {
     assert_eq!(trial.run(toolbox()).await.1, Ok(json!("done")));
 }
 
-/// Tests with a real MCP server.
 mod server {
     use tempfile::TempDir;
     use toolsets::sources::{SetConfig, Sources};

@@ -1,5 +1,3 @@
-//! The calls of a driver, and the results of all its jobs.
-
 use std::{sync::Arc, time::Duration};
 
 use chrono::TimeDelta;
@@ -50,8 +48,8 @@ impl HeldStart {
 }
 
 impl Driver {
-    /// Handles the start of a task. A call that only reads starts immediately. Any other call
-    /// starts when its `step_started` event is durable.
+    /// Handles the start of a task. A call that only reads starts immediately. Any other call, and
+    /// a child, starts when its `step_started` event is durable.
     pub(super) fn prepare_start(&mut self, seq: Seq, started: &StepStarted) {
         let plan = Arc::clone(self.execution.plan());
         let step = plan.step_number(&started.step).expect("the machine starts steps of the plan");
@@ -66,8 +64,8 @@ impl Driver {
                 if started.effect.unwrap_or(callee.policy.effect) == Effect::Read {
                     self.launch_call(call, callee.policy.cache_ttl_ms);
                 } else {
-                    // Checks the lease from now on. Before, no check was needed if all tools of the
-                    // plan were `READ` when the plan was compiled.
+                    // The lease may not have been checked before, because all tools of the plan
+                    // were `READ` when the plan was compiled.
                     self.claim.needs_safe_lease = true;
                     self.held_starts.push_back((seq, HeldStart::Call(Box::new(call))));
                 }
@@ -131,7 +129,6 @@ impl Driver {
         }
     }
 
-    /// Starts all calls and children whose start event is durable, unless the lease is in doubt.
     pub(super) fn start_held_tasks(&mut self) {
         let durable = self.pending.durable_seq();
         while let Some((seq, _)) = self.held_starts.front()
@@ -230,7 +227,6 @@ fn expires_at(now: Timestamp, ttl: Duration) -> Timestamp {
         .unwrap_or(Timestamp::MAX_UTC)
 }
 
-/// Returns the cache key of a call. Calls have the same key only if tool and parameters are equal.
 fn cache_key(tool: &ToolName, parameters: &Value) -> String {
     let mut hash = Sha256::new();
     hash.update(tool.as_str());

@@ -1,13 +1,13 @@
 //! Child executions: steps that execute another plan.
 //!
 //! The parent's `step_started` event contains the id of the child, so starting a child twice
-//! creates only one execution. The parent has no driver during a long wait.
+//! creates only one execution. The parent can be parked during a long wait.
 //!
-//! When a child finishes, its driver sends a command to the parent's inbox, and only then clears
-//! the owner of the child. If the driver crashes before that, the child is an orphan, and the
-//! worker that claims it sends the command. The command has no data: the parent's driver reads the
-//! log of the child. The append that records the child's result also removes the command, so a
-//! crash in between loses nothing.
+//! When a child finishes, its driver sends a command to the inbox of an unfinished parent, and only
+//! then clears the owner of the child. If the driver crashes before that, the child is an orphan,
+//! and the worker that claims it sends the command. The command has no data: the parent's driver
+//! reads the log of the child. The command stays in the inbox until the child's result is recorded,
+//! so a crash in between loses nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -53,7 +53,7 @@ pub(super) struct Child {
     earlier: Option<ExecutionId>,
     /// The span of the attempt, or of the parent's caller.
     trace: Option<SpanContext>,
-    /// `true` if the parent stops, so the child must stop, too.
+    /// `true` if the parent is cancelled or past its deadline, so the child must stop, too.
     is_stopped: bool,
     /// `true` if the child has sent the command that reports that it finished. Its log then
     /// contains `finished`, even if its head still lags behind.
@@ -101,7 +101,8 @@ impl Child {
         })
     }
 
-    /// Starts the child if it does not exist, and waits as long as the child needs this process.
+    /// Starts the child if it does not exist, and waits for its end if this process must watch it.
+    /// Returns `Running` if the inbox will report the end of the child.
     async fn watch(self, context: Arc<WorkerContext>) -> ChildStatus {
         loop {
             let is_seen = match self.start_or_check(&context).await {
@@ -130,7 +131,6 @@ impl Child {
         }
     }
 
-    /// Returns whether this worker, which drains, still owns the child.
     async fn is_driven_here(&self, context: &WorkerContext) -> bool {
         match context.store.head(self.id).await {
             Ok(head) => head.is_some_and(|head| head.owner == Some(context.worker)),
@@ -171,7 +171,7 @@ impl Child {
     }
 
     /// Returns the calls whose outcome is unknown, or that a person settled, in the child of the
-    /// previous attempt, or in the child of an earlier execution.
+    /// previous attempt. Without such a child, returns those of an earlier execution.
     async fn calls_to_take_over(&self, context: &WorkerContext) -> Result<ChildCalls, StoreError> {
         let Some(execution) = self.earlier else { return Ok(self.calls.clone()) };
         let path = ChildPath { steps: Vec::new(), execution };
@@ -189,7 +189,8 @@ impl Child {
 }
 
 impl WorkerContext {
-    /// Claims a child without a living owner. Used if no other process would claim it.
+    /// Claims a child without a living owner if it can continue here or has commands, because no
+    /// other process would claim it.
     async fn adopt_orphan(&self, head: &ExecutionHead) -> Result<(), StoreError> {
         let is_free = match head.owner {
             None => true,
@@ -294,7 +295,6 @@ impl Children {
 }
 
 impl Driver {
-    /// Watches all running children. A new owner of the parent calls this once.
     pub(super) fn watch_children(&mut self) {
         let in_children = self.execution.agenda().in_children().iter();
         let in_children: Vec<Task> = in_children.copied().collect();
@@ -356,7 +356,8 @@ impl Driver {
     }
 }
 
-/// Notifies the parent of a finished execution, and then clears the owner of the execution.
+/// Notifies the parent of a finished child, and then clears the owner of the child. Does nothing
+/// for an execution without a parent.
 pub(crate) async fn notify_parent(
     context: &WorkerContext,
     execution: &Execution,
@@ -379,7 +380,6 @@ pub(crate) async fn notify_parent(
     context.store.put_head(ExecutionHead::from_execution(execution, None, None)).await
 }
 
-/// Converts the end of a child into the result of its parent's step.
 fn child_result(child: &Execution, max_bytes: usize) -> Result<CallOutput, ToolError> {
     match child.state() {
         ExecutionState::Completed => {
@@ -428,8 +428,8 @@ fn required_failure(child: &Execution) -> ToolError {
     match failed.min_by_key(|(_, step, _)| step.finished_at) {
         Some((planned, _, error)) => {
             let message = format!("`{}` of `{}`: {}", planned.id, child.id(), error.message);
-            // Clears the unknown outcome, because the child has finished and none of its calls can
-            // still have an effect.
+            // The failure of a finished child is definite, even if the outcome of one of its calls
+            // is unknown.
             ToolError { is_definite: true, message: message.as_str().into(), ..error.clone() }
         }
         None if child.missed_deadline() => {

@@ -64,7 +64,6 @@ impl Driver {
         self.next_due_at().is_none_or(|due| due - self.context.clock.now() > soon)
     }
 
-    /// Returns whether this worker is allowed to start tasks now. No other function decides this.
     pub(super) fn start_permission(&self) -> StartPermission {
         if self.inputs.is_draining || self.tool_presence.has_missing_tools() {
             StartPermission::Elsewhere
@@ -79,8 +78,8 @@ impl Driver {
         self.claim.needs_safe_lease && !self.context.lease.is_safe(self.claim.term)
     }
 
-    /// Returns whether only the lease prevents a task from starting now, or prevented it at the
-    /// last decision.
+    /// Returns whether the lease delays a start, so that the driver must check the lease again
+    /// soon.
     pub(super) fn is_delayed_by_lease(&self) -> bool {
         // If a start is durable and its call has not begun, the lease has stopped the call. The
         // lease may be safe by now, so its current state does not matter.
@@ -96,8 +95,8 @@ impl Driver {
     }
 
     /// Moves an execution that only waits for permits to a waiting slot. Moves it back to a normal
-    /// slot when it has other work. Returns `false` if no waiting slot is free and another worker
-    /// can claim the execution later.
+    /// slot when it has other work and a normal slot is free. Returns `false` if no waiting slot is
+    /// free and another worker can claim the execution later.
     pub(super) fn switch_slot(&mut self) -> bool {
         let asks = self.permit_requests.open_requests();
         let only_waits = asks > 0
@@ -143,15 +142,14 @@ impl Driver {
     pub(super) fn next_due_at(&self) -> Option<Timestamp> {
         let is_for_others = self.has_work() || self.children.has_unknown_status();
         if self.start_permission() == StartPermission::Elsewhere && is_for_others {
-            // Uses the creation time, because a time in the past is due by the clocks of all other
-            // workers, too.
+            // Uses the creation time, so that the execution is due immediately for other workers.
             return Some(self.execution.created_at());
         }
         machine::wake_at(&self.execution)
     }
 
     /// Releases the execution by writing a head without an owner. If the store refuses the head,
-    /// the worker keeps trying without a driver.
+    /// the worker offers the head again later, without a driver.
     pub(super) async fn park(&mut self, due: Option<Timestamp>) -> DriverStop {
         let head = ExecutionHead::from_execution(&self.execution, None, due);
         debug!(execution = %head.execution, due = ?head.due, "parked");

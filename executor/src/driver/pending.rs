@@ -18,10 +18,10 @@ use tracing::{debug, warn};
 
 use super::{DriveError, WorkerContext};
 
-/// Maximum number of events that wait for an append. The limit is needed because calls of reads do
-/// not wait for the disk.
+/// Number of waiting events from which the driver reads no further input. The limit is needed
+/// because calls of reads do not wait for the disk.
 const MAX_EVENTS: usize = 4_096;
-/// Maximum bytes of call results that wait for an append.
+/// Bytes of waiting call results from which the driver reads no further input.
 const MAX_BYTES: usize = 8 << 20;
 /// Delay before the first retry of a failed append. Doubles with each retry, up to the poll
 /// interval.
@@ -35,9 +35,8 @@ pub(super) struct PendingEvents {
     bytes: usize,
     handled_commands: Vec<CommandId>,
     in_flight: Option<InFlightAppend>,
-    /// The last written head: its state, `true` if it needs a person, and `true` if it has an error.
+    /// The last sent head: its state, `true` if it needs a person, and `true` if it has an error.
     head: Option<(ExecutionState, bool, bool)>,
-    /// The stored bytes in the last written head.
     head_bytes: u64,
     created_notice: Option<oneshot::Sender<Result<(), AppendError>>>,
 }
@@ -64,7 +63,6 @@ impl AppendBatch {
     }
 }
 
-/// The state of the log at the position of a failed append.
 enum LogState {
     Complete,
     Prefix(usize),
@@ -125,12 +123,10 @@ impl PendingEvents {
         self.in_flight.is_none() && self.queue.is_empty()
     }
 
-    /// Returns whether the driver should read no further input, because too many events wait.
     pub(super) fn is_full(&self) -> bool {
         self.queue.len() >= MAX_EVENTS || self.bytes >= MAX_BYTES
     }
 
-    /// Sends the waiting events, unless an append is in flight.
     pub(super) fn send_append(&mut self, context: &WorkerContext, execution: &Execution) {
         if self.in_flight.is_some() {
             return;
@@ -212,7 +208,6 @@ impl PendingEvents {
                 Err(DriveError::Store(err)) => Err(AppendError::Store(err.clone())),
                 Err(_) => Err(AppendError::Conflict),
             };
-            // Ignores the error, because the receiver may have been dropped.
             let _ = notice.send(answer);
         }
         result?;
@@ -220,7 +215,6 @@ impl PendingEvents {
         Ok(batch.events)
     }
 
-    /// Reads the log after a failed append, and appends the missing events again.
     async fn recover_append(
         &mut self,
         batch: &AppendBatch,
@@ -229,7 +223,7 @@ impl PendingEvents {
         id: ExecutionId,
     ) -> Result<(), DriveError> {
         if let AppendError::Store(err @ StoreError::TooLarge { .. }) = err {
-            // Gives up, because the store wrote nothing and will refuse the same events again.
+            // Gives up, because the store would refuse the same events again.
             return Err(err.into());
         }
         debug!(execution = %id, %err, "an append failed, so the log is read again");

@@ -60,14 +60,14 @@ impl PermitRequests {
 }
 
 impl Driver {
-    /// Requests permits for tasks that could start with them, and cancels all other requests.
     pub(super) fn request_permits(&mut self) {
         let held = self.execution.agenda().without_permit();
         if held.is_empty() && self.permit_requests.waiting.is_empty() {
             return;
         }
-        // Requests permits for all limits, because a task whose limit is full must not block a task
-        // with another limit. A sequential execution keeps the order of its tasks.
+        // Requests permits for several limits at the same time, because a task whose limit is full
+        // must not block a task with another limit. A sequential execution keeps the order of its
+        // tasks.
         let is_sequential = self.execution.options().mode == ExecutionMode::Sequential;
         let maximum = if is_sequential { 1 } else { MAX_WAITING_TASKS };
         let first: Vec<Task> = held.iter().take(maximum).copied().collect();
@@ -140,7 +140,6 @@ impl Driver {
         Arc::clone(&waiting.keys)
     }
 
-    /// Opens a request for a task if `is_allowed` is true, and cancels an open request otherwise.
     fn request_permit(&mut self, task: Task, is_allowed: bool) {
         let Some(waiting) = self.permit_requests.waiting.get_mut(&task) else { return };
         if !is_allowed {

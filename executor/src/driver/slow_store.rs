@@ -24,8 +24,6 @@ struct SlowAppends {
 }
 
 impl SlowStoreLog {
-    /// Notes how long an append took. Warns if it was slow and `WARNING_INTERVAL` has passed since
-    /// the last warning.
     pub(crate) fn note_append(&self, took: Duration) {
         if let Some(SlowAppends { count, slowest, .. }) = self.add_append(took, Instant::now()) {
             warn!(

@@ -3,7 +3,7 @@
 //! All reports are made from events that are in the store, so they never tell more than the event
 //! log. A span is sent when it ends. A worker that takes over sends the spans of earlier events
 //! again, because the lost worker may not have sent them. Their ids are the same, so a collector
-//! keeps only one copy of each span.
+//! can recognize the copies.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -28,12 +28,10 @@ const LOG_TARGET: &str = "faber::execution";
 pub(super) struct Telemetry {
     tracker: AttemptTracker,
     spans: Option<SampledSink>,
-    /// Attributes that running calls add to their spans.
     notes: BTreeMap<(Task, Attempt), SpanNotes>,
     _active: ActiveExecution,
 }
 
-/// The sink of spans, for an execution whose spans are exported.
 #[derive(Clone, Debug)]
 struct SampledSink(Arc<dyn SpanSink>);
 
@@ -67,7 +65,6 @@ impl Telemetry {
         }
     }
 
-    /// Reports events that have become durable.
     pub(super) fn report_events(&mut self, execution: &Execution, events: &[RecordedEvent]) {
         for recorded in events {
             if let Some(ended) = self.tracker.follow_event(execution.plan(), recorded) {

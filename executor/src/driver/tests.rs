@@ -1,5 +1,3 @@
-//! Tests of drivers, one decision after another.
-
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -22,7 +20,6 @@ use crate::{
     },
 };
 
-/// A driver that the test runs step by step, with its worker context.
 struct DriverTest {
     driver: Driver,
     store: Arc<Memory>,
@@ -33,14 +30,12 @@ struct DriverTest {
 }
 
 impl DriverTest {
-    /// Starts an execution. Its first append is durable.
     async fn new(plan: Arc<Plan>, options: ExecutionOptions) -> Self {
         let store = Arc::new(Memory::new());
         let (worker, _) = worker(&store);
         Self::with_store(store, &worker, plan, options).await
     }
 
-    /// Starts an execution with a rate limit on `set.limited` for each value of `k`.
     async fn with_rate_limit(rate: Rate, plan: Arc<Plan>, options: ExecutionOptions) -> Self {
         let of = LimitedCalls::Tool("set.limited".parse().unwrap());
         let key = Some("k".parse().unwrap());
@@ -77,7 +72,6 @@ impl DriverTest {
         test
     }
 
-    /// Runs the driver until all its decisions are durable.
     async fn run_until_durable(&mut self) {
         self.driver.apply_results();
         while !self.driver.pending.is_empty() {

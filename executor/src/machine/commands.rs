@@ -45,8 +45,6 @@ impl Decision<'_> {
             _ => return self.change_by_command(id, command),
         };
         self.change_by_command(id, command);
-        // Records the command, because the inbox can deliver the command again, and it could then
-        // have an effect.
         if self.events.len() == before {
             self.record_event(Event::CommandIgnored {
                 asked: command_name.to_owned(),
@@ -86,7 +84,8 @@ impl Decision<'_> {
         )
     }
 
-    /// Approves or rejects a waiting step. For a loop, applies to `item`, or to all waiting items.
+    /// Approves or rejects a step that waits for a person. For a loop, applies to `item`, or to all
+    /// items that wait for a person.
     fn answer_waiting(
         &mut self,
         command: CommandId,
@@ -133,7 +132,6 @@ impl Decision<'_> {
         self.record_event(Event::StepFailed { step, part, attempt, error, command: Some(command) });
     }
 
-    /// Finishes a waiting step whose call has an unknown outcome, as a person decided.
     fn settle_waiting(
         &mut self,
         command: CommandId,
@@ -176,7 +174,6 @@ impl Decision<'_> {
         }
     }
 
-    /// Finishes a waiting task with the oldest stored signal of a name, if there is one.
     fn consume_signal(&mut self, task: Task, name: &str) {
         let kept = self.execution.signals().iter().find(|signal| signal.name == name);
         let Some(output) = kept.map(|signal| Arc::clone(&signal.payload)) else { return };
@@ -205,7 +202,6 @@ impl Decision<'_> {
         }
     }
 
-    /// Lets ready tasks wait for the approval or the signal that they need.
     pub(super) fn start_waits(&mut self) {
         while self.can_start()
             && let Some(task) = self.execution.agenda().to_wait().first().copied()

@@ -16,7 +16,6 @@ use super::create_execution_from;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct CheckedStep {
-    /// The parameters, rendered as far as possible.
     pub parameters: Arc<Value>,
     pub warnings: Vec<String>,
     pub error: Option<ToolError>,

@@ -15,7 +15,8 @@ use shared::{
 use super::Decision;
 
 impl Decision<'_> {
-    /// Fails the execution if a step with strict templates refers to a missing part of the input.
+    /// Fails the execution if a pending step with strict templates refers to a missing part of the
+    /// input.
     pub(super) fn check_input(&mut self) {
         if self.execution.phase() != Phase::Open {
             return;
@@ -73,7 +74,6 @@ fn is_false_by_input(step: &ToolExecution, input: &Value) -> bool {
     condition.is_some_and(|condition| condition.evaluate(&NoOutputs, input) == Ok(false))
 }
 
-/// The outputs that a condition can read before the first step: none.
 struct NoOutputs;
 
 impl LookUpValues for NoOutputs {

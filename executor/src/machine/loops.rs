@@ -43,14 +43,13 @@ impl Decision<'_> {
             (Phase::Expired, None) => {
                 Event::StepFailed { step, part, attempt, error: deadline_error(), command: None }
             }
-            // Reports no failed item, because the execution stopped before every item had run.
+            // Does not succeed, because the execution stopped before every item had run.
             (_, None) => Event::StepCancelled { step, part },
         };
         self.record_event(event);
     }
 }
 
-/// Returns the error of the first failed item. The message names the item.
 fn first_failure(items: &Items) -> Option<ToolError> {
     let index = items.first_failed()?;
     match &items.get(index)?.state {

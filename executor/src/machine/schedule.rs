@@ -20,7 +20,6 @@ use super::{Decision, add_millis, attempt_name, can_start_tasks, input, is_block
 /// events small.
 const MAX_WARNINGS: usize = 1_000;
 
-/// Warning that a call differs from the earlier call whose outcome is unknown.
 pub const OTHER_PARAMETERS_WARNING: &str = "an earlier call of this step with other parameters has \
                                             an unknown outcome, so this attempt sends a new \
                                             idempotency key";
@@ -103,12 +102,10 @@ impl Decision<'_> {
             .min_by_key(|task| (task.part.item.is_some(), *task))
     }
 
-    /// Returns whether a task is a loop whose list is not known yet.
     fn is_unexpanded_loop(&self, task: Task) -> bool {
         task.part.is_whole() && self.execution.plan().step(task.step).for_each.is_some()
     }
 
-    /// Starts a loop. From now on each item of its list is a task.
     fn expand_loop(&mut self, task: Task) {
         let items = match self.execution.list(task.step).map(|list| u32::try_from(list.len())) {
             Some(Ok(n)) if n as usize <= limits::ITEMS => n,
@@ -202,8 +199,8 @@ impl Decision<'_> {
         }
     }
 
-    /// Returns the key of an earlier call whose outcome is unknown. Warns if that call had other
-    /// parameters, because the new call then gets another key.
+    /// Returns the key of an earlier call with the same parameters whose outcome is unknown. Warns
+    /// if that call had other parameters, because the new call then gets another key.
     fn take_over_key(
         &self,
         task: Task,
@@ -340,8 +337,6 @@ fn describe_unresolved(unresolved: &[Arc<str>]) -> Vec<String> {
     warnings
 }
 
-/// Returns the error of a compensation that waits for a signal. A compensation must not wait,
-/// because the execution has to finish.
 fn wait_in_compensation_error() -> ToolError {
     let reason = "a compensation cannot wait for a signal: the execution has to end";
     ToolError::new(ErrorCode::INVALID_PARAMETERS, reason)

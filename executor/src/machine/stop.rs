@@ -20,7 +20,7 @@ impl Decision<'_> {
     }
 
     /// Fails the tasks that were about to start, because the events of their start are too large
-    /// for the store. If no task was about to start, fails the execution. The caller has just
+    /// for the store. If no task was about to start, fails an open execution. The caller has just
     /// claimed the execution, so no call is running.
     pub(super) fn fail_unwritable(&mut self, error: &ToolError) {
         let agenda = self.execution.agenda();
@@ -36,10 +36,10 @@ impl Decision<'_> {
         }
     }
 
-    /// Ends all tasks that are not running once the execution stops.
+    /// Ends the tasks that are not running, once the execution stops.
     ///
-    /// Running calls finish first. After a cancel command or a deadline the driver cancels them.
-    /// Sleeps have no call to cancel, so they end here.
+    /// After a cancel command or at the deadline, sleeps end here, too, because they have no call
+    /// that the driver can cancel.
     pub(super) fn stop_idle_tasks(&mut self) {
         let phase = self.execution.phase();
         let is_stopping = matches!(phase, Phase::Failing | Phase::Expired | Phase::Cancelling);
@@ -58,7 +58,6 @@ impl Decision<'_> {
         }
     }
 
-    /// Ends a step that is not running, or the items of a loop that are not running.
     fn stop_if_idle(&mut self, task: Task, phase: Phase) {
         match self.task_state(task) {
             Some(StepState::Gathering { .. }) => {
@@ -128,13 +127,12 @@ impl Decision<'_> {
         }
     }
 
-    /// Returns whether all steps finished although the deadline has passed. In this case no step is
+    /// Returns whether the execution ran to its end after its deadline. In this case no step is
     /// undone.
     fn has_completed(&self) -> bool {
         self.execution.phase() == Phase::Expired && self.has_run_to_end()
     }
 
-    /// Returns the next compensation that can start, or the due retry of a compensation.
     fn next_compensation(&self) -> Option<Task> {
         let agenda = self.execution.agenda();
         let due = agenda.retrying().first().filter(|(until, _)| *until <= self.context.now);

@@ -41,7 +41,6 @@ struct Story {
     now: Timestamp,
     commands: u32,
     checked_events: usize,
-    /// The positions in the log at which decisions start.
     decision_starts: BTreeSet<usize>,
     limited_tools: Arc<BTreeSet<ToolName>>,
 }
@@ -54,12 +53,10 @@ fn claim() -> Input {
     }
 }
 
-/// Returns a time some milliseconds after the start of the story.
 fn time_at(ms: i64) -> Timestamp {
     Timestamp::from_timestamp_millis(1_700_000_000_000 + ms).unwrap()
 }
 
-/// Returns a step `id` that calls `tool` after the steps `after`.
 fn step(id: &str, tool: &str, after: &[&str]) -> UncheckedStep {
     UncheckedStep {
         id: id.parse().unwrap(),
@@ -119,19 +116,16 @@ fn with_condition(condition: &str, mut step: UncheckedStep) -> UncheckedStep {
     step
 }
 
-/// Turns a step into a loop over a list.
 fn for_each(list: &str, mut step: UncheckedStep) -> UncheckedStep {
     step.for_each = Some(list.to_owned());
     step
 }
 
-/// Sets how many items of a loop run at the same time.
 fn with_max_parallel(max_parallel: u32, mut step: UncheckedStep) -> UncheckedStep {
     step.policy.max_parallel = Some(max_parallel);
     step
 }
 
-/// Adds a compensation by `set.undo`, which gets the output of the step.
 fn with_compensation(mut step: UncheckedStep) -> UncheckedStep {
     step.compensate = Some(Box::new(UncheckedCompensation {
         tool: "set.undo".parse().unwrap(),
@@ -141,7 +135,6 @@ fn with_compensation(mut step: UncheckedStep) -> UncheckedStep {
     step
 }
 
-/// Returns a step that executes another plan.
 fn sub_plan(id: &str, after: &[&str]) -> UncheckedStep {
     let plan = Some("plan_2_aaaaaaaaa".parse().unwrap());
     UncheckedStep { plan, ..step(id, "set.flow", after) }
@@ -188,7 +181,6 @@ fn cancelled_error() -> ToolError {
 }
 
 impl Story {
-    /// Creates an execution, which a worker claims immediately.
     fn new(steps: Vec<UncheckedStep>) -> Self {
         Self::with_options(steps, ExecutionOptions::default())
     }
@@ -249,13 +241,11 @@ impl Story {
         self.end_task(self.task(id), result)
     }
 
-    /// Ends the running attempt of a task.
     fn end_task(&mut self, task: Task, result: Result<Value, ToolError>) -> &mut Self {
         let attempt = self.attempt(task);
         self.decide(&Input::Ended { task, attempt, result: result.map(CallOutput::from) })
     }
 
-    /// Reports that the tool of a running task was removed.
     fn end_uncalled(&mut self, id: &str, error: ToolError) -> &mut Self {
         let task = self.task(id);
         let attempt = self.attempt(task);
@@ -305,7 +295,6 @@ impl Story {
         self.send_command(Command::Signal { name: name.to_owned(), payload: Arc::new(payload) })
     }
 
-    /// Sets the time to some milliseconds after the start of the story.
     fn wake_at(&mut self, ms: i64) -> &mut Self {
         self.now = time_at(ms);
         self.decide(&Input::Woken)
@@ -343,7 +332,6 @@ impl Story {
         self
     }
 
-    /// Asserts that a replay of the log gives the same state.
     fn assert_replays(&self) {
         let plan = Arc::clone(self.execution.plan());
         let mut replayed = Execution::replay(self.execution.id(), plan, &self.log).unwrap();
@@ -355,7 +343,6 @@ impl Story {
         self.execution.state()
     }
 
-    /// Makes the calls of some tools need permits.
     fn limit_calls(&mut self, tools: &[&str]) -> &mut Self {
         let tools: BTreeSet<ToolName> = tools.iter().map(|name| name.parse().unwrap()).collect();
         self.limited_tools = Arc::new(tools);
@@ -371,7 +358,6 @@ impl Story {
         self.execution.step(self.step_number(id)).output().unwrap().clone()
     }
 
-    /// Returns the parameters that a task was last called with.
     fn called_with(&self, task: &str) -> Value {
         let task = self.execution.task(self.task(task)).unwrap();
         task.parameters.as_deref().unwrap().clone()
@@ -418,8 +404,6 @@ impl Story {
         wake_at(&self.execution).map(millis)
     }
 
-    /// Asserts that the execution has finished, that all steps are counted, and that no event
-    /// follows.
     fn assert_finished(&mut self, state: ExecutionState) -> StepCounts {
         assert_eq!(self.state(), state);
         let finished = self.log.iter().filter(|recorded| recorded.event.is_last()).count();
@@ -462,7 +446,6 @@ fn millis(moment: Timestamp) -> i64 {
     (moment - time_at(0)).num_milliseconds()
 }
 
-/// Describes an event, such as `a[2]#1 succeeded 7`.
 fn describe_event(event: &Event) -> String {
     let mut line = String::new();
     if let Some(step) = event.step() {

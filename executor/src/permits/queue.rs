@@ -1,7 +1,7 @@
 //! The queue of the calls that wait for the same limits.
 //!
-//! The tokens that wait take turns, so a token with many waiting calls delays the call of another
-//! token by one call. The calls of one token are ordered by their positions.
+//! The tokens that wait take turns, so a token with many waiting calls does not hold up the calls
+//! of other tokens. The calls of one token are ordered by their positions.
 
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
@@ -75,7 +75,6 @@ mod tests {
         Some(name.into())
     }
 
-    /// Removes the first call again and again, and returns the tokens in their sequence.
     fn drain(queue: &mut Queue) -> Vec<String> {
         let mut order = Vec::new();
         while let Some((position, _)) = queue.first() {

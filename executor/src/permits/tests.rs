@@ -3,7 +3,6 @@ use tokio::{task::JoinSet, time::Instant};
 
 use super::*;
 
-/// A clock that follows Tokio's clock, which these tests pause.
 #[derive(Debug)]
 struct PausedClock(Instant);
 
@@ -169,7 +168,6 @@ async fn a_permit_that_arrives_after_its_request_was_cancelled_is_released() {
     assert!(at < Duration::from_secs(3), "{at:?}");
 }
 
-/// A clock that counts its reads: one for each request, and one for the wait.
 #[derive(Debug)]
 struct CountingClock(PausedClock, AtomicU64);
 

@@ -11,8 +11,8 @@ use tokio::time::Instant;
 use super::pending_heads::PendingHeads;
 use crate::required_tools::RequiredTools;
 
-/// Maximum number of damaged executions, and of locked executions, that a worker postpones. The
-/// worker tries further executions again at each scan.
+/// Maximum number of damaged executions, and of locked executions, that a worker postpones in
+/// memory.
 const MAX_POSTPONED: usize = 4_096;
 const MIN_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_mins(10);
@@ -66,13 +66,10 @@ impl Backlog {
         self.given_up.contains_key(&id) || self.pending_heads.contains(id)
     }
 
-    /// Keeps an execution that a driver gave up, to be claimed again.
     pub(super) fn give_up(&mut self, id: ExecutionId) {
         self.given_up.entry(id).or_default();
     }
 
-    /// Returns `true` if this worker must not claim an execution for a command, because the
-    /// execution is damaged or locked.
     pub(super) fn is_unreadable(&self, id: ExecutionId) -> bool {
         self.damaged.contains(id) || self.locked.contains(id)
     }

@@ -71,7 +71,6 @@ impl PendingHeads {
 }
 
 impl Worker {
-    /// Offers pending heads to the store, and claims executions that have become due.
     pub(super) async fn write_heads(&mut self) {
         for head in self.backlog.pending_heads.due_heads(self.context.clock.now()) {
             self.claim_execution(head.execution, head.epoch);

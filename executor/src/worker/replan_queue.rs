@@ -26,7 +26,6 @@ const MAX_WAITING: usize = 4_096;
 const RETRY_DELAY: Duration = Duration::from_secs(2);
 const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);
 
-/// A replan that has ended. After an error the execution still needs a replan.
 pub(super) type ReplanEnded = (ExecutionId, Result<(), DriveError>);
 
 #[derive(Debug, Default)]
@@ -52,7 +51,6 @@ impl ReplanQueue {
         self.waiting.contains_key(&id) || self.running.contains_key(&id)
     }
 
-    /// Waits until a running replan ends. Returns `None` if no replan runs.
     pub(super) async fn next(&mut self) -> Option<ReplanEnded> {
         let ended = self.tasks.join_next().await?;
         Some(ended.expect("panics are caught"))
@@ -73,7 +71,6 @@ impl ReplanQueue {
         }
     }
 
-    /// Moves due executions to `running`, oldest first, while slots are free. Returns their ids.
     fn start_due(&mut self) -> Vec<ExecutionId> {
         let now = Instant::now();
         let due = self.waiting.iter().filter(|(_, entry)| entry.due_at <= now);
@@ -133,8 +130,8 @@ async fn replan(context: &WorkerContext, id: ExecutionId) -> Result<(), DriveErr
     Ok(context.store.put_head(ExecutionHead::from_execution(&ended, None, None)).await?)
 }
 
-/// Takes ownership of a finished execution that needs a replan, so that no other worker replans it
-/// at the same time. Gives up ownership of any other execution.
+/// Takes ownership of a finished execution that needs a replan, so that other workers leave the
+/// replan to this worker. Gives up ownership of any other execution.
 pub(super) async fn keep_for_replan(
     context: &WorkerContext,
     ended: &Execution,

@@ -124,7 +124,7 @@ impl Worker {
     }
 
     /// Claims executions whose heads name this worker as owner but that it does not drive. The
-    /// store lost their last heads, or did not acknowledge them. The claim writes a new head.
+    /// store may have lost their last heads. The claim writes a new head.
     async fn claim_undriven(&mut self) -> Result<(), StoreError> {
         if self.backlog.undriven_checked_at.elapsed() < UNDRIVEN_CHECK_INTERVAL {
             return Ok(());
@@ -296,8 +296,7 @@ impl Worker {
         }
     }
 
-    /// Returns whether an execution can continue without a missing tool of its plan. Reads the log
-    /// once for each position.
+    /// Returns whether an execution can continue without a missing tool of its plan.
     async fn has_required_tools(&mut self, head: &ExecutionHead) -> Result<bool, StoreError> {
         let id = head.execution;
         if !self.backlog.required_tools.get(&id).is_some_and(|required| required.is_current(head)) {
@@ -330,8 +329,6 @@ impl Worker {
             .is_some_and(|required| required.is_met(&self.context.toolbox, now)))
     }
 
-    /// Gives commands to the drivers of this worker, and claims unowned executions that have
-    /// commands.
     pub(super) async fn deliver_commands(&mut self) {
         if let Err(err) = self.read_inbox().await {
             warn!(%err, "cannot read the inbox");

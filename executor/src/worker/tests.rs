@@ -24,7 +24,6 @@ use crate::{
     machine,
 };
 
-/// A clock that follows Tokio's clock, which the tests pause.
 #[derive(Debug)]
 pub(crate) struct PausedClock(Instant);
 
@@ -75,7 +74,6 @@ fn toolbox() -> Toolbox {
     Toolbox::new([set, flow::flow()])
 }
 
-/// A worker with three slots, and a limit of one call of `set.limited`.
 pub(crate) fn worker(store: &Arc<Memory>) -> (Worker, WorkerHandle) {
     worker_with_limits(store, vec![limit_of_one_call("set.limited")])
 }
@@ -85,7 +83,6 @@ fn limit_of_one_call(tool: &str) -> LimitRule {
     LimitRule { calls: of, key: None, concurrency: Some(1), rate: None }
 }
 
-/// A worker with three slots, and some limits.
 pub(crate) fn worker_with_limits(
     store: &Arc<Memory>,
     rules: Vec<LimitRule>,
@@ -125,7 +122,6 @@ pub(crate) fn step(id: &str, tool: &str, parameters: Value) -> UncheckedStep {
     }
 }
 
-/// Returns a plan with a new id.
 pub(crate) fn plan(steps: Vec<UncheckedStep>) -> Arc<Plan> {
     let now = Timestamp::UNIX_EPOCH;
     let about = PlanInfo {
@@ -185,7 +181,6 @@ impl WorkerTest {
         log.iter().map(|recorded| recorded.event.kind()).collect()
     }
 
-    /// Waits until a log has an event of this kind. Fails after the time `within`.
     async fn wait_for_event(&self, id: ExecutionId, kind: &str, within: Duration) {
         let mut look = time::interval(Duration::from_millis(10));
         let wait = async {
@@ -201,7 +196,6 @@ impl WorkerTest {
         self.store.head(id).await.unwrap().unwrap().state
     }
 
-    /// Waits until an execution is in a state. Fails after the time `within`.
     async fn wait_for_state(&self, id: ExecutionId, state: ExecutionState, within: Duration) {
         let mut look = time::interval(Duration::from_millis(10));
         let wait = async {
@@ -440,7 +434,6 @@ async fn a_busy_worker_still_scans_for_work() {
     assert_eq!(head.state, ExecutionState::Completed);
 }
 
-/// Returns a stored execution whose plan is missing.
 async fn store_execution_without_plan(store: &Memory, clock: &dyn Clock) -> ExecutionId {
     let plan = plan(vec![step("a", "flow.noop", json!({}))]);
     let id = ExecutionId::draw(clock.now());

@@ -133,8 +133,6 @@ pub async fn store_binaries(
     Ok(output)
 }
 
-/// The error if a binary cannot be stored. The call has taken effect, so the error is not
-/// retryable.
 fn not_stored_error(err: &StoreError) -> ToolError {
     let reason = format!("the binary that the tool returned could not be stored: {err}");
     ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, reason).without_retry()
@@ -146,7 +144,6 @@ fn too_many_bytes_error() -> ToolError {
     ToolError::new(ErrorCode::INVALID_PARAMETERS, reason)
 }
 
-/// Finds the references in a value, each with its JSON pointer.
 fn collect_references(value: &Value, pointer: &mut String, references: &mut Vec<(String, BlobId)>) {
     let length = pointer.len();
     match value {

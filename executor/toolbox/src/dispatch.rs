@@ -199,7 +199,6 @@ impl Dispatch {
         }
     }
 
-    /// Adds the removed names to `notFound` of the result.
     fn report_unknown_sets(&self, result: &mut Value) {
         if self.unknown_sets.is_empty() {
             return;
@@ -262,7 +261,6 @@ impl Dispatch {
     }
 }
 
-/// Returns the truncated text of a result that is too long.
 fn clip_result(result: &Value, limit: usize) -> Option<String> {
     let text: Cow<'_, str> = match result {
         Value::String(text) => text.into(),

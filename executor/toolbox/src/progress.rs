@@ -118,7 +118,6 @@ pub struct ProgressSink<K: Copy + Ord> {
     latest_reports: Arc<LatestReports<K>>,
 }
 
-/// The newest report of each running call.
 #[derive(Debug)]
 struct LatestReports<K> {
     unread: Mutex<BTreeMap<K, Progress>>,

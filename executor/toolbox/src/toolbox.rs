@@ -134,7 +134,6 @@ struct ToolboxState {
     meter: Meter,
     /// Connects failed sets again.
     reconnect: OnceLock<Reconnect>,
-    /// Starts the source of an idle set.
     start: OnceLock<StartSource>,
 }
 
@@ -153,9 +152,7 @@ struct Inventory {
     reconnecting: BTreeSet<ToolSetName>,
     /// The positions of set and tool by name. Built at the first look-up.
     names: OnceLock<ToolNames<(usize, usize)>>,
-    /// The number of changes so far.
     revision: u64,
-    /// The list of all tools, which is built at the first listing.
     listed: OnceLock<Arc<ListedTools>>,
 }
 
@@ -708,7 +705,6 @@ impl Inventory {
         })
     }
 
-    /// Finds a tool by its qualified name, and returns its position.
     fn find_qualified(&self, name: &ToolName) -> Option<(usize, usize)> {
         match self.name_index().find(name.as_str())? {
             (NameOrigin::Qualified, position) => Some(position),
@@ -727,7 +723,6 @@ impl Inventory {
         self.sets[set].name.as_str()
     }
 
-    /// Returns `true` if a set is connecting for the first time.
     fn is_first_connecting(&self, set: &ToolSet) -> bool {
         set.status == SetStatus::Connecting && !self.reconnecting.contains(&set.name)
     }
@@ -736,7 +731,6 @@ impl Inventory {
         self.listed.get_or_init(|| Arc::new(ListedTools::new(&self.sets, self.name_index())))
     }
 
-    /// Returns the set whose name is the prefix of a tool's name.
     fn find_named_set(&self, name: &ToolName) -> Option<&ToolSet> {
         let prefix = set_prefix(name.as_str());
         self.sets.iter().find(|set| Some(set.name.as_str()) == prefix)

@@ -1,5 +1,3 @@
-//! Tools whose configuration declares the shape of their output.
-
 use std::sync::Arc;
 
 use async_trait::async_trait;

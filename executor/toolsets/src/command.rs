@@ -55,7 +55,6 @@ use super::{
 /// started may keep them open forever.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The configuration of a tool that is a command or an HTTP call.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommandTool {
@@ -191,12 +190,10 @@ fn no_parameters() -> Value {
 }
 
 impl CommandTool {
-    /// Returns the names of variables.
     pub(crate) fn secrets(&self) -> Vec<&str> {
         self.texts().into_iter().filter_map(TextOrSecret::secret).collect()
     }
 
-    /// Returns the texts that can be secrets.
     pub(crate) fn texts(&self) -> Vec<&TextOrSecret> {
         match &self.run {
             None => Vec::new(),

@@ -64,11 +64,9 @@ impl HttpMethod {
     }
 }
 
-/// Sends the requests of one source's tools, which share connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(crate) http: Arc<Http>,
-    /// The greatest size of a response.
     pub(crate) max_bytes: usize,
     /// Time limit for a response. The step's timeout may be shorter.
     pub(crate) timeout: Option<Duration>,

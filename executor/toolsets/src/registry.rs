@@ -67,7 +67,6 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     pub configured: Vec<SetConfig>,
     pub contexts: BTreeMap<String, Value>,
-    /// The folder of relative paths in added sets and tools.
     pub base: PathBuf,
     /// The variables of the environment that added sets and tools may use. `None` allows all.
     /// Configured sets may use any variable.
@@ -92,7 +91,6 @@ struct AppliedState {
     wanted_sets: Vec<WantedSet>,
     hidden_sets: Vec<SetConfig>,
     read_documents: ReadDocuments,
-    /// Complaints that are already logged.
     complaints: Vec<Complaint>,
 }
 
@@ -111,7 +109,6 @@ pub enum RegistryError {
         "added toolsets and tools may not use the variable `{0}` of Faber's environment: add it to `access.secrets` in the configuration"
     )]
     Secret(String),
-    /// The set or the tool was not added or registered.
     #[error("`{name}` cannot be removed: {hint}")]
     NotAdded {
         name: String,
@@ -163,7 +160,6 @@ impl Registry {
         &self.0.parts.sources
     }
 
-    /// Updates the toolbox if records have changed.
     pub async fn sync(&self) -> Result<(), StoreError> {
         let revision = self.0.parts.store.records_revision().await?;
         if self.0.applied_revision.load(Ordering::Acquire) == revision {

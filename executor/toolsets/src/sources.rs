@@ -68,7 +68,6 @@ struct Connection {
     /// Connects a failed source again, unless its next attempt is not due yet. Returns `true` if a
     /// new attempt starts.
     reconnect: Box<dyn Fn() -> bool + Send>,
-    /// The task of an idle set, until the set starts.
     idle_task: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     stop: CancellationToken,
 }

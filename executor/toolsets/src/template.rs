@@ -74,7 +74,6 @@ impl Template {
         Some(self.render_with(|name| parameters.get(name).map(text).unwrap_or_default()))
     }
 
-    /// Renders the template with the text that `value` returns for each parameter.
     pub(crate) fn render_with(&self, mut value: impl FnMut(&str) -> String) -> String {
         let parts = self.0.iter().map(|part| match part {
             TemplatePart::Text(text) => text.clone(),

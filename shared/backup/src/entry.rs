@@ -47,11 +47,9 @@ pub(crate) struct LogEnd {
     pub(crate) plan: PlanId,
     pub(crate) request: RequestId,
     pub(crate) state: ExecutionState,
-    /// The position of the last event.
     pub(crate) seq: Seq,
     pub(crate) owner: Option<WorkerId>,
     pub(crate) due: Option<Timestamp>,
-    /// The commands that waited in the inbox.
     pub(crate) commands: Vec<SentCommand>,
 }
 

@@ -1,5 +1,3 @@
-//! Errors of backups, restores, exports and imports.
-
 use std::{fmt, io, path::Path};
 
 use serde::Serialize;

@@ -1,5 +1,3 @@
-//! Exports the history of a store as lines of JSON.
-
 use std::{
     fs::File,
     io::{BufWriter, Write},

@@ -46,15 +46,11 @@ const READ_BYTES: usize = 1 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BackupHeader {
-    /// The version of Faber that wrote the file.
     pub faber: String,
-    /// The time when the backup began, as RFC 3339.
     pub created_at: String,
-    /// The kind of the store: `sqlite`, `mongodb` or `memory`.
     pub store: String,
 }
 
-/// The number of entries of each type.
 pub(crate) type EntryCounts = BTreeMap<String, u64>;
 
 #[derive(Debug)]
@@ -144,7 +140,6 @@ impl<W: Write> FileWriter<W> {
     }
 }
 
-/// Reads the entries of a file whose checksum is correct.
 pub(crate) struct FileReader<R> {
     input: R,
     header: BackupHeader,
@@ -195,7 +190,6 @@ impl<R: Read + Seek> FileReader<R> {
         &self.header
     }
 
-    /// Returns the checksum of the file in lower-case digits.
     pub(crate) fn sha256(&self) -> &str {
         &self.sha256
     }
@@ -215,7 +209,6 @@ impl<R: Read + Seek> FileReader<R> {
         Ok(())
     }
 
-    /// Returns the next entry and the length of its line, or `None` at the end.
     pub(crate) fn next_entry(&mut self) -> Result<Option<(Entry, usize)>, FormatError> {
         while self.block_position >= self.block.len() {
             if self.has_ended || !self.read_block()? {

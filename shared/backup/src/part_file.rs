@@ -1,5 +1,3 @@
-//! Files that appear under their name only when they are complete.
-
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, BufWriter},
@@ -30,7 +28,6 @@ impl PartFile {
         Ok((Self { path: path.to_owned(), part, is_finished: false }, file))
     }
 
-    /// Returns the path of another temporary file, which only the writer of this file uses.
     pub(crate) fn spool_path(&self) -> PathBuf {
         add_suffix(&self.part, ".list")
     }

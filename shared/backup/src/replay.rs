@@ -1,5 +1,3 @@
-//! Checks the entries of a file one after another, and folds every log.
-
 use std::sync::Arc;
 
 use shared::{
@@ -16,7 +14,6 @@ use crate::{
     recent_plans::RecentPlans,
 };
 
-/// A checked object that can be written into a store.
 #[derive(Debug)]
 pub(crate) enum Item {
     /// A request, and entries of its transcript. They begin after the first `known` entries.
@@ -65,7 +62,6 @@ impl<'a> Replay<'a> {
         Self { plans: RecentPlans::default(), store, request: None, log: None }
     }
 
-    /// Checks the next entry, whose line has `bytes`.
     pub(crate) async fn check(&mut self, entry: Entry, bytes: usize) -> Result<Item, ReplayError> {
         if let Some(log) = &self.log
             && !matches!(entry, Entry::Events { .. } | Entry::Execution(_))

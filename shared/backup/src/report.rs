@@ -1,5 +1,3 @@
-//! Reports of the results and the progress of commands.
-
 use serde::Serialize;
 
 use crate::error::ObjectList;
@@ -42,7 +40,6 @@ impl Counts {
 }
 
 impl Report {
-    /// Returns `true` if a part of the store is missing.
     pub fn is_incomplete(&self) -> bool {
         !self.damaged.is_empty() || self.unreadable > 0
     }

@@ -67,13 +67,11 @@ fn to_backup_error(path: &Path, err: FormatError) -> BackupError {
     }
 }
 
-/// One pass over the entries of a backup.
 struct BackupPass<'a> {
     backup: &'a mut VerifiedBackup,
     replay: Replay<'static>,
     stage: Stage,
     on_progress: OnProgress<'a>,
-    /// The position that was reported last.
     reported_position: u64,
 }
 

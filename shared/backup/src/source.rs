@@ -38,7 +38,6 @@ use crate::{
     spool::{Spool, SpoolReader, SpooledExecution},
 };
 
-/// Number of objects in one page of a list.
 const PAGE_LEN: usize = 256;
 /// Maximum number of reads that wait for the store at the same time.
 const CONCURRENT_READS: usize = 8;
@@ -74,7 +73,6 @@ impl<'a> Source<'a> {
         Self { store, sink, on_progress, since, began_at, plans, report }
     }
 
-    /// Writes all entries. `spool` is a path for a temporary file.
     pub(crate) async fn write_all(mut self, spool: &Path) -> Result<Report, BackupError> {
         let unreadable = count_unreadable();
         let executions = self.list_executions(spool).await?;

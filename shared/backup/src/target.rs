@@ -39,7 +39,6 @@ pub(crate) enum Mode {
     Import,
 }
 
-/// The result of one item.
 struct FinishedJob {
     key: String,
     bytes: usize,
@@ -47,7 +46,6 @@ struct FinishedJob {
     found: Found,
 }
 
-/// The part of a log that was read before the end of the log.
 #[derive(Default)]
 struct OpenLog {
     events: Vec<RecordedEvent>,
@@ -147,7 +145,6 @@ impl<'a> Target<'a> {
         if kind.is_shared_by_nodes() { self.finish_all_jobs().await } else { Ok(()) }
     }
 
-    /// Waits for all writes.
     pub(crate) async fn finish(mut self) -> Result<Outcome, BackupError> {
         self.finish_all_jobs().await?;
         let Self { new_counts, known_counts, different_objects, .. } = self;

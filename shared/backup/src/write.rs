@@ -1,5 +1,3 @@
-//! Writes a backup of a store.
-
 use std::{
     fs::File,
     io::BufWriter,

@@ -1,5 +1,3 @@
-//! Encrypts or decrypts the values of one document.
-
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
@@ -31,7 +29,6 @@ pub(crate) enum Task {
     Show,
 }
 
-/// The change of one document. The functions of [`leaves`](crate::leaves) call it for each value.
 pub(crate) struct Edit<'a> {
     ring: &'a Keyring,
     task: Task,
@@ -89,12 +86,10 @@ impl<'a> Edit<'a> {
         self.ring
     }
 
-    /// Returns `true` if any value was encrypted or decrypted, or its key was missing.
     pub(crate) fn is_changed(&self) -> bool {
         self.is_changed.get()
     }
 
-    /// Returns `true` if a key was missing.
     pub(crate) fn has_locked_values(&self) -> bool {
         self.has_locked_values.get()
     }
@@ -158,7 +153,6 @@ impl<'a> Edit<'a> {
         value.as_mut().map_or(Ok(()), |value| self.edit_shared_value(field, value))
     }
 
-    /// Returns the new text, or `None` if the text does not change.
     fn convert_text(&self, field: &str, text: &str) -> Result<Option<String>, StoreError> {
         if self.is_rekeying() {
             let clear = || (!text.is_empty()).then(|| text.as_bytes().to_vec());
@@ -180,7 +174,6 @@ impl<'a> Edit<'a> {
         }
     }
 
-    /// Returns the new value, or `None` if the value does not change.
     fn convert_value(&self, field: &str, value: &Value) -> Result<Option<Value>, StoreError> {
         if self.is_rekeying() {
             let clear = || (!is_empty(value)).then(|| value.to_string().into_bytes());
@@ -271,7 +264,6 @@ impl<'a> Edit<'a> {
     }
 }
 
-/// The values that a change of the key found, except those that already had the active key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     /// Values that were clear.
@@ -311,7 +303,6 @@ enum Opened {
     Locked(Value),
 }
 
-/// Returns `true` for a value without content, which is not encrypted.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,

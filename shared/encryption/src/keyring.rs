@@ -27,7 +27,6 @@ const DOMAIN: &str = "faber 1";
 #[derive(Clone)]
 pub struct Key(XChaCha20Poly1305);
 
-/// The keys of a process.
 #[derive(Clone, Default)]
 pub struct Keyring {
     keys: BTreeMap<String, Key>,
@@ -36,7 +35,6 @@ pub struct Keyring {
     encrypts_queries: bool,
 }
 
-/// The reason why keys cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     #[error("a key has 32 bytes in base64, as `openssl rand -base64 32` prints them")]
@@ -52,7 +50,6 @@ pub enum KeyError {
     NotActive(String),
 }
 
-/// The reason why a value cannot be decrypted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum OpenError {
     /// This process does not have the key with this id.
@@ -61,7 +58,6 @@ pub(crate) enum OpenError {
     Damaged,
 }
 
-/// The collection, the document and the field of a value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place<'a> {
     pub(crate) collection: &'static str,

@@ -188,7 +188,6 @@ fn edit_head_text(edit: &Edit<'_>, field: &str, text: &mut Arc<str>) {
     }
 }
 
-/// The values of a step that are encrypted together.
 struct StepSecrets {
     parameters: Value,
     when: Value,
@@ -338,7 +337,6 @@ impl StepSecrets {
     }
 }
 
-/// Changes the secret parts of a record. The kind of the record says which parts are secret.
 pub(crate) fn edit_record(edit: &Edit<'_>, record: &mut Record) -> Edited {
     match record.kind.secret_parts() {
         SecretParts::None => Ok(()),

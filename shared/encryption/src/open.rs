@@ -122,7 +122,6 @@ impl KnownKeys {
         Ok(Self { checks, encrypts_queries })
     }
 
-    /// Removes a key from the ring if the store knows another key under the same id.
     fn remove_other_keys(&self, ring: &mut Keyring) {
         for (id, check) in &self.checks {
             if !ring.has_key(id) {
@@ -141,7 +140,6 @@ impl KnownKeys {
         }
     }
 
-    /// Adds the active key, or the mark that queries are encrypted.
     async fn put_active_key(
         &self,
         store: &dyn Store,

@@ -1,5 +1,3 @@
-//! A store that encrypts and decrypts values on their way to and from another store.
-
 mod audit;
 mod documents;
 mod log;

@@ -1,5 +1,3 @@
-//! Tests over a store in memory.
-
 mod fixtures;
 mod opening;
 mod values;
@@ -41,7 +39,6 @@ async fn write_all_objects(store: &dyn Store) {
     }
 }
 
-/// Returns everything that a store has, as text.
 async fn read_all_objects(store: &dyn Store) -> String {
     let first = Page { first: 10, after: None };
     let mut text = format!("{:?}", store.request(request_id()).await.unwrap());
@@ -112,7 +109,6 @@ async fn without_the_key_values_are_hidden_and_nothing_is_written() {
         // A read that needs the values fails, although the plan was shown before and may be cached.
         assert!(store.plan(plan.id()).await.unwrap_err().is_locked());
 
-        // Lists, states and counts.
         let first = Page { first: 10, after: None };
         let heads = store.list_heads(&ExecutionFilter::default(), &first).await.unwrap();
         assert_eq!(heads.items[0].1.state, head().state);
@@ -176,7 +172,6 @@ async fn a_search_in_encrypted_texts_is_refused_with_the_reason() {
     let blank = ExecutionFilter { error_text: Some(" ".to_owned()), ..by_error };
     assert_eq!(store.count_heads(&blank).await, Ok(1));
 
-    // Queries are clear by default.
     let by_query = RequestFilter { search: Some("clear".to_owned()), ..RequestFilter::default() };
     assert_eq!(store.count_requests(&by_query).await, Ok(1));
     let ring = keyring(&["k1"], "k1").with_encrypted_queries();

@@ -1,5 +1,3 @@
-//! Audit entries in MongoDB.
-
 use async_trait::async_trait;
 use mongodb::{
     Database,

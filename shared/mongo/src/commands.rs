@@ -19,7 +19,6 @@ pub(super) enum Safety {
     Cached,
 }
 
-/// Replaces the document that `query` finds.
 pub(super) struct Replacement {
     pub(super) query: RawDocumentBuf,
     pub(super) document: RawDocumentBuf,
@@ -99,7 +98,6 @@ pub(super) fn update_command(
     list_command("update", collection, "updates", updates, safety)
 }
 
-/// Builds a removal of all documents that one of the queries finds.
 pub(super) fn remove_where_command(
     collection: &str,
     queries: impl IntoIterator<Item = Document>,
@@ -123,7 +121,6 @@ fn list_command(
     Ok(command)
 }
 
-/// Builds a removal of the documents with these values of `_id`.
 pub(super) fn remove_command(
     collection: &str,
     ids: impl IntoIterator<Item = String>,

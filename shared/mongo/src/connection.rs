@@ -1,5 +1,3 @@
-//! Connects to MongoDB, and translates its errors into messages with a next step.
-
 use std::time::Duration;
 
 use mongodb::{
@@ -25,7 +23,6 @@ pub(super) const DUPLICATE_KEY_CODE: i32 = 11_000;
 /// The server's error code for a document above 16 MB.
 pub(super) const TOO_LARGE_CODE: i32 = 10_334;
 
-/// Connects to the primary of a replica set, or to a sharded cluster.
 pub(super) async fn connect(url: &str) -> Result<Database, StoreError> {
     let mut options = ClientOptions::parse(url).await.map_err(|err| to_open_error(url, &err))?;
     options.app_name.get_or_insert_with(|| "faber".to_owned());

@@ -1,5 +1,3 @@
-//! Requests, plans, transcripts and heads in MongoDB.
-
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -186,7 +184,6 @@ impl Documents for Mongo {
     }
 }
 
-/// A transcript as one query found it.
 struct EntriesRead {
     entries: Vec<TranscriptEntry>,
     /// `true` if an entry has several documents.

@@ -1,5 +1,3 @@
-//! Creates the indexes.
-
 use std::time::Duration;
 
 use mongodb::{
@@ -17,7 +15,6 @@ use super::{
     rows::{STORED_BYTES, TOKEN, WAKE_TOKEN},
 };
 
-/// Creates missing indexes. The migration has dropped old indexes.
 pub(super) async fn create_indexes(database: &Database) -> Result<(), StoreError> {
     for (collection, indexes) in index_models() {
         let collection = database.collection::<Document>(collection);

@@ -67,7 +67,6 @@ impl Entry {
 }
 
 impl Journal {
-    /// Starts the task that writes. The task ends when the journal is dropped.
     pub(super) fn start(
         tasks: &mut JoinSet<()>,
         database: Database,

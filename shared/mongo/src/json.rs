@@ -28,7 +28,6 @@ const MAX_TEXT: usize = 1 << 10;
 /// The end of the name of a field with an exact time.
 const MICROS: &str = "Micros";
 
-/// The BSON types that JSON needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Type {
@@ -44,26 +43,20 @@ enum Type {
     Int64 = 0x12,
 }
 
-/// The fields of a JSON text that are times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Times {
     None,
-    /// A list of events.
     Events,
     Event,
-    /// The options of an execution.
     Options,
-    /// The reason of a wait.
     Reason,
 }
 
 impl Times {
-    /// Returns the rule for the items of a list.
     fn of_items(self) -> Self {
         if self == Self::Events { Self::Event } else { Self::None }
     }
 
-    /// Returns the rule for the value of a field.
     fn of_field(self, name: &[u8]) -> Self {
         match (self, name) {
             (Self::Event, b"options") => Self::Options,

@@ -60,7 +60,6 @@ use self::{journal::Journal, known_ends::KnownEnds};
 pub struct Mongo {
     /// Reads with read concern `majority`.
     database: Database,
-    /// Reads with read concern `local`, so that a process sees the heads that it has just written.
     heads: Collection<Document>,
     outputs: Collection<Document>,
     journal: Journal,

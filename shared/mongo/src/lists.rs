@@ -20,9 +20,7 @@ use shared::{
 
 use super::{connection::to_store_error, rows};
 
-/// The field by which lists are sorted.
 pub(super) const CREATED: &str = "createdAtMicros";
-/// The field of a request with the name of its token.
 pub(super) const REQUEST_TOKEN: &str = "labels.@token";
 
 /// Leaves out damaged items, so that a list with a damaged document still shows all other
@@ -48,13 +46,10 @@ pub(super) fn to_limit(most: usize) -> i64 {
     i64::try_from(most).unwrap_or(i64::MAX)
 }
 
-/// The documents of a list, before they are sorted and divided into pages.
 pub(super) struct ListQuery {
     /// Stages that find the documents in another collection, before the first `$match`.
     pub(super) sources: Vec<Row>,
-    /// The conditions of the first `$match`.
     pub(super) matching: Row,
-    /// Stages that run after the rows are sorted.
     pub(super) stages: Vec<Row>,
 }
 
@@ -221,7 +216,6 @@ pub(super) fn head_selection(filter: &ExecutionFilter) -> ListQuery {
     ListQuery { sources: Vec::new(), matching, stages: tool.unwrap_or_default() }
 }
 
-/// Selects executions by their labels, their first error and their ids.
 fn add_details(matching: &mut Row, filter: &ExecutionFilter) {
     if !filter.labels.is_empty() {
         let term = |LabelFilter { key, value }: &LabelFilter| match value {
@@ -250,7 +244,6 @@ fn add_details(matching: &mut Row, filter: &ExecutionFilter) {
     }
 }
 
-/// Reads one page of a list, the newest first.
 pub(super) async fn read_page<T>(
     collection: &Collection<Row>,
     query: ListQuery,
@@ -278,7 +271,6 @@ pub(super) async fn read_page<T>(
     Ok(Listing { items, has_more })
 }
 
-/// Selects documents whose user query contains every word of the search.
 fn words_filter(search: Option<&str>) -> Row {
     words_condition("$folded", search).map_or(Row::new(), |words| doc! { "$expr": words })
 }
@@ -301,7 +293,6 @@ pub(super) fn add_time_range(matching: &mut Row, from: Option<Timestamp>, to: Op
     }
 }
 
-/// Keeps documents for which the pipeline finds a document in another collection.
 fn join_stages(from: &str, variables: Row, pipeline: Vec<Row>) -> Vec<Row> {
     vec![
         doc! { "$lookup": { "from": from, "let": variables, "pipeline": pipeline, "as": "found" } },

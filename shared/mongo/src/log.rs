@@ -195,7 +195,6 @@ impl Store for Mongo {
     }
 }
 
-/// Returns the bytes of data and indexes in a reply to `dbStats`.
 fn add_sizes(reply: &Row) -> Option<u64> {
     let sizes = ["storageSize", "indexSize"].map(|name| match reply.get(name)? {
         Bson::Int32(bytes) => u64::try_from(*bytes).ok(),
@@ -288,7 +287,6 @@ impl Mongo {
         }
     }
 
-    /// Returns the oldest commands of all inboxes, up to the limits of one read.
     async fn find_oldest_commands(&self) -> Result<Vec<SentCommand>, StoreError> {
         let inbox = self.collection("inbox");
         let found = inbox.find(doc! {}).sort(doc! { "n": 1 });

@@ -33,7 +33,6 @@ impl Mongo {
 }
 
 impl LogReader {
-    /// Returns the events after a position, up to the size limit of one read.
     pub(super) async fn read_events(
         self,
         id: ExecutionId,
@@ -106,7 +105,6 @@ impl LogReader {
         found.await.map_err(|err| to_store_error(&err))
     }
 
-    /// Finds the last document that begins before `first`.
     async fn find_document_before(
         &self,
         id: ExecutionId,

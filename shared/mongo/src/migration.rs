@@ -65,7 +65,6 @@ impl Part {
         }
     }
 
-    /// Selects the documents that still have the old form.
     fn old_form_filter(self) -> Row {
         match self {
             Self::Events => doc! { "events": { "$type": "string" } },
@@ -159,7 +158,6 @@ async fn add_end_times(database: &Database, now: Row) -> Result<(), StoreError> 
 }
 
 impl Mongo {
-    /// Converts all documents that have an old form.
     pub(super) async fn migrate(&self) -> Result<(), StoreError> {
         self.rename_fields().await?;
         for part in Part::ALL {

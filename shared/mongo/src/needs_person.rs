@@ -1,5 +1,3 @@
-//! Lists of executions that need a person.
-
 use std::collections::BTreeSet;
 
 use mongodb::bson::{Bson, Document as Row, doc};
@@ -27,7 +25,6 @@ impl Mongo {
         Ok(is_complete.then(|| rows.into_iter().filter_map(|mut row| row.remove("_id")).collect()))
     }
 
-    /// Returns the executions that have a descendant that needs a person.
     pub(super) async fn find_ancestors_needing_person(&self) -> Result<Vec<Bson>, StoreError> {
         let children = doc! { "needsPerson": true, "parentExecutionId": { "$exists": true } };
         let mut level = self.find_parents(children).await?;

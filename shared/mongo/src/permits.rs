@@ -36,7 +36,6 @@ const WORKER_RETENTION_MICROS: i64 = 60_000_000;
 const UNUSED_LIMIT_RETENTION_MS: i64 = 60_000;
 
 impl Mongo {
-    /// Takes a permit of each limit of a call, or none.
     pub(super) async fn take_all_permits(
         &self,
         ask: &PermitAsk,
@@ -147,7 +146,6 @@ impl Mongo {
         read_limit_state(&row, key)
     }
 
-    /// Updates the document of a limit, and creates it if it does not exist.
     async fn update_limit(&self, key: &str, stages: Vec<Row>) -> Result<Row, StoreError> {
         let permits = self.collection(PERMITS);
         let update = || {

@@ -1,5 +1,3 @@
-//! Converts plans to documents, and back.
-
 use mongodb::bson::{RawArrayBuf, RawDocument, RawDocumentBuf, raw::cstr, rawdoc};
 use serde::Serialize;
 use shared::{

@@ -223,7 +223,6 @@ impl Mongo {
         }
     }
 
-    /// Writes a record and increases the revision in one transaction.
     async fn write_with_revision(&self, write: &RecordWrite) -> Result<bool, Error> {
         let (records, meta) = (self.collection(RECORDS), self.collection("meta"));
         let mut session = self.database.client().start_session().await?;
@@ -288,7 +287,6 @@ impl Mongo {
         Ok(())
     }
 
-    /// Removes the oldest records that a filter finds, and returns how many it found.
     async fn remove_oldest(
         &self,
         kind: RecordKind,
@@ -316,7 +314,6 @@ impl Mongo {
     }
 }
 
-/// The collection of a kind. Four kinds have their own collections.
 struct Table {
     name: &'static str,
     time_field: &'static str,

@@ -74,8 +74,6 @@ pub(super) async fn is_being_removed(
 }
 
 impl Mongo {
-    /// Removes unused objects that are older than `before`, at most `most` of each kind. Also
-    /// removes old calls, expired outputs and permits of unknown workers.
     pub(super) async fn remove_old_documents(
         &self,
         before: Timestamp,
@@ -110,8 +108,6 @@ impl Mongo {
         Ok(pruned)
     }
 
-    /// Removes these objects, except objects that are still in use. Returns the number of removed
-    /// objects.
     pub(super) async fn remove_objects(&self, objects: &Removable) -> Result<usize, StoreError> {
         let (kind, ids): (_, Vec<String>) = match objects {
             Removable::Executions(ids) => {
@@ -146,7 +142,6 @@ impl Mongo {
         Ok(removed)
     }
 
-    /// Finds the oldest documents before a time that are no longer in use.
     async fn find_old(
         &self,
         kind: UnusedKind,

@@ -40,7 +40,6 @@ const PAGE_BYTES: usize = 8 << 20;
 /// Longest time of a transaction. The server ends a transaction after one minute.
 const TRANSACTION_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A document of a transaction, which replaces the document that the filter finds.
 type DocumentPart = (Row, RawDocumentBuf);
 
 impl Mongo {
@@ -84,7 +83,6 @@ impl Mongo {
         Ok(page)
     }
 
-    /// Reads the content of a document, or of the documents of a divided entry.
     async fn read_stored(
         &self,
         part: StoredPart,
@@ -240,7 +238,6 @@ impl Mongo {
         run_within_limit(transaction).await
     }
 
-    /// Replaces the documents of an entry. Returns 0 if the entry was removed meanwhile.
     async fn replace_divided_entry(
         &self,
         request: &str,
@@ -283,7 +280,6 @@ async fn run_within_limit(
     ended.and_then(|ended| ended).map_err(|err| to_store_error(&err))
 }
 
-/// Makes an update of the texts of a head that are still the texts that were read.
 fn head_update(before: &ExecutionHead, after: &ExecutionHead) -> Row {
     let mut query = doc! { "_id": before.execution.to_string() };
     let mut set = Row::new();
@@ -312,7 +308,6 @@ fn read_key(row: &RawDocumentBuf, part: StoredPart) -> Result<StoredKey, StoreEr
     Ok(StoredKey::Position { of, n: id.get_i64(n).map_err(damaged)? })
 }
 
-/// Returns the value of `_id` for a key.
 fn to_id(part: StoredPart, key: StoredKey) -> Bson {
     match (part, key) {
         (StoredPart::Events, StoredKey::Position { of, n }) => doc! { "x": of, "s": n }.into(),

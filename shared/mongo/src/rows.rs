@@ -1,5 +1,3 @@
-//! Converts events and heads to documents, and back.
-
 use std::{collections::BTreeMap, fmt::Display, str::FromStr, sync::Arc};
 
 use mongodb::bson::{
@@ -21,7 +19,6 @@ use super::json::{Times, Value, to_text};
 /// The token of an execution that a worker can claim, or an empty text. Other heads lack this
 /// field, so its index has only executions that a worker can claim.
 pub(super) const WAKE_TOKEN: &str = "wakeToken";
-/// The token to which an execution belongs, in the labels.
 pub(super) const TOKEN: &str = "labels.@token";
 pub(super) const STORED_BYTES: &str = "storedBytes";
 
@@ -220,7 +217,6 @@ pub(super) fn read_labels(row: &Bson, what: &str) -> Result<Labels, StoreError> 
     pairs.collect()
 }
 
-/// Parses an id that a damaged document may have.
 pub(super) fn parse<T: FromStr<Err: Display>>(text: &str) -> Result<T, StoreError> {
     text.parse().map_err(|err| StoreError::corrupt(text, err))
 }

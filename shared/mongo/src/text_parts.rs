@@ -1,5 +1,3 @@
-//! Splits texts that are too long for one document, and reads such texts.
-
 use futures::future::BoxFuture;
 use shared::store::StoreError;
 
@@ -10,7 +8,6 @@ pub(super) const MAX_PART_BYTES: usize = 8 << 20;
 /// reads needs a run of `faber rekey` of its own.
 const MAX_READS: usize = 4;
 
-/// Splits a text between characters. An empty text has one empty part.
 pub(super) fn split_text(text: &str) -> Vec<&str> {
     let mut parts = Vec::with_capacity(1);
     let mut rest = text;

@@ -1,5 +1,3 @@
-//! Converts entries of transcripts to documents, and back.
-
 use mongodb::bson::{RawDocument, RawDocumentBuf, raw::cstr, rawdoc};
 use shared::{id::RequestId, request::TranscriptEntry, store::StoreError};
 
@@ -57,7 +55,6 @@ pub(super) fn divide_entry(
     Ok(rows)
 }
 
-/// Joins the documents of a transcript.
 pub(super) struct EntryReader {
     request: RequestId,
     entries: Vec<TranscriptEntry>,

@@ -64,7 +64,6 @@ pub(super) fn put_entry(connection: &Connection, entry: &AuditEntry) -> rusqlite
     Ok(connection.prepare_cached(sql)?.execute(row)? == 1)
 }
 
-/// Returns the number of new entries.
 pub(super) fn put_entries(
     connection: &Connection,
     entries: &[AuditEntry],
@@ -72,7 +71,6 @@ pub(super) fn put_entries(
     entries.iter().try_fold(0, |new, entry| Ok(new + usize::from(put_entry(connection, entry)?)))
 }
 
-/// Removes the oldest entries before a time.
 pub(super) fn remove_entries(
     connection: &Connection,
     before: Timestamp,

@@ -1,6 +1,3 @@
-//! The changes that the writer can make. The functions that write run inside one of its
-//! transactions.
-
 use std::collections::BTreeMap;
 
 use rusqlite::{Connection, OptionalExtension, params};
@@ -95,7 +92,6 @@ pub(super) enum Answer {
     Taken,
     /// There is no record to remove.
     Absent,
-    /// The inbox is full.
     Full,
     Permission(Permission),
     /// The number of removed objects.
@@ -297,7 +293,6 @@ fn put_plan(connection: &Connection, plan: &PlanRow) -> rusqlite::Result<Answer>
 pub(super) struct LogCache {
     logs: BTreeMap<ExecutionId, LogEnd>,
     record_counts: WriteCounts,
-    /// Changes of counts in the current transaction.
     counts: CountChanges,
     /// SQLite's `data_version` for which the cache is correct.
     data_version: Option<i64>,

@@ -1,5 +1,3 @@
-//! Opens connections to the file, and translates SQLite's errors into messages with a next step.
-
 use std::{fs, io, path::Path, time::Duration};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
@@ -73,7 +71,6 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
     connect().map_err(|err| to_open_error(path, &err))
 }
 
-/// Opens a connection that cannot write.
 pub(super) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     let connect = || {
         let connection = connect(path)?;

@@ -35,7 +35,6 @@ const ROOT_KIND: i64 = 0;
 const DRY_RUN_KIND: i64 = 1;
 const CHILD_KIND: i64 = 2;
 
-/// The columns of a finished execution that decide which cells count it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct CountedExecution {
     id: String,
@@ -52,7 +51,6 @@ struct CountedExecution {
     finished_at: Option<i64>,
 }
 
-/// The columns that [`CountedExecution::from_row`] expects.
 const COUNTED_COLUMNS: &str = "executionId, planId, parentExecutionId IS NOT NULL, dryRun, state,
     errorCode, failedTool, labels, createdAt, startedAt, finishedAt";
 const IS_FINISHED: &str = "state IN ('COMPLETED', 'FAILED', 'CANCELLED')";
@@ -154,15 +152,12 @@ struct PlanKey {
     state: String,
 }
 
-/// Tallies of the executions that a transaction adds to a cell, and of the executions that it
-/// removes from the cell.
 #[derive(Clone, Debug, Default)]
 struct CellChange {
     added: Option<Tally>,
     removed: Option<Tally>,
 }
 
-/// Changes of cells that the transaction has not written yet.
 #[derive(Debug, Default)]
 pub(super) struct CountChanges {
     cells: BTreeMap<CellKey, CellChange>,

@@ -1,5 +1,3 @@
-//! Requests, plans, transcripts and heads in the file.
-
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -206,7 +204,6 @@ fn read_transcript(
     Ok(entries)
 }
 
-/// Returns a plan and the length of its JSON.
 pub(super) fn find_plan(
     connection: &Connection,
     id: &str,

@@ -75,7 +75,6 @@ pub(super) fn put_stored_bytes(
     connection.prepare_cached(sql)?.execute(row).map(drop)
 }
 
-/// The executions of one token, or of all tokens.
 #[derive(Clone, Copy)]
 enum Queue<'a> {
     All,
@@ -194,7 +193,6 @@ fn find_due_tokens(connection: &Connection) -> rusqlite::Result<Vec<Option<Strin
     Ok(tokens)
 }
 
-/// Returns the number of unfinished executions of a token.
 pub(super) fn count_active(connection: &Connection, token: &str) -> Result<u64, StoreError> {
     let sql = format!(
         "SELECT count(*) FROM executions INDEXED BY executions_active

@@ -77,7 +77,6 @@ pub struct Sqlite {
     time: SteadyClock,
     plans: PlanCache,
     hints: Arc<Hints>,
-    /// Version of the store layout that this node writes.
     layout: u32,
 }
 

@@ -302,7 +302,6 @@ fn audit_query(columns: &str, filter: &AuditFilter) -> Query {
     query
 }
 
-/// Returns the columns that [`read_request`] expects.
 pub(super) fn request_columns(layout: u32) -> &'static str {
     if layout < REQUEST_LABELS_LAYOUT {
         "requestId, createdAt, query, NULL"

@@ -216,7 +216,6 @@ impl Sqlite {
         }
     }
 
-    /// Removes the workers whose processes have ended, and returns them.
     async fn remove_dead_workers(
         &self,
         workers: impl IntoIterator<Item = WorkerId>,
@@ -354,7 +353,6 @@ fn find_owned(
     list_heads_where(connection, condition, params![owner, to_limit(most)])
 }
 
-/// Returns the end of the lease of each worker.
 fn find_leases(connection: &Connection) -> rusqlite::Result<BTreeMap<String, i64>> {
     let mut statement = connection.prepare_cached("SELECT worker, until FROM workers")?;
     let leases = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -405,7 +403,6 @@ fn read_commands(
     Ok(waiting)
 }
 
-/// Returns a command and the length of its JSON.
 fn read_command(row: &rusqlite::Row<'_>) -> Result<(SentCommand, usize), StoreError> {
     let id: String = rows::read_column(row, 0, "a command")?;
     let json: String = rows::read_column(row, 1, &id)?;

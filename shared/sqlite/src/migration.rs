@@ -68,7 +68,6 @@ impl Part {
     }
 }
 
-/// Converts all rows that have an old form.
 pub(super) fn migrate(connection: &Connection) -> Result<(), StoreError> {
     let mut report: Option<(Part, MigrationReport)> = None;
     while let Some(batch) = convert_batch(connection)? {
@@ -210,7 +209,6 @@ fn convert_commands(connection: &Connection, after: i64) -> Result<Vec<i64>, Sto
     })
 }
 
-/// Adds to heads the fields that follow from their logs.
 fn convert_heads(connection: &Connection, after: i64) -> Result<Vec<i64>, StoreError> {
     let sql =
         "SELECT number, executionId FROM executions WHERE number > ?1 ORDER BY number LIMIT ?2";

@@ -55,7 +55,6 @@ pub(super) fn remove_permits_of_unknown_workers(connection: &Connection) -> rusq
     connection.prepare_cached(sql)?.execute([]).map(drop)
 }
 
-/// Returns the workers that hold permits of these limits.
 pub(super) fn find_holders(
     connection: &Connection,
     keys: &[String],
@@ -97,7 +96,6 @@ fn load_states(connection: &Connection, keys: &BTreeSet<&str>) -> rusqlite::Resu
     Ok(states)
 }
 
-/// Writes the difference between two states of a limit.
 fn save_state(
     connection: &Connection,
     key: &str,

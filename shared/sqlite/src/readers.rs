@@ -32,7 +32,6 @@ pub(super) struct Readers {
     pool: Mutex<Pool>,
 }
 
-/// Runs a query and sends its result to the caller.
 type Read = Box<dyn FnOnce(Result<&Connection, StoreError>) + Send>;
 
 #[derive(Default)]
@@ -98,7 +97,6 @@ impl Readers {
         spawn_blocking(move || readers.run_reads(read));
     }
 
-    /// Runs a read, and then waiting reads until no read waits.
     fn run_reads(&self, first: Read) {
         let mut next = Some(first);
         while let Some(read) = next {

@@ -1,5 +1,3 @@
-//! Records in the file.
-
 use std::{collections::BTreeMap, ops::Bound};
 
 use async_trait::async_trait;
@@ -30,7 +28,6 @@ struct Table {
     columns: &'static str,
     /// Values of `columns`, made from name (?1), time (?2) and JSON (?3).
     values: String,
-    /// Selects the rows of the kind.
     condition: String,
 }
 
@@ -193,7 +190,6 @@ fn remove_excess(connection: &Connection, kind: RecordKind, most: usize) -> rusq
     remove_oldest(connection, kind, i64::MAX, excess).map(drop)
 }
 
-/// Removes records before a time, the oldest first.
 fn remove_oldest(
     connection: &Connection,
     kind: RecordKind,
@@ -329,7 +325,6 @@ fn list_records(
     Ok(records)
 }
 
-/// Returns the condition for a range of keys, and its values.
 fn key_range(key: &str, (from, to): Span) -> (String, Vec<Value>) {
     let (mut sql, mut values) = (String::new(), Vec::new());
     for (bound, inclusive, exclusive) in [(from, ">=", ">"), (to, "<=", "<")] {

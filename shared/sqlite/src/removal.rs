@@ -39,13 +39,23 @@ pub(super) enum UnusedKind {
 #[derive(Debug)]
 pub(super) enum Removal {
     /// Removes the objects among `ids` that are still unused.
-    Unused { kind: UnusedKind, before: Timestamp, ids: Vec<String> },
+    Unused {
+        kind: UnusedKind,
+        before: Timestamp,
+        ids: Vec<String>,
+    },
     /// Removes unused rates, permits of unknown workers, and expired outputs.
-    Expired { before: Timestamp },
+    Expired {
+        before: Timestamp,
+    },
     /// Removes one batch of calls that were made outside plans.
-    Calls { before: Timestamp },
-    /// Removes old audit entries.
-    Audit { before: Timestamp, most: usize },
+    Calls {
+        before: Timestamp,
+    },
+    Audit {
+        before: Timestamp,
+        most: usize,
+    },
 }
 
 impl UnusedKind {
@@ -58,7 +68,6 @@ impl UnusedKind {
         format!("{select} {condition} ORDER BY {order}")
     }
 
-    /// Returns the ids of the oldest unused executions, plans or requests.
     pub(super) fn find_unused(
         self,
         connection: &Connection,

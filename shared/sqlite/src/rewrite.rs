@@ -124,7 +124,6 @@ fn count_bytes(content: &StoredContent) -> usize {
     }
 }
 
-/// The change of one row.
 #[derive(Debug)]
 pub(super) enum RowRewrite {
     Update { sql: &'static str, values: Vec<Value> },
@@ -209,7 +208,6 @@ impl RowRewrite {
     }
 }
 
-/// Replaces the texts of a head, and leaves its other columns to the workers.
 fn replace_head_texts(
     connection: &Connection,
     number: i64,

@@ -1,5 +1,3 @@
-//! Converts rows to values, and heads to rows.
-
 use std::{fmt::Display, str::FromStr};
 
 use rusqlite::{Connection, Params, Row, params, types::FromSql};
@@ -180,7 +178,6 @@ pub(super) fn read_document(row: &Row<'_>, id: ExecutionId) -> Result<EventDocum
     })
 }
 
-/// Reads all rows that a query finds, except damaged rows.
 pub(super) fn list_rows<T>(
     connection: &Connection,
     sql: &str,
@@ -196,7 +193,6 @@ pub(super) fn list_rows<T>(
     Ok(rows)
 }
 
-/// Reads the first row that a query finds.
 pub(super) fn find_row<T>(
     connection: &Connection,
     sql: &str,

@@ -267,7 +267,6 @@ pub(super) fn prepare_schema(
     migration::migrate(connection)
 }
 
-/// Returns the layout of the file, or `None` if it is empty.
 fn find_version(connection: &Connection, path: &Path) -> Result<Option<u32>, StoreError> {
     let has_meta =
         || connection.prepare("SELECT 1 FROM sqlite_master WHERE name = 'meta'")?.exists([]);

@@ -82,7 +82,6 @@ fn shorten_future_waits(connection: &Connection, now: i64) -> rusqlite::Result<(
     Ok(())
 }
 
-/// Returns the offset that a process has stored since the machine was started.
 fn find_offset(connection: &Connection, boot: &str) -> rusqlite::Result<Option<i64>> {
     let sql = "SELECT value FROM meta WHERE name = 'clock'";
     let value = connection.query_row(sql, [], |row| row.get::<_, String>(0)).optional()?;

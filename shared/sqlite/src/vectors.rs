@@ -1,5 +1,3 @@
-//! Vectors in the file.
-
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, params};
 use shared::store::{
@@ -13,7 +11,6 @@ use super::{Change, Sqlite, connection::to_store_error};
 /// between two such transactions.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// Encoded vectors of one model.
 #[derive(Debug)]
 pub(super) struct VectorRows {
     model: String,

@@ -59,7 +59,6 @@ struct Poller {
     connection: Connection,
     queue: Sender<Message>,
     hints: Arc<Hints>,
-    /// Number of commits at the last checkpoint.
     checkpointed_commits: u64,
 }
 

@@ -286,7 +286,6 @@ impl Committer {
         Some(answer)
     }
 
-    /// Writes a batch in one transaction, answers, and sends hints.
     fn commit(&mut self, batch: &mut Vec<Operation>) {
         let changes: Vec<&Change> = batch.iter().map(|operation| &operation.change).collect();
         let written = self.identity.check().and_then(|()| {
@@ -326,7 +325,6 @@ impl Committer {
         connection.busy_timeout(BUSY_TIMEOUT).is_ok() && begun.is_ok()
     }
 
-    /// Writes the changes and commits the transaction that has begun.
     fn finish_transaction(
         &mut self,
         changes: &[&Change],
@@ -399,7 +397,6 @@ mod tests {
     use super::*;
     use crate::{change::RequestRow, connection, counts, schema};
 
-    /// Starts the writer of a new file. `prepare` can change its connection first.
     fn start_writer(prepare: impl FnOnce(&Connection)) -> (TempDir, Writer) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("faber.db");

@@ -1,5 +1,3 @@
-//! Compiles the parser's tree to an [`Expr`].
-
 use std::sync::Arc;
 
 use super::{
@@ -19,7 +17,6 @@ type CompileResult = Result<Expr, ConditionError>;
 
 #[derive(Clone, Copy)]
 pub(super) enum NameSource<'a> {
-    /// Steps, variables and the input of a plan.
     Plan(&'a dyn ResolveNames),
     /// The fields of one object. The function returns `true` for the name of such a field.
     Fields(&'a dyn Fn(&str) -> bool),
@@ -356,7 +353,6 @@ fn as_text(tree: &IdedExpr) -> Option<&str> {
     }
 }
 
-/// Returns the text of an expression such as `a.b.c`.
 fn as_dotted_path(tree: &IdedExpr) -> Option<String> {
     match &tree.expr {
         Tree::Ident(name) => Some(name.clone()),

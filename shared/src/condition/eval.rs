@@ -459,7 +459,6 @@ impl<'a> Evaluation<'a> {
         Ok(Val::from_items(made))
     }
 
-    /// Runs `act` with `item` as the innermost macro's variable.
     fn with_local<T>(&mut self, item: &Val<'a>, act: impl FnOnce(&mut Self) -> T) -> T {
         let outside = self.locals.len();
         self.locals.push(item.clone());

@@ -27,9 +27,7 @@ pub(super) enum Expr {
     Negate(Box<Expr>),
     And(Box<Expr>, Box<Expr>),
     Or(Box<Expr>, Box<Expr>),
-    /// A choice: `when ? then : otherwise`.
     Choice(Box<[Expr; 3]>),
-    /// An operation with two operands: `left operator right`.
     Binary(Operator, Box<Expr>, Box<Expr>),
     /// A call: `function(…)` or `of.function(…)`. The receiver `of` is the first argument.
     Call(Function, Vec<Expr>),
@@ -37,7 +35,6 @@ pub(super) enum Expr {
     Matches(Box<Expr>, usize),
     List(Vec<Expr>),
     Map(Vec<(Expr, Expr)>),
-    /// A macro call, such as `range.all(name, body)`.
     Loop(Box<Loop>),
 }
 
@@ -121,8 +118,8 @@ impl Operator {
 }
 
 impl Expr {
-    /// Returns `true` if no value of the inputs can make the result a boolean. For a choice, one
-    /// such side is enough.
+    /// Returns `true` if the result, or the result of one side of a choice, is certainly no
+    /// boolean.
     pub(super) fn is_never_bool(&self) -> bool {
         match self {
             Self::Binary(operator, _, _) => operator.is_arithmetic(),

@@ -1,5 +1,3 @@
-//! Expressions of `flow.compute`.
-
 use std::fmt;
 
 use serde_json::{Map, Value};
@@ -7,7 +5,6 @@ use serde_json::{Map, Value};
 use super::{ConditionError, ParsedSource, compile::NameSource, eval::Evaluation, output, shape};
 use crate::template::{LookUpValues, Target};
 
-/// The name of the tool that evaluates an [`Expression`].
 pub const COMPUTE: &str = "flow.compute";
 
 pub struct Expression(ParsedSource);

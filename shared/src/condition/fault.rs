@@ -15,19 +15,16 @@ pub(super) enum Fault<'a> {
     /// fault.
     Exhausted,
     NotFilled(&'a Expr),
-    /// The object does not have the field.
     Missing {
         operand: &'a Expr,
         key: Cow<'a, str>,
         is_dotted: bool,
     },
-    /// The value is not an object, so it has no fields.
     NoFields {
         operand: &'a Expr,
         found_kind: ValueKind,
         key: Cow<'a, str>,
     },
-    /// The list is too short for the index.
     TooShort {
         operand: &'a Expr,
         index: i128,
@@ -38,7 +35,6 @@ pub(super) enum Fault<'a> {
         found_kind: ValueKind,
         needs: &'static str,
     },
-    /// The operator does not accept operands of these kinds.
     Operands {
         left: (&'a Expr, ValueKind),
         operator: Operator,

@@ -1,5 +1,3 @@
-//! Functions that an expression can call.
-
 use std::ops::RangeInclusive;
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
@@ -35,7 +33,6 @@ pub(super) enum Function {
     Flatten,
 }
 
-/// The syntax of a call: `f(x)` or `x.f()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallStyle {
     Plain,

@@ -210,7 +210,6 @@ impl<'a> Evaluation<'a> {
         Ok(Val::from_items(kept))
     }
 
-    /// Hashes a value. Values that are equal have equal hashes.
     fn hash_value(&mut self, value: &Val<'a>) -> Result<u64, Fault<'a>> {
         self.spend_operations(1)?;
         let mut hasher = DefaultHasher::new();
@@ -240,7 +239,6 @@ impl<'a> Evaluation<'a> {
         Ok(hasher.finish())
     }
 
-    /// Hashes an object. The hash does not depend on the order of the fields.
     fn hash_entries(&mut self, entries: &Entries<'a>) -> Result<u64, Fault<'a>> {
         self.spend_operations(entries.len())?;
         let mut sum = 0_u64;
@@ -253,7 +251,6 @@ impl<'a> Evaluation<'a> {
         Ok(sum)
     }
 
-    /// Replaces each item that is a list by its items, one level deep.
     fn flatten_items(&mut self, operand: &Val<'a>) -> ListResult<'a, Val<'a>> {
         let list = as_list(operand)?;
         let mut items = Vec::new();

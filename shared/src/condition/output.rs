@@ -1,5 +1,3 @@
-//! Converts the result of an expression to JSON.
-
 use chrono::TimeDelta;
 use serde_json::{Map, Number, Value};
 

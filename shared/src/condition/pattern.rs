@@ -19,7 +19,6 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
-    /// Checks a pattern and measures its cost.
     pub(super) fn parse(text: &str) -> Result<Self, ConditionError> {
         let large = limits::CONDITION_PATTERN_BYTES;
         let mut result = Err(String::new());
@@ -43,7 +42,6 @@ impl Pattern {
         self.cost
     }
 
-    /// Returns the cost of a match against a text of `bytes`, in operations.
     pub(super) fn match_cost(&self, bytes: usize) -> usize {
         bytes.saturating_mul(self.cost / 1_000)
     }

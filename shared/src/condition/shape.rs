@@ -8,7 +8,6 @@
 use super::ConditionError;
 use crate::limits;
 
-/// Checks that `source` is short and flat enough for a parser that recurses.
 pub(super) fn check_source(source: &str) -> Result<(), ConditionError> {
     if source.len() > limits::CONDITION_BYTES {
         return Err(ConditionError::TooLong { bytes: source.len() });
@@ -102,7 +101,6 @@ impl TokenScanner<'_> {
         Ok(())
     }
 
-    /// Reads a number and the letters that follow it directly.
     fn read_number(&mut self) -> Result<(), ConditionError> {
         self.rest = self.rest.trim_start_matches(is_word_char);
         if self.rest.starts_with(['"', '\'']) {

@@ -1,6 +1,7 @@
 //! The agenda of an execution: tasks by the kind of work that they need next.
 //!
-//! Each event updates the agenda, so no code searches a plan for work.
+//! Each event updates the agenda, so the machine does not search the plan for work after each
+//! event.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -145,8 +146,6 @@ impl Agenda {
         self.to_evaluate.insert(step);
     }
 
-    /// Removes a step from the steps whose condition must be evaluated. Returns `false` if the step
-    /// was not among them.
     pub(super) fn remove_condition(&mut self, step: StepNumber) -> bool {
         self.to_evaluate.remove(&step)
     }
@@ -225,7 +224,6 @@ impl Agenda {
         &self.expiring
     }
 
-    /// Returns the tasks that wait for a time, and the ends of their waits.
     pub(super) fn timed_waits(&self) -> impl Iterator<Item = (Timestamp, Task)> {
         self.sleeping.iter().chain(&self.retrying).chain(&self.expiring).copied()
     }
@@ -269,7 +267,8 @@ impl Agenda {
         self.running.len() > self.sleeping.len() + self.in_children.len()
     }
 
-    /// Returns `true` if the machine can advance a task now.
+    /// Returns `true` if a task is ready for its next transition. A pause or a missing permit can
+    /// still delay the task.
     pub fn has_work(&self) -> bool {
         !(self.to_evaluate.is_empty()
             && self.ready.is_empty()

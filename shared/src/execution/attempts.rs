@@ -60,7 +60,6 @@ impl AttemptOutcome {
     }
 }
 
-/// An attempt that has ended.
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct EndedAttempt {

@@ -263,7 +263,6 @@ impl Execution {
 }
 
 impl ChildCalls {
-    /// Adds a settled call. If it is the call of a whole step, its output is reused.
     fn add_settled(&mut self, mut call: SettledCall) {
         if call.place.child.is_none() && call.place.item.is_none() {
             let output = call.output.take().unwrap_or_default();

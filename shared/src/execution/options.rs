@@ -8,7 +8,6 @@ use serde_json::Value;
 use super::ReplanOptions;
 use crate::{clock::Timestamp, labels::Labels, limits, plan::StepPolicy, tool::Effect};
 
-/// Options of an execution.
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]

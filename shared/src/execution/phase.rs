@@ -32,10 +32,10 @@ pub enum Phase {
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ExecutionState {
-    /// No worker has started the execution.
+    /// The execution has not started.
     #[default]
     Pending,
-    /// Steps run, or a step will start soon.
+    /// The execution has started, and none of the other states applies.
     InProgress,
     Paused,
     /// Nothing runs. The execution waits for a person, a signal or the time of a retry.

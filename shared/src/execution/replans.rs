@@ -150,7 +150,6 @@ mod tests {
         plan::Plan,
     };
 
-    /// Returns a finished execution of a step that asks for a replan.
     fn finished_execution(
         options: ExecutionOptions,
         outcome: Outcome,

@@ -113,7 +113,6 @@ impl TimeSpent {
     }
 }
 
-/// The state of a step.
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepState {
@@ -248,7 +247,6 @@ impl Step {
         }
     }
 
-    /// Records the data of an event, apart from the change of state.
     pub(super) fn record_event(&mut self, occurrence: Occurrence, event: &Event) {
         let at = occurrence.at;
         self.record_error(event);

@@ -22,7 +22,6 @@ fn error() -> ToolError {
     ToolError::failed("no")
 }
 
-/// One value of each state. States with an attempt are in the second attempt.
 fn states() -> Vec<(&'static str, StepState)> {
     let until = Timestamp::UNIX_EPOCH;
     let child = ExecutionId::draw(until);
@@ -150,7 +149,6 @@ fn events() -> Vec<(&'static str, Event)> {
     events
 }
 
-/// Formats the next state for each state and event.
 fn table(outputs: Option<&Arc<Value>>) -> String {
     let mut table = String::new();
     for (name, state) in states() {

@@ -173,7 +173,7 @@ impl Execution {
         &self.undoable
     }
 
-    /// Returns the tools that the execution can still call, compensations included.
+    /// Returns the tools of unfinished steps, and the tools of compensations that can still run.
     pub fn required_tools(&self) -> impl Iterator<Item = &ToolName> {
         let undoes = self.options.compensate_on_failure;
         let steps = self.plan.steps().iter().zip(&self.steps);

@@ -46,7 +46,6 @@ fn replace_lone_surrogates(text: &str) -> Cow<'_, str> {
     repaired.into()
 }
 
-/// Returns the code unit that a text starts with as `\uXXXX`.
 fn leading_unit(text: &str) -> Option<u32> {
     let digits = text.strip_prefix("\\u")?.get(..4)?;
     digits

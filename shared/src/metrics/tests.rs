@@ -1,6 +1,5 @@
 use super::*;
 
-/// Returns the lines of one metric, without its buckets.
 fn lines(metrics: &Metrics, name: &str) -> Vec<String> {
     let text = metrics.render();
     let own = text.lines().filter(|line| line.starts_with(name) && !line.contains("_bucket"));

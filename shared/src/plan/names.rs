@@ -54,7 +54,6 @@ impl StepNames {
         self
     }
 
-    /// Returns `true` if these names belong to `steps`, with the same numbers.
     pub(super) fn match_steps(&self, steps: &[ToolExecution]) -> bool {
         let is_same = |(id, number): (&StepId, &StepNumber)| {
             steps.get(number.get()).is_some_and(|step| step.id == *id)

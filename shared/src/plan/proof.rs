@@ -10,7 +10,6 @@ use crate::{
     template::{Target, Template},
 };
 
-/// The steps that fill each variable, in plan order.
 type Variables = BTreeMap<Arc<str>, Vec<StepNumber>>;
 
 impl TryFrom<UncheckedPlan> for Plan {
@@ -163,7 +162,6 @@ impl StepCheck<'_> {
         outside.map_or(Ok(()), |text| Err(self.order_error(&text)))
     }
 
-    /// Returns `true` if the value of a target is known when the step starts.
     fn is_known(&self, target: &Target) -> bool {
         let is_before = |step: &StepNumber| self.step.depends_on.binary_search(step).is_ok();
         match target {

@@ -121,7 +121,6 @@ impl<'a> CostEstimator<'a> {
         }
     }
 
-    /// Returns the number of evaluations that one value costs.
     fn estimate_cost(&mut self, schema: &'a Value, chain: usize) -> Result<u64, String> {
         let Value::Object(fields) = schema else { return Ok(1) };
         let address = std::ptr::from_ref(schema).addr();

@@ -1,5 +1,3 @@
-//! Keywords of JSON Schema that contain other schemas.
-
 use serde_json::Value;
 
 /// Keywords that name a schema or change how references are resolved.
@@ -11,7 +9,6 @@ pub(super) const REFERENCE_KEYWORDS: [&str; 3] = ["$ref", "$dynamicRef", "$recur
 pub(super) enum Content {
     /// A schema, or a list of schemas, for the same value.
     InPlace,
-    /// A map of schemas for the same value.
     InPlaceMap,
     /// A schema, or a list of schemas, for a part of the value.
     Inside,

@@ -86,7 +86,6 @@ pub(super) fn run_within<T>(
     }
 }
 
-/// Charges evaluations to the check that runs on this thread, if there is one.
 fn charge_evaluations(evaluations: u64) {
     let marker = 0_u8;
     let here = std::ptr::from_ref(&marker).addr();
@@ -107,7 +106,6 @@ fn charge_evaluations(evaluations: u64) {
     }
 }
 
-/// Returns the number of evaluations that one pass over a value costs.
 pub(super) fn count_evaluations(value: &Value) -> u64 {
     match value {
         Value::String(text) => 1 + text.len() as u64 / BYTES_PER_EVALUATION,

@@ -111,7 +111,6 @@ fn lock_slots() -> MutexGuard<'static, Slots> {
     SLOTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns `true` if a check runs on one of the threads.
 #[cfg(test)]
 pub(super) fn is_check_running() -> bool {
     lock_slots().running_count > 0

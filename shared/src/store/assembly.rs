@@ -14,7 +14,6 @@ use crate::{
 /// Bytes of documents after which a read decodes no further document.
 const READ_BYTES: usize = 16 << 20;
 
-/// The events of one log, assembled document by document.
 #[derive(Debug)]
 pub struct Assembly {
     id: ExecutionId,

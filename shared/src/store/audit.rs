@@ -87,7 +87,6 @@ impl fmt::Display for AuditAction {
     }
 }
 
-/// The objects of an action.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditTarget {
@@ -115,7 +114,6 @@ impl AuditTarget {
     }
 }
 
-/// One action of an actor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditEntry {
@@ -250,14 +248,12 @@ pub trait AuditLog: fmt::Debug + Send + Sync {
     /// stored, so a caller can repeat a failed call.
     async fn put_audit_entries(&self, entries: &[AuditEntry]) -> Result<usize, StoreError>;
 
-    /// Lists entries, newest first.
     async fn list_audit_entries(
         &self,
         filter: &AuditFilter,
         page: &Page,
     ) -> Result<Listing<AuditEntry>, StoreError>;
 
-    /// Returns the number of entries that match the filter.
     async fn count_audit_entries(&self, filter: &AuditFilter) -> Result<u64, StoreError>;
 
     /// Removes the oldest entries before a time, at most `most`. Returns the number of removed

@@ -20,7 +20,6 @@ impl CommitSize {
         self.bytes += bytes;
     }
 
-    /// Returns `true` if the commit should start now.
     pub fn is_full(&self) -> bool {
         self.operations >= COMMIT_OPERATIONS || self.bytes >= COMMIT_BYTES
     }

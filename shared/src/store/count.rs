@@ -11,16 +11,12 @@ use std::{
 use super::{ExecutionFilter, ExecutionHead, Usage, usage};
 use crate::{clock::Timestamp, id::ExecutionId};
 
-/// A key by which executions are grouped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CountGroup {
     State,
-    /// The tool of the first error.
     Tool,
-    /// The code of the first error.
     Error,
     Plan,
-    /// The value of the label with this key.
     Label(String),
     /// The period in which the execution was created. All periods have this length, and the first
     /// period begins with the year 1970 (UTC).
@@ -30,7 +26,6 @@ pub enum CountGroup {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CountQuery {
     pub filter: ExecutionFilter,
-    /// One or two keys.
     pub groups: Vec<CountGroup>,
     /// The maximum number of groups. With a [bucket](CountGroup::Bucket), the newest buckets come
     /// first. Otherwise the largest groups come first.
@@ -42,10 +37,8 @@ pub struct ExecutionCount {
     /// The values of the keys. A bucket is the time of its beginning, as RFC 3339.
     pub keys: Vec<String>,
     pub count: u64,
-    /// The time of creation of the first and of the last execution.
     pub first_at: Timestamp,
     pub last_at: Timestamp,
-    /// The execution of the group that was created last.
     pub sample: ExecutionId,
     /// The median of the time from start to end of the finished executions, with an error of at
     /// most a tenth. `None` if no execution is finished.
@@ -53,7 +46,6 @@ pub struct ExecutionCount {
     pub p95: Option<Duration>,
 }
 
-/// Figures about the executions of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tally {
     pub count: u64,
@@ -69,14 +61,12 @@ pub struct Tally {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Durations(BTreeMap<u16, u64>);
 
-/// The fields of executions that counts group by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountFields<'a> {
     pub state: &'a str,
     pub plan: &'a str,
     pub tool: Option<&'a str>,
     pub error: Option<&'a str>,
-    /// The value of the label that the query groups by.
     pub label: Option<&'a str>,
     /// A time of creation, in microseconds.
     pub created_at: i64,
@@ -107,7 +97,6 @@ impl Tally {
 }
 
 impl Durations {
-    /// Returns the histogram of `n` durations in one bucket.
     pub fn of_bucket(bucket: u16, n: u64) -> Self {
         Self(BTreeMap::from([(bucket, n)]))
     }
@@ -181,7 +170,6 @@ enum Key {
     Time(i64),
 }
 
-/// Collects the groups of a query.
 #[derive(Debug)]
 pub struct CountTable<'a> {
     groups: &'a [CountGroup],
@@ -226,7 +214,6 @@ impl<'a> CountTable<'a> {
         self.add(&fields, &tally);
     }
 
-    /// Returns the plans of the groups.
     pub fn plans(&self) -> BTreeSet<String> {
         let at = self.groups.iter().position(|group| *group == CountGroup::Plan);
         let plan = |keys: &Vec<Key>| match keys.get(at?)? {
@@ -269,7 +256,6 @@ impl<'a> CountTable<'a> {
     }
 }
 
-/// Returns `None` for a damaged time or id.
 fn to_count(keys: Vec<Key>, tally: &Tally) -> Option<ExecutionCount> {
     let time = Timestamp::from_timestamp_micros;
     let keys = keys.into_iter().map(|key| match key {

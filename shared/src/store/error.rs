@@ -1,5 +1,3 @@
-//! Errors of stores.
-
 use std::{
     fmt,
     sync::atomic::{AtomicU64, Ordering},
@@ -24,7 +22,6 @@ pub enum StoreError {
         limits::DOCUMENT_BYTES
     )]
     TooLarge { bytes: usize },
-    /// The data breaks a rule of all stores, so no store can keep it.
     #[error("{what} cannot be kept: {why}")]
     Unfit { what: String, why: String },
     #[error("`{what}` is damaged in the store: {why}")]
@@ -38,7 +35,6 @@ pub enum StoreError {
          run `faber restore` with this file again, or use another store"
     )]
     Incomplete { file: String },
-    /// The value is encrypted, and this process has no key for it.
     #[error(
         "{what} is encrypted with the key `{key}`, which this process does not have: add the key to \
          `encryption.keys`"
@@ -50,7 +46,6 @@ pub enum StoreError {
          `encryption` as on the other nodes"
     )]
     KeyMissing,
-    /// Encrypted texts cannot be searched.
     #[error(
         "{what} cannot be searched, because the store is encrypted: filter by state, error code, \
          tool, label or time"

@@ -91,7 +91,6 @@ impl<T> PlaceShares<T> {
     }
 }
 
-/// Returns the number of executions of one token in a list.
 fn token_share(places: usize, tokens: usize) -> usize {
     places.div_ceil(tokens.max(1))
 }

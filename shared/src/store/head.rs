@@ -22,7 +22,6 @@ pub struct ExecutionHead {
     pub plan: PlanId,
     pub state: ExecutionState,
     pub created_at: Timestamp,
-    /// The position in the log that this head describes.
     pub seq: Seq,
     pub epoch: Epoch,
     pub owner: Option<WorkerId>,
@@ -40,7 +39,6 @@ pub struct ExecutionHead {
     pub started_at: Option<Timestamp>,
     /// The query of the plan, clipped to [`limits::HEAD_QUERY_BYTES`].
     pub query: Arc<str>,
-    /// The number of finished steps, and of all steps.
     pub steps_done: u32,
     pub steps_total: u32,
     /// The first error. A later success of the execution does not remove it.
@@ -51,7 +49,6 @@ pub struct ExecutionHead {
     pub stored_bytes: u64,
 }
 
-/// The first error of an execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeadError {
     pub code: ErrorCode,
@@ -119,12 +116,10 @@ impl ExecutionHead {
         };
     }
 
-    /// Returns the name of the token to which the execution belongs.
     pub fn token(&self) -> Option<&str> {
         labels::find_token(&self.labels)
     }
 
-    /// Returns `true` if a worker should claim the execution, now or later.
     pub fn is_claimable(&self) -> bool {
         self.owner.is_none() && self.due.is_some() && !self.state.is_finished()
     }

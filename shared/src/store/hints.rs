@@ -18,7 +18,6 @@ use crate::id::ExecutionId;
 /// each time the number has doubled.
 const FIRST_CLEANUP_LOGS: usize = 1_024;
 
-/// Wakes readers in this process.
 #[derive(Debug)]
 pub struct Hints {
     work_hint: watch::Sender<()>,
@@ -72,7 +71,6 @@ impl Default for Hints {
 }
 
 impl Hints {
-    /// Returns a receiver that is notified when executions may be due.
     pub fn subscribe_work(&self) -> watch::Receiver<()> {
         self.work_hint.subscribe()
     }

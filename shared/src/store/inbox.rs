@@ -1,5 +1,3 @@
-//! Commands to executions.
-
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -55,7 +53,6 @@ pub enum Command {
         approved: bool,
         comment: Option<String>,
     },
-    /// Settle a waiting step whose call has an unknown outcome.
     Settle {
         #[serde(rename = "stepId", alias = "step")]
         step: StepId,

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use super::StoreError;
 
-/// The layout that this program writes.
 pub const LAYOUT: u32 = 7;
 /// The oldest layout whose programs can use a store together with programs of [`LAYOUT`].
 pub const OLDEST_LAYOUT: u32 = 6;
@@ -34,7 +33,6 @@ pub fn check_layout(version: u32, oldest: Option<u32>) -> Result<(), StoreError>
     Ok(())
 }
 
-/// Returns the error of a migration while a worker of an earlier version runs.
 pub fn store_in_use_error(worker: &str) -> StoreError {
     StoreError::Unavailable(format!(
         "the store has an earlier layout and must be converted, but {worker} uses it: stop all \
@@ -42,7 +40,6 @@ pub fn store_in_use_error(worker: &str) -> StoreError {
     ))
 }
 
-/// Logs the progress of a migration.
 #[derive(Debug)]
 pub struct MigrationReport {
     part: &'static str,
@@ -56,7 +53,6 @@ impl MigrationReport {
         Self { part, done, total: total.max(done), reported_at: Instant::now() }
     }
 
-    /// Counts converted documents.
     pub fn add(&mut self, documents: usize) {
         self.done += documents as u64;
         if self.reported_at.elapsed() >= REPORT_INTERVAL {

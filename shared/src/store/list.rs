@@ -1,5 +1,3 @@
-//! Filters and pages of lists.
-
 use std::fmt;
 
 use super::{ExecutionHead, HeadError, search::search_words};
@@ -23,7 +21,6 @@ pub struct RequestFilter {
     /// Selects requests that have an execution that needs a person. Child executions count, too.
     /// `Some(false)` selects all other requests.
     pub needs_person: Option<bool>,
-    /// Selects requests that belong to the [token](labels::TOKEN) with this name.
     pub token: Option<String>,
 }
 
@@ -52,9 +49,7 @@ pub struct ExecutionFilter {
     /// its descendants needs one. Otherwise the descendant itself is in the list, and only that
     /// descendant counts.
     pub needs_person: Option<bool>,
-    /// Selects executions that have all of these labels.
     pub labels: Vec<LabelFilter>,
-    /// Selects executions whose first error has this code.
     pub error_code: Option<String>,
     /// Selects executions whose first error is the error of a step with this tool (`set.name`).
     pub failed_tool: Option<ToolName>,
@@ -65,7 +60,6 @@ pub struct ExecutionFilter {
     pub ids: Option<Vec<ExecutionId>>,
 }
 
-/// Selects executions that have a label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelFilter {
     pub key: String,
@@ -166,7 +160,6 @@ pub struct Page {
     pub after: Option<Cursor>,
 }
 
-/// A position in a list that is ordered by time, then by id, newest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor {
     pub at: Timestamp,

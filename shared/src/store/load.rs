@@ -1,5 +1,3 @@
-//! Loads executions from their logs.
-
 use super::{Store, StoreError};
 use crate::{
     event::Event,

@@ -17,13 +17,11 @@ const MAX_PERIOD_MS: u64 = 1_000_000_000_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PermitAsk {
     pub permit: Permit,
-    /// The limits that must all allow the call. Each key is listed once.
     pub limits: Vec<CallLimit>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permit {
-    /// The holder. Each attempt has a different holder.
     pub holder: String,
     pub worker: WorkerId,
     pub limits: Vec<String>,
@@ -31,7 +29,6 @@ pub struct Permit {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallLimit {
-    /// Calls with the same key are counted together.
     pub key: String,
     pub concurrency: Option<u32>,
     pub rate: Option<Rate>,

@@ -90,7 +90,8 @@ impl PlanCache {
         Some(plan)
     }
 
-    /// Drops plans that were not used for a while. Workers call this function with each heartbeat.
+    /// Drops plans that were not used for a while. Stores call this function when a worker renews
+    /// its lease.
     pub fn evict_idle(&self) {
         let mut cached = self.lock_plans();
         let idle = cached.plans.iter().filter(|(_, entry)| entry.is_idle());

@@ -71,7 +71,6 @@ pub(super) struct Found {
 
 enum Turn {
     Done(Found),
-    /// Read at the end of the log, for all followers.
     Read(LastRead),
     Wait,
     /// Read another part of the log, for this follower only.
@@ -79,7 +78,6 @@ enum Turn {
 }
 
 impl RecentEvents {
-    /// Records that the log may have grown, so that the next follower reads the log.
     pub(super) fn expect_more(&self) {
         self.growth.fetch_add(1, Ordering::SeqCst);
     }
@@ -138,7 +136,6 @@ impl RecentEvents {
         Turn::Read(LastRead { growth, at })
     }
 
-    /// Reads for a follower that is not at the end of the log.
     async fn read_history(
         &self,
         store: &dyn Store,
@@ -158,7 +155,6 @@ impl RecentEvents {
         Ok(Found { events, is_over: None })
     }
 
-    /// Drops the events when no follower is left.
     pub(super) fn clear(&self) {
         *self.lock_window() = Window::default();
     }
@@ -190,7 +186,6 @@ async fn read_end(
 }
 
 impl Window {
-    /// Returns the events after a position, if all of them are in the cache.
     fn events_after(&self, after: Seq) -> Option<Vec<RecordedEvent>> {
         let first = self.events.front()?.seq;
         if self.end? <= after || after.advance_by(1) < first {
@@ -238,7 +233,6 @@ impl Window {
         }
     }
 
-    /// Returns `true` if the log is finished at a position, or `None` if its event is not cached.
     fn is_over_at(&self, at: Seq) -> Option<bool> {
         let event = self.events.iter().rev().find(|event| event.seq == at)?;
         Some(event.event.is_last())

@@ -48,7 +48,6 @@ pub enum RecordKind {
     /// Only the newest [`limits::CALL_HISTORY`] calls are kept, and only for as long as executions
     /// are kept.
     Call,
-    /// The entry of a [blob](crate::blob), without its content.
     Blob,
     BlobPart,
     /// An idempotency key. Its name can be any text.
@@ -153,7 +152,6 @@ impl RecordKind {
         }
     }
 
-    /// Returns the parts of the values that an encrypted store encrypts.
     pub fn secret_parts(self) -> SecretParts {
         const fn text(name: &'static str) -> SecretField {
             SecretField { name, is_text: true }
@@ -168,7 +166,6 @@ impl RecordKind {
                 const { &[value("parameters"), value("result"), text("error")] },
             ),
             Self::Settlement => SecretParts::Fields(const { &[value("output"), text("comment")] }),
-            // The fingerprint contains the input of the execution.
             Self::Key => SecretParts::Fields(const { &[text("fingerprint")] }),
             Self::SavedPlan => SecretParts::Fields(const { &[value("inputs")] }),
             Self::ToolSet
@@ -189,11 +186,9 @@ impl RecordKind {
     }
 }
 
-/// The parts of a record's value that an encrypted store encrypts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecretParts {
     None,
-    /// The whole value.
     Whole,
     /// The whole value, if queries are encrypted.
     Queries,
@@ -235,13 +230,12 @@ impl WriteCondition {
     }
 }
 
-/// Selects records of a kind, in the order of their names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordPage {
     pub prefix: Option<String>,
     /// Selects names after this name, in the requested order.
     pub after: Option<String>,
-    /// The maximum number of records. Only the last page has fewer records.
+    /// The maximum number of records.
     pub first: usize,
     /// `true` returns the names in descending order. If names are ordered by time, the newest
     /// record comes first.

@@ -10,10 +10,8 @@ use crate::clock::Timestamp;
 
 const NAME: &str = "restore";
 
-/// The backup whose restore has begun and not ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RestoreMarker {
-    /// The path of the file, for messages.
     pub file: String,
     /// The checksum of the file in lower-case digits.
     pub sha256: String,

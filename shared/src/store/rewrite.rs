@@ -74,11 +74,9 @@ pub enum StoredContent {
     Command(SentCommand),
 }
 
-/// Some documents of a part, in the order of their keys.
 #[derive(Debug, Default)]
 pub struct StoredPage {
     pub documents: Vec<StoredDocument>,
-    /// Number of documents that cannot be read.
     pub damaged: u64,
     /// The key after which the next page begins, or `None` at the end of the part.
     pub next: Option<StoredKey>,

@@ -43,7 +43,6 @@ impl FinishedCallId {
     }
 }
 
-/// A child execution, and the steps that lead to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChildPath {
     /// The steps that executed the plans, outermost first, each with its item if it repeats for a

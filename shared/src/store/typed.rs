@@ -45,7 +45,6 @@ pub struct SavedPlan {
     pub name: String,
     #[serde(rename = "planId", alias = "plan")]
     pub plan: PlanId,
-    /// The JSON Schema of the plan's inputs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inputs: Option<Value>,
     #[serde(skip)]
@@ -95,7 +94,6 @@ impl dyn Store + '_ {
             .transpose()
     }
 
-    /// Saves a plan under a name, and replaces an earlier plan of this name.
     pub async fn save_plan(&self, saved: &SavedPlan) -> Result<(), StoreError> {
         let record = Record::new(RecordKind::SavedPlan, &saved.name, saved, saved.at);
         self.put_record(&record, WriteCondition::Never).await.map(drop)
@@ -109,7 +107,6 @@ impl dyn Store + '_ {
             .transpose()
     }
 
-    /// Returns saved plans after a name, in byte order of their names.
     pub async fn list_saved_plans(
         &self,
         after: Option<&str>,
@@ -126,7 +123,6 @@ impl dyn Store + '_ {
         self.remove_record(RecordKind::SavedPlan, name).await
     }
 
-    /// Returns the cached output for a key, if it has not expired.
     pub async fn find_output(
         &self,
         key: &str,
@@ -168,7 +164,6 @@ impl dyn Store + '_ {
         }
     }
 
-    /// Returns the usage of each tool, ordered by name.
     pub async fn list_usage(&self) -> Result<Vec<Usage>, StoreError> {
         let all = RecordPage::first_records(usize::MAX);
         let records = self.list_records(RecordKind::Usage, all).await?;
@@ -210,7 +205,6 @@ impl dyn Store + '_ {
         Ok(self.find_heads(all, MAX_NEXT_DUE_HEADS).await?.first().and_then(|head| head.due))
     }
 
-    /// Checks that the store can be reached and written.
     pub async fn check_writable(&self) -> Result<(), StoreError> {
         // Writes several pages that differ from the last check, because a full disk can have room
         // for one page but not for an append, and SQLite does not write a page without changes.

@@ -1,12 +1,9 @@
-//! Usage counts of tools, added up over all nodes.
-
 use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{clock::Timestamp, id::ToolName};
 
-/// Histogram buckets for each doubling of a duration.
 const BUCKETS_PER_DOUBLING: f64 = 8.0;
 /// The last bucket. It counts all durations of about thirteen days and longer.
 const LAST_BUCKET: u16 = 320;
@@ -55,7 +52,6 @@ impl Usage {
     }
 }
 
-/// Returns the duration that a share of the calls of a histogram did not exceed.
 pub(super) fn quantile(times: &BTreeMap<u16, u64>, share: f64) -> Option<Duration> {
     let all: u64 = times.values().sum();
     #[expect(

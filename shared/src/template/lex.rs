@@ -116,7 +116,6 @@ impl<'a> Lexer<'a> {
         self.unclosed_states.get(index).is_some_and(|states| states & state.bit() != 0)
     }
 
-    /// Marks the states of a search that ended in an unclosed quote.
     fn mark_unclosed(&mut self, from: usize, to: usize) {
         let bytes = self.text.as_bytes();
         self.unclosed_states.resize(bytes.len(), 0);

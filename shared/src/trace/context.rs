@@ -36,7 +36,6 @@ struct WrittenContext {
 }
 
 impl TraceId {
-    /// Returns the trace of an execution whose caller sent no trace.
     pub fn of_execution(id: ExecutionId) -> Self {
         Self(hash_prefix(&format!("trace/{id}")))
     }
@@ -96,13 +95,11 @@ impl SpanContext {
         Some(Self { trace, span, is_sampled: flags & SAMPLED != 0, state })
     }
 
-    /// Returns the value of the header `traceparent`.
     pub fn traceparent(&self) -> String {
         let flags = u8::from(self.is_sampled);
         format!("00-{}-{}-{flags:02x}", self.trace, self.span)
     }
 
-    /// Returns another span of the same trace.
     #[must_use]
     pub fn with_span(&self, span: SpanId) -> Self {
         Self { span, ..self.clone() }

@@ -23,7 +23,6 @@ pub fn root_context(execution: &Execution, is_sampled: bool) -> SpanContext {
     SpanContext { trace, span, is_sampled, state: None }
 }
 
-/// Returns the context of the span of an attempt.
 pub fn attempt_context(
     execution: &Execution,
     task: Task,

@@ -53,7 +53,6 @@ impl OpenSpan {
         Self { parent, scope, name, kind, started_at, attributes, links }
     }
 
-    /// Returns the scope for the work inside the span.
     pub fn scope(&self) -> Scope {
         self.scope.clone()
     }

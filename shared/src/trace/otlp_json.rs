@@ -8,7 +8,6 @@ use crate::clock::Timestamp;
 /// The number of a failed status in OTLP.
 const STATUS_ERROR: u8 = 2;
 
-/// Returns the spans as a message `TracesData` of OTLP.
 pub fn to_otlp_json(spans: &[FinishedSpan]) -> Value {
     let resource = json!({
         "attributes": to_attributes(&[("service.name", "faber".into())]),

@@ -1,5 +1,3 @@
-//! The current span of a task.
-
 use std::{
     fmt::Debug,
     sync::{Arc, Mutex, PoisonError},
@@ -21,7 +19,6 @@ pub trait SpanSink: Debug + Send + Sync {
     fn send_span(&self, span: FinishedSpan);
 }
 
-/// The span in which a task works.
 #[derive(Clone, Debug)]
 pub struct Scope {
     pub span: SpanContext,
@@ -88,7 +85,6 @@ pub async fn with_scope<T>(scope: Option<Scope>, work: impl Future<Output = T>) 
     }
 }
 
-/// Returns the scope of the running task.
 pub fn current_scope() -> Option<Scope> {
     CURRENT.try_with(Scope::clone).ok()
 }

@@ -1,5 +1,3 @@
-//! Spans that have ended.
-
 use std::borrow::Cow;
 
 use super::{SpanContext, SpanId};
@@ -37,7 +35,6 @@ pub struct FinishedSpan {
     pub error: Option<String>,
 }
 
-/// A moment within a span.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpanEvent {
     pub name: &'static str,

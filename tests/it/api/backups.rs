@@ -1,5 +1,3 @@
-//! Backups, restores, exports and imports between stores.
-
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use backup::{BackupError, Counts, Report, VerifiedBackup};
@@ -106,7 +104,6 @@ async fn read_all(store: &dyn Store) -> BTreeMap<String, String> {
     found
 }
 
-/// Executes plans of many kinds, and stops the worker while some executions still wait or sleep.
 async fn execute_many_plans(store: &Arc<dyn Store>) {
     let api = TestApi::over(store, ProcessRole::ApiAndWorker, None);
     let echo = |id: &str| json!({ "name": "flow.echo", "id": id, "parameters": { "x": "ö\n" } });

@@ -1,5 +1,3 @@
-//! Bulk control of executions.
-
 use std::{sync::Arc, time::Instant};
 
 use async_graphql::{Request, Variables};

@@ -1,5 +1,3 @@
-//! Limits on calls through the API.
-
 use std::time::Duration;
 
 use executor::call_limits::{CallLimits, LimitRule, LimitedCalls};

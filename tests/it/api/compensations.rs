@@ -1,5 +1,3 @@
-//! Compensations through the API.
-
 use serde_json::{Value, json};
 
 use super::test_api::{apis_without_server, json_to_text, texts_of_field};

@@ -1,5 +1,3 @@
-//! The tool `flow.compute`.
-
 use serde_json::{Value, json};
 
 use super::test_api::{TestApi, api, apis_without_server, json_to_text};

@@ -14,7 +14,6 @@ use shared::{
 use tokio::time::Instant;
 use toolbox::{SetStatus, ToolContext, ToolSet, function};
 
-/// Returns a toolset with one tool. The tool returns the name of its set.
 fn toolset(name: &'static str, tool: &'static str) -> ToolSet {
     let run = move |_: Value, _: ToolContext| async move { Ok::<_, ToolError>(name) };
     let tool = function(name, tool, "Says where it is.", Effect::Read, run);

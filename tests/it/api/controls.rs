@@ -1,5 +1,3 @@
-//! Cancel, pause, resume, approve and signal.
-
 use serde_json::{Value, json};
 
 use super::test_api::{TestApi, apis_without_server};

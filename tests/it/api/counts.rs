@@ -1,5 +1,3 @@
-//! Labels, filters by errors, counts by group and lengths of lists.
-
 use serde_json::{Value, json};
 
 use super::test_api::{TestApi, apis_without_server, only_error, texts_of_field};
@@ -12,7 +10,6 @@ const COUNTS_QUERY: &str =
     executionCounts(filter: $filter, groupBy: $by, bucketMs: $ms, label: $label) {
         keys count firstAt lastAt sampleExecutionId p50Ms p95Ms } }";
 
-/// Starts an execution that succeeds or fails, and waits for its end.
 async fn run_to_end(api: &TestApi, succeeds: bool, labels: Value) -> String {
     let step = if succeeds {
         json!([{ "name": "flow.noop" }])

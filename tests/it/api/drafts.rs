@@ -1,5 +1,3 @@
-//! Validation of drafts: diagnostics are returned as data.
-
 use serde_json::{Value, json};
 
 use super::test_api::{api, texts_of_field};

@@ -1,5 +1,3 @@
-//! Errors of the API: each has a code and a remedy.
-
 use graphql::schema::{self, Limits};
 use serde_json::{Value, json};
 use tests::installed;
@@ -248,7 +246,6 @@ async fn oversized_operations_are_refused_and_full_introspection_is_not() {
     assert!(schema["types"].as_array().is_some_and(|types| types.len() > 20));
 }
 
-/// Returns a query in which the selection `one` contains itself `times` times.
 fn nested_selections(one: &str, times: usize) -> String {
     let ends = "}".repeat(one.matches('{').count() * times);
     let selection = format!("{}planId {ends}", one.repeat(times));

@@ -1,5 +1,3 @@
-//! Findings: causes, waits, and their remedies.
-
 use serde_json::json;
 
 use super::test_api::{TestApi, api, apis_without_server, texts_of_field};

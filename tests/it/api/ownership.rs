@@ -30,14 +30,12 @@ async fn apis() -> Vec<TestApi> {
     apis_without_server().await.into_iter().chain([mongo]).collect()
 }
 
-/// The ids of what a caller has.
 struct Owned {
     request: String,
     plan: String,
     execution: String,
 }
 
-/// Plans and executes one step as a caller, and waits for the end.
 async fn run_one(api: &TestApi, caller: &Grant, key: Option<&str>) -> Owned {
     let create = "mutation { createPlan(input: { tools: [
         { id: \"a\", name: \"flow.echo\", parameters: { n: 1 } }] }) { plan { planId requestId } } }";

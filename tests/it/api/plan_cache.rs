@@ -14,8 +14,6 @@ const PLAN_MUTATION: &str = "mutation ($query: String!, $options: PlanningOption
 const QUERY: &str =
     r#"{"tools":[{"id":"e","name":"flow.echo","parameters":{"n":12345678901234567890}}]}"#;
 
-/// Returns the request for which a cached plan was made. Returns `None` if the plan is not from the
-/// cache.
 fn cached_request(plan: &Value) -> Option<String> {
     let entries = plan["request"]["transcript"].as_array().unwrap();
     let kinds: Vec<_> = entries.iter().map(|entry| entry["kind"].as_str().unwrap()).collect();

@@ -1,5 +1,3 @@
-//! Saved plans with typed inputs.
-
 use serde_json::{Value, json};
 
 use super::test_api::{TestApi, api, apis_without_server, json_to_text};

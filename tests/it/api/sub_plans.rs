@@ -1,5 +1,3 @@
-//! Sub-plans through the API.
-
 use serde_json::{Value, json};
 
 use super::test_api::{api, apis_without_server, json_to_text};

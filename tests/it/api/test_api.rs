@@ -1,5 +1,3 @@
-//! The API over a store, with or without a worker.
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
@@ -44,20 +42,16 @@ const MAX_WAIT: Duration = Duration::from_mins(1);
 pub(super) struct TestApi {
     pub(super) schema: Schema,
     pub(super) engine: Engine,
-    /// The task of the worker. It ends when this value is dropped.
     _tasks: JoinSet<()>,
     folder: Option<Arc<TempDir>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProcessRole {
-    /// Only serves the API.
     ApiOnly,
-    /// Serves the API and executes.
     ApiAndWorker,
 }
 
-/// Returns an API with a worker for each store that needs no server.
 pub(super) async fn apis_without_server() -> [TestApi; 2] {
     let folder = Arc::new(tempfile::tempdir().unwrap());
     let url = sqlite(&folder);
@@ -65,12 +59,10 @@ pub(super) async fn apis_without_server() -> [TestApi; 2] {
     [memory, TestApi::over(&open(&url).await, ProcessRole::ApiAndWorker, Some(folder))]
 }
 
-/// Returns an API with a worker over the memory store.
 pub(super) async fn api() -> TestApi {
     TestApi::over(&open("memory:").await, ProcessRole::ApiAndWorker, None)
 }
 
-/// Returns an API with a worker and limits on calls, over the memory store.
 pub(super) async fn limited(calls: CallLimits) -> TestApi {
     TestApi::limited(&open("memory:").await, ProcessRole::ApiAndWorker, None, Arc::new(calls))
 }
@@ -141,7 +133,6 @@ impl TestApi {
         Self { schema, engine, _tasks: tasks, folder }
     }
 
-    /// Replaces the engine by a changed one, and the schema by one for this engine.
     pub(super) fn with(mut self, change: impl FnOnce(Engine) -> Engine) -> Self {
         self.engine = change(self.engine);
         self.schema = schema::build(self.engine.clone(), Limits::default());
@@ -245,7 +236,6 @@ impl TestApi {
         stream.map(|answer| only_field(response_body(&answer))).boxed()
     }
 
-    /// Creates a plan. Returns its id.
     pub(super) async fn plan(&self, tools: Value) -> String {
         let query = "mutation ($input: PlanInput!) { createPlan(input: $input) {
             plan { planId } diagnostics { message } } }";
@@ -253,7 +243,6 @@ impl TestApi {
         json_to_text(&payload["plan"]["planId"])
     }
 
-    /// Creates a plan and starts an execution. Returns the id of the execution.
     pub(super) async fn start(&self, tools: Value, options: Value) -> String {
         let plan = self.plan(tools).await;
         let query = "mutation ($id: ID!, $options: ExecutionOptions) {
@@ -262,7 +251,6 @@ impl TestApi {
         json_to_text(&execution["executionId"])
     }
 
-    /// Waits for the end of an execution. Returns its events.
     pub(super) async fn events(&self, id: &str) -> Vec<Value> {
         self.events_after(id, 0).await
     }
@@ -274,7 +262,6 @@ impl TestApi {
         collect_all(self.subscribe(query, json!({ "id": id, "after": after }))).await
     }
 
-    /// Waits until a step has the given state.
     pub(super) async fn wait_for_step(&self, id: &str, step: &str, state: &str) {
         let query = "subscription ($id: ID!, $step: String!) {
             executionStatus(executionId: $id) { step(stepId: $step) { state } } }";
@@ -309,7 +296,6 @@ fn execution(fields: &str) -> String {
     format!("query ($id: ID!) {{ execution(executionId: $id) {{ {fields} }} }}")
 }
 
-/// Collects a stream, which must end within `MAX_WAIT`.
 pub(super) async fn collect_all<T>(stream: impl Stream<Item = T>) -> Vec<T> {
     time::timeout(MAX_WAIT, stream.collect()).await.expect("the stream ends in time")
 }
@@ -319,7 +305,6 @@ pub(super) async fn next_item<T>(stream: &mut (impl Stream<Item = T> + Unpin)) -
     next.expect("the stream has an item")
 }
 
-/// Returns one field of each value, as text.
 pub(super) fn texts_of_field(things: &[Value], field: &str) -> Vec<String> {
     things.iter().map(|thing| json_to_text(&thing[field])).collect()
 }

@@ -9,7 +9,6 @@ use super::test_api::{TestApi, api, apis_without_server, texts_of_field, two_pro
 
 const GRAPH_QUERY: &str = "{ actions { name } tools { name } edges { from to kind score } }";
 
-/// Builds the graph from the tests of Faber's predecessor.
 async fn build_graph(api: &TestApi) {
     let add = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";
     for index in 1..=4 {

@@ -64,7 +64,6 @@ impl Server {
         Self { workspace, process, address }
     }
 
-    /// Runs an operation. Returns the HTTP status and the answer.
     pub(super) async fn graphql(&self, token: &str, query: &str, variables: Value) -> (u16, Value) {
         let body = json!({ "query": query, "variables": variables }).to_string();
         let answer = self.post(&format!("Authorization: Bearer {token}\r\n"), &body).await;
@@ -101,7 +100,6 @@ impl Server {
         answer["data"].take()
     }
 
-    /// Runs the command line with `--server`. Returns the status and the output.
     pub(super) async fn run(&self, token: &str, arguments: &[&str]) -> (Option<i32>, String) {
         let url = format!("http://{}", self.address);
         let mut command = self.workspace.command(&[arguments, &["--server", &url]].concat());
@@ -121,7 +119,6 @@ pub(super) struct Answer {
     body: String,
 }
 
-/// Sends a request. With HTTP/1.0 the end of the connection ends the answer.
 async fn send_request(address: &str, request: &str) -> Answer {
     let talk = async {
         let mut connection = TcpStream::connect(address).await.unwrap();
@@ -307,7 +304,6 @@ async fn a_token_sees_and_calls_only_its_tools_within_its_limits() {
     server.wait_for_exit().await;
 }
 
-/// A minimal WebSocket client.
 pub(super) struct Socket(TcpStream);
 
 impl Socket {
@@ -454,7 +450,6 @@ async fn an_unset_token_variable_is_an_error_and_config_hides_tokens() {
     assert_eq!((&narrow["role"], &narrow["tools"]), (&json!("operator"), &json!(["local.h*"])));
 }
 
-/// Returns an address of this machine that is not the loopback address. Sends no packet.
 fn own_address() -> Option<std::net::IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;

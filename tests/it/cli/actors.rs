@@ -13,7 +13,6 @@ const PLAN: &str = r#"{"tools":[{"id":"a","name":"flow.echo","requiresApproval":
 const EVENTS_QUERY: &str = "query($id: ID!) { execution(executionId: $id) { createdBy { kind name client } \
     events { type actor { kind name client } } request { timeline { kind message } } } }";
 
-/// Returns the type and the actor of each event that has an actor.
 fn list_actors(execution: &Value) -> Vec<(String, Value)> {
     let events = execution["events"].as_array().unwrap().iter();
     let named = events.filter(|event| !event["actor"].is_null());

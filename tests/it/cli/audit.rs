@@ -62,7 +62,6 @@ async fn calls_outside_plans_are_listed_with_their_outcomes() {
     server.wait_for_exit().await;
 }
 
-/// Plans, executes and controls one execution.
 async fn control_an_execution(server: &Server) -> (String, String) {
     let create = "mutation($tools: [ToolExecutionInput!]!) { createPlan(input: { tools: $tools }) { \
                   plan { planId } } }";

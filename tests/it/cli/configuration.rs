@@ -1,5 +1,3 @@
-//! The configuration file and its mistakes.
-
 use std::fs;
 
 use serde_json::json;

@@ -270,7 +270,6 @@ async fn debug_prints_the_same_text_to_a_pipe_and_a_terminal() {
     assert_eq!(bare.trim(), piped.trim());
 }
 
-/// Removes the colours from the output of a terminal.
 fn without_colours(shown_text: &str) -> String {
     let mut parts = shown_text.split('\u{1b}');
     let first = parts.next().unwrap_or_default().to_owned();

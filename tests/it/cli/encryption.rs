@@ -51,7 +51,6 @@ impl EncryptionCase {
         case
     }
 
-    /// Returns the address of the store for this process.
     fn url(&self) -> String {
         match self.store.strip_prefix("sqlite:") {
             Some(path) => format!("sqlite:{}", self.workspace.path(path).display()),
@@ -80,7 +79,6 @@ impl EncryptionCase {
         self.workspace.json(&[arguments, &["--config", config]].concat(), status).await
     }
 
-    /// Executes the plan with secrets in every place, and returns the execution.
     async fn execute_with_secrets(&self, config: &str) -> Value {
         let input = r#"{"word":"xyzzy-input"}"#;
         let run = ["run", "--plan", "plan.json", "--input", input, "--label", "team=blue"];
@@ -99,7 +97,6 @@ impl EncryptionCase {
         self.json(config, &["debug", request], 0).await.to_string()
     }
 
-    /// Checks that the raw store has encrypted values and no clear ones.
     async fn assert_hidden(&self, store: &str, key: &str) {
         let raw = match store.strip_prefix("sqlite:") {
             Some(path) => self.read_file(path),
@@ -225,7 +222,6 @@ async fn check_that_no_value_is_stored_in_clear(case: EncryptionCase) {
     assert!(!export.out.contains(SECRET) && export.out.contains("$encrypted:k2:"));
 }
 
-/// Changes the key of all values, and checks that a process with the new key alone reads them.
 async fn check_that_one_key_is_left(case: &EncryptionCase, executions: [&Value; 2]) {
     let report = case.json(BOTH_KEYS_CONFIG, &["rekey"], 0).await;
     assert!(report["encrypted"]["values"]["k1"].as_u64().unwrap() > 10, "{report}");
@@ -256,7 +252,6 @@ async fn check_that_one_key_is_left(case: &EncryptionCase, executions: [&Value; 
     assert!(ended["left"]["values"]["k2"].as_u64().unwrap() > 10, "{ended}");
 }
 
-/// Kills `faber rekey` after its first writes, and runs it again.
 async fn check_that_a_killed_rekey_is_completed(case: EncryptionCase) {
     let store = open_encrypted_store(&case.url(), keyring(KEYS[0])).await.unwrap();
     // `rekey` reads the small transcript first, and the large one in several pages.

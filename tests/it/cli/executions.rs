@@ -1,5 +1,3 @@
-//! Executions from the command line, without a server.
-
 use serde_json::{Value, json};
 use tests::toolset::MAX_WAIT;
 

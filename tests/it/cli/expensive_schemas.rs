@@ -30,7 +30,6 @@ fn exponential_schema() -> Value {
     json!({ "type": "object", "$ref": "#/$defs/d0", "$defs": defs })
 }
 
-/// Returns a schema that costs 2ⁿ evaluations for a value with n levels.
 fn doubling_schema() -> Value {
     let both = json!([{ "$ref": "#/$defs/n" }, { "$ref": "#/$defs/n" }]);
     let node = json!({ "properties": { "a": { "anyOf": both } }, "not": { "type": "string" } });
@@ -41,8 +40,6 @@ fn nested_value(depth: usize) -> Value {
     (0..depth).fold(json!("end"), |inner, _| json!({ "a": inner }))
 }
 
-/// Returns a configuration with tools that have expensive schemas, and with an MCP server that
-/// offers such tools.
 fn config() -> String {
     let tool = |name: &str, schema: &Value| json!({ "name": name, "parameters": schema, "run": { "command": ["true"] } });
     let tools = [

@@ -46,7 +46,6 @@ fn shop_plan(workspace: &Workspace) -> String {
     workspace.file("plan.json", &plan.to_string())
 }
 
-/// Kills the process of an execution after `reserve`. Returns the id of the execution.
 async fn kill_after_reserve(workspace: &Workspace) -> String {
     let plan = shop_plan(workspace);
     let running = workspace.spawn(&["run", "--plan", &plan]);
@@ -113,7 +112,6 @@ async fn cancel_without_the_compensating_tools_is_recorded_and_names_them() {
     assert_eq!(workspace.json(&["watch", &id], 1).await["state"], "CANCELLED");
 }
 
-/// Writes a plan whose `once` call creates `called` and takes a second.
 fn payment_plan(workspace: &Workspace, policy: &Value) -> String {
     let script = "echo called >called; sleep 1; echo paid";
     let tool = json!({ "name": "pay", "run": { "command": ["sh", "-c", script] } });

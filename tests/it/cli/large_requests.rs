@@ -25,7 +25,6 @@ fn input_with_items(n: usize) -> String {
     json!((0..n).collect::<Vec<_>>()).to_string()
 }
 
-/// Returns the execution without a parent, and its request.
 async fn root_execution(workspace: &Workspace) -> (String, String) {
     let found = workspace.json(&["list", "executions", "--first", "200"], 0).await;
     let root =

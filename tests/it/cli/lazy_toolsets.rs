@@ -5,7 +5,6 @@ use tests::binary::faber;
 
 use super::workspace::Workspace;
 
-/// Three copies of the demo. Each writes a file when it starts.
 fn workspace_with_servers() -> Workspace {
     let workspace = Workspace::new();
     let binary = faber();
@@ -20,7 +19,6 @@ fn workspace_with_servers() -> Workspace {
     workspace
 }
 
-/// Returns the toolsets whose servers have started since the last call.
 fn take_started(workspace: &Workspace) -> Vec<&'static str> {
     let mut started = Vec::new();
     for name in ["blog", "other", "off"] {

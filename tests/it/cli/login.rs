@@ -12,7 +12,6 @@ use tokio::{
 
 use super::workspace::{CommandOutput, Workspace};
 
-/// An MCP server that requires OAuth.
 struct OAuthServer {
     _child: Child,
     input: ChildStdin,
@@ -41,7 +40,6 @@ impl OAuthServer {
     }
 }
 
-/// A workspace in which the toolset `s` connects to the server.
 struct LoginTest {
     workspace: Workspace,
     server: OAuthServer,
@@ -58,7 +56,6 @@ impl LoginTest {
         Self { workspace, server, printed: String::new() }
     }
 
-    /// Runs a command with a simulated browser and with the most detailed log.
     async fn run(&mut self, arguments: &[&str]) -> CommandOutput {
         let mut command = self.workspace.command(arguments);
         command.env("BROWSER", concat!(env!("CARGO_MANIFEST_DIR"), "/conformance/browser"));
@@ -76,7 +73,6 @@ impl LoginTest {
         serde_json::from_str(&ended.out).unwrap()
     }
 
-    /// Calls a tool. Returns its output, or the printed error.
     async fn call(&mut self, tool: &str) -> Result<String, String> {
         let ended = self.run(&["tools", "call", tool, "{}", "--json"]).await;
         if ended.status == 0 { Ok(ended.out) } else { Err(ended.out) }

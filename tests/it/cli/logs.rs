@@ -1,5 +1,3 @@
-//! The log of a server and of a worker, as text and as JSON.
-
 use std::fs;
 
 use serde_json::{Value, json};

@@ -36,7 +36,6 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Starts `faber mcp` in a workspace and connects to it.
     pub(super) async fn start_in(workspace: &Workspace, arguments: &[&str]) -> Self {
         let arguments: Vec<&str> = ["mcp"].iter().chain(arguments).copied().collect();
         let place = workspace.path(".");

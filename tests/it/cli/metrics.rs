@@ -1,5 +1,3 @@
-//! The metrics of a real server.
-
 use std::{collections::BTreeSet, fs, path::Path};
 
 use serde_json::json;
@@ -11,7 +9,6 @@ use super::{
     workspace::{DEMO_QUERY, Workspace},
 };
 
-/// Returns the value of the metric with exactly this name and these labels.
 fn metric_value(metrics: &str, series: &str) -> Option<f64> {
     let line = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     line.map(|value| value.parse().unwrap())

@@ -43,7 +43,6 @@ impl MockModel {
         Self { port: port.parse().unwrap(), _child: child }
     }
 
-    /// Returns planner settings with the address of this model and the format of a provider.
     fn planner_settings(&self, provider: &str) -> String {
         format!(
             "provider: {provider}, model: m, base_url: 'http://127.0.0.1:{}/v1', \
@@ -52,7 +51,6 @@ impl MockModel {
         )
     }
 
-    /// Returns the requests that the model received, oldest first.
     async fn requests(&self) -> Vec<Value> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
         let get = b"GET /__aimock/journal HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n";
@@ -70,7 +68,6 @@ fn configure(workspace: &Workspace, planner: &str) {
     workspace.file("faber.yaml", &format!("store: sqlite:./faber.db\nplanner: {{ {planner} }}\n"));
 }
 
-/// Returns the plan for the demo query as a model writes it.
 fn demo_plan(email: &str) -> String {
     json!({ "tools": [
         { "name": "createAuthor", "parameters": { "name": "Alice", "email": email } },
@@ -87,7 +84,6 @@ fn transcript_kinds(request: &Value) -> Vec<String> {
 
 #[tokio::test]
 async fn a_plan_is_made_in_the_format_of_every_provider() {
-    // One mock model answers in the formats of all providers.
     let folder = Workspace::new();
     let answers = json!([{ "content": demo_plan("alice@test.com") }]);
     let model = MockModel::with_answers(&folder, "model", answers).await;
@@ -513,7 +509,6 @@ async fn an_agent_answers_when_outputs_exceed_the_room_for_its_messages() {
     assert!((cost - expected).abs() < 1e-9, "{answer}");
 }
 
-/// Returns a tool that logs its call and hangs the first time.
 fn hanging_tool(name: &str, effect: &str) -> Value {
     let script = format!(
         "echo called >>{name}.ledger; test $(wc -l <{name}.ledger) -gt 1 || exec sleep 60; echo '\"seen\"'"

@@ -5,15 +5,12 @@ use tokio::{
     net::TcpStream,
 };
 
-/// Returns the body of an answer with status 200. With HTTP/1.0 the end of the connection ends the
-/// body.
 pub(crate) async fn get_text(address: &str, path: &str) -> String {
     let (status, body) = get_answer(address, path).await;
     assert_eq!(status, 200, "{path}: {body}");
     body
 }
 
-/// Returns the status and the body of an answer.
 pub(crate) async fn get_answer(address: &str, path: &str) -> (u16, String) {
     let mut connection = TcpStream::connect(address).await.unwrap();
     let ask = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n");

@@ -1,5 +1,3 @@
-//! Plans in files, and saved plans.
-
 use serde_json::{Value, json};
 
 use super::workspace::Workspace;
@@ -18,7 +16,6 @@ const PLAN_WITH_MOST_FEATURES: &str = r#"{
   ]
 }"#;
 
-/// Returns the steps of a plan, without ids that differ each time.
 async fn comparable_steps(workspace: &Workspace, plan: &str) -> Value {
     let debug = workspace.json(&["debug", plan], 0).await;
     let mut tools = debug["plans"][0]["tools"].clone();

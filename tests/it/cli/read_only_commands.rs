@@ -245,7 +245,6 @@ toolkit: [[*a, { name: think, score: 0.4 }, { name: nobody }]]
     assert!(ended.status == 2 && ended.err.contains("kit.yml`: line 1: `tools[0]`"), "{ended:?}");
 }
 
-/// Checks that unknown names are errors, with a suggestion if a similar name exists.
 async fn assert_unknown_names_are_reported(workspace: &Workspace) {
     for (arguments, part) in [
         (

@@ -8,7 +8,6 @@ use tokio::time::timeout;
 
 use super::{plain_http::get_answer, workspace::Workspace};
 
-/// A command tool that prints the length of the secret in the file `secret`.
 fn secret_config() -> String {
     let run = json!({ "command": ["sh", "-c", "printf %s ${#KEY}"],
         "env": { "KEY": { "secret_file": "secret" } }, "pass": ["PATH"] });

@@ -22,7 +22,6 @@ impl RunningCommand {
         Self { child, lines }
     }
 
-    /// Waits for a line of standard error with `part`, and returns the line.
     pub(crate) async fn wait_for_line(&mut self, part: &str) -> String {
         let found = async {
             loop {
@@ -44,7 +43,6 @@ impl RunningCommand {
         assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
     }
 
-    /// Waits for the end. Returns the status and the output.
     pub(crate) async fn wait_for_exit(mut self) -> CommandOutput {
         let ending = async {
             let (mut out, mut err) = (String::new(), String::new());

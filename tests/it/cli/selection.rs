@@ -1,5 +1,3 @@
-//! Tool selection from the command line, with the built-in encoder.
-
 use std::process::Stdio;
 
 use serde_json::{Value, json};
@@ -22,7 +20,6 @@ const TOOLS_FILE: &str = r#"{"tools_list": [
      "arguments": {"text": "What.", "language": "Into what."}, "examples": []}
 ]}"#;
 
-/// Creates a workspace, and loads the tools of `TOOLS_FILE` there.
 async fn workspace_with_tools() -> Workspace {
     let workspace = Workspace::new();
     workspace.file("faber.yaml", "toolsets: []\nstore: sqlite:./own.db\n");
@@ -64,7 +61,6 @@ impl ServedWorkspace {
     }
 }
 
-/// Returns the status that is printed after the name of a tool.
 fn printed_status(loaded: &CommandOutput, name: &str) -> String {
     let line = loaded.out.lines().find(|line| line.split_whitespace().next() == Some(name));
     let line = line.unwrap_or_else(|| panic!("no `{name}`: {loaded:?}"));
@@ -99,7 +95,6 @@ async fn tools_that_are_loaded_once_can_be_selected_by_every_criterion() {
     assert!(pairs.out.contains("weather -> forecast: 0."), "{pairs:?}");
     let pairs = served.json(&["tools", "collisions", "--threshold", "0.99", "--cosine"], 0).await;
     assert_eq!(pairs, json!([]));
-    // The short name of this tool identifies another tool.
     let clash = r#"{"tools_list": [{"name": "flow.echo", "description": "Is another one.",
         "examples": ["make a clash of names"]}]}"#;
     let loaded = served.run(&["tools", "load", &served.workspace.file("clash.json", clash)]).await;

@@ -1,5 +1,3 @@
-//! `faber serve`, `faber worker`, and commands that use a server.
-
 use serde_json::json;
 use tests::toolset::{is_running, wait_until};
 

@@ -58,7 +58,6 @@ impl Shop {
         fs::remove_file(self.workspace.path("slow")).unwrap();
     }
 
-    /// Runs a plan that ends with the exit code `status`. Returns the id of the execution.
     async fn run(&self, tools: &Value, arguments: &[&str], status: i32) -> String {
         let plan = self.workspace.file("plan.json", &json!({ "tools": tools }).to_string());
         let arguments = [&["run", "--plan", &plan][..], arguments].concat();

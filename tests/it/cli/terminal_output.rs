@@ -182,7 +182,6 @@ async fn no_command_prints_control_characters_to_a_terminal() {
     run_and_check(&workspace, &["debug", id]).await;
 }
 
-/// Removes the codes that redraw lines.
 fn remove_drawing_codes(text: &str) -> String {
     let mut bare = text.replace('\r', "\n");
     for code in ["\u{1b}[2K", "\u{1b}[K", "\u{1b}[J", "\u{1b}[0J", "\u{1b}[?25l", "\u{1b}[?25h"] {

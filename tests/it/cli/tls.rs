@@ -20,7 +20,6 @@ const CONFIG: &str = "server: { tls: { cert_file: server.pem, key_file: server.k
 toolsets: []
 ";
 
-/// Copies a certificate and a key to the files that the configuration names.
 fn install(workspace: &Workspace, chain: &str, key: &str) {
     for (from, to) in [(chain, "server.pem"), (key, "server.key")] {
         fs::copy(Path::new(CERTIFICATES).join(from), workspace.path(to)).unwrap();
@@ -45,7 +44,6 @@ async fn run_client(workspace: &Workspace, url: &str, trusted: &str) -> CommandO
     }
 }
 
-/// Returns the certificate of the server as `openssl` prints it.
 async fn fetch_subject(url: &str) -> String {
     let address = url.trim_start_matches("https://").to_owned();
     let mut command = tokio::process::Command::new("openssl");

@@ -75,7 +75,6 @@ impl Collector {
         timeout(MAX_WAIT, waiting).await.unwrap_or_else(|_| panic!("no span `{name}` arrives"));
     }
 
-    /// Starts the binary with an export to this collector.
     fn spawn(&self, workspace: &Workspace, arguments: &[&str]) -> RunningCommand {
         let mut command = workspace.command(arguments);
         command
@@ -91,8 +90,6 @@ fn text_of<'a>(span: &'a Value, key: &str) -> &'a str {
     span[key].as_str().unwrap_or_else(|| panic!("no `{key}` in {span}"))
 }
 
-/// Checks that all spans belong to the trace of the caller, and that the parent of each span was
-/// received.
 fn check_one_trace(spans: &BTreeMap<String, Value>) {
     for span in spans.values() {
         assert_eq!(text_of(span, "trace"), TRACE_ID, "{span}");
@@ -103,7 +100,6 @@ fn check_one_trace(spans: &BTreeMap<String, Value>) {
     }
 }
 
-/// Returns the attempts of a tool, by number, with their outcomes.
 fn list_outcomes<'a>(spans: &'a BTreeMap<String, Value>, tool: &str) -> Vec<(i64, &'a str)> {
     let name = format!("execute_tool {tool}");
     let own = spans.values().filter(|span| text_of(span, "name") == name);
@@ -237,7 +233,6 @@ for line in sys.stdin:
     print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
 "#;
 
-/// Returns the answer to message 2, which is the call of the tool.
 async fn read_answer(lines: &mut Lines<BufReader<ChildStdout>>) -> Value {
     loop {
         let line = lines.next_line().await.unwrap().expect("the server answers");

@@ -14,7 +14,6 @@ pub(crate) const DEMO_QUERY: &str = "Create author Alice with email alice@test.c
 
 pub(crate) struct Workspace(TempDir);
 
-/// The exit code and the output of a command.
 #[derive(Debug)]
 pub(crate) struct CommandOutput {
     pub(crate) status: i32,
@@ -53,14 +52,12 @@ impl Workspace {
         }
     }
 
-    /// Runs a command with `--json`, checks its status, and returns its document.
     pub(crate) async fn json(&self, arguments: &[&str], status: i32) -> Value {
         let ended = self.run(&[arguments, &["--json"]].concat()).await;
         assert_eq!(ended.status, status, "{ended:?}");
         serde_json::from_str(&ended.out).unwrap_or_else(|err| panic!("{err}: {ended:?}"))
     }
 
-    /// Starts a command without waiting.
     pub(crate) fn spawn(&self, arguments: &[&str]) -> RunningCommand {
         RunningCommand::new(self.command(arguments).spawn().unwrap())
     }

@@ -1,5 +1,3 @@
-//! Files that a confined command reads and writes.
-
 use std::{fs, path::Path};
 
 use sandbox::{Confinement, Launcher, kernel_support};

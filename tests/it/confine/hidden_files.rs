@@ -1,5 +1,3 @@
-//! Faber's own files, which are hidden from commands.
-
 use std::{fs, path::PathBuf, process::Command};
 
 use builtin::system::SystemConfig;

@@ -1,5 +1,3 @@
-//! Isolation of a confined command: environment, sockets, memory and privileges.
-
 use std::{fs, os::unix::process::CommandExt as _, process::Command};
 
 use sandbox::{Confinement, kernel_support};

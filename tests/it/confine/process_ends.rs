@@ -1,5 +1,3 @@
-//! Processes that end together with a confined command.
-
 use std::{
     fs,
     os::unix::process::CommandExt as _,

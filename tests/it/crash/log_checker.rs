@@ -39,7 +39,6 @@ pub(super) struct StoredExecution {
     pub(super) log: Vec<RecordedEvent>,
 }
 
-/// The state of one step, read from its events.
 #[derive(Debug, Default)]
 struct StepHistory {
     starts: u32,
@@ -48,7 +47,6 @@ struct StepHistory {
     interruptions: u32,
 }
 
-/// Checks that the logs in the store and the ledger agree.
 pub(super) fn check_run(
     stored_executions: &[StoredExecution],
     ledger: &[LedgerEntry],

@@ -39,7 +39,6 @@ pub(super) struct SharedRun {
     open_executions: Mutex<BTreeSet<String>>,
 }
 
-/// One execution, as a client knows it.
 #[derive(Clone, Debug)]
 pub(super) struct ClientRecord {
     pub(super) execution: String,
@@ -142,7 +141,6 @@ impl SharedRun {
         self.open_executions.lock().unwrap().remove(&record.execution);
     }
 
-    /// Follows an execution while this server lives. Returns `true` if the execution has finished.
     async fn follow_while_connected(&self, address: &str, record: &mut ClientRecord) -> bool {
         let after = record.events.last().map_or(0, |event| event["seq"].as_u64().unwrap());
         let variables = json!({ "id": record.execution, "after": after });
@@ -163,7 +161,6 @@ impl SharedRun {
         }
     }
 
-    /// Asks one server after another until there is an answer.
     pub(super) async fn ask_until_answered(&self, query: &str, variables: Value) -> Value {
         let mut address = self.address.subscribe();
         let asking = async {

@@ -21,7 +21,6 @@ echo "{\"n\":$(($2 + 1))}"
 
 pub(super) type Workspace = harness::Workspace<LedgerEntry>;
 
-/// A call that the tool really executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LedgerEntry {
     pub(super) tool: String,
@@ -33,7 +32,6 @@ pub(super) struct LedgerEntry {
 }
 
 impl harness::Workspace<LedgerEntry> {
-    /// Creates a workspace whose store is a SQLite file in it.
     pub(super) fn with_sqlite() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = format!("sqlite:{}", folder.path().join("faber.db").display());
@@ -64,7 +62,6 @@ impl harness::Workspace<LedgerEntry> {
         workspace
     }
 
-    /// Starts a server and waits until it listens. Returns it with its address.
     pub(super) async fn start_server(&self) -> (Process, String) {
         let mut server = self.spawn(&["serve", "--listen", "127.0.0.1:0"]);
         match server.wait_for_address().await {
@@ -81,7 +78,6 @@ impl harness::Workspace<LedgerEntry> {
         }
     }
 
-    /// Starts a server and kills it about when it begins to listen.
     pub(super) async fn kill_early(&self, life: Duration) {
         let mut server = self.spawn(&["serve", "--listen", "127.0.0.1:0"]);
         let ended = server.wait_for_exit(life).await;
@@ -90,7 +86,6 @@ impl harness::Workspace<LedgerEntry> {
     }
 }
 
-/// Ends a process with SIGTERM.
 pub(super) async fn drain(mut process: Process) {
     process.drain(MAX_WAIT).await.unwrap_or_else(|error| panic!("the process {error}"));
 }

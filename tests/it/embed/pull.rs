@@ -27,10 +27,8 @@ use super::model_folder;
 const WEIGHTS_SHA256: &str = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db";
 const COMMIT: &str = "c9745ed1d9f207416be6d2e6f8de32d1f16199bf";
 
-/// A hub, and the requests that it received.
 struct Hub {
     files: PathBuf,
-    /// The checksum that the hub states for the weights.
     sha256: &'static str,
     /// If set, the hub closes one connection after this number of bytes.
     break_after_bytes: Mutex<Option<usize>>,
@@ -44,7 +42,6 @@ impl Hub {
     }
 }
 
-/// Serves a file from the requested offset.
 fn send_file(hub_state: &Hub, path: &Path, headers: &HeaderMap) -> Response {
     let Ok(bytes) = fs::read(path) else { return StatusCode::NOT_FOUND.into_response() };
     let range = headers.get(header::RANGE).map(|value| value.to_str().unwrap().to_owned());
@@ -207,7 +204,6 @@ async fn weights_with_a_wrong_checksum_are_discarded() {
     assert!(matches!(name, PullError::Name(_)), "{name}");
 }
 
-/// Copies the files of the model, with the text `test` as weights.
 fn copy_model_with_other_weights(target: &Path) {
     fs::create_dir(target).unwrap();
     for entry in fs::read_dir(model_folder()).unwrap().map(Result::unwrap) {

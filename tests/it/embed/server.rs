@@ -16,7 +16,6 @@ use serde_json::{Value, json};
 use shared::store::memory::Memory;
 use tokio::{net::TcpListener, task::JoinSet};
 
-/// Requests that the server received, and its first answers.
 #[derive(Default)]
 pub(crate) struct ServerState {
     batch_sizes: Vec<usize>,

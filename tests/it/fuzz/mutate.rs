@@ -18,7 +18,6 @@ impl<'a> Mutator<'a> {
         Self { random: SmallRng::seed_from_u64(seed), corpus, tokens }
     }
 
-    /// Changes an entry of the corpus in some places.
     pub(super) fn next_input(&mut self) -> Vec<u8> {
         let mut input = self.pick_entry().to_vec();
         for _ in 0..self.random.random_range(1..=MAX_CHANGES) {
@@ -49,7 +48,6 @@ impl<'a> Mutator<'a> {
             }
             2 => drop(input.drain(self.pick_range(input.len()))),
             3 => {
-                // Repeats a part, which makes deep nesting and repeated keys.
                 let part = input[self.pick_range(input.len())].to_vec();
                 let times = self.random.random_range(1..8);
                 drop(input.splice(at..at, part.repeat(times)));

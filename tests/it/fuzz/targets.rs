@@ -27,7 +27,6 @@ impl ResolveNames for Names {
     }
 }
 
-/// Outputs of the steps, one for each step.
 struct Outputs(Vec<Value>);
 
 impl Outputs {

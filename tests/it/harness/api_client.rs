@@ -41,7 +41,6 @@ impl RequestFailure {
     }
 }
 
-/// Runs an operation and returns its only field.
 pub(crate) async fn ask(
     address: &str,
     query: &str,

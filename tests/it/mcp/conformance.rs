@@ -58,12 +58,10 @@ fn node_program(modules: &Path) -> PathBuf {
     modules.join(platform).join("bin/node")
 }
 
-/// Returns the command of the suite, without arguments.
 pub(crate) fn suite_command() -> Command {
     node_command("conformance/dist/index.js")
 }
 
-/// Returns the command of the inspector, without arguments.
 pub(crate) fn inspector_command() -> Command {
     node_command("inspector/clients/launcher/build/index.js")
 }
@@ -76,7 +74,6 @@ fn node_command(path: &str) -> Command {
     command
 }
 
-/// Runs a scenario. Returns its checks and everything that was printed.
 async fn run_scenario(scenario: &str) -> (Vec<Value>, String) {
     let results = tempfile::tempdir().unwrap();
     let client = concat!(env!("CARGO_MANIFEST_DIR"), "/conformance/client");

@@ -39,7 +39,6 @@ pub(super) struct ServerState {
     sessions: Mutex<BTreeSet<String>>,
     pub(super) initialization_count: AtomicUsize,
     pub(super) call_count: AtomicUsize,
-    /// Methods of the notifications that arrived.
     pub(super) notifications: Mutex<Vec<String>>,
     added_tool_count: AtomicUsize,
     unrequested_messages: broadcast::Sender<String>,
@@ -269,14 +268,12 @@ fn answer_call(state: &Arc<ServerState>, message: &Value) -> Response {
     }
 }
 
-/// A body of 50 MB without an answer in it.
 fn huge_body(kind: &str, start: &'static str) -> Response {
     let chunk = Bytes::from(vec![b'x'; 1 << 20]);
     let body = stream::iter([Bytes::from(start)]).chain(stream::iter(vec![chunk; 50]));
     stream_response(kind, body.map(Ok).boxed())
 }
 
-/// Answers a client that resumes a broken stream: returns the events that the stream has not sent.
 fn resume_stream(id: &str) -> Response {
     let id: u64 = id.parse().unwrap();
     event_stream_response(vec![Ok(
@@ -327,7 +324,6 @@ fn stream_response(
     ([("content-type", kind.to_owned())], Body::from_stream(body)).into_response()
 }
 
-/// Serves the same body for all requests.
 pub(super) async fn serve(kind: &'static str, chunks: Vec<Bytes>) -> (SocketAddr, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -39,7 +39,6 @@ impl EverythingServer {
         tokio::time::timeout(MAX_WAIT, starting).await.expect("a port is free")
     }
 
-    /// Starts the server on a port. Tries again while the port is still in use.
     async fn start_at(port: u16) -> Self {
         let starting = async {
             loop {

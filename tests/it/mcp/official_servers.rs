@@ -7,7 +7,6 @@ use tests::{
     toolset::{Connected, second_attempt},
 };
 
-/// Returns the script of an official server from npm.
 pub(super) fn server_script(name: &str) -> PathBuf {
     let modules = installed::find_path("FABER_TEST_MCP_MODULES", "mcp/node_modules");
     modules.join("@modelcontextprotocol").join(name).join("dist/index.js")

@@ -1,5 +1,3 @@
-//! A misbehaving server with the transport from before March 2025.
-
 use std::{
     collections::BTreeMap,
     io,
@@ -33,23 +31,18 @@ pub(super) struct OldServer {
 }
 
 struct ServerState {
-    /// The first event of each stream.
     first_event: &'static str,
-    /// The open stream of each session.
     sessions: Mutex<Vec<Option<Stream>>>,
-    /// Streams of forgotten sessions, which stay open.
     forgotten_streams: Mutex<Vec<Stream>>,
     call_count: AtomicUsize,
 }
 
 impl OldServer {
-    /// Starts a server whose first event names the address for messages, as the transport requires.
     pub(super) async fn start() -> Self {
         Self::start_with_first_event("event: endpoint\r\ndata: /message?session=SESSION\r\n\r\n")
             .await
     }
 
-    /// Starts a server with another first event. `SESSION` is replaced by the session's number.
     pub(super) async fn start_with_first_event(first_event: &'static str) -> Self {
         let (sessions, forgotten_streams) = (Mutex::default(), Mutex::default());
         let call_count = AtomicUsize::default();
@@ -148,7 +141,6 @@ async fn receive(
     (StatusCode::ACCEPTED, "Accepted").into_response()
 }
 
-/// Returns an answer of 50 MB in chunks.
 fn huge_answer(id: &Value) -> impl Iterator<Item = Bytes> {
     let begin = format!("data: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[\"");
     let chunk = Bytes::from(vec![b'x'; 1 << 20]);

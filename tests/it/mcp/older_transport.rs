@@ -18,7 +18,6 @@ use toolbox::{SetStatus, ToolContext, progress::report_channel};
 use super::{official_servers::server_script, old_server::OldServer};
 use crate::mongod::free_port;
 
-/// The official test server with the older transport.
 struct EverythingServer {
     url: String,
     child: Child,

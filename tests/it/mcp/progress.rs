@@ -9,7 +9,6 @@ use toolbox::{
 
 use super::misbehaving_server::ServerTest;
 
-/// Returns the context of a call, and a listener for the progress of the call.
 fn context_with_listener() -> (ToolContext, Listener) {
     let (reporter, listener) = report_channel();
     (ToolContext { reporter, ..second_attempt() }, listener)

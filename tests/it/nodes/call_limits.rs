@@ -14,7 +14,6 @@ use super::{
 const PAIRED_CALL_COUNT: usize = 40;
 /// Number of calls of the tool with a limited rate.
 const RATED_CALL_COUNT: usize = 60;
-/// Limit of the rate, in calls per second.
 const CALLS_PER_SECOND: usize = 20;
 /// Maximum number of seconds that a busy machine needs to record a permitted call.
 const MAX_LATENESS_SECONDS: f64 = 1.0;
@@ -61,7 +60,6 @@ async fn two_nodes_together_keep_limits_on_concurrency_and_rate() {
     assert_rate(&starts);
 }
 
-/// Returns the highest number of calls at the same time.
 fn max_simultaneous_calls(ledger: &[LedgerEntry]) -> i64 {
     let open = ledger.iter().scan(0, |open, entry| {
         *open += if entry.is_start { 1 } else { -1 };
@@ -70,7 +68,6 @@ fn max_simultaneous_calls(ledger: &[LedgerEntry]) -> i64 {
     open.max().unwrap_or_default()
 }
 
-/// Returns the start times of a tool's calls, sorted.
 async fn start_times(cluster: &Cluster, tool: &str) -> Vec<Timestamp> {
     let mut starts = Vec::new();
     for head in cluster.read_heads().await {
@@ -138,7 +135,6 @@ async fn assert_lost_permit_expires(cluster: &Cluster, node: &Node, lost: Node) 
     assert!(took < LEASE + DEFAULT_MARGIN, "{took:?}");
 }
 
-/// Checks that among the calls that wait on one node, calls with a higher priority go first.
 async fn assert_priority_order(cluster: &Cluster, node: &Node) {
     let plan = node.create_plan(&json!([call_step("ledger.single", 0.1)])).await;
     let holder = node.start(&json!([call_step("ledger.single", 15.0)])).await;
@@ -165,7 +161,6 @@ async fn assert_priority_order(cluster: &Cluster, node: &Node) {
     assert_eq!(turns, wanted);
 }
 
-/// Checks that cancelled executions that wait for a permit keep no permit.
 async fn assert_cancelled_waits_hold_no_permit(cluster: &Cluster, node: &Node) {
     let plan = node.create_plan(&json!([call_step("ledger.single", 0.02)])).await;
     for _ in 0..4 {

@@ -41,7 +41,6 @@ impl FakeClock {
         fs::rename(new, &self.0).unwrap();
     }
 
-    /// Returns the environment variables that make a process use this clock.
     fn variables(&self) -> Vec<(&'static str, PathBuf)> {
         vec![
             ("LD_PRELOAD", installed::find_path("FABER_TEST_FAKETIME", FAKETIME_LIBRARY)),

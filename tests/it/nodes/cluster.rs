@@ -17,7 +17,6 @@ use super::{
 };
 use crate::{harness, mongod::Mongod};
 
-/// A workspace whose nodes share a new database, and functions that read this database.
 #[derive(Debug)]
 pub(super) struct Cluster {
     pub(super) workspace: Workspace,
@@ -44,7 +43,6 @@ impl Cluster {
         harness::read_log(&*self.store, id).await
     }
 
-    /// Computes the state of an execution from its log alone.
     pub(super) async fn replay(&self, head: &ExecutionHead) -> Execution {
         let plan = retry_until_answered(async || self.store.plan(head.plan).await).await.unwrap();
         Execution::replay(head.execution, plan, &self.read_log(head.execution).await).unwrap()
@@ -107,7 +105,6 @@ impl Cluster {
         }
     }
 
-    /// Waits until a condition holds for the ledger.
     pub(super) async fn wait_for_ledger(
         &self,
         description: &str,
@@ -128,7 +125,6 @@ impl Cluster {
         });
     }
 
-    /// Checks that no call of a `once` tool happened twice.
     pub(super) fn assert_once_tools_called_once(&self) {
         let mut calls: BTreeMap<String, u64> = BTreeMap::new();
         for entry in self.workspace.complete_ledger_lines() {
@@ -145,7 +141,6 @@ pub(super) fn are_finished(heads: &[ExecutionHead]) -> bool {
     heads.iter().all(|head| head.state.is_finished())
 }
 
-/// Returns the workers that claimed an execution, the first claim first.
 pub(super) fn list_claimers(log: &[RecordedEvent]) -> Vec<WorkerId> {
     let claims = log.iter().filter_map(|recorded| match &recorded.event {
         Event::Claimed(claimed) if !claimed.renewed => Some(claimed.worker),

@@ -57,7 +57,6 @@ async fn executions_that_become_due_are_shared_with_a_node_that_has_just_started
     assert!(before.keys().all(|execution| after.contains_key(execution)), "{before:?} {after:?}");
 }
 
-/// Starts executions that all become due at the same time.
 async fn schedule_executions(node: &Node, plan: &str) {
     let at = WallClock.now() + TimeDelta::from_std(START_DELAY).unwrap();
     let each =
@@ -83,8 +82,6 @@ async fn schedule_executions(node: &Node, plan: &str) {
     timeout(MAX_WAIT, requests.join_all()).await.expect("all executions start");
 }
 
-/// Returns, for each worker, the number of executions that this worker claimed first. Leaves the
-/// `excluded` executions out.
 async fn count_claims(
     cluster: &Cluster,
     excluded: &BTreeSet<ExecutionId>,

@@ -21,7 +21,6 @@ pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(super) struct Node {
     process: Process,
-    /// Address of the API. Empty for a worker.
     pub(super) address: String,
 }
 
@@ -77,7 +76,6 @@ impl Node {
         started["executionId"].as_str().unwrap().to_owned()
     }
 
-    /// Creates a plan and starts an execution of it.
     pub(super) async fn start(&self, tools: &Value) -> String {
         self.execute(&self.create_plan(tools).await, &json!({})).await
     }
@@ -97,7 +95,6 @@ pub(super) fn new_key() -> String {
     format!("key-{}", KEYS.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Runs an operation and repeats it while a busy server does not answer.
 pub(super) async fn ask_until_answered(address: &str, query: &str, variables: &Value) -> Value {
     let asking = async {
         loop {

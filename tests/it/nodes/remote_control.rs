@@ -19,7 +19,6 @@ const EVENTS_SUBSCRIPTION: &str = "subscription ($id: ID!, $after: Int) {
 const FOLLOWED_EXECUTION_COUNT: usize = 6;
 const STEPS_PER_EXECUTION: usize = 40;
 
-/// A subscriber at one node, with the events that it received.
 struct Subscriber {
     events: EventSubscription,
     received: Vec<Value>,
@@ -96,7 +95,6 @@ async fn any_node_controls_and_watches_executions_of_another_node() {
     watch_takeover(&cluster, owner_node, &other_node).await;
 }
 
-/// Pauses, resumes, signals and approves through the other node.
 async fn control_through_other_node(cluster: &Cluster, owner_node: &Node, other_node: &Node) {
     let call = |tool: &str, after: &str| {
         json!({ "id": tool, "name": "ledger.once", "dependsOn": after,
@@ -124,7 +122,6 @@ async fn control_through_other_node(cluster: &Cluster, owner_node: &Node, other_
     subscriber.assert_receives_whole_log(cluster, &id).await;
 }
 
-/// Cancels through the other node while a tool runs on the node that owns the execution.
 async fn cancel_through_other_node(cluster: &Cluster, owner_node: &Node, other_node: &Node) {
     let call = json!({ "name": "ledger.read", "parameters": { "n": 1, "seconds": 8.0 } });
     let execution = owner_node.start(&json!([call])).await;

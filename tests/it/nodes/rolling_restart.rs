@@ -131,7 +131,6 @@ async fn assert_handed_over(
     assert!(handed_over >= 3 * EXECUTIONS_PER_PLAN, "{handed_over} were handed over");
 }
 
-/// Returns the claims of an execution with their times, the first claim first.
 fn list_claims(log: &[RecordedEvent]) -> Vec<(WorkerId, Timestamp)> {
     let claims = log.iter().filter_map(|recorded| match &recorded.event {
         Event::Claimed(claimed) if !claimed.renewed => Some((claimed.worker, recorded.at)),

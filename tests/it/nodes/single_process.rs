@@ -10,7 +10,6 @@ use tempfile::TempDir;
 use super::{cluster::Cluster, node::MAX_WAIT};
 use crate::mongod::Mongod;
 
-/// Returns a plan that runs a sub-plan twice. The sub-plan runs another sub-plan.
 fn nested_plan(seconds: f64) -> Value {
     let youngest = json!({ "tools": [
         { "id": "x", "name": "flow.echo", "parameters": { "n": "{{input.n}}" } },

@@ -26,7 +26,6 @@ const KILL_COUNT: u64 = 8;
 /// Number of parents that start before each kill. A parent and its children are seven executions.
 const PARENTS_PER_KILL: u64 = 4;
 
-/// Returns a plan whose second step is a sub-plan of one call.
 fn plan_with_child(tool: &str, seconds: f64) -> Value {
     let call = json!({ "id": "call", "name": tool, "parameters": { "n": 5, "seconds": seconds,
         "from": "{{input.from}}" } });

@@ -37,7 +37,6 @@ const LEDGER_TOOLS: [(&str, &str); 5] = [
 
 pub(super) type Workspace = harness::Workspace<LedgerEntry>;
 
-/// A line of the ledger: the start or the end of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LedgerEntry {
     /// `true` for the start of a call, `false` for the end.
@@ -78,7 +77,6 @@ impl harness::Workspace<LedgerEntry> {
         json!({ "name": set, "source": { "tools": tools } })
     }
 
-    /// Starts a server that also executes.
     pub(super) async fn start_server(&self) -> Node {
         self.start_server_with(&[]).await
     }

@@ -27,7 +27,6 @@ impl Answer {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns the first `Set-Cookie` header with a cookie of this name.
     pub(super) fn cookie(&self, name: &str) -> Option<&str> {
         let mut all = self.headers.iter().filter(|(key, _)| key == "set-cookie");
         let found = all.find(|(_, value)| value.starts_with(&format!("{name}=")));
@@ -36,7 +35,6 @@ impl Answer {
 }
 
 impl Browser {
-    /// Sends a request to `url`, which is `http://HOST:PORT/PATH`. `headers` are lines.
     pub(super) async fn send(
         &mut self,
         method: &str,

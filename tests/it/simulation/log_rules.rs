@@ -14,7 +14,6 @@ use shared::{
 use super::{FinalState, Simulation, SimulationCounts};
 
 impl Simulation {
-    /// Checks that heads agree with logs and that inboxes are empty.
     pub(super) async fn check_store(&mut self, logs: &BTreeMap<ExecutionId, Vec<RecordedEvent>>) {
         let memory = Arc::clone(&self.world.memory);
         for (id, log) in logs {
@@ -40,7 +39,6 @@ impl Simulation {
 }
 
 impl Simulation {
-    /// Checks that every unfinished execution has a reason to be unfinished.
     pub(super) async fn check_waits(&mut self) {
         let mut states = BTreeMap::new();
         for id in self.all_executions().await {
@@ -78,7 +76,6 @@ fn may_be_unfinished(execution: &Execution, all: &BTreeMap<ExecutionId, Executio
 }
 
 impl FinalState {
-    /// Returns the counts of the world, or its violations if there are any.
     pub(super) fn check(&self) -> Result<SimulationCounts, Vec<String>> {
         let mut figures = SimulationCounts::default();
         let mut violations = self.violations.clone();
@@ -135,7 +132,6 @@ fn check_log(
     Ok(execution)
 }
 
-/// Checks that in sequential mode all earlier steps are finished.
 fn check_order(before: &Execution, number: StepNumber) -> Result<(), String> {
     let is_sequential = before.options().mode == ExecutionMode::Sequential;
     if is_sequential && !before.steps()[..number.get()].iter().all(|step| step.state.is_finished())
@@ -145,7 +141,6 @@ fn check_order(before: &Execution, number: StepNumber) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that compensations ran where required, in reverse order, and nowhere else.
 fn check_compensations(execution: &Execution, log: &[RecordedEvent]) -> Result<(), String> {
     let plan = execution.plan();
     let (mut done, mut undone) = (Vec::new(), Vec::new());
@@ -170,7 +165,6 @@ fn check_compensations(execution: &Execution, log: &[RecordedEvent]) -> Result<(
     if done == undone { Ok(()) } else { Err(format!("{done:?} were done, {undone:?} undone")) }
 }
 
-/// Checks the number of outputs of a loop.
 fn check_lists(execution: &Execution) -> Result<(), String> {
     for (planned, step) in execution.plan().steps().iter().zip(execution.steps()) {
         let (Some(items), Some(output)) = (&step.items, step.output()) else { continue };
@@ -232,7 +226,6 @@ fn check_children(
     violations
 }
 
-/// Checks that the state before an event allows the event.
 fn check_event(before: &Execution, recorded: &RecordedEvent) -> Result<(), String> {
     let plan = before.plan();
     let number = recorded.event.step().and_then(|step| plan.step_number(step));

@@ -57,7 +57,6 @@ impl Simulation {
         self.send_command(id, command).await;
     }
 
-    /// Retries a finished execution, from its start or from a random step.
     async fn retry_randomly(&mut self, id: ExecutionId) {
         let Some(ended) = self.replay_state(id).await else { return };
         let steps = ended.plan().steps();
@@ -114,8 +113,6 @@ impl Simulation {
         }
     }
 
-    /// Sends the commands with which a helpful person would continue an execution. Returns `true`
-    /// if the execution has finished.
     pub(super) async fn act_as_helpful_person(&mut self, id: ExecutionId) -> bool {
         let Some(execution) = self.replay_state(id).await else { return false };
         if execution.state().is_finished() {
@@ -180,7 +177,6 @@ impl Simulation {
     }
 }
 
-/// Returns the commands that let the waiting steps of an execution continue.
 fn helpful_commands(execution: &Execution) -> Vec<Command> {
     let approve = |task: &Task| {
         let (step, item) = (execution.plan().step(task.step).id.clone(), task.part.item);

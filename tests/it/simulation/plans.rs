@@ -14,7 +14,6 @@ use shared::{
 };
 use tests::faulty::Dice;
 
-/// Returns the sub-plans of the `n`th execution of a world, and then its own plan.
 pub(super) fn draw_plans(dice: &Dice, n: usize) -> Vec<Plan> {
     let leaf = draw_plan(dice, n, 1, dice.draw_below(3), &[]);
     let middle = draw_plan(dice, n, 2, dice.draw_below(3), &[leaf.id()]);

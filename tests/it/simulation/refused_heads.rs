@@ -31,7 +31,6 @@ const NO_FAULTS: FaultRates = FaultRates {
     max_stall: Duration::ZERO,
 };
 
-/// A worker over a store that refuses heads.
 struct HeadTest {
     memory: Arc<Memory>,
     store: Arc<FaultyStore>,

@@ -197,7 +197,6 @@ async fn a_store_is_not_converted_while_a_worker_of_an_earlier_version_uses_it()
     open_store(&url).await.unwrap();
 }
 
-/// Copies a failed execution of a file many times.
 fn copy_executions(path: &Path) {
     let file = Connection::open(path).unwrap();
     file.execute_batch(&format!(

@@ -148,7 +148,6 @@ enum Operation {
     },
 }
 
-/// The fields of a head that may change.
 #[derive(Clone, Debug)]
 struct HeadFields {
     owner: Option<usize>,
@@ -282,7 +281,6 @@ fn debug_text(answer: impl fmt::Debug) -> String {
     format!("{answer:?}")
 }
 
-/// Runs an operation. Returns the answer as text.
 async fn run_operation(store: &dyn Store, operation: &Operation) -> String {
     match operation {
         Operation::Append { of, after, events, head, heard } => {
@@ -337,7 +335,6 @@ async fn acquire_permits(store: &dyn Store, ask: &PermitAsk, now: i64) -> String
     }
 }
 
-/// Returns the permits that a holder asks for. They are the same each time.
 fn permits_of(holder: usize) -> PermitAsk {
     let both = CallLimit { concurrency: Some(2), ..total_limit("both", 4) };
     let limits = match holder % 4 {

@@ -43,7 +43,6 @@ pub(crate) async fn open_once() -> StorePair {
     StorePair::new(open_store(&url).await.unwrap(), ())
 }
 
-/// Opens two stores on one database, like two nodes.
 pub(crate) async fn open_twice() -> StorePair {
     let url = Mongod::shared().await.new_database_url();
     StorePair::shared(open_store(&url).await.unwrap(), open_store(&url).await.unwrap(), ())

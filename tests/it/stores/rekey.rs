@@ -144,7 +144,6 @@ fn large_texts(n: usize) -> [String; 2] {
     [format!("{SECRET}{}", "x".repeat(large)), format!("{SECRET}{}", "ö".repeat(huge / 2))]
 }
 
-/// Writes one object of each kind, with the number `n`.
 async fn write_objects(store: &dyn Store, n: usize) {
     store.put_request(&request(n, "q", 1)).await.unwrap();
     let [large, huge] = large_texts(n);
@@ -160,7 +159,6 @@ async fn write_objects(store: &dyn Store, n: usize) {
     }
 }
 
-/// Checks that a store has the objects of [`write_objects`].
 async fn check_objects(store: &dyn Store, n: usize) {
     let [large, huge] = large_texts(n);
     let transcript = store.transcript_after(request_id(n), 0).await.unwrap();
@@ -226,7 +224,6 @@ async fn check_that_all_values_get_the_active_key(url: &str, clear: usize, first
     assert_eq!((again.documents, again.clear, again.values.len()), (0, 0, 0), "{again:?}");
 }
 
-/// Values of a key that the process lacks stay as they are, and are reported.
 async fn check_that_values_without_their_key_are_left(url: &str) {
     let store = open_with(url, &["k1"]).await;
     write_objects(&*store, 3).await;
@@ -236,7 +233,6 @@ async fn check_that_values_without_their_key_are_left(url: &str) {
     check_objects(&*store, 3).await;
 }
 
-/// An interrupted run leaves a store that both keys open, and the next run completes it.
 async fn check_that_an_interrupted_run_is_completed(url: &str) {
     for n in 3..6 {
         write_objects(&*open_with(url, &["k1"]).await, n).await;

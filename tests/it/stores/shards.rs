@@ -28,7 +28,6 @@ const PROFILE_BYTES: u64 = 64 << 20;
 const MAX_EXTRA_DOCUMENTS: i64 = 2;
 const WRITE_KINDS: [&str; 2] = ["update", "remove"];
 
-/// Returns the field of the shard key of each sharded collection.
 fn read_shard_keys() -> BTreeMap<&'static str, &'static str> {
     let lines = DESIGN_PAGE.lines().filter_map(|line| {
         let command = line.strip_prefix("sh.shardCollection(\"faber.")?;
@@ -41,7 +40,6 @@ fn read_shard_keys() -> BTreeMap<&'static str, &'static str> {
 /// The part of the workload in which an operation runs, and its collection.
 type Place = (&'static str, &'static str);
 
-/// Returns the fields of the filters that may go to all shards.
 fn read_scattered_fields() -> BTreeMap<Place, BTreeSet<&'static str>> {
     let (_, section) = DESIGN_PAGE.split_once("## Scattered operations").unwrap();
     let section = section.split("\n## ").next().unwrap();
@@ -215,7 +213,6 @@ impl Checker {
     }
 }
 
-/// Runs operations of the store, and returns those that the server profiled.
 async fn profile_operations(
     database: &Database,
     operations: impl Future<Output = ()>,

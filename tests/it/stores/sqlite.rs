@@ -35,7 +35,6 @@ pub(crate) async fn open_once() -> StorePair {
     StorePair::new(open_store(&url).await.unwrap(), folder)
 }
 
-/// Opens two encrypted stores on one file.
 pub(crate) async fn open_encrypted() -> StorePair {
     let folder = TempDir::new().unwrap();
     let url = format!("sqlite:{}", folder.path().join("faber.db").display());
@@ -43,7 +42,6 @@ pub(crate) async fn open_encrypted() -> StorePair {
     StorePair::shared(open().await, open().await, folder)
 }
 
-/// Opens two stores on one file, like two processes.
 pub(crate) async fn open_twice() -> StorePair {
     let folder = TempDir::new().unwrap();
     let url = format!("sqlite:{}", folder.path().join("faber.db").display());
@@ -59,7 +57,6 @@ pub(crate) async fn open_with_two_layouts() -> StorePair {
     StorePair::shared(Arc::new(old), Arc::new(Sqlite::open(&path).unwrap()), folder)
 }
 
-/// Returns the store with the default methods of the trait.
 fn as_store(store: &Sqlite) -> &dyn Store {
     store
 }
@@ -359,8 +356,6 @@ async fn the_history_view_shows_events_as_sql_rows() {
     assert_eq!(row, format!("{} 1 paused", execution(1)));
 }
 
-/// Creates a file of version 1 with a finished execution, a due one, and one row in each other
-/// table.
 fn create_version_1(path: &Path) {
     run_sql(path, "PRAGMA journal_mode = WAL");
     run_sql(path, include_str!("version_1.sql"));

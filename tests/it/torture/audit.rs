@@ -164,7 +164,6 @@ impl<'a> Audit<'a> {
         true
     }
 
-    /// Adds the child executions that steps of `id` started. Returns their ids.
     fn add_children(&mut self, id: &str, api_record: &ApiRecord) -> Vec<String> {
         let draft = self.records[id].draft.clone();
         let mut children = Vec::new();
@@ -194,7 +193,6 @@ impl<'a> Audit<'a> {
         }
     }
 
-    /// Waits until every head agrees with its log and every inbox is empty.
     async fn wait_until_settled(&mut self) {
         let store = self.store().await;
         let deadline = Instant::now() + MAX_CATCH_UP_TIME;
@@ -220,7 +218,6 @@ impl<'a> Audit<'a> {
         }
     }
 
-    /// Checks that `faber debug` names a lasting reason for which the execution is unfinished.
     async fn find_reason(&self, server: &str, id: &str) -> Result<(), String> {
         let url = format!("http://{server}");
         let json = self.run_debug(&["debug", id, "--json", "--server", &url]).await?;
@@ -305,8 +302,6 @@ impl<'a> Audit<'a> {
         figures
     }
 
-    /// Checks that the store has exactly the acknowledged executions, that every log replays, and
-    /// that heads agree with logs.
     async fn check_store(&mut self) {
         let store = self.store().await;
         let received: BTreeSet<String> = self.records.keys().cloned().collect();
@@ -350,7 +345,6 @@ impl<'a> Audit<'a> {
         Ok(())
     }
 
-    /// Checks that no process panicked.
     fn check_output_of_processes(&mut self) {
         for (path, output) in self.workspace.outputs_of_processes() {
             for line in output.lines().filter(|line| line.contains("panicked")) {

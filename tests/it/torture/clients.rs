@@ -36,26 +36,21 @@ const LOG_QUERY: &str =
     "query ($id: ID!, $after: Int) { execution(executionId: $id) { state outputs
     events(afterSeq: $after) { seq at type stepId attempt data } } }";
 
-/// One execution, as a client knows it.
 #[derive(Clone, Debug)]
 pub(super) struct ClientRecord {
     pub(super) draft: Draft,
     pub(super) plan: String,
-    /// Options of the start. Null for children and retries.
     pub(super) options: Value,
     pub(super) execution: String,
     pub(super) received: Vec<Value>,
     /// Events that a second subscriber received. It connected and disconnected at other times.
     pub(super) received_by_other: Vec<Value>,
-    /// Actions that the client sent in place of people.
     pub(super) actions: Vec<Action>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FollowEnd {
-    /// The client received the last event.
     Finished,
-    /// The connection broke, the server was silent, or the client disconnected.
     Disconnected,
     /// The execution waits for an answer that no person gives, or for a time after the end of the
     /// test.
@@ -122,7 +117,6 @@ impl ClientRecord {
     }
 }
 
-/// Starts an execution and repeats the request until it is acknowledged.
 async fn start_execution(run: &SharedRun, dice: &Dice, key: &str) -> Option<ClientRecord> {
     let draft = plans::draw_plan(dice, |ms| {
         let at = WallClock.now() + TimeDelta::milliseconds(i64::try_from(ms).unwrap());
@@ -168,7 +162,6 @@ fn value_or_report(
     answer.map_err(|err| run.add_violation(format!("{description} is refused: {err:?}"))).ok()
 }
 
-/// Follows an execution, sometimes with a second subscriber, and acts for people.
 async fn follow_and_act(run: &Arc<SharedRun>, dice: &Dice, record: &mut ClientRecord) -> FollowEnd {
     let mut others = JoinSet::new();
     let received_by_other = Arc::new(Mutex::new(Vec::new()));
@@ -196,7 +189,6 @@ async fn follow_and_act(run: &Arc<SharedRun>, dice: &Dice, record: &mut ClientRe
     end
 }
 
-/// Follows an execution. After each disconnect it continues after the last event.
 async fn follow_with_reconnects(
     run: &SharedRun,
     dice: &Dice,
@@ -238,7 +230,6 @@ async fn follow_subscription(
     }
 }
 
-/// Follows an execution until it finishes, without acting.
 async fn follow_silently(run: &SharedRun, id: &str, received_by_other: &Mutex<Vec<Value>>) {
     let mut received = Vec::new();
     loop {
@@ -300,7 +291,6 @@ async fn receive_event(
     }
 }
 
-/// An execution as the API returns it after the run.
 #[derive(Clone, Debug)]
 pub(super) struct ApiRecord {
     pub(super) state: String,
@@ -321,7 +311,6 @@ pub(super) async fn repeat_start(run: &SharedRun, record: &ClientRecord) {
     }
 }
 
-/// Fetches the state, the outputs and the whole log of an execution.
 pub(super) async fn fetch_record(run: &SharedRun, execution: &str) -> Option<ApiRecord> {
     let mut log: Vec<Value> = Vec::new();
     loop {

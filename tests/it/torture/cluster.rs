@@ -25,7 +25,6 @@ use crate::{
 };
 
 const MEMBER_COUNT: usize = 3;
-/// Time for the set to start or to recover.
 const MAX_START_TIME: Duration = Duration::from_secs(90);
 /// Time limit of one command, because a frozen member does not answer.
 const MAX_ANSWER_TIME: Duration = Duration::from_secs(3);
@@ -33,7 +32,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Time after which members elect another primary, in milliseconds.
 const ELECTION_MS: i32 = 1_500;
 
-/// A replica set. It ends with the test process.
 #[derive(Debug)]
 pub(super) struct Cluster {
     // Declared first, so that members end before their folder is removed.
@@ -121,7 +119,6 @@ impl Cluster {
         format!("127.0.0.1:{}", self.members[number].port)
     }
 
-    /// Returns a store URL with a new database.
     pub(super) fn new_database_url(&self) -> String {
         let number = self.database_count.fetch_add(1, Ordering::Relaxed);
         let hosts: Vec<String> = (0..MEMBER_COUNT).map(|number| self.address(number)).collect();
@@ -146,7 +143,6 @@ impl Cluster {
         timeout(2 * MAX_ANSWER_TIME, asking).await.unwrap_or_else(|_| Err("no answer".to_owned()))
     }
 
-    /// Waits for a primary and returns its number.
     pub(super) async fn wait_for_primary(&self) -> usize {
         let mut look = interval(POLL_INTERVAL);
         let electing = async {
@@ -169,7 +165,6 @@ impl Cluster {
         drop(self.members[number].process.take());
     }
 
-    /// Restarts a killed member on its data.
     pub(super) async fn restart_member(&mut self, number: usize) {
         self.start_member(number);
         self.wait_until_listening(number).await;
@@ -187,7 +182,6 @@ impl Cluster {
         }
     }
 
-    /// Asks the primary to step down. Returns `true` if the primary has accepted the command.
     pub(super) async fn step_down(&self) -> bool {
         let primary = self.wait_for_primary().await;
         let command = doc! { "replSetStepDown": 4, "secondaryCatchUpPeriodSecs": 2 };

@@ -1,5 +1,3 @@
-//! Promises that the store must keep while a replica set loses members.
-
 use std::time::Duration;
 
 use engine::store::open_store;
@@ -122,7 +120,6 @@ async fn start_execution(run: &SharedRun, plan: &Value) -> String {
     started["executionId"].as_str().unwrap().to_owned()
 }
 
-/// Follows an execution from its first event until an event satisfies `is_last`.
 async fn follow_until(run: &SharedRun, id: &str, is_last: impl Fn(&Value) -> bool) -> Vec<Value> {
     let query = "subscription ($id: ID!, $after: Int) { executionEvents(executionId: $id, \
                  afterSeq: $after) { seq at type stepId attempt data } }";

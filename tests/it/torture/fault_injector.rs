@@ -21,7 +21,6 @@ const MAX_AWAY_MS: u64 = 900;
 /// store at the end.
 const MAX_STORE_DELAY: Duration = Duration::from_secs(25);
 
-/// Injects faults into nodes and the store, and repairs both.
 pub(super) struct FaultInjector<'a> {
     workspace: &'a Workspace,
     run: Arc<SharedRun>,
@@ -70,7 +69,6 @@ impl<'a> FaultInjector<'a> {
         }
     }
 
-    /// Injects a fault into the store, and sometimes kills a node at the same time.
     async fn inject_store_fault(&mut self, number: usize) {
         let (tortured_store, dice) = (self.tortured_store, self.dice.clone());
         let fault = if dice.happens(300) {
@@ -81,7 +79,6 @@ impl<'a> FaultInjector<'a> {
         self.count_fault(fault);
     }
 
-    /// Repairs the store and restarts missing nodes.
     pub(super) async fn heal(&mut self) {
         self.tortured_store.heal().await;
         self.restart_ended().await;
@@ -123,7 +120,6 @@ impl<'a> FaultInjector<'a> {
         self.nodes[number].process.signal("-CONT");
     }
 
-    /// Sends SIGTERM to a process, as a rolling restart does.
     async fn drain(&mut self, number: usize) {
         self.count_fault("rolling restart");
         self.drain_node(number).await;
@@ -172,7 +168,6 @@ impl<'a> FaultInjector<'a> {
         addresses.next().expect("some nodes serve")
     }
 
-    /// Drains every node.
     pub(super) async fn end_all(&mut self) {
         self.restart_ended().await;
         for number in 0..self.nodes.len() {

@@ -28,7 +28,6 @@ fn make_step(kind: StepKind, after: &[&str], n: u64) -> Step {
     }
 }
 
-/// Returns a correct log of two `once` steps, where the second depends on the first.
 fn correct_log() -> (ClientRecord, ApiRecord, Vec<LedgerEntry>) {
     let steps =
         [("a", make_step(StepKind::Once, &[], 1)), ("b", make_step(StepKind::Once, &["a"], 2))];

@@ -78,7 +78,6 @@ async fn a_server_with_a_full_disk_is_not_ready_until_there_is_room() {
     wait_for_ready_status(&address, "200").await;
 }
 
-/// Polls the readiness check until it answers with `status`.
 async fn wait_for_ready_status(address: &str, status: &str) {
     let asking = async {
         while !readiness_status(address).await.is_ok_and(|answer| answer.contains(status)) {
@@ -88,7 +87,6 @@ async fn wait_for_ready_status(address: &str, status: &str) {
     timeout(MAX_WAIT, asking).await.unwrap_or_else(|_| panic!("readiness never becomes {status}"));
 }
 
-/// Returns the status line of the readiness check.
 async fn readiness_status(address: &str) -> std::io::Result<String> {
     let mut connection = BufReader::new(TcpStream::connect(address).await?);
     let ask = format!("GET /health/ready HTTP/1.0\r\nHost: {address}\r\n\r\n");
@@ -142,7 +140,6 @@ async fn wait_until_completed(run: &SharedRun, started: &Value) {
     }
 }
 
-/// Stores large plans until the store refuses one. Returns the refusal.
 async fn fill_store(address: &str) -> RequestFailure {
     let text = "x".repeat(400_000);
     let step = json!({ "name": "flow.echo", "parameters": { "text": text } });
@@ -150,7 +147,6 @@ async fn fill_store(address: &str) -> RequestFailure {
     repeat_until_refused(address, PLAN_MUTATION, &input).await
 }
 
-/// Repeats a request until it is refused. Returns the refusal.
 async fn repeat_until_refused(address: &str, query: &str, variables: &Value) -> RequestFailure {
     loop {
         match ask(address, query, variables).await {

@@ -24,7 +24,6 @@ pub(super) struct ExecutionCounts {
     pub(super) unknown_outcomes: u64,
 }
 
-/// Checks an execution. Returns its counts and all violations.
 pub(super) fn check_log(
     record: &ClientRecord,
     api_record: &ApiRecord,
@@ -54,9 +53,7 @@ struct LogChecker<'a> {
     counts: ExecutionCounts,
     seq: u64,
     epoch: u64,
-    /// The worker of the newest claim.
     worker: Option<String>,
-    /// Options of the `created` event.
     options: Value,
     is_paused: bool,
     is_cancelled: bool,
@@ -320,7 +317,6 @@ impl<'a> LogChecker<'a> {
         }
     }
 
-    /// Checks that the outcome of one dependency lets the step start.
     fn check_parent(&self, parent: &'a str, step: &Step, event: &Value) -> Result<(), String> {
         let task_state = self.step_state(parent);
         let is_ignored = self.planned_step(parent).on_error == "ignore";
@@ -420,7 +416,6 @@ impl<'a> LogChecker<'a> {
         }
     }
 
-    /// Checks that the log contains every event that a client received.
     fn check_received(&mut self, who: &str, received: &[Value], log: &[Value]) {
         for event in received {
             let seq = usize::try_from(event["seq"].as_u64().unwrap_or_default()).unwrap();
@@ -433,8 +428,6 @@ impl<'a> LogChecker<'a> {
         }
     }
 
-    /// Checks that each action counts at most as often as it was sent, and that no acknowledged
-    /// signal is lost.
     fn check_actions(&mut self) {
         for action in self.record.actions.iter().filter(|action| !action.mark().is_empty()) {
             let count = self.command_marks.get(action.mark()).copied().unwrap_or_default();
@@ -451,7 +444,6 @@ impl<'a> LogChecker<'a> {
         }
     }
 
-    /// Checks that an execution has ended if a cancellation was acknowledged.
     fn check_stop(&mut self) {
         let stops = |action: &&Action| action.mutation == "cancel" && action.is_acknowledged;
         if let Some(action) = self.record.actions.iter().find(stops)
@@ -461,7 +453,6 @@ impl<'a> LogChecker<'a> {
         }
     }
 
-    /// Checks the ledger against the log.
     fn check_calls(&mut self, calls: &[&LedgerEntry]) {
         let mut by_key: BTreeMap<&str, Vec<&LedgerEntry>> = BTreeMap::new();
         for line in calls {

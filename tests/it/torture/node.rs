@@ -14,9 +14,7 @@ const UNREACHABLE_STATUS: i32 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Serves the API and executes.
     Serve,
-    /// Only executes, without an API.
     Work,
 }
 
@@ -24,7 +22,6 @@ pub(super) enum Role {
 pub(super) struct Node {
     pub(super) role: Role,
     pub(super) process: Process,
-    /// Address of the API, if the node serves it.
     pub(super) address: Option<String>,
 }
 

@@ -43,7 +43,6 @@ impl Action {
         self.variables["mark"].as_str().unwrap_or_default()
     }
 
-    /// Sends the action until a server answers.
     pub(super) async fn send_until_answered(mut self, run: &SharedRun, execution: &str) -> Self {
         let query = match self.mutation {
             "approve" => APPROVE_MUTATION,
@@ -67,7 +66,6 @@ impl Action {
     }
 }
 
-/// A simulated person who acts for all people for whom one execution waits.
 #[derive(Debug)]
 pub(super) struct Person {
     dice: Dice,
@@ -112,7 +110,6 @@ impl Person {
         early.into_iter().map(|name| self.make_signal(&name)).collect()
     }
 
-    /// Returns the actions that an event causes.
     pub(super) fn react_to(&mut self, event: &Value) -> Vec<Action> {
         let seq = event["seq"].as_u64().unwrap_or_default();
         let mut actions = Vec::new();

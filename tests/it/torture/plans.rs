@@ -1,11 +1,8 @@
-//! Random plans, with the expected outputs and effects for the checks.
-
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use tests::faulty::Dice;
 
-/// A plan as a client writes it, with the options of its execution.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Draft {
     pub(super) tools: Vec<Value>,
@@ -27,7 +24,6 @@ pub(super) struct Step {
     pub(super) items: Option<Vec<u64>>,
     /// The step whose output must be even for this step to run.
     pub(super) when: Option<String>,
-    /// The inline plan.
     pub(super) child: Option<Box<Draft>>,
     pub(super) is_compensated: bool,
 }
@@ -60,12 +56,10 @@ impl StepKind {
         }
     }
 
-    /// Returns whether the ledger records calls of the tool.
     pub(super) fn is_in_ledger(self) -> bool {
         matches!(self, Self::Once | Self::Idempotent | Self::Read)
     }
 
-    /// Returns whether a second call repeats an effect.
     pub(super) fn is_once(self) -> bool {
         matches!(self, Self::Once | Self::Effect)
     }
@@ -192,7 +186,6 @@ impl PlanWriter<'_> {
         name
     }
 
-    /// Turns a step into a loop over the output of another step, and adds that step.
     fn make_loop(
         &self,
         draft: &mut Draft,
@@ -226,7 +219,6 @@ impl PlanWriter<'_> {
         name
     }
 
-    /// Adds the settings other than the parameters.
     fn add_settings(&self, name: &str, step: &mut Step, tool: &mut Value) {
         let dice = self.dice;
         tool["onError"] = json!(step.on_error);

@@ -1,5 +1,3 @@
-//! State that all clients and the fault injector share during a run.
-
 use std::{
     collections::BTreeMap,
     sync::{
@@ -48,7 +46,6 @@ impl SharedRun {
         }
     }
 
-    /// Tells clients to start no further executions.
     pub(super) fn stop_starting(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);
     }
@@ -85,7 +82,6 @@ impl SharedRun {
         self.open_executions.lock().unwrap().clone()
     }
 
-    /// Returns the address of a serving node, another one each time.
     pub(super) async fn next_address(&self) -> String {
         let mut look = interval(RETRY_DELAY);
         loop {

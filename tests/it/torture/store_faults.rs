@@ -29,7 +29,6 @@ impl TorturedStore {
         Self::Sqlite(TorturedFile::new())
     }
 
-    /// Borrows the replica set that all tests share.
     pub(super) async fn replica_set() -> Self {
         let cluster = Cluster::lock_shared().await;
         Self::ReplicaSet(TorturedReplicaSet {
@@ -45,7 +44,6 @@ impl TorturedStore {
         }
     }
 
-    /// Injects a fault for a while. Returns its name.
     pub(super) async fn inject_fault(&self, dice: &Dice) -> &'static str {
         match self {
             Self::Sqlite(file) => file.inject_fault(dice).await,
@@ -92,7 +90,6 @@ impl TorturedFile {
     }
 }
 
-/// Locks the file for `duration`, as another program would.
 async fn lock_file(path: PathBuf, duration: Duration) {
     let holding = tokio::task::spawn_blocking(move || {
         let mut connection = Connection::open(path).unwrap();

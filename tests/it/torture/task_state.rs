@@ -13,13 +13,11 @@ use super::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Task<'a> {
     pub(super) step: &'a str,
-    /// The index of the item, in a loop.
     pub(super) item: Option<u64>,
     pub(super) is_compensation: bool,
 }
 
 impl<'a> Task<'a> {
-    /// Returns the task of a step itself.
     pub(super) fn of_step(step: &'a str) -> Self {
         Self { step, item: None, is_compensation: false }
     }
@@ -36,10 +34,8 @@ impl<'a> Task<'a> {
 pub(super) struct TaskState {
     pub(super) attempts: u64,
     pub(super) is_running: bool,
-    /// A worker was lost during the attempt.
     pub(super) was_lost: bool,
     pub(super) is_approved: bool,
-    /// The event type that ended the task.
     pub(super) end_event: Option<String>,
     pub(super) output: Value,
     /// The output comes from an earlier call or execution.
@@ -53,7 +49,6 @@ pub(super) struct TaskState {
     released_attempts: Vec<u64>,
 }
 
-/// The expected behaviour of a task.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TaskSpec {
     pub(super) kind: StepKind,
@@ -80,7 +75,6 @@ impl TaskState {
         self.end_event.as_deref() == Some("step_succeeded")
     }
 
-    /// Applies an event. Fails if the state does not allow the event.
     pub(super) fn apply(
         &mut self,
         kind: &str,

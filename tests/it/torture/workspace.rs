@@ -25,7 +25,6 @@ pub(super) const DRAIN_LIMIT: Duration = Duration::from_secs(1);
 
 pub(super) type Workspace = harness::Workspace<LedgerEntry>;
 
-/// A call that the tool really executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LedgerEntry {
     pub(super) tool: String,

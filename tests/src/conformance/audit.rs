@@ -124,7 +124,6 @@ fn first_event(by: Option<Actor>, seconds: i64) -> RecordedEvent {
     RecordedEvent { seq: Seq(1), at: at(seconds), by: by.map(Arc::new), event }
 }
 
-/// The append that starts an execution also writes who started it.
 pub async fn a_start_is_stored_with_its_audit_entry(pair: StorePair) {
     let start = |n, by, seconds| Append {
         head: Some(head(n, 1)),

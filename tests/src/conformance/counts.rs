@@ -135,7 +135,6 @@ fn assert_same_counts(query: &CountQuery, found: &[ExecutionCount], expected: &[
     }
 }
 
-/// Counts follow each change of a head, and each removal of an execution.
 pub async fn counts_follow_the_executions(pair: StorePair) {
     let copy = StorePair::new(std::sync::Arc::new(Memory::new()), ());
     compare_with(&pair, &copy).await;

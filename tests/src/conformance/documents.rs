@@ -1,5 +1,3 @@
-//! Requests, plans, transcripts and idempotency keys.
-
 use std::sync::{Arc, Mutex};
 
 use futures::future::join_all;

@@ -1,5 +1,3 @@
-//! Lists: newest first, in pages, filtered.
-
 use futures::future::join_all;
 use serde_json::json;
 use shared::{

@@ -1,5 +1,3 @@
-//! Logs: order, durability and conflicts.
-
 use std::{sync::Arc, time::Duration};
 
 use futures::future::join_all;
@@ -52,7 +50,6 @@ pub async fn a_read_can_start_at_any_position(pair: StorePair) {
     }
 }
 
-/// If a store rejects an append, it still writes the other appends of the same batch.
 pub async fn a_rejected_append_does_not_affect_others_of_its_batch(pair: StorePair) {
     join_all((0..60).map(|n| pair.append(execution(n), 0, 1))).await;
     let stale = |n: usize| n.is_multiple_of(3);
@@ -115,7 +112,6 @@ pub async fn simultaneous_appends_to_many_logs_are_independent(pair: StorePair) 
     }
 }
 
-/// The append is written as several documents and read as one log.
 pub async fn an_append_larger_than_a_document_is_stored_whole(pair: StorePair) {
     let id = execution(1);
     let events: Vec<_> = (1..=20).map(|n| signal(n, json!("ö".repeat(1 << 19)))).collect();
@@ -193,7 +189,6 @@ pub async fn json_values_are_stored_unchanged(pair: StorePair) {
     assert_eq!(found, values.iter().map(Value::to_string).collect::<Vec<_>>());
 }
 
-/// Head and inbox change together with the log, or not at all.
 pub async fn head_and_inbox_change_atomically_with_the_log(pair: StorePair) {
     for n in 1..=3 {
         pair.one.send_command(inbox_command(n, 1, Command::Pause)).await.unwrap();
@@ -214,7 +209,6 @@ pub async fn head_and_inbox_change_atomically_with_the_log(pair: StorePair) {
     assert_eq!(pair.other.list_commands(Some(execution(1))).await.unwrap().len(), 1);
 }
 
-/// Subscribers of logs, of due work and of inboxes get a hint after each change.
 pub async fn changes_send_hints_to_subscribers(pair: StorePair) {
     let hints = pair.other.hints();
     let (mut log, mut work, mut inbox) =

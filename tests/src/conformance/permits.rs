@@ -11,18 +11,15 @@ use super::{StorePair, at, log::MAX_HINT_DELAY, worker};
 /// A period that outlasts every test, in milliseconds.
 const ENDLESS_MS: u64 = 1_000_000_000_000;
 
-/// Returns a limit on concurrent calls.
 pub fn concurrency_limit(key: &str, limit: u32) -> CallLimit {
     CallLimit { key: key.to_owned(), concurrency: Some(limit), rate: None }
 }
 
-/// Returns a limit on the calls of the whole test.
 pub fn total_limit(key: &str, calls: u32) -> CallLimit {
     let rate = Rate { calls, per_ms: ENDLESS_MS };
     CallLimit { key: key.to_owned(), concurrency: None, rate: Some(rate) }
 }
 
-/// Returns the request of a holder for permits.
 pub fn permit_request(holder: &str, by: usize, limits: &[CallLimit]) -> PermitAsk {
     let keys = limits.iter().map(|limit| limit.key.clone()).collect();
     let permit = Permit { holder: holder.to_owned(), worker: worker(by), limits: keys };

@@ -1,5 +1,3 @@
-//! Records: small documents by kind and name.
-
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures::future::join_all;
@@ -222,7 +220,6 @@ pub async fn records_are_listed_by_name_in_both_directions(pair: StorePair) {
     assert!(listed_names(&pair, RecordKind::Switch, RecordPage::first_records(9)).await.is_empty());
 }
 
-/// A record with any value and name is returned unchanged.
 pub async fn a_record_is_stored_unchanged(pair: StorePair) {
     let values = [
         json!({ "z": 1, "a": { "$set": null, "b.c": [true] }, "": "\u{0}" }),
@@ -265,7 +262,6 @@ pub async fn invalid_and_oversized_records_are_refused(pair: StorePair) {
     assert!(pair.other.find_record(RecordKind::Tool, "a").await.unwrap() == Some(largest));
 }
 
-/// The revision changes with records that all nodes share, and with nothing else.
 pub async fn the_revision_changes_with_shared_records_only(pair: StorePair) {
     let revision = async || pair.other.records_revision().await.unwrap();
     for kind in RecordKind::DOCUMENTS {
@@ -313,7 +309,6 @@ pub async fn usage_adds_the_counts_of_all_nodes(pair: StorePair) {
     assert_eq!(pair.other.list_usage().await.unwrap(), expected);
 }
 
-/// Also checks that each change increases the revision.
 pub async fn simultaneous_record_changes_all_count(pair: StorePair) {
     let before = pair.other.records_revision().await.unwrap();
     join_all((0..12).map(async |n| {

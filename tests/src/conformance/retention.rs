@@ -1,5 +1,3 @@
-//! Retention: cached outputs, saved plans, and pruning of old executions.
-
 use std::{collections::BTreeSet, sync::Arc};
 
 use futures::future::join_all;
@@ -44,7 +42,6 @@ pub async fn a_cached_output_is_found_until_it_expires(pair: StorePair) {
     assert_eq!(pair.other.find_output("k", now(29)).await.unwrap(), Some(Arc::new(json!(3))));
 }
 
-/// A name means the plan that was saved under it last.
 pub async fn a_saved_name_means_the_last_plan(pair: StorePair) {
     assert_eq!(pair.other.find_saved_plan("n").await.unwrap(), None);
     let saved = |n: usize, inputs| SavedPlan {

@@ -1,5 +1,3 @@
-//! Vectors of texts by embedding model.
-
 use futures::future::join_all;
 use shared::{
     limits,
@@ -16,7 +14,6 @@ fn text_hash(n: u16) -> TextHash {
     TextHash(hash)
 }
 
-/// Returns a vector that differs for each text.
 fn vector_of(n: u16) -> Vec<f32> {
     (0..384_u16).map(|index| f32::from(n) + f32::from(index) / 1_024.0).collect()
 }

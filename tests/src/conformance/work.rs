@@ -1,5 +1,3 @@
-//! Claims: owners, orphans, due executions, leases and inboxes.
-
 use chrono::TimeDelta;
 use shared::{
     clock::Timestamp,
@@ -310,7 +308,6 @@ pub async fn the_next_due_time_is_the_earliest(pair: StorePair) {
     assert_eq!(pair.other.next_due_at().await.unwrap(), Some(at(8)));
 }
 
-/// Before the lease expires, the executions are not orphans.
 pub async fn executions_are_orphans_after_the_lease_expired(pair: StorePair) {
     pair.one.renew_lease(make_lease(1, 10)).await.unwrap();
     pair.one.renew_lease(make_lease(2, 20)).await.unwrap();
@@ -346,7 +343,6 @@ pub async fn executions_of_a_removed_worker_are_orphans_at_once(pair: StorePair)
     pair.one.remove_worker(nobody).await.unwrap();
 }
 
-/// Each command is listed once.
 pub async fn commands_are_listed_in_order_until_discarded(pair: StorePair) {
     let step = "a.b".parse().unwrap();
     let approve =
@@ -372,7 +368,6 @@ pub async fn commands_are_listed_in_order_until_discarded(pair: StorePair) {
     assert_eq!(pair.other.list_commands(Some(execution(1))).await.unwrap(), [fourth]);
 }
 
-/// A full inbox rejects commands. Other inboxes are not affected.
 pub async fn a_full_inbox_refuses_commands(pair: StorePair) {
     let send = |n| pair.one.send_command(inbox_command(n, 1, Command::Pause));
     for chunk in (0..limits::INBOX_COMMANDS).collect::<Vec<_>>().chunks(100) {
@@ -409,7 +404,6 @@ pub async fn the_list_of_all_inboxes_is_bounded(pair: StorePair) {
         pair.one.send_command(large(n)).await.unwrap();
     }
     let seen = pair.other.list_commands(None).await.unwrap();
-    // Encrypted commands are larger by a third.
     let expected = if pair.is_encrypted().await { 12 } else { 16 };
     assert_eq!(seen.len(), expected, "the first commands");
     assert!(seen.iter().zip(0..).all(|(head, n)| head.execution == execution(n)));

@@ -80,7 +80,6 @@ impl View {
         done
     }
 
-    /// Runs a write and sends hints about it.
     async fn write_and_send_hints<T, E>(
         &self,
         operation: impl Future<Output = Result<T, E>> + Send,

@@ -1,5 +1,3 @@
-//! The tool `edit_file`, which replaces text in a file.
-
 use schemars::JsonSchema;
 use serde::Deserialize;
 use shared::tool::ToolError;

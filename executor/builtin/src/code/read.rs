@@ -1,5 +1,3 @@
-//! The tool `read_file`, which returns lines of a file.
-
 use std::io::{BufRead, BufReader, Read as _};
 
 use schemars::JsonSchema;
@@ -31,12 +29,10 @@ pub(super) struct ReadFile {
     pub(super) limit: Option<u64>,
 }
 
-/// Collects the requested lines while the file is read in chunks.
 struct Page {
     first_wanted: u64,
     last_wanted: u64,
     lines: OutputLines,
-    /// Number of the last line that fitted into the output.
     last_shown: u64,
     lines_read: u64,
     is_full: bool,
@@ -137,7 +133,6 @@ impl Page {
         }
     }
 
-    /// Ends a last line that has no line break.
     fn end_last_line(&mut self) {
         if self.line_bytes > 0 {
             self.end_line();

@@ -1,5 +1,3 @@
-//! The tools `write_file` and `append_file`.
-
 use schemars::JsonSchema;
 use serde::Deserialize;
 use shared::tool::ToolError;

@@ -1,5 +1,3 @@
-//! The tool `find_definition`, which finds the lines that define a name.
-
 use std::{collections::BTreeMap, path::Path};
 
 use grep_regex::RegexMatcher;
@@ -115,7 +113,6 @@ impl DefinitionSearch<'_> {
     }
 }
 
-/// Removes the type, class or module before a name, and parentheses after it.
 fn strip_qualifier(name: &str) -> &str {
     let name = name.trim();
     let name = name.strip_suffix("()").or(name.strip_suffix('(')).unwrap_or(name);

@@ -1,5 +1,3 @@
-//! The tool `glob`, which finds files by a pattern of their paths.
-
 use std::{
     cmp::Reverse,
     path::{Component, Path, PathBuf},
@@ -33,7 +31,6 @@ pub(super) struct Glob {
 }
 
 struct Pattern {
-    /// The deepest folder that contains every possible match.
     from: PathBuf,
     matcher: GlobSet,
     matches_names_only: bool,

@@ -1,5 +1,3 @@
-//! The tool `grep`, which finds lines that match a regular expression.
-
 use std::path::Path;
 
 use grep_matcher::Matcher as _;
@@ -156,7 +154,6 @@ impl ContentSearch {
 }
 
 impl FileMatches<'_> {
-    /// Adds a line. Returns whether the search needs more lines.
     fn record_line(&mut self, seen: &SeenLine<'_>) -> bool {
         let path = self.path;
         self.count += u64::from(matches!(seen, SeenLine::Match { .. }));

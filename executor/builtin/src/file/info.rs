@@ -1,5 +1,3 @@
-//! The tool `file_info`, which describes a file or a folder.
-
 use std::{
     io::{self, Read},
     path::Path,

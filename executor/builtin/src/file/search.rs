@@ -29,7 +29,6 @@ const MAX_PATTERN_DEPTH: u32 = 100;
 /// lines of a few megabytes.
 pub(super) const MAX_LINE_BYTES: usize = 16 << 20;
 
-/// A line that a search reports, in the order of the file.
 #[derive(Debug)]
 pub(super) enum SeenLine<'a> {
     Match {

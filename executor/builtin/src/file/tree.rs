@@ -1,5 +1,3 @@
-//! The tool `tree`, which lists a folder and its subfolders.
-
 use std::path::Path;
 
 use schemars::JsonSchema;

@@ -1,5 +1,3 @@
-//! Formats memories as texts for models.
-
 use super::{Memory, scope::Key};
 
 const EXCERPT_CHARACTERS: usize = 120;
@@ -57,7 +55,6 @@ fn find_ignoring_case(text: &str, word: &str) -> Option<usize> {
     folded.find(word).map(|index| folded[..index].chars().count())
 }
 
-/// Returns an excerpt on one line that contains the position `index`.
 fn make_excerpt(text: &str, index: usize) -> String {
     let from = if index > EXCERPT_CHARACTERS - CHARACTERS_BEFORE_MATCH {
         index - CHARACTERS_BEFORE_MATCH

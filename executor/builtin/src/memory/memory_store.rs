@@ -1,5 +1,3 @@
-//! Memories as records of the store, read in pages.
-
 use std::sync::Arc;
 
 use futures::future::try_join_all;
@@ -43,7 +41,6 @@ impl MemoryStore {
         Self { store, clock }
     }
 
-    /// Saves a memory. Replaces an earlier memory with the same key.
     pub(super) async fn save(
         &self,
         scope: Scope,
@@ -120,7 +117,6 @@ impl MemoryStore {
         Ok(cleared)
     }
 
-    /// Returns the first memories of a scope as text, ordered by key.
     pub(super) async fn list_memories(
         &self,
         scope: Scope,

@@ -1,5 +1,3 @@
-//! Scopes of memories, and the names of their records.
-
 use std::fmt;
 
 use schemars::JsonSchema;

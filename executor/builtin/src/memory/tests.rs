@@ -18,7 +18,6 @@ use super::{
     *,
 };
 
-/// A clock that advances by a second with each reading.
 #[derive(Debug, Default)]
 struct TickingClock(Mutex<i64>);
 
@@ -65,7 +64,6 @@ impl MemoryTools {
         self.call("save_context", json!({ "key": key, "value": value })).await;
     }
 
-    /// Writes a record without the tools.
     async fn put_record(&self, name: String, value: Value) {
         let (kind, at) = (RecordKind::Memory, Timestamp::UNIX_EPOCH);
         let record = Record { kind, name, value: Arc::new(value), at };

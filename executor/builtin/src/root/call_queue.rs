@@ -41,7 +41,6 @@ pub(crate) enum StopReason {
     TimeUp,
 }
 
-/// The definition of a file tool without its function.
 #[derive(Debug)]
 pub(crate) struct ToolEntry {
     pub(crate) set: &'static str,

@@ -25,7 +25,6 @@ impl Root {
         Ok(())
     }
 
-    /// Resolves the existing part of a path. Returns it relative to the root.
     fn real_path(&self, path: &Path) -> Option<PathBuf> {
         let existing = path
             .ancestors()

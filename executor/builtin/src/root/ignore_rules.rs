@@ -113,7 +113,6 @@ fn match_rules(
     }
 }
 
-/// Reads rules. Skips invalid lines, as Git does.
 fn read_rules(root: &Root, folder: &Path, names: &[&str]) -> Gitignore {
     let mut builder = GitignoreBuilder::new(folder);
     for text in names.iter().filter_map(|name| read_text(root, &folder.join(name))) {

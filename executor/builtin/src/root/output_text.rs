@@ -32,7 +32,6 @@ impl OutputLines {
         self.count
     }
 
-    /// Joins a heading, the lines and closing notes.
     pub(crate) fn into_text(self, heading: Option<&str>, notes: &[String]) -> String {
         let notes = notes.iter().map(String::as_str);
         let lines = self.text.strip_suffix('\n');

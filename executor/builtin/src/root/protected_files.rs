@@ -81,7 +81,6 @@ impl ProtectedFiles {
         self.inner_file_ids(dir).any(|id| id == file_id(meta))
     }
 
-    /// Returns the ids of the protected paths below the root that exist now.
     pub(crate) fn inner_file_ids(&self, dir: &Dir) -> impl Iterator<Item = FileId> {
         self.paths_in_root.iter().filter_map(|path| Some(file_id(&dir.metadata(path).ok()?)))
     }
@@ -106,7 +105,6 @@ impl ProtectedFiles {
         self.is_protected_path(&real.join(rest)) || self.is_protected_path(path)
     }
 
-    /// Returns whether a file is a hard link to a protected file.
     fn is_alias_of_protected(
         &self,
         dir: &Dir,

@@ -20,7 +20,6 @@ use toolbox::ToolContext;
 use super::{Queue, Root, display_path};
 use crate::tests::project::Project;
 
-/// Returns a call of every tool that takes a path.
 fn calls_of_path_tools(path: &str) -> Vec<(&'static str, Value)> {
     let edit = json!({ "file_path": path, "old_string": "secret", "new_string": "x" });
     vec![
@@ -36,7 +35,6 @@ fn calls_of_path_tools(path: &str) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// A project with symlinks that lead outside.
 fn project_with_escaping_symlinks() -> Project {
     let project = Project::with_files(&[("dir/a.txt", "inside\n")]);
     project.write_file("../out/secret.txt", "secret\n");

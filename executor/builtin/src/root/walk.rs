@@ -1,5 +1,3 @@
-//! Walks through folders in the order of names, without following symlinks.
-
 use std::{
     borrow::Cow,
     collections::BTreeMap,
@@ -139,7 +137,6 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Sets the start to a folder or a regular file.
     pub(crate) fn start_at(&mut self, target_path: &RootPath) -> Result<(), ToolError> {
         let is_folder = target_path.meta.as_ref().is_some_and(Metadata::is_dir);
         if !is_folder {

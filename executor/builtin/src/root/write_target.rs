@@ -34,7 +34,6 @@ pub(crate) struct WriteTarget {
 }
 
 impl Root {
-    /// Opens the target of a change. Creates missing parent folders.
     pub(crate) fn create_target(&self, target_path: &RootPath) -> Result<WriteTarget, ToolError> {
         if target_path.caller_path.ends_with('/') {
             return Err(trailing_slash_error(&target_path.caller_path));
@@ -93,7 +92,6 @@ impl WriteTarget {
         self.old_metadata.is_some()
     }
 
-    /// Reads the whole file. Fails if it has more than `max_bytes` bytes.
     pub(crate) fn read(&self, max_bytes: u64) -> Result<Vec<u8>, ToolError> {
         let read = || {
             let (file, _) = self.open(OpenOptions::new().read(true))?;

@@ -52,7 +52,6 @@ pub(super) struct BashBackground {
 /// killed.
 const MARKER: &str = "FABER_BACKGROUND";
 
-/// The background sessions of this process. A session can outlive its command.
 #[derive(Debug, Default)]
 pub(super) struct Background(Mutex<Sessions>);
 
@@ -70,7 +69,6 @@ struct Session {
     child: Child,
 }
 
-/// A slot for a session that is being started.
 struct ReservedSlot<'a> {
     background: &'a Background,
     session: Option<Session>,
@@ -124,7 +122,6 @@ impl Drop for ReservedSlot<'_> {
     }
 }
 
-/// Returns the environment entry that marks the background processes of a root.
 pub(super) fn marker_variable(root: &Path) -> OsString {
     let mut mark = OsString::from(MARKER);
     mark.push("=");

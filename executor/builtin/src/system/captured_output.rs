@@ -14,7 +14,6 @@ const KEPT_BYTES: usize = 48 << 10;
 /// Time limit for pipes that stay open after the end of the command.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The start and the end of a stream.
 #[derive(Debug, Default)]
 pub(super) struct BoundedOutput {
     head: Vec<u8>,
@@ -104,7 +103,6 @@ impl CapturedOutput {
         if text.is_empty() { "(Command completed with no output)".to_owned() } else { text }
     }
 
-    /// Returns the text of both streams. Omits an empty stream.
     pub(super) fn into_text(self, redaction: &Redaction) -> String {
         let parts = [
             ("STDOUT", self.stdout.into_text(redaction)),

@@ -1,5 +1,3 @@
-//! `system_info`: usage of CPU, memory and disk.
-
 use std::sync::Arc;
 
 use nix::sys::statvfs::statvfs;

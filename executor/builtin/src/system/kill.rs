@@ -110,7 +110,6 @@ fn has_name(process: &Process, name: &str) -> bool {
     process.name() == name || program_and_script.into_iter().any(|word| word == name)
 }
 
-/// Returns the reason why a process must not be killed, if any.
 fn find_objection(
     system: &System,
     processes: &ProcessSnapshot,

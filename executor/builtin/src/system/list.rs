@@ -1,5 +1,3 @@
-//! `process_list`: shows running processes.
-
 use std::{fmt::Write as _, sync::Arc};
 
 use schemars::JsonSchema;

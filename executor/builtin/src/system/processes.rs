@@ -58,7 +58,6 @@ impl ProcessSnapshot {
                 .any(|pid| is_ours(pid) || self.marked_pids.contains(pid))
     }
 
-    /// Returns the remaining processes of a background command that has ended.
     pub(super) fn remaining_processes(&self, id: i64) -> Vec<&Process> {
         let belongs_to_session = |process: &&Process| {
             let session = process.session_id().filter(|session| i64::from(session.as_u32()) == id);

@@ -1,5 +1,3 @@
-//! The root of the toolset, and Faber's own folder `.faber` below it.
-
 use std::{
     fs::File,
     io::{self, Write as _},
@@ -14,7 +12,6 @@ use crate::root::Root;
 /// Faber's folder below the root, for logs and temporary files of commands.
 const FABER_FOLDER: &str = ".faber";
 
-/// The root, with the folders that commands need.
 #[derive(Debug)]
 pub(super) struct SystemRoot(Root);
 

@@ -1,5 +1,3 @@
-//! A project folder for tests, and calls of the tools that see it.
-
 use std::{
     fs,
     os::unix::fs::symlink,
@@ -95,7 +93,6 @@ impl Project {
         Ok(output.as_str().expect("outputs are text").to_owned())
     }
 
-    /// Returns the output or the error as text.
     pub(crate) async fn call(&self, name: &str, args: Value) -> String {
         let result = self.try_call(name, args).await;
         let text = result.unwrap_or_else(|err| err.to_string());

@@ -22,7 +22,6 @@ pub(super) struct WebClient {
     client: OnceCell<Client>,
 }
 
-/// A response, cut at the limit.
 #[derive(Debug)]
 pub(super) struct WebResponse {
     pub(super) url: Url,
@@ -55,7 +54,6 @@ impl WebClient {
         if answer.status.is_success() { Ok(answer) } else { Err(status_error(&host, &answer)) }
     }
 
-    /// Fetches JSON. A response that is too long is an error.
     pub(super) async fn get_json<T: serde::de::DeserializeOwned>(
         &self,
         url: Url,

@@ -1,5 +1,3 @@
-//! `fetch_url`: fetches one page.
-
 use std::sync::Arc;
 
 use schemars::JsonSchema;

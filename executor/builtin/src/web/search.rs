@@ -1,5 +1,3 @@
-//! Searches and lookups in web services.
-
 use std::{fmt::Write as _, mem, sync::Arc};
 
 use html5gum::Token;

@@ -32,7 +32,6 @@ use crate::{
 
 const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION_HEADER: HeaderName = HeaderName::from_static("mcp-protocol-version");
-/// The header that names the event after which a stream resumes.
 const LAST_EVENT_HEADER: HeaderName = HeaderName::from_static("last-event-id");
 const ACCEPT: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 /// Time limit for sending a message that the server does not answer.
@@ -69,7 +68,6 @@ pub(super) struct Connection {
 struct NegotiatedSession {
     session: Option<HeaderValue>,
     version: Option<HeaderValue>,
-    /// The reason why the connection ends.
     reason: Option<String>,
 }
 
@@ -221,7 +219,6 @@ impl Connection {
         })
     }
 
-    /// Sends a message that the server does not answer.
     pub(super) async fn send_notification(&self, body: Vec<u8>) -> Result<(), String> {
         match self.post_within(Some(NOTIFICATION_TIMEOUT), body).await {
             Ok(response) if response.status().is_success() => Ok(()),
@@ -268,7 +265,6 @@ impl Connection {
         }
     }
 
-    /// Delivers a message of the server to its call or to rmcp.
     pub(super) async fn deliver_message(&self, message: RxJsonRpcMessage<RoleClient>) {
         if let JsonRpcMessage::Response(answer) = &message
             && let ServerResult::InitializeResult(initialized) = &answer.result

@@ -6,7 +6,6 @@ use reqwest::Response;
 
 use crate::message::KEPT_END_BYTES;
 
-/// One event, with the fields that MCP uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Event {
     pub(super) data: Option<Vec<u8>>,
@@ -31,7 +30,6 @@ enum EventKind {
     Other,
 }
 
-/// Splits a stream into events. Chunks may end anywhere.
 #[derive(Debug)]
 pub(super) struct Events {
     max_bytes: usize,

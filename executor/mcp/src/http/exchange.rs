@@ -59,7 +59,6 @@ async fn send_request(
     read_response(connection, id, response).await
 }
 
-/// Sends `initialize`, and detects the transport of the server.
 async fn send_initialize(
     connection: &Connection,
     id: &RequestId,

@@ -23,7 +23,6 @@ use crate::redaction::Secrets;
 const FAILURE_PAUSE: Duration = Duration::from_secs(5);
 const LOGOUT_POLL_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Provides the token for each request to a server.
 pub(crate) struct Bearer {
     source: Arc<TokenSource>,
     /// Locked while a token is requested, so that concurrent calls cause one refresh.
@@ -33,7 +32,6 @@ pub(crate) struct Bearer {
 
 #[derive(Default)]
 struct TokenState {
-    /// The token that was sent last.
     token: Option<AccessToken>,
     last_failure: Option<(Instant, TokenError)>,
     challenge: Option<String>,
@@ -41,7 +39,6 @@ struct TokenState {
     checked_at: Option<Instant>,
 }
 
-/// A token to use instead of a refused token.
 pub(crate) struct ReplacementToken {
     pub(crate) text: String,
     /// `true` if the token was granted now. A stored token is not new, and the server may refuse

@@ -281,7 +281,6 @@ impl SigningKey {
         }
     }
 
-    /// Detects the kind of the key by parsing it.
     fn from_pkcs8(der: &[u8], random: &SystemRandom) -> Result<Self, SignError> {
         for (kind, name) in [
             (&ECDSA_P256_SHA256_FIXED_SIGNING, "ES256"),

@@ -1,5 +1,3 @@
-//! The setting `auth` of a server.
-
 use http_client::ServerUrl;
 use reqwest::Url;
 use secrets::TextOrSecret;
@@ -28,7 +26,6 @@ pub(super) enum Grant {
     CrossApp { client: Client, identity: Box<Identity> },
 }
 
-/// A client that is registered with the authorization server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Client {
     pub(super) id: String,
@@ -38,7 +35,6 @@ pub(super) struct Client {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Credential {
     Secret(TextOrSecret),
-    /// A private key in PEM that signs an assertion.
     Key(TextOrSecret),
 }
 

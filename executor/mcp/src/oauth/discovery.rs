@@ -1,5 +1,3 @@
-//! Discovery of the authorization server.
-
 use std::{sync::Arc, time::Duration};
 
 use http_client::{AddressScope, OutgoingRequest};

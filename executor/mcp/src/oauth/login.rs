@@ -1,5 +1,3 @@
-//! Logins of people.
-
 use std::{sync::Arc, time::Duration};
 
 use http_client::{AddressScope, OutgoingRequest};
@@ -40,7 +38,6 @@ pub struct Login {
     is_configured: bool,
     url: String,
     state: String,
-    /// Secrets to remove from messages.
     redaction: Redaction,
 }
 
@@ -353,12 +350,10 @@ impl Login {
         Ok(Self { manager, store: to.store, client, is_configured, url, state, redaction })
     }
 
-    /// Returns the URL that the person has to open.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Finishes the login with the URL to which the browser returned.
     pub async fn finish(&self, callback: &str) -> Result<LoggedIn, LoginError> {
         if query_parameter(callback, "state").as_deref() != Some(&self.state) {
             return Err(LoginError::UnrelatedCallback);

@@ -19,7 +19,6 @@ use super::{
 };
 use crate::redaction::Secrets;
 
-/// The source of one server's tokens: the token store or the authorization server.
 pub(super) struct TokenSource {
     pub(super) set: ToolSetName,
     pub(super) server: Url,

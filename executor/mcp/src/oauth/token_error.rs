@@ -1,5 +1,3 @@
-//! Errors of token requests, with messages for the user.
-
 use http_client::HttpError;
 use rmcp::transport::auth::AuthError;
 use secrets::Redaction;

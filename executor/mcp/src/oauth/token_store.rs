@@ -54,7 +54,6 @@ pub(super) struct LoginRecord {
     pub(super) client: Option<RegisteredClient>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) granted: Option<StoredCredentials>,
-    /// Scopes that the server demanded and that were not granted yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) wanted: Vec<String>,
 }
@@ -95,12 +94,10 @@ impl AccessToken {
     }
 }
 
-/// Locks a login against changes until the lock is dropped.
 #[derive(Debug)]
 pub(super) struct LoginLock(#[expect(dead_code, reason = "the open file holds the lock")] File);
 
 impl Logins {
-    /// Stores logins in a folder, which the first login creates.
     pub fn new(folder: PathBuf) -> Self {
         Self { folder }
     }
@@ -127,7 +124,6 @@ impl TokenStore {
         })
     }
 
-    /// Replaces the login atomically.
     pub(super) fn write(&self, record: &LoginRecord) -> Result<(), String> {
         let text = serde_json::to_vec_pretty(record).map_err(|err| err.to_string())?;
         if u64::try_from(text.len()).is_ok_and(|bytes| bytes > MAX_FILE_BYTES) {
@@ -154,7 +150,6 @@ impl TokenStore {
         builder.create(folder)
     }
 
-    /// Removes the login. Returns whether a login existed.
     pub(super) fn remove(&self) -> Result<bool, String> {
         match fs::remove_file(&*self.file) {
             Ok(()) => Ok(true),
@@ -191,7 +186,6 @@ impl TokenStore {
         }
     }
 
-    /// Records scopes that the server demands, for the next login.
     pub(super) async fn add_wanted_scopes(&self, scopes: &str) -> Result<(), String> {
         let may_be = |scope: &&str| is_scope(scope) && scope.len() <= MAX_SCOPE_BYTES;
         let scopes: Vec<&str> = scopes.split_whitespace().filter(may_be).collect();
@@ -224,7 +218,6 @@ fn private_file_options() -> OpenOptions {
 }
 
 impl LoginRecord {
-    /// Returns the granted token, even if it has expired.
     pub(super) fn token(&self) -> Option<AccessToken> {
         let granted = self.granted.as_ref()?;
         let token = granted.token_response.as_ref()?;

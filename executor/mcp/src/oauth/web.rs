@@ -37,7 +37,6 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// name any number of other servers, and rmcp would ask each of them.
 const MAX_REQUESTS: usize = 60;
 
-/// Requests metadata and tokens for one server.
 #[derive(Debug)]
 pub(super) struct AuthHttp {
     shared: Arc<SharedState>,
@@ -50,7 +49,6 @@ pub(super) struct AuthHttp {
     secret_until: AtomicU64,
 }
 
-/// State that all requests for one server share.
 #[derive(Debug)]
 struct SharedState {
     http: Http,
@@ -79,7 +77,6 @@ impl AuthHttp {
         })
     }
 
-    /// Creates a client with a second configured server.
     pub(super) fn with_second_server(server: Url, second_server: Option<Url>) -> Self {
         Self::with_shared(SharedState {
             http: Http::default(),
@@ -139,7 +136,6 @@ impl AuthHttp {
         Some(self.secret_until.load(Ordering::Relaxed)).filter(|until| *until > 0)
     }
 
-    /// Records the error of a request, or its success.
     pub(super) fn set_error(&self, last_error: Option<TokenError>) {
         *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = last_error;
     }

@@ -127,7 +127,6 @@ fn compile_filter(rules: CallRules, number: libc::c_int) -> Result<BpfProgram, F
     Ok(filter.try_into()?)
 }
 
-/// Adds each rule also for the x32 number of its call.
 fn with_x32(rules: impl IntoIterator<Item = (i64, Vec<SeccompRule>)>) -> CallRules {
     #[cfg(target_arch = "x86_64")]
     let call_pair =
@@ -237,7 +236,6 @@ mod tests {
         }
     }
 
-    /// Runs a function in a thread of its own with the filters.
     fn run_filtered<T: Send>(has_mount_namespace: bool, action: impl FnOnce() -> T + Send) -> T {
         let run = || {
             apply(&Confinement::default(), has_mount_namespace).unwrap();

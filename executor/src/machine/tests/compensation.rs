@@ -12,14 +12,12 @@ fn steps() -> Vec<UncheckedStep> {
     ]
 }
 
-/// Returns a story in which all steps before `x` have succeeded, `c` before `b`.
 fn story_before_last_step() -> Story {
     let mut story = Story::with_options(steps(), compensating_options());
     story.succeed("a").succeed("c").succeed("b");
     story
 }
 
-/// Returns the compensated steps, in the sequence of their compensation.
 fn compensated_steps(story: &Story) -> Vec<String> {
     let undone = story
         .log

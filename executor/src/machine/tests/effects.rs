@@ -15,7 +15,6 @@ impl CurrentEffects for CurrentTools {
     }
 }
 
-/// Starts `set.tool` of a plan that stores `planned`, while the tool has the effect `now`.
 fn start_with_effect(planned: Effect, now: Effect) -> (Execution, Vec<RecordedEvent>) {
     let mut story = Story::new_unclaimed(
         vec![with_attempts(2, effect(planned, call("a", &[])))],
@@ -28,7 +27,6 @@ fn start_with_effect(planned: Effect, now: Effect) -> (Execution, Vec<RecordedEv
     (story.execution, events)
 }
 
-/// Returns the effect that each start of a call records.
 fn recorded_effects(events: &[RecordedEvent]) -> Vec<Option<Effect>> {
     let started = events.iter().filter_map(|recorded| match &recorded.event {
         Event::StepStarted(started) => Some(started.effect),

@@ -2,7 +2,6 @@ use expect_test::expect;
 
 use super::*;
 
-/// A step `a` that returns a list, and a loop `each` over it.
 pub(super) fn a_loop(each: UncheckedStep) -> Vec<UncheckedStep> {
     vec![
         call("a", &[]),

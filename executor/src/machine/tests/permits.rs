@@ -4,7 +4,6 @@ use expect_test::expect;
 
 use super::*;
 
-/// Returns a step that calls a tool with a limit.
 fn limited_step(id: &str, after: &[&str]) -> UncheckedStep {
     step(id, "set.limited", after)
 }

@@ -155,7 +155,6 @@ fn options() -> impl Strategy<Value = ExecutionOptions> {
 }
 
 impl Story {
-    /// Returns running calls and sub-plans.
     fn running(&self) -> Vec<Task> {
         let agenda = self.execution.agenda();
         let sleeps = |task: &Task| agenda.sleeping().iter().any(|(_, number)| number == task);
@@ -212,7 +211,6 @@ impl Story {
         })
     }
 
-    /// Applies a random input, and checks the properties that hold after every input.
     fn apply_random_input(&mut self, random_input: &RandomInput) {
         let before = self.log.len();
         let Some(input) = self.input(random_input) else { return };
@@ -240,7 +238,6 @@ impl Story {
         }
     }
 
-    /// Asserts that a task is allowed to start now.
     fn assert_may_start(&self, before: &Execution, started: &StepStarted) {
         let plan = before.plan();
         let number = plan.step_number(&started.step).unwrap();
@@ -276,7 +273,6 @@ impl Story {
         }
     }
 
-    /// Asserts that another worker, which reads the log, makes the same decisions.
     fn assert_same_after_takeover(&self, mut replayed: Execution) {
         let mut here = self.execution.clone();
         let events = decide(&mut replayed, claim(), self.now);
@@ -285,8 +281,6 @@ impl Story {
         assert_eq!(wake_at(&replayed), wake_at(&here));
     }
 
-    /// Lets the execution finish: every person approves, every call ends as `end` defines, and time
-    /// passes.
     fn run_until_finished(&mut self, end: fn(&Self, Task) -> Result<CallOutput, ToolError>) {
         for _ in 0..1_000 {
             if self.state().is_finished() {
@@ -313,7 +307,6 @@ impl Story {
         panic!("the execution never ends: {:?}", self.execution);
     }
 
-    /// Returns the output of a deterministic tool for a task's parameters.
     fn deterministic_output(&self, task: Task) -> Result<CallOutput, ToolError> {
         let got = self.execution.task(task).and_then(|task| task.parameters.clone());
         match task.step.get() + task.part.item.map_or(0, |item| item as usize) {
@@ -357,7 +350,6 @@ impl Story {
     }
 }
 
-/// Asserts the properties that every state must have.
 fn assert_invariants(execution: &Execution) {
     let agenda = execution.agenda();
     assert!(agenda.running().len() <= execution.options().width());

@@ -138,7 +138,6 @@ fn retry_story(steps: Vec<UncheckedStep>, input: Value, change: impl Fn(&mut Cre
     story
 }
 
-/// Returns for each call that started its idempotency key, and whether it has warnings.
 fn sent_keys(story: &Story) -> Vec<(String, bool)> {
     let started = story.log.iter().filter_map(|recorded| match &recorded.event {
         Event::StepStarted(started) if started.items.is_none() => Some(started),

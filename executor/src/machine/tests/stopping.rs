@@ -90,7 +90,6 @@ fn cancelling_before_the_first_claim_starts_no_step() {
 }
 
 impl Story {
-    /// Applies a command that arrived before the claim, as a driver does.
     fn claim_and_cancel(&mut self) -> &mut Self {
         let worker = "work_1_aaaaaaaaa".parse().unwrap();
         let claimed = Input::Claimed { worker, node: "n".into(), commands_follow: false };

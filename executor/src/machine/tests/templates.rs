@@ -17,7 +17,6 @@ fn with_input(input: Value, options: ExecutionOptions) -> ExecutionOptions {
     ExecutionOptions { input: Arc::new(input), ..options }
 }
 
-/// Returns the code of a step's error, if it failed.
 fn error_code(story: &Story, id: &str) -> Option<String> {
     match &story.execution.step(story.step_number(id)).state {
         StepState::Failed(error) => Some(error.code.to_string()),

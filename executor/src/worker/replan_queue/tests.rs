@@ -24,7 +24,6 @@ use crate::{
 
 const LONG_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// A replanner that starts a given plan, or misbehaves.
 #[derive(Debug)]
 struct FakeReplanner {
     control: Control,
@@ -38,7 +37,6 @@ struct FakeReplanner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReplanBehavior {
     Thinks,
-    /// Starts the next execution, and never returns.
     Begins,
     Fails,
     Panics,
@@ -97,7 +95,6 @@ impl ReplanTest {
         Self { store, plan, control: None }
     }
 
-    /// Starts a worker whose replanner behaves in these ways, the last behaviour first.
     fn start_worker(&mut self, behaviors: &[ReplanBehavior]) -> RunningWorker {
         let (worker, handle) = worker(&self.store);
         let clock = Arc::clone(&worker.context().clock);
@@ -128,7 +125,6 @@ impl ReplanTest {
         self.control.as_ref().unwrap().start(Start::new(&plan, options)).await.unwrap().id
     }
 
-    /// Waits until a head meets a condition.
     async fn wait_for_head(&self, id: ExecutionId, is_so: impl Fn(&ExecutionHead) -> bool) {
         let mut look = time::interval(Duration::from_millis(10));
         let wait = async {
@@ -153,7 +149,6 @@ impl ReplanTest {
         assert!(time::timeout(LONG_TIMEOUT, wait).await.is_ok(), "it is asked {times} times");
     }
 
-    /// Waits until an execution was replanned and has no owner.
     async fn wait_until_replanned(&self, id: ExecutionId) {
         self.wait_for_head(id, |head| head.state == ExecutionState::Failed && head.owner.is_none())
             .await;

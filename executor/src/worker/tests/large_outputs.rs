@@ -1,5 +1,3 @@
-//! Outputs that are too large for the store.
-
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use shared::{
@@ -44,7 +42,6 @@ fn huge_tool(effect: Effect) -> Arc<HugeTool> {
     Arc::new(HugeTool { definition: Arc::new(definition), calls: AtomicUsize::new(0) })
 }
 
-/// Executes a step of the tool with a limit on outputs, and returns its log.
 async fn execute(tool: &Arc<HugeTool>, output_bytes: usize) -> Vec<RecordedEvent> {
     let store = Arc::new(Memory::new());
     let clock = Arc::new(PausedClock::new());

@@ -41,7 +41,6 @@ pub(super) fn remove_costly_tools(set: &ToolSetName, tools: &mut Vec<ReadyTool>)
     left_out
 }
 
-/// Returns a message for each pattern that is too large to be enforced.
 fn report_patterns(set: &ToolSetName, tools: &mut [ReadyTool]) -> Vec<String> {
     let mut left = MAX_TRIED_PATTERNS;
     let mut messages = Vec::new();

@@ -1,5 +1,3 @@
-//! Conversion of HTTP responses into outputs and errors.
-
 use http_client::{HttpError, HttpReply};
 use reqwest::{StatusCode, header};
 use secrets::Redaction;

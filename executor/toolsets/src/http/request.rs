@@ -1,5 +1,3 @@
-//! Requests of configured HTTP tools.
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     iter,
@@ -22,7 +20,6 @@ use crate::template::{Template, text};
 /// elsewhere.
 const REST_KEYWORD: &str = "rest";
 
-/// The configuration of an HTTP call, whose texts are templates.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpRun {
@@ -45,7 +42,6 @@ struct UrlTemplate {
     query: Option<Template>,
 }
 
-/// Named templates or secrets, in the order of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Map<String, Value>")]
 struct NamedFields(Vec<(String, Field)>);
@@ -240,7 +236,6 @@ impl HttpRun {
         Ok(pairs)
     }
 
-    /// Returns the parameters that the request does not name.
     fn unnamed_parameters(&self, parameters: &Value) -> Map<String, Value> {
         let named = self.parameter_names();
         let all = parameters.as_object().into_iter().flatten();
@@ -344,7 +339,6 @@ fn render_body(body: &Value, parameters: &Value) -> Option<Value> {
     })
 }
 
-/// Encodes a body for its content type, which is JSON by default.
 fn encode_body(body: Value, headers: &mut HeaderMap) -> Result<Vec<u8>, ToolError> {
     let json = HeaderValue::from_static("application/json");
     let kind = headers.entry(header::CONTENT_TYPE).or_insert(json);

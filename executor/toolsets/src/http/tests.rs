@@ -24,7 +24,6 @@ use toolbox::{StepCall, ToolContext};
 
 use self::trial::{TestServer, TestSet};
 
-/// Answers with the request as text.
 async fn echo(method: axum::http::Method, uri: Uri, headers: HeaderMap, body: Bytes) -> String {
     let mut lines = vec![format!("{method} {uri}")];
     for name in ["accept", "authorization", "content-type", "idempotency-key", "x-a"] {
@@ -65,7 +64,6 @@ fn router() -> Router {
         .fallback(echo)
 }
 
-/// A tool whose parameters accept any object.
 fn tool(url: &str, http: Value) -> Value {
     let mut http = http;
     http["url"] = json!(format!("{url}{}", http["url"].as_str().unwrap()));
@@ -273,7 +271,6 @@ async fn a_call_carries_its_idempotency_key() {
     assert!(!received(json!({ "url": "/" })).await.contains("idempotency-key"));
 }
 
-/// Reads a request and ends the connection.
 async fn break_connections(listener: TcpListener) {
     while let Ok((mut connection, _)) = listener.accept().await {
         let mut bytes = [0; 4096];

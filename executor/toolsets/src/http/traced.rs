@@ -51,7 +51,6 @@ fn add_context(headers: &mut HeaderMap, context: &SpanContext) {
     }
 }
 
-/// Describes a request without its query, which may contain secrets.
 fn describe_request(span: &mut OpenSpan, request: &OutgoingRequest) {
     let mut url: Url = request.url.clone();
     url.set_query(None);

@@ -62,7 +62,6 @@ impl<'a> ConditionEvaluator<'a> {
     }
 }
 
-/// Assigns a number to each variable of a condition.
 #[derive(Default)]
 struct VariableNumbers(RefCell<Vec<String>>);
 

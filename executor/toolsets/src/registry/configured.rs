@@ -1,5 +1,3 @@
-//! The configured sets, which can change while the process runs.
-
 use std::{
     collections::BTreeMap,
     mem,
@@ -15,7 +13,6 @@ use crate::sources::SetConfig;
 #[derive(Clone, Debug, Default)]
 pub struct ConfiguredSets {
     pub sets: Vec<SetConfig>,
-    /// The data of each context.
     pub contexts: BTreeMap<String, Value>,
 }
 

@@ -1,5 +1,3 @@
-//! Merges configured and added sets into one list.
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
@@ -20,7 +18,6 @@ use crate::{
     sources::{Documents, SetConfig, Source, resolve_tool_paths},
 };
 
-/// The records that decide which sets exist.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KnownRecords {
     pub(super) sets: Vec<AddedSet>,

@@ -1,5 +1,3 @@
-//! Reads the records of toolsets, tools, activations and contexts.
-
 use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value;

@@ -1,5 +1,3 @@
-//! Registration of single tools.
-
 use secrets::{FileSecret, TextOrSecret};
 use serde_json::{Value, json};
 use shared::{

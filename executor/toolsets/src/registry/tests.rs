@@ -1,5 +1,3 @@
-//! Tests of registries that share a store.
-
 use serde_json::{Value, json};
 use shared::{
     clock::WallClock,

@@ -1,5 +1,3 @@
-//! The built-in toolsets and their configuration.
-
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -58,7 +56,6 @@ pub struct BuiltinSet {
     pub root: Option<PathBuf>,
     #[serde(skip)]
     base: Option<PathBuf>,
-    /// The policy for changes of `.git`.
     #[serde(default)]
     pub git: GitWrites,
     #[serde(default)]

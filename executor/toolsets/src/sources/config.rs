@@ -1,5 +1,3 @@
-//! The configuration of toolsets.
-
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
@@ -197,17 +195,14 @@ impl SetConfig {
         self
     }
 
-    /// Returns the variables of the environment that the set requires as secrets.
     pub fn secrets(&self) -> BTreeSet<&str> {
         self.texts().into_iter().filter_map(TextOrSecret::secret).collect()
     }
 
-    /// Returns the files that the set requires as secrets.
     pub fn secret_files(&self) -> Vec<&FileSecret> {
         self.texts().into_iter().filter_map(TextOrSecret::file).collect()
     }
 
-    /// Returns the paths of the files that were read as secrets.
     pub fn secret_paths(&self) -> Vec<&Path> {
         self.secret_files().into_iter().filter_map(FileSecret::path).collect()
     }
@@ -229,7 +224,6 @@ impl SetConfig {
         self
     }
 
-    /// Returns the texts that can be secrets.
     fn texts(&self) -> Vec<&TextOrSecret> {
         match &self.source {
             Source::Mcp(server) => server.texts(),
@@ -252,7 +246,6 @@ impl SetConfig {
         }
     }
 
-    /// Returns the command tools whose programs do not exist, with the reasons.
     pub fn missing_programs(&self) -> Vec<String> {
         let Source::Tools(tools) = &self.source else { return Vec::new() };
         tools.iter().filter_map(|tool| tool.check_program().err()).collect()

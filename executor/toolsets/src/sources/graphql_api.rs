@@ -47,7 +47,6 @@ pub struct GraphQlConfig {
     headers: BTreeMap<String, TextOrSecret>,
     /// A token for the header `Authorization: Bearer …`.
     auth: Option<TextOrSecret>,
-    /// The depth to which objects are selected.
     #[serde(default = "default_depth")]
     depth: usize,
     /// Globs of the names of the wanted tools. By default all tools are wanted.

@@ -69,7 +69,6 @@ fn convert_tool(tool: &Value) -> Result<Value, String> {
     Ok(converted)
 }
 
-/// Returns a field. Null is treated like a missing field.
 fn find_field<'a>(fields: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
     fields.get(key).filter(|value| !value.is_null())
 }

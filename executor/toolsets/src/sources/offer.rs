@@ -58,7 +58,6 @@ pub(super) struct OfferPoller {
     retry_time: Arc<RetryTime>,
 }
 
-/// The earliest time of the next attempt after a failure.
 #[derive(Debug, Default)]
 pub(super) struct RetryTime {
     due: Mutex<Option<Instant>>,

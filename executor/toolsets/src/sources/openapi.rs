@@ -44,7 +44,6 @@ pub struct OpenApiConfig {
     base_url: Option<ServerUrl>,
     #[serde(default)]
     headers: BTreeMap<String, TextOrSecret>,
-    /// Credentials for the document's security schemes, by name.
     #[serde(default)]
     auth: BTreeMap<String, Credential>,
     /// Globs of the names of the wanted tools. By default all tools are wanted.

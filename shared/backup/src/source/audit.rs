@@ -1,5 +1,3 @@
-//! Reads and writes audit entries, the newest first.
-
 use shared::store::{AuditFilter, Page};
 
 use super::{PAGE_LEN, Source};

@@ -1,5 +1,3 @@
-//! Reads and writes requests with their transcripts, and plans without executions.
-
 use std::{collections::BTreeSet, mem, sync::Arc};
 
 use futures::{StreamExt as _, stream};
@@ -69,7 +67,6 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// Writes a request again if the list of requests may lack it.
     async fn write_request_outside_of_list(&mut self, id: RequestId) -> Result<(), BackupError> {
         let Some(request) = self.store.request(id).await? else { return Ok(()) };
         if !self.is_outside_of_lists(request.created_at) {

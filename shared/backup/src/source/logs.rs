@@ -47,7 +47,6 @@ struct LogStart {
 
 struct FoldedLog {
     execution: Execution,
-    /// `true` if the first part of the log is the whole log.
     is_short: bool,
 }
 

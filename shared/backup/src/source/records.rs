@@ -1,5 +1,3 @@
-//! Reads and writes the records of the kinds that a backup or an export contains.
-
 use shared::{
     clock::Timestamp,
     store::{Record, RecordKind, RecordPage, StoreError},

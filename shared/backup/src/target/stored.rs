@@ -1,5 +1,3 @@
-//! Compares an object with the stored object, and writes the parts that the store lacks.
-
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -17,7 +15,6 @@ use shared::{
 use super::Mode;
 use crate::error::BackupError;
 
-/// Number of plans in one page of a list.
 const PAGE_LEN: usize = 1_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,14 +22,12 @@ pub(super) enum Found {
     /// The store did not have the object, or had only its beginning.
     New,
     Same,
-    /// The name of the object, and the difference.
     Different(String),
     /// The object belongs to another object that does not exist.
     Useless,
 }
 
 impl Found {
-    /// Combines the results of two parts of an object.
     fn combine(self, other: Self) -> Self {
         match (self, other) {
             (Self::Different(why), _) | (_, Self::Different(why)) => Self::Different(why),
@@ -42,7 +37,6 @@ impl Found {
     }
 }
 
-/// A part of a transcript, with its request.
 pub(super) struct Transcript {
     pub(super) request: Request,
     pub(super) known: usize,
@@ -108,7 +102,6 @@ pub(super) async fn put_plan(
             Err(err) => return Err(err.into()),
         }
     }
-    // Looks for another plan with the same version.
     let filter = PlanFilter { request: Some(info.request), ..PlanFilter::default() };
     let mut after = None;
     loop {
@@ -124,7 +117,6 @@ pub(super) async fn put_plan(
     }
 }
 
-/// A log, or its next part.
 pub(super) struct Log {
     pub(super) head: ExecutionHead,
     pub(super) events: Vec<RecordedEvent>,
@@ -171,7 +163,6 @@ impl Log {
         Ok(found)
     }
 
-    /// Appends the events that the store lacks.
     async fn append(&self, store: &dyn Store) -> Result<Found, BackupError> {
         let id = self.head.execution;
         let Some(first) = self.events.first() else { return Ok(Found::Same) };
@@ -291,7 +282,6 @@ pub(super) async fn put_audit_entry(
     Ok(if new > 0 || mode == Mode::Restore { Found::New } else { Found::Same })
 }
 
-/// Returns the execution that a decision is about.
 fn find_owner(name: &str) -> Option<ExecutionId> {
     name.split_once('/')?.0.parse().ok()
 }

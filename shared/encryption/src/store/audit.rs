@@ -1,5 +1,3 @@
-//! The audit log, which has no secret values.
-
 use async_trait::async_trait;
 use shared::{
     clock::Timestamp,

@@ -1,5 +1,3 @@
-//! Requests, transcripts, plans and lists.
-
 use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
@@ -74,7 +72,6 @@ impl EncryptedStore {
     }
 }
 
-/// Returns the approximate size of a plan as JSON.
 fn plan_bytes(plan: &UncheckedPlan) -> usize {
     let steps = plan.steps.iter();
     steps.map(|step| 256 + shared::json::json_size(&step.parameters)).sum()

@@ -1,5 +1,3 @@
-//! Logs, heads and commands.
-
 use async_trait::async_trait;
 use shared::{
     clock::Timestamp,

@@ -1,5 +1,3 @@
-//! Records.
-
 use std::fmt;
 
 use async_trait::async_trait;

@@ -35,7 +35,6 @@ use crate::{
 /// Records of one page. A record of a large binary or of a cached output has up to some megabytes.
 const RECORD_PAGE_LEN: usize = 16;
 
-/// The progress of one pass through one part of the store.
 #[derive(Clone, Copy, Debug)]
 pub struct RekeyProgress {
     /// `true` in the second pass.
@@ -46,10 +45,8 @@ pub struct RekeyProgress {
     pub total: Option<u64>,
 }
 
-/// The values that were encrypted again, and the values that were not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RekeyReport {
-    /// The id of the active key.
     pub key: String,
     /// Number of replaced documents and records.
     pub documents: u64,
@@ -60,7 +57,6 @@ pub struct RekeyReport {
     pub left: LeftValues,
 }
 
-/// The values that do not have the active key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftValues {
     pub clear: u64,
@@ -78,7 +74,6 @@ impl LeftValues {
     }
 }
 
-/// The counts of one pass.
 #[derive(Debug, Default)]
 struct Pass {
     is_check: bool,
@@ -278,7 +273,6 @@ impl EncryptedStore {
     }
 }
 
-/// Adds the counts of an edit. Returns `true` if it changed a value.
 fn finish(edit: Edit<'_>, tally: &mut Tally) -> bool {
     let is_changed = edit.is_changed();
     tally.add(&edit.into_tally());

@@ -1,5 +1,3 @@
-//! Objects with a secret word in each value that is encrypted.
-
 use std::sync::Arc;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};

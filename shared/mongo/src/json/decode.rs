@@ -1,5 +1,3 @@
-//! Writes the JSON text of a BSON value.
-
 use mongodb::bson::{
     RawBsonRef,
     raw::{RawElement, RawIter},
@@ -9,7 +7,6 @@ use shared::store::StoreError;
 
 use super::MICROS;
 
-/// Appends the JSON text of a value. `what` names the document in the error.
 pub(crate) fn append_text(
     text: &mut Vec<u8>,
     value: RawBsonRef<'_>,

@@ -18,7 +18,6 @@ pub(super) fn encode(text: &str, times: Times, max_text: usize) -> Result<Vec<u8
     Ok(encoder.bytes)
 }
 
-/// Returns a document whose only field has the text.
 pub(super) fn encode_text(text: &str) -> Vec<u8> {
     let mut encoder = Encoder::new(text, 0);
     let document = encoder.start_document();
@@ -172,7 +171,6 @@ impl<'a> Encoder<'a> {
         Ok(())
     }
 
-    /// Moves past a comma, or past the end of a container. Returns `true` at the end.
     fn is_at_end(&mut self, end: u8, is_first: bool) -> Result<bool, ()> {
         match self.skip_spaces() {
             Some(byte) if byte == end => {
@@ -314,7 +312,6 @@ fn parse_integer(digits: &[u8]) -> Option<i64> {
     str::from_utf8(digits).ok()?.parse().ok().filter(|_| is_whole)
 }
 
-/// The name of a list's next item, as decimal digits.
 #[derive(Default)]
 struct Index {
     next: usize,

@@ -1,12 +1,9 @@
-//! Tests that stored JSON is read back as the same text.
-
 use mongodb::bson::{Bson, doc, raw::cstr, rawdoc};
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
 
-/// Converts a text and returns the stored value and the text that readers get.
 fn convert(text: &str, times: Times) -> (Bson, String) {
     let value = Value::from_json(text, times).unwrap();
     let mut row = rawdoc! { "_id": 1 };

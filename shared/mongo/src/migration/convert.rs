@@ -1,5 +1,3 @@
-//! Converts documents of earlier layouts.
-
 use mongodb::bson::{Document as Row, RawDocumentBuf, doc, raw::cstr};
 use shared::{
     event,

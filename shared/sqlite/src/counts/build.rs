@@ -37,7 +37,6 @@ const CURSOR_KEY: &str = "counts_after";
 /// Maximum number of executions that one transaction counts.
 const BATCH_LEN: u32 = 10_000;
 
-/// Counts the executions of a file that has no counts.
 pub(in super::super) fn prepare_counts(connection: &Connection) -> Result<(), StoreError> {
     let prepare = || -> rusqlite::Result<()> {
         let mut report: Option<MigrationReport> = None;
@@ -56,7 +55,6 @@ pub(in super::super) fn prepare_counts(connection: &Connection) -> Result<(), St
     prepare().map_err(|err| to_store_error(&err))
 }
 
-/// Counts the next executions in a transaction. Returns `None` if all executions are counted.
 pub(super) fn count_batch(
     connection: &Connection,
     batch_len: u32,
@@ -113,7 +111,6 @@ fn count_batch_in_transaction(
     Ok(Some(counted))
 }
 
-/// Returns the number of executions up to the cursor.
 fn count_until_cursor(connection: &Connection) -> rusqlite::Result<u64> {
     let Some(after) = find_meta(connection, CURSOR_KEY)? else { return Ok(0) };
     let sql = "SELECT count(*) FROM executions WHERE number <= ?1";

@@ -1,5 +1,3 @@
-//! Writes cells and the tallies of plans.
-
 use rusqlite::{Connection, OptionalExtension, ToSql, params};
 use shared::store::backend::Tally;
 
@@ -11,7 +9,6 @@ use super::{
 /// together in the index by time, so this index finds the bounds of its tally faster.
 const MAX_RARE_PLAN_EXECUTIONS: u64 = 10_000;
 
-/// The times of the first and the last execution of a cell.
 struct Bounds {
     first_at: i64,
     last_at: i64,
@@ -73,7 +70,6 @@ fn find_tally(
     connection.prepare_cached(sql)?.query_row(values, |row| read_tally(row, 0)).optional()
 }
 
-/// Changes the tally of a plan as [`write_cell`] changes a cell.
 pub(super) fn write_plan(
     connection: &Connection,
     key: &PlanKey,
@@ -194,7 +190,6 @@ fn find_plan_bounds(
     find_ends(connection, "executions", &from, values)
 }
 
-/// Finds the selected rows that were created first and last.
 fn find_ends(
     connection: &Connection,
     table: &str,

@@ -281,14 +281,12 @@ fn add_cell(row: &Row<'_>, slot: i64, table: &mut CountTable<'_>) -> rusqlite::R
     Ok(())
 }
 
-/// A period, and the way in which its executions are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Segment {
     Cells { level: usize, from: i64, to: i64 },
     Executions { from: i64, to: i64 },
 }
 
-/// A query that cells can answer.
 #[derive(Debug)]
 struct CellQuery<'a> {
     filter: &'a ExecutionFilter,
@@ -334,7 +332,6 @@ impl<'a> CellQuery<'a> {
         (!levels.is_empty()).then_some(Self { filter, label, levels })
     }
 
-    /// Divides the time of the filter into periods, the newest first.
     fn divide_into_segments(&self) -> Vec<Segment> {
         let from = self.filter.from.map_or(i64::MIN, |time| time.timestamp_micros());
         let to = self.filter.to.map_or(i64::MAX, |time| time.timestamp_micros());

@@ -57,7 +57,6 @@ fn measure_time<T>(title: &str, run: impl Fn() -> T) -> (T, Duration) {
     (result.unwrap(), best)
 }
 
-/// Opens the file in the folder. The first call creates the file.
 fn open(folder: &Path) -> Connection {
     let path = folder.join("faber.db");
     crate::connection::create_file(&path).unwrap();

@@ -12,7 +12,6 @@ use shared::{
 
 use super::{super::connection::to_store_error, Query};
 
-/// Selects the executions that need a person, and their ancestors.
 const NEEDING_PERSON_OR_ANCESTOR: &str = "WITH RECURSIVE above (number) AS (
     SELECT number FROM executions WHERE needsPerson
     UNION SELECT logs.number FROM above CROSS JOIN executions ON executions.number = above.number
@@ -29,7 +28,6 @@ const MAX_PLAN_EXECUTIONS: i64 = 2_000;
 /// Length of the parts of words in the index of errors, in characters.
 const WORD_PART_CHARS: usize = 3;
 
-/// Returns a query of `columns` for the executions that a filter selects.
 pub(in super::super) fn head_query(
     connection: &Connection,
     columns: &str,
@@ -111,7 +109,6 @@ fn add_needs_person(query: &mut Query, filter: &ExecutionFilter) {
     }
 }
 
-/// Adds the conditions for the labels, the error and the ids.
 fn add_details(query: &mut Query, filter: &ExecutionFilter) {
     let mut labels = &filter.labels[..];
     if query.created_at == LABEL_CREATED
@@ -160,7 +157,6 @@ fn add_states(query: &mut Query, filter: &ExecutionFilter) {
     }
 }
 
-/// Selects executions whose first error contains every word of the search.
 fn add_words(
     query: &mut Query,
     connection: &Connection,

@@ -1,5 +1,3 @@
-//! Tests of expressions of `flow.compute`, and of functions over lists.
-
 use proptest::prelude::*;
 use serde_json::{Map, json};
 
@@ -186,7 +184,6 @@ fn an_expression_stops_at_the_limits_of_work_and_result_size() {
     }
 }
 
-/// Returns any JSON value that an output can have.
 fn any_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

@@ -1,5 +1,3 @@
-//! Audit entries in memory.
-
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;

@@ -1,5 +1,3 @@
-//! Requests, plans and transcripts in memory.
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,

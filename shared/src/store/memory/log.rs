@@ -1,5 +1,3 @@
-//! Logs and inboxes in memory.
-
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;

@@ -1,5 +1,3 @@
-//! Permits in memory.
-
 use crate::{
     clock::Timestamp,
     id::WorkerId,

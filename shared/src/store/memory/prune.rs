@@ -1,5 +1,3 @@
-//! Pruning of the store in memory.
-
 use std::collections::BTreeSet;
 
 use serde_json::Value;

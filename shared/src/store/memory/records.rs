@@ -1,5 +1,3 @@
-//! Records in memory.
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;

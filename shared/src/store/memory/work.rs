@@ -1,5 +1,3 @@
-//! Heads and leases in memory, indexed for claims.
-
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
@@ -16,13 +14,11 @@ use crate::{
     },
 };
 
-/// Executions of a token by priority and due time.
 type TokenQueue = BTreeMap<Reverse<i32>, BTreeSet<(Timestamp, ExecutionId)>>;
 
 #[derive(Debug, Default)]
 pub(super) struct ExecutionIndex {
     heads: BTreeMap<ExecutionId, ExecutionHead>,
-    /// Executions without an owner by token, in the order of claims.
     by_token: BTreeMap<Option<String>, TokenQueue>,
     /// Executions without an owner, by due time only.
     by_due_time: BTreeSet<(Timestamp, ExecutionId)>,
@@ -88,8 +84,6 @@ impl ExecutionIndex {
         self.heads.values()
     }
 
-    /// Returns the executions that need a person. With `ancestors`, also returns all their
-    /// ancestors.
     pub(super) fn list_needing_person(&self, ancestors: bool) -> BTreeSet<ExecutionId> {
         let mut found = BTreeSet::new();
         for head in self.heads.values().filter(|head| head.needs_person) {

@@ -2,7 +2,6 @@
 
 use super::*;
 
-/// The introspection that the walk needs.
 const INTROSPECTION: &str = "{ __schema { types { kind name
     enumValues { name }
     inputFields { name type { ...Type } }
@@ -34,7 +33,6 @@ impl SchemaTypes {
             return vec![vec![name]];
         }
         let inputs = self.0[type_name]["inputFields"].as_array();
-        // An inline plan is like the plan around it.
         let is_walked = depth < MAX_DEPTH && name != "inlinePlan";
         let inputs = inputs.into_iter().flatten().filter(|_| is_walked);
         let below = inputs.flat_map(|input| self.find_ids(input, depth + 1));
@@ -108,7 +106,6 @@ fn unwrap_type(kind: &Value) -> (&str, bool) {
     (inner["name"].as_str().unwrap(), is_list)
 }
 
-/// Returns a foreign id and an unknown one for an argument.
 fn choose_ids<'a>(foreign: &'a ForeignObjects, place: &str) -> [&'a str; 2] {
     let last = place.rsplit('.').next().unwrap();
     match last {
@@ -141,7 +138,6 @@ impl ForeignObjects {
     }
 }
 
-/// Executes an operation, or reads the first item of a subscription. Replaces the id in the answer.
 async fn answer_text(api: &TestApi, caller: &Grant, operation: &str, id: &str) -> String {
     let answer = if operation.starts_with("subscription") {
         api.first_answer_as(caller, operation).await

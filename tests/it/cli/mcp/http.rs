@@ -28,7 +28,6 @@ access:
     - { name: shop, token_env: T_SHOP, role: operator, see: own }
 ";
 
-/// A server, and the address of its MCP endpoint.
 pub(super) struct Server {
     pub(super) workspace: Workspace,
     _process: RunningCommand,

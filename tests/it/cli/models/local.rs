@@ -43,7 +43,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
 http.server.ThreadingHTTPServer((option("--host"), int(option("--port"))), Handler).serve_forever()
 "#;
 
-/// A workspace with a script called `llama-server` in `PATH`.
 struct LocalModelTest {
     workspace: Workspace,
     path: OsString,
@@ -82,7 +81,6 @@ impl LocalModelTest {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// Returns the process ids of all servers that were started.
     fn started_processes(&self) -> Vec<String> {
         let starts = fs::read_to_string(self.workspace.path("bin/starts")).unwrap_or_default();
         starts.lines().map(str::to_owned).collect()
@@ -99,7 +97,6 @@ async fn wait_for_end(process: &str) {
     time::timeout(MAX_WAIT, ended).await.expect("the model server ends with Faber");
 }
 
-/// Downloads a small file instead of the weights of the planning model.
 async fn pull_model(test: &LocalModelTest) {
     let app = Router::new().route("/tiny.gguf", get(|| async { "GGUF and the weights" }));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -2,7 +2,6 @@ use serde_json::{Value, json};
 
 use super::{DEMO_QUERY, MockModel, Workspace, configure, demo_plan};
 
-/// Returns the transcript entry that names the request for which a cached plan was made.
 async fn cache_entry(workspace: &Workspace, planned: &Value) -> Value {
     let request = workspace.json(&["debug", planned["requestId"].as_str().unwrap()], 0).await;
     let entries = request["transcript"].as_array().unwrap();

@@ -1,5 +1,3 @@
-//! The operations that an engine runs on a store: work, lists and retention.
-
 use mongodb::{
     Database,
     bson::{Document, doc},

@@ -44,7 +44,6 @@ struct CachedFolder {
     folders: Vec<PathBuf>,
 }
 
-/// The id of a folder, and the time of its last change.
 type FolderState = (FileId, i64, i64);
 
 impl FileIdCache {
@@ -90,7 +89,6 @@ impl FileIdCache {
         Ok(all)
     }
 
-    /// Passes all current ids to `on_list`, in several sorted lists.
     fn for_each_list(&self, on_list: impl FnMut(&[FileId])) -> io::Result<()> {
         let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
         let mut before = mem::take(&mut *folders);

@@ -26,7 +26,6 @@ use super::super::{
 };
 use crate::{McpServer, redaction::Secrets};
 
-/// The MCP server, its authorization server, and the stored logins of a caller.
 pub(crate) struct TestServers {
     pub(crate) base_url: String,
     pub(crate) logins: Logins,
@@ -37,7 +36,6 @@ pub(crate) struct TestServers {
     _tasks: JoinSet<std::io::Result<()>>,
 }
 
-/// Holds a granted token back until the test opens the gate.
 #[derive(Default)]
 pub(crate) struct Gate {
     pub(crate) arrived: Notify,
@@ -54,21 +52,14 @@ struct Shared {
 #[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent fault of the servers")]
 pub(crate) struct ServerBehavior {
-    /// The authorization server that the metadata name. `None` means the test server itself.
     pub(crate) issuer: Option<String>,
-    /// Further fields of the metadata.
     pub(crate) more: Value,
     /// The metadata are only at the address that a rejection names.
     pub(crate) is_hidden: bool,
-    /// The server has no metadata.
     pub(crate) has_no_metadata: bool,
-    /// The server rejects every token.
     pub(crate) rejects_every_token: bool,
-    /// The server rejects tokens for its event stream.
     pub(crate) rejects_stream: bool,
-    /// The authorization server fails every request.
     pub(crate) fails_every_request: bool,
-    /// The next answer of the authorization server is held back.
     pub(crate) holds_next_answer: bool,
     /// The answer to the next message, as a stream that breaks off.
     pub(crate) stream: Option<String>,
@@ -111,7 +102,6 @@ impl TestServers {
         self.shared.behavior()
     }
 
-    /// Returns the number of requests with this method and path.
     pub(crate) fn count_requests(&self, request_line: &str) -> usize {
         self.behavior().requests.iter().filter(|(request, ..)| request == request_line).count()
     }
@@ -126,7 +116,6 @@ impl TestServers {
         serde_json::from_value(server).unwrap()
     }
 
-    /// Returns the token source of the server, configured with `auth`.
     pub(crate) fn bearer(&self, auth: Value) -> Bearer {
         self.bearer_for(&self.url(), auth)
     }
@@ -142,7 +131,6 @@ impl TestServers {
         self.logins.store_for(&set(), &self.url())
     }
 
-    /// Stores an expired login, with a refresh token if there is one.
     pub(crate) fn store_expired_login(&self, refresh: Option<&str>) {
         let issuer = self.behavior().issuer.clone().unwrap_or_else(|| self.base_url.clone());
         let record: LoginRecord = serde_json::from_value(json!({
@@ -159,7 +147,6 @@ impl TestServers {
         self.store().write(&record).unwrap();
     }
 
-    /// Sends a message with a token, as a connection does.
     pub(crate) async fn post(&self, token: Option<&str>) -> reqwest::Response {
         let request = reqwest::Client::builder().no_proxy().build().unwrap().post(self.url());
         let request = token.iter().fold(request, reqwest::RequestBuilder::bearer_auth);
@@ -246,7 +233,6 @@ impl Shared {
         Json(token).into_response()
     }
 
-    /// Signs the caller's identity, as a company's identity provider does.
     fn sign_identity(&self) -> Response {
         let part = |part: Value| URL_SAFE_NO_PAD.encode(part.to_string());
         let header = part(json!({ "alg": "ES256", "typ": "oauth-id-jag+jwt" }));

@@ -1,5 +1,3 @@
-//! Hard links to Faber's own files.
-
 use std::{
     collections::BTreeMap,
     fs::{self, Metadata},

@@ -1,5 +1,3 @@
-//! A test server, and a toolset that calls it.
-
 use std::{sync::Arc, time::Duration};
 
 use axum::Router;
@@ -14,7 +12,6 @@ use crate::sources::{SetConfig, Sources};
 /// before the test fails.
 const TEST_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// Stops the server when dropped.
 pub(crate) struct TestServer {
     pub(crate) url: String,
     _tasks: JoinSet<()>,

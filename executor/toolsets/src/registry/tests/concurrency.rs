@@ -1,5 +1,3 @@
-//! Changes by several nodes at the same time.
-
 use super::*;
 
 /// SQLite takes time for writes, so the operations of the nodes interleave.
@@ -13,7 +11,6 @@ async fn tools_registered_in_parallel_exist_once_each() {
     let mut tasks = tokio::task::JoinSet::new();
     for node in [&one, &other] {
         tasks.spawn(node.clone().watch(stop.clone()));
-        // Queries read the sets concurrently.
         let (node, stop) = (node.clone(), stop.clone());
         tasks.spawn(async move {
             while !stop.is_cancelled() {

@@ -1,5 +1,3 @@
-//! Sets that depend on the data of a context.
-
 use super::*;
 
 #[tokio::test]
@@ -41,7 +39,6 @@ async fn documents_of_a_context_become_a_toolset() {
         called.map_err(|err| err.message.to_string())
     };
     assert_eq!(ask(&other, "shop", "manual").await.unwrap()[0]["content"], "tea");
-    // Another context has its own set.
     other.set_context("club", &json!({ "rag": { "rules": [] } })).await.unwrap();
     assert_eq!(sets(&one).await, ["club_rag+", "shop_rag+"]);
     let missing = Err("RAG with ID manual not found in context club".to_owned());

@@ -1,5 +1,3 @@
-//! Registered tools.
-
 use super::*;
 
 #[tokio::test]

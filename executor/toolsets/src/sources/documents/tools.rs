@@ -1,5 +1,3 @@
-//! The tools of a context's documents.
-
 use std::{fmt::Write as _, sync::Arc};
 
 use schemars::JsonSchema;

@@ -1,5 +1,3 @@
-//! Conversion of GraphQL responses into outputs and errors.
-
 use http_client::HttpReply;
 use secrets::Redaction;
 use serde_json::Value;

@@ -1,5 +1,3 @@
-//! The JSON Schema of a field's arguments.
-
 use std::collections::{BTreeSet, VecDeque};
 
 use serde_json::{Map, Value, json};
@@ -154,7 +152,6 @@ impl SchemaBuilder<'_> {
     }
 }
 
-/// Returns the schema of a scalar. A custom scalar accepts any value.
 pub(super) fn scalar_schema(name: &str) -> Value {
     match name {
         "Int" => json!({ "type": "integer" }),

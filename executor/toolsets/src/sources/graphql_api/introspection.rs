@@ -1,5 +1,3 @@
-//! Introspection of an endpoint.
-
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
@@ -70,7 +68,6 @@ pub(super) struct Field {
     pub(super) type_ref: TypeRef,
 }
 
-/// An argument of a field, or a field of an input.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Argument {
@@ -103,14 +100,12 @@ impl Types {
         })
     }
 
-    /// Returns the fields of a type. An unknown type has none.
     pub(super) fn fields(&self, name: Option<&str>) -> &[Field] {
         let fields =
             name.and_then(|name| self.by_name.get(name)).and_then(|known| known.fields.as_deref());
         fields.unwrap_or_default()
     }
 
-    /// Returns the named type inside lists and non-null types.
     pub(super) fn named_type<'a>(&'a self, type_ref: &'a TypeRef) -> Option<(&'a str, &'a Type)> {
         let name = type_ref.base_name()?;
         Some((name, self.by_name.get(name)?))
@@ -118,7 +113,6 @@ impl Types {
 }
 
 impl TypeRef {
-    /// Returns the name inside lists and non-null types.
     pub(super) fn base_name(&self) -> Option<&str> {
         match &self.of_type {
             Some(inner) => inner.base_name(),

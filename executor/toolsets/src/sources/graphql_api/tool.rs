@@ -1,5 +1,3 @@
-//! Tools that run queries and mutations.
-
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -46,7 +44,6 @@ struct FieldTool {
     /// The field of the operation. The tool's name can differ, because a number may follow the
     /// field's name.
     field: String,
-    /// The arguments, each with the GraphQL type of its variable.
     arguments: Vec<(String, String)>,
     selection: String,
 }

@@ -1,5 +1,3 @@
-//! Request bodies of operations.
-
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
@@ -37,7 +35,6 @@ pub(super) enum BodyKind {
     Text(String),
 }
 
-/// A body as the document describes it.
 #[derive(Debug)]
 pub(super) struct DeclaredBody<'a> {
     pub(super) kind: BodyKind,

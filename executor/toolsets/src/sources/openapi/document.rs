@@ -1,5 +1,3 @@
-//! An OpenAPI document and its references.
-
 use http_client::AddressScope;
 use reqwest::Url;
 use serde_json::Value;
@@ -65,7 +63,6 @@ impl Document {
         Err("its references form a cycle".to_owned())
     }
 
-    /// Follows references to references. Returns the last reference and its value.
     pub(super) fn resolve_reference(&self, reference: &str) -> Result<(String, &Value), String> {
         let mut reference = reference.to_owned();
         for _ in 0..MAX_REFERENCES {

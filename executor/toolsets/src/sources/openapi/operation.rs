@@ -1,5 +1,3 @@
-//! Reads the operations of a document.
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use http_client::AddressScope;
@@ -52,7 +50,6 @@ pub(super) struct Call {
     pub(super) url: Url,
     pub(super) reach: AddressScope,
     pub(super) path: String,
-    /// The parameters, each with its name in the tool's schema.
     pub(super) parameters: Vec<(String, Parameter)>,
     pub(super) body: Body,
     pub(super) security: Security,
@@ -132,7 +129,6 @@ fn has_tag(declaration: &Value, tags: &[String]) -> bool {
     tags.is_empty() || declared_tags.any(|name| tags.iter().any(|tag| tag == name))
 }
 
-/// Returns the identifier of the operation, or a name made of its method and path.
 fn operation_name(method: &str, path: &str, declaration: &Value) -> String {
     let id = declaration.get("operationId").and_then(Value::as_str).and_then(name_from_identifier);
     if let Some(id) = id {
@@ -215,7 +211,6 @@ impl<'a> OperationReader<'a> {
         Ok(Operation { name, description, input_schema, output_schema, call, obstacle })
     }
 
-    /// Returns the parameters of the operation, then the parameters of its path.
     fn read_parameters(
         &self,
         obstacle: &mut Option<String>,
@@ -289,8 +284,6 @@ impl<'a> InputBuilder<'a> {
         self.properties.insert(key, schema);
     }
 
-    /// Adds a body: its properties as parameters if it [is mergeable](Self::is_mergeable),
-    /// otherwise one parameter.
     fn add_body(&mut self, document: &'a Document, declaration: body::DeclaredBody<'a>) -> Body {
         let body::DeclaredBody { kind, schema, is_required, description } = declaration;
         let resolved = schema.and_then(|schema| document.resolve(schema).ok());

@@ -1,5 +1,3 @@
-//! Parameters of operations, and how requests write them.
-
 use secrets::percent_encode;
 use serde_json::Value;
 
@@ -18,7 +16,6 @@ pub(super) enum ParameterLocation {
 pub(super) enum Style {
     /// Lists as `a,b`, and objects as `k,v`.
     Simple,
-    /// As HTML forms.
     Form,
     /// With spaces between items.
     Spaces,
@@ -50,7 +47,6 @@ pub(super) struct RequestParts {
     pub(super) cookies: Vec<String>,
 }
 
-/// A parameter as the document describes it.
 pub(super) struct DeclaredParameter<'a> {
     pub(super) parameter: Parameter,
     pub(super) schema: Option<&'a Value>,

@@ -64,7 +64,6 @@ impl<'a> SchemaConverter<'a> {
         defs
     }
 
-    /// Returns `true` if a property does not belong to this direction.
     pub(super) fn is_left_out(&self, schema: &Value) -> bool {
         let word = match self.direction {
             Direction::Request => "readOnly",
@@ -192,7 +191,6 @@ impl<'a> SchemaConverter<'a> {
     }
 }
 
-/// Converts types and choices. OpenAPI 3.0 writes null as `nullable`.
 fn convert_types(source: &Map<String, Value>, converted: &mut Map<String, Value>) {
     let one =
         |value: &Value| value.as_str().filter(|value| TYPES.contains(value)).map(str::to_owned);

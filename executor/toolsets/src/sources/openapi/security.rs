@@ -1,5 +1,3 @@
-//! Security schemes of a document, and their configured credentials.
-
 use std::collections::BTreeMap;
 
 use secrets::{Redaction, TextOrSecret, encode_base64, percent_encode};

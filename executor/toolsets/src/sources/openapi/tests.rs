@@ -21,7 +21,6 @@ use toolbox::SetStatus;
 use super::document::Document;
 use crate::http::tests::trial::{TestServer, TestSet};
 
-/// A pet shop in OpenAPI 3.0 and YAML.
 const PETS: &str = r##"
 openapi: 3.0.3
 info: { title: Pets, version: "1" }
@@ -86,7 +85,6 @@ components:
         parent: { $ref: "#/components/schemas/Pet" }
 "##;
 
-/// Answers with the request as text.
 async fn echo(method: Method, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
     let mut lines = vec![format!("{method} {uri}")];
     for name in ["x-key", "authorization", "cookie", "trace", "x-all", "content-type"] {
@@ -110,7 +108,6 @@ impl Trial {
         Self { served: TestServer::start(Router::new().fallback(echo)).await, folder }
     }
 
-    /// A set that calls the test server.
     fn source(&self, more: &Value) -> Value {
         let mut api = json!({
             "document": self.folder.path().join("d.yaml"),
@@ -404,7 +401,6 @@ async fn a_document_that_appears_later_is_loaded_on_retry() {
     assert_eq!(set.names().len(), 8);
 }
 
-/// A document with features of 3.1, and with mistakes.
 fn hostile_document() -> Value {
     json!({
         "openapi": "3.1.0",
@@ -480,7 +476,6 @@ async fn an_unauthorized_answer_names_the_missing_credentials() {
     );
 }
 
-/// Twelve hundred operations whose schemas refer to each other.
 fn large_document() -> Value {
     let reference =
         |index: usize| json!({ "$ref": format!("#/components/schemas/S{}", index % 700) });
@@ -506,7 +501,6 @@ fn large_document() -> Value {
     json!({ "openapi": "3.0.0", "paths": paths, "components": { "schemas": schemas } })
 }
 
-/// A thousand operations with examples and without references.
 fn inlined_document() -> Value {
     let film = json!({ "adult": false, "title": "x".repeat(40), "overview": "y".repeat(300) });
     let text =
@@ -630,7 +624,6 @@ async fn a_text_body_is_supported_only_for_text_schemas() {
 /// Time limit for reading a document that grows exponentially when it is expanded.
 const READ_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Returns a document in which each schema refers to the next schema ten times.
 fn bomb() -> Value {
     let mut schemas = Map::new();
     for index in 0..14 {

@@ -1,5 +1,3 @@
-//! Tools that call operations.
-
 use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
