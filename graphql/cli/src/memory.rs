@@ -20,8 +20,6 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// number of bytes.
 const MIN_GROWTH_BYTES: u64 = 16 << 20;
 
-/// Configures the allocators, and starts the thread that releases free memory when the process has
-/// grown.
 pub(crate) fn start_release_thread() {
     unmap_large_blocks();
     shorten_purge_delay();

@@ -32,13 +32,10 @@ pub(crate) struct Reloader {
     environment: Environment,
     screen: Screen,
     log: LogControl,
-    /// The configuration in effect.
     config: Config,
     /// The variables for added toolsets. Only a restart changes them.
     secrets: Option<BTreeSet<String>>,
-    /// `None` if this process checks no tokens.
     access: Option<Access>,
-    /// `None` if this process serves without TLS.
     tls: Option<Tls>,
     registry: Registry,
     calls: CurrentCallLimits,
@@ -67,7 +64,6 @@ impl Reloader {
         Self { tls, ..self }
     }
 
-    /// Reads the configuration again, and reports the changes.
     pub(crate) async fn reload(&mut self) {
         match self.read() {
             Ok(next) => self.apply(next).await,
@@ -174,7 +170,6 @@ impl Reloader {
         changes.iter().filter(|change| change.1).map(|change| format!("`{}`", change.0)).collect()
     }
 
-    /// Returns the changed settings that need a restart.
     fn list_restart_settings(&self, next: &Config) -> Vec<String> {
         let now = &self.config;
         let (now_server, next_server) = (&now.http_server.value, &next.http_server.value);

@@ -26,7 +26,6 @@ const READER_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Number of polls without a reader after which this process drives the execution itself.
 const READER_POLLS: usize = 30;
 
-/// A connection to a server, or the engine of this process.
 pub(crate) struct Session<'a> {
     pub(crate) app: &'a App,
     pub(crate) screen: &'a Screen,
@@ -38,8 +37,6 @@ pub(crate) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// Connects to the server, or opens the engine. If the store is a file that does not exist,
-    /// creates it.
     pub(crate) async fn open(app: &'a App, need: Need) -> Result<Self, Failure> {
         if let Some(session) = Self::connect(app)? {
             return Ok(session);
@@ -75,8 +72,6 @@ impl<'a> Session<'a> {
         Self { app, screen: &app.screen, client, local: Some(local), end_signals }
     }
 
-    /// Runs `work`, and then closes the session. A signal stops `work`, unless `work` itself waits
-    /// for signals.
     pub(crate) async fn close_after<T>(
         self,
         work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
@@ -132,7 +127,6 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Returns whether an execution is unfinished and no live worker owns it.
     pub(crate) async fn is_unowned(&self, id: ExecutionId) -> Result<bool, Failure> {
         let head = self.unowned_head(id).await?;
         Ok(head.is_some_and(|head| !head.state.is_finished()))
@@ -168,7 +162,6 @@ impl<'a> Session<'a> {
         Ok(head.is_some_and(|head| head.state.is_finished() && head.owner.is_some()))
     }
 
-    /// Returns the head of an execution if no live worker owns it.
     async fn unowned_head(&self, id: ExecutionId) -> Result<Option<ExecutionHead>, Failure> {
         let Some(engine) = self.engine() else { return Ok(None) };
         let Some(head) = engine.store().head(id).await? else { return Ok(None) };
@@ -183,7 +176,6 @@ impl<'a> Session<'a> {
         Ok(inbox.into_iter().map(|envelope| envelope.command).collect())
     }
 
-    /// Returns whether a live worker of another process uses the store.
     pub(crate) async fn has_other_workers(&self) -> Result<bool, Failure> {
         let Some(local) = &self.local else { return Ok(true) };
         let worker_id = local.worker_handle().map(|handle| handle.worker());

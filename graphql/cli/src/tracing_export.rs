@@ -1,5 +1,3 @@
-//! Exports the spans of this process, and finds the trace that the process belongs to.
-
 use std::sync::Arc;
 
 use otlp::{OtlpSink, Settings};

@@ -1,5 +1,3 @@
-//! Drives given executions in this process while no other worker owns them.
-
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use executor::worker::WorkerHandle;

@@ -60,7 +60,6 @@ impl EventTree {
         &self.nodes[&self.root].view
     }
 
-    /// Returns the position of the last event that this tree has applied to an execution.
     pub fn last_seq_of(&self, id: &str) -> u64 {
         self.nodes.get(id).map_or(0, |node| node.view.seq)
     }
@@ -100,7 +99,6 @@ impl EventTree {
         events.map(move |event| (event_owner.clone(), event)).boxed()
     }
 
-    /// Applies an event, and subscribes to the child that it started.
     pub fn apply(
         &mut self,
         client: &Client,
@@ -131,7 +129,6 @@ impl EventTree {
         news.map(|news| news.with_prefix(&prefix))
     }
 
-    /// Returns whether the tree continues only after an answer of a person.
     pub fn waits_for_person(&self) -> bool {
         self.has_waiting_descendant(&self.root, 0)
     }

@@ -1,5 +1,3 @@
-//! Pages of lists.
-
 use serde::Deserialize;
 use serde_json::{Value, json};
 

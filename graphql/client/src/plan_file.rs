@@ -1,5 +1,3 @@
-//! Drafts and other input from files.
-
 use std::{
     borrow::Cow,
     path::{Path, PathBuf},
@@ -34,7 +32,6 @@ const GENERATED_FIELDS: [&str; 12] = [
 
 #[derive(Debug)]
 pub struct WrittenPlan {
-    /// The plan as an input of the API, without unknown fields.
     pub input: Value,
     pub notices: Vec<Diagnostic>,
 }
@@ -159,7 +156,6 @@ fn step_to_draft(step: &mut Map<String, Value>) {
     }
 }
 
-/// Returns a message for a printed document that is not a plan.
 fn describe_other_document(fields: &Map<String, Value>) -> Option<String> {
     let text = |key: &str| fields.get(key).and_then(Value::as_str);
     if let Some(error) = fields.get("error").and_then(|error| error.get("message")?.as_str()) {
@@ -188,7 +184,6 @@ pub fn file_label(file: &Path) -> Value {
     json!(file.components().collect::<PathBuf>())
 }
 
-/// Reads the JSON of an option. `@FILE` reads a file, `@-` standard input.
 pub async fn read_json(option: &str, text: &str) -> Result<Value, Failure> {
     let json = match text.strip_prefix('@') {
         None => text.to_owned(),

@@ -1,5 +1,3 @@
-//! Loads a request with everything that a report shows.
-
 use serde_json::{Value, json};
 
 use crate::{
@@ -76,7 +74,6 @@ async fn find_missing_execution(
     Ok(found.pointer_mut("/executions/0/executionId").map(Value::take))
 }
 
-/// Adds the timeline entries that the first response does not contain.
 async fn load_timeline(
     client: &Client,
     request: &str,
@@ -98,7 +95,6 @@ async fn load_timeline(
     Ok(())
 }
 
-/// Returns the id of the request that an object belongs to.
 async fn find_request_id(client: &Client, id: &str) -> Result<String, Failure> {
     let (owner, argument) = match id.split('_').next() {
         Some("plan") => ("plan", "planId: ID!"),

@@ -44,7 +44,6 @@ enum Connection {
 pub enum Update {
     /// An event with news that the user should see.
     News { execution: String, news: News },
-    /// An event that the user does not have to see.
     Event,
     /// The server closed the stream of events. The watcher subscribes again.
     Ended,
@@ -89,7 +88,6 @@ impl<'a> Watcher<'a> {
         &self.tree
     }
 
-    /// Waits for the next event, or until it is time to poll. Dropping the future loses no event.
     pub async fn next(&mut self) -> Result<Update, Failure> {
         let needs_polling = self.tree.needs_polling();
         loop {

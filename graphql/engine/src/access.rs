@@ -43,7 +43,6 @@ pub use self::{
     token_changes::TokenChanges,
 };
 
-/// The access tokens of a server. Clones share the used limits and the alerts.
 #[derive(Clone, Debug, Default)]
 pub struct Access(Arc<AccessState>);
 
@@ -139,7 +138,6 @@ impl Access {
         self.0.holders.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Formats the numbers of alerts for `/metrics`.
     pub fn format_metrics(&self) -> String {
         let mut text = "# HELP faber_alerts_total Suspicious behaviour of callers, by kind.\n\
                         # TYPE faber_alerts_total counter\n"

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-/// The longest duration: a hundred years.
 const MAX_SECONDS: u64 = 100 * 366 * 86_400;
 
 pub fn parse(text: &str) -> Result<Duration, String> {

@@ -129,7 +129,6 @@ impl Executions {
         self.find_or_start(&plan, order, IdempotencyKey::plan_subject(id)).await
     }
 
-    /// Starts an execution of the newest plan of a request.
     pub async fn start_request(
         &self,
         id: RequestId,
@@ -154,7 +153,6 @@ impl Executions {
         self.start_plan(earlier_execution.unwrap_or(*newest), order).await
     }
 
-    /// Starts an execution of a saved plan. Checks the input and adds its defaults.
     pub async fn start_saved_plan(
         &self,
         name: &str,

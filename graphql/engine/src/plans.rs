@@ -82,8 +82,6 @@ pub struct Plans {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PlanningOptions {
     pub planner: Option<String>,
-    /// The toolsets whose tools the plan is allowed to use. An empty list means all active
-    /// toolsets.
     pub tool_sets: Vec<String>,
     /// Actions for which the toolkit recommends the tools. Empty means all tools.
     pub actions: Vec<String>,
@@ -100,10 +98,8 @@ pub struct PlanningOptions {
     pub labels: Labels,
 }
 
-/// Planning options that have been checked.
 pub(super) struct PlanningScope<'a> {
     planner: Arc<dyn Planner>,
-    /// Maximum number of tools that the planner sees. `None` means the planner's default.
     max_tools: Option<usize>,
     sets: Vec<ToolSetName>,
     actions: &'a [String],
@@ -112,7 +108,6 @@ pub(super) struct PlanningScope<'a> {
 
 struct PlannerInput {
     catalog: Catalog,
-    /// The tools of the catalog that a planner is allowed to use.
     offered: Catalog,
     candidates: Candidates,
 }
@@ -145,7 +140,6 @@ impl Plans {
         Self { tools, selection, ..self.clone() }
     }
 
-    /// Returns the plans as a caller sees them through `store`.
     pub(super) fn with_store(self, store: &Arc<dyn Store>) -> Self {
         let library = Arc::new(self.library.seen_through(Arc::clone(store)));
         Self { library, store: Arc::clone(store), ..self }
@@ -399,7 +393,6 @@ impl Plans {
         }
     }
 
-    /// Makes a request that belongs to the caller.
     fn own_request(
         &self,
         id: RequestId,

@@ -1,5 +1,3 @@
-//! Selection of tools: by a query, by the toolkit, and by the results of earlier executions.
-
 pub(super) mod learning;
 mod selectors;
 pub(super) mod toolkit;

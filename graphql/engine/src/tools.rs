@@ -30,8 +30,6 @@ use self::{inventory::Inventory, toolkit_store::ToolkitStore};
 use super::error::EngineError;
 use crate::access::Grant;
 
-/// The tool that lists all toolsets. Toolsets and tools that the caller is not allowed to use are
-/// removed from its result.
 const LIST_TOOLSETS_TOOL: &str = "ToolSet.list_toolset";
 
 #[derive(Clone)]
@@ -75,7 +73,6 @@ impl Tools {
         Self { toolkit, ..self }
     }
 
-    /// Returns the options of the worker, which contain the limits on calls.
     pub fn options(&self) -> &Options {
         &self.options
     }
@@ -98,8 +95,6 @@ impl Tools {
         sets
     }
 
-    /// Removes toolsets and tools that the caller is not allowed to use from the result of
-    /// `LIST_TOOLSETS_TOOL`.
     fn hide_forbidden_sets(&self, tool: &str, mut result: Value) -> Value {
         if self.grant.allows_every_tool() || tool != LIST_TOOLSETS_TOOL {
             return result;

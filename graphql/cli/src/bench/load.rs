@@ -1,5 +1,3 @@
-//! Runs many executions of one plan.
-
 use std::{
     sync::{
         Arc, Mutex, PoisonError,

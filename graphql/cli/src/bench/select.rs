@@ -165,8 +165,6 @@ impl SelectionBench {
     }
 }
 
-/// Adds one tool to a store that has the vectors of all other tools, so that only the new tool's
-/// texts are embedded.
 async fn add_one_tool(
     store: &Arc<dyn Store>,
     corpus: &Corpus,

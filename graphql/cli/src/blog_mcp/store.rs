@@ -99,8 +99,6 @@ impl Store {
         Ok(result)
     }
 
-    /// Locks a separate file, because a change replaces the data file, and a lock does not move to
-    /// the new file.
     fn lock(&self) -> Result<File, StoreError> {
         let open = || {
             fs::create_dir_all(self.folder())?;

@@ -20,7 +20,6 @@ use crate::{
     local_engine::build_launcher,
 };
 
-/// Tests the connection of a toolset, and then adds it to the file.
 pub(crate) async fn add_toolset(app: &App, new: NewToolset) -> Result<ExitStatus, Failure> {
     if app.config.server.is_some() {
         let reason = "`faber tools add` writes a file of this machine, so it needs no `--server`";
@@ -73,7 +72,6 @@ fn refuse_existing(app: &App, name: &ToolSetName) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Connects the toolset, and returns the number of its tools.
 async fn count_tools(app: &App, set: SetConfig) -> Result<usize, Failure> {
     let config = &app.config;
     let base = config.base_folder().map_err(|err| Failure::usage(err.to_string()))?;
@@ -94,7 +92,6 @@ async fn count_tools(app: &App, set: SetConfig) -> Result<usize, Failure> {
     Err(Failure::new("TOOL_UNAVAILABLE", message))
 }
 
-/// Reads a file. A missing file is empty.
 fn read_text(path: &Path) -> Result<String, Failure> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(text),

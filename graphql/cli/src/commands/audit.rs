@@ -1,5 +1,3 @@
-//! `faber audit`: lists actions, the actors who did them, and the times.
-
 use chrono::{SecondsFormat, TimeDelta};
 use client::{
     failure::Failure,

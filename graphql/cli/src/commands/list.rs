@@ -80,7 +80,6 @@ pub(crate) async fn list(session: &Session<'_>, subcommand: List) -> Result<Exit
     }
 }
 
-/// Returns the filter for labels that are written `KEY` or `KEY=VALUE`.
 fn label_filter(labels: &[String]) -> Value {
     let pairs = labels.iter().map(|label| match label.split_once('=') {
         Some((key, value)) => (key.to_owned(), json!(value)),
@@ -96,7 +95,6 @@ const REQUEST_HEADINGS: &[&str] =
 const PLAN_HEADINGS: &[&str] = &["PLAN", "VERSION", "STEPS", "CREATED", "QUERY"];
 const EXECUTION_HEADINGS: &[&str] =
     &["EXECUTION", "STATE", "STEPS", "CREATED", "TOOK", LABELS_HEADING, "WHY", "PLAN"];
-/// The fields of an execution that a row shows in addition to a finding.
 const EXECUTION_FIELDS: &str =
     "executionId planId state createdAt startedAt finishedAt total successful labels";
 const MAX_REASON_COLUMNS: usize = 72;
@@ -128,8 +126,6 @@ fn remove_column<T>(mut cells: Vec<T>, index: Option<usize>) -> Vec<T> {
     cells
 }
 
-/// Removes finished executions that are older than an age, then plans and requests without an
-/// execution.
 pub(crate) async fn prune(session: &Session<'_>, older_than: &str) -> Result<ExitStatus, Failure> {
     age::parse(older_than).map_err(Failure::usage)?;
     let arguments = [("olderThan: String!", json!(older_than))];

@@ -71,7 +71,6 @@ fn refuse_server(app: &App, command: &str) -> Result<(), Failure> {
     )))
 }
 
-/// Finds a toolset in the configuration, or among the added toolsets.
 async fn find_set(app: &App, name: &str) -> Result<SetConfig, Failure> {
     let configured = &app.config.toolsets.value;
     let missing = || unknown_set_failure(name, configured.iter().map(|set| set.name.as_str()));

@@ -19,7 +19,6 @@ use shared::{
 
 use crate::session::Session;
 
-/// Maximum number of failed toolsets that a message names.
 const MAX_FAILURES: usize = 3;
 
 pub(crate) async fn check_plan(session: &Session<'_>, plan: &Text) -> Result<(), Failure> {

@@ -130,7 +130,6 @@ fn describe_left(left: &LeftValues) -> Option<String> {
     })
 }
 
-/// Shows a line on a terminal, and otherwise prints a line now and then.
 struct ProgressDisplay<'a> {
     screen: &'a Screen,
     line: ProgressLine,

@@ -1,5 +1,3 @@
-//! `faber tools select`, `collisions` and `eval`.
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
@@ -36,7 +34,6 @@ struct Criteria {
     all: bool,
 }
 
-/// Selects tools for one query, or reads queries from standard input.
 pub(crate) async fn select(session: &Session<'_>, args: SelectArgs) -> Result<ExitStatus, Failure> {
     let Some(query) = &args.query else { return ask_for_queries(session, &args).await };
     let by = args.by.unwrap_or(RankMethod::Centroid);
@@ -84,7 +81,6 @@ fn show_matches(session: &Session<'_>, found: &Value) -> Result<ExitStatus, Fail
     })
 }
 
-/// Reads queries from standard input until the input ends, or the user enters `q` or an empty line.
 async fn ask_for_queries(session: &Session<'_>, args: &SelectArgs) -> Result<ExitStatus, Failure> {
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     let unreadable = |err| Failure::usage(format!("standard input cannot be read: {err}"));

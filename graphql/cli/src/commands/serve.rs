@@ -123,7 +123,6 @@ pub(crate) async fn run_worker(app: &App) -> Result<ExitStatus, Failure> {
     Ok(ExitStatus::Done)
 }
 
-/// Opens the sign-in of `server.oidc`, if there is one. Then every caller needs a token or a session.
 fn open_sign_in(app: &App, access: Access) -> Result<(Access, Option<Arc<SignIn>>), Failure> {
     let config = &app.config;
     let Some(oidc) = &config.http_server.value.oidc else { return Ok((access, None)) };
@@ -135,8 +134,6 @@ fn open_sign_in(app: &App, access: Access) -> Result<(Access, Option<Arc<SignIn>
     Ok((access, Some(Arc::new(sign_in))))
 }
 
-/// Listens on an address. `option` is the command-line option for another address, which an error
-/// names.
 async fn open_listener(
     wanted: SocketAddr,
     option: &str,
@@ -258,8 +255,6 @@ fn warn_of_unmatched_effects(app: &App, local: &LocalEngine, tasks: &mut JoinSet
     });
 }
 
-/// Starts pruning as the configuration sets it. Dropping the returned tasks stops the
-/// pruning.
 fn start_retention(app: &App, local: &LocalEngine) -> (Arc<Retention>, JoinSet<()>) {
     let (retention, mut tasks) = (Arc::new(Retention::default()), JoinSet::new());
     let executions = app.config.retention.value.clone().unwrap_or_default();

@@ -248,7 +248,6 @@ async fn send_and_drive(
     }
 }
 
-/// Waits for `work`. If this takes long, tells the user that a worker must apply the command.
 async fn hint_if_slow<T>(screen: &Screen, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     tokio::select! {
@@ -315,7 +314,6 @@ pub(super) async fn answer_and_drive(
         .await
 }
 
-/// Returns the root of an execution's tree if it can continue and no live worker drives it.
 async fn find_root_to_drive(
     session: &Session<'_>,
     id: ExecutionId,
@@ -342,7 +340,6 @@ async fn find_root_to_drive(
     }
 }
 
-/// Shows an execution after a command. Tells the user if no worker applies the command.
 async fn show_recorded(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatus, Failure> {
     if session.is_unowned(id).await? {
         let hint = format!(
@@ -364,7 +361,6 @@ struct RepeatedCalls {
 pub(crate) struct Repetition<'a> {
     pub(crate) heading: &'a str,
     pub(crate) calls: &'a [RepeatedCall],
-    /// `true` if the user passed `--yes`, so that no question is needed.
     pub(crate) is_confirmed: bool,
 }
 
@@ -401,7 +397,6 @@ fn refuse_unknown_calls(calls: &[RepeatedCall]) -> Option<Failure> {
     Some(refuse_repetition(&format!("`{step}` ({tool}){more}"), &first.remedies))
 }
 
-/// Refuses to repeat a call whose outcome is unknown, and names the commands that settle it.
 fn refuse_repetition(call: &str, remedies: &[Remedy]) -> Failure {
     let commands = remedies.iter().filter_map(|remedy| remedy.command.as_ref());
     let commands: Vec<String> = commands.map(|command| format!("`{command}`")).collect();
@@ -475,7 +470,6 @@ fn draw_calls(calls: &[RepeatedCall]) -> String {
     align_rows(&rows.collect::<Vec<_>>())
 }
 
-/// Asks the user. Returns `false` for any answer except yes.
 pub(super) async fn ask_person(question: &str) -> Result<bool, Failure> {
     // Ignores a failure, because reading the answer then fails, too.
     let _ = write!(io::stderr(), "{question}");

@@ -1,5 +1,3 @@
-//! `faber tools` and `faber toolsets`.
-
 use std::{fmt::Write as _, path::Path};
 
 use client::{
@@ -223,7 +221,6 @@ struct LoadedTool {
     status: Text,
 }
 
-/// Registers the tools of a file. Skips tools that exist already.
 async fn load_tools(
     session: &Session<'_>,
     file: &Path,

@@ -63,7 +63,6 @@ impl TokenSource {
         }
     }
 
-    /// Returns the variable or the file, for messages.
     fn place(&self) -> &str {
         match self {
             Self::Variable(name) => name,
@@ -98,7 +97,6 @@ impl TokenSource {
 }
 
 impl AccessConfig {
-    /// Returns the files with tokens.
     pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
         self.tokens.iter().filter_map(|token| match &token.source {
             TokenSource::File(file) => Some(file.path()),
@@ -106,8 +104,6 @@ impl AccessConfig {
         })
     }
 
-    /// Returns `true` if there are no tokens. The server then accepts connections from this machine
-    /// only.
     pub fn is_empty(&self) -> bool {
         self.tokens.is_empty()
     }
@@ -141,7 +137,6 @@ impl AccessConfig {
         Ok(Access::new(self.open_tokens(sets, variable)?))
     }
 
-    /// Like [`open`](Self::open), but returns the tokens.
     pub fn open_tokens(
         &self,
         sets: &[SetConfig],
@@ -163,7 +158,6 @@ impl AccessConfig {
         Ok(tokens)
     }
 
-    /// Returns the setting without the tokens.
     pub(super) fn to_json(&self) -> Value {
         self.tokens.iter().map(TokenConfig::to_json).collect()
     }
@@ -219,7 +213,6 @@ impl TokenConfig {
     }
 }
 
-/// Reads the setting. A relative path starts at `base`.
 pub(super) fn read(value: Option<Value>, base: &Path) -> Result<AccessConfig, String> {
     let fields = match value {
         None | Some(Value::Null) => return Ok(AccessConfig::default()),
@@ -252,7 +245,6 @@ pub(super) fn read(value: Option<Value>, base: &Path) -> Result<AccessConfig, St
     Ok(AccessConfig { tokens, secrets })
 }
 
-/// Reads the names of environment variables that added toolsets are allowed to use.
 fn read_secret_names(value: Option<&Value>) -> Result<Option<BTreeSet<String>>, String> {
     let wrong = || {
         format!(
@@ -393,7 +385,6 @@ fn read_bytes(fields: &Map<String, Value>) -> Result<Option<u64>, String> {
     bytes.filter(|bytes| *bytes > 0).map(Some).ok_or_else(wrong)
 }
 
-/// Parses a size such as `10GiB`.
 fn parse_bytes(text: &str) -> Option<u64> {
     let (unit, factor) = BYTE_UNITS.into_iter().find(|(unit, _)| text.trim().ends_with(unit))?;
     text.trim().strip_suffix(unit)?.trim().parse::<u64>().ok()?.checked_mul(factor)

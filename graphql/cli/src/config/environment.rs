@@ -1,5 +1,3 @@
-//! Environment variables that Faber reads.
-
 use std::{env, ffi::OsString, path::PathBuf};
 
 use client::Secret;

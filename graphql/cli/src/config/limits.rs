@@ -195,7 +195,6 @@ impl Limits {
         self.size_of("request_bytes")
     }
 
-    /// Returns the approximate size limit of a response of the API.
     pub fn answer_bytes(&self) -> usize {
         self.size_of("answer_bytes")
     }
@@ -233,7 +232,6 @@ impl Limits {
     }
 }
 
-/// Returns the JSON Schema of the setting. `calls` is the schema of the limits on calls.
 pub(super) fn limits_schema(calls: Value) -> Value {
     let fields = LIMITS.iter().map(|limit| {
         let Limit { key, about, default, minimum, maximum } = limit;

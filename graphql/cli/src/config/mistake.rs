@@ -26,7 +26,6 @@ impl Mistake {
         Self { line: None, path: None, reason }
     }
 
-    /// Returns a mistake of the syntax, with the line that the message of the parser names.
     pub(super) fn of_syntax(reason: String) -> Self {
         let after = reason.split_once("line ").map(|(_, rest)| rest);
         let digits = after.map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next());
@@ -65,7 +64,6 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// Splits "`name` rest" into the name and the rest.
 fn split_quoted(text: &str) -> Option<(&str, &str)> {
     text.strip_prefix('`')?.split_once('`')
 }
@@ -90,7 +88,6 @@ pub struct Mistakes {
 }
 
 impl Mistakes {
-    /// Returns a message for each mistake, with file, line and path.
     pub fn messages(&self) -> impl Iterator<Item = String> {
         let file = self.file.display();
         self.list.iter().map(move |mistake| format!("`{file}`: {mistake}"))

@@ -94,7 +94,6 @@ fn is_plain_value(schema: &ServiceDocument, field: &FieldDefinition) -> bool {
     !is_object && !field.arguments.iter().any(|argument| is_required(&argument.node))
 }
 
-/// Checks the text of a selection, and the struct into which the client reads the answer.
 #[track_caller]
 fn check_fields<T: for<'de> Deserialize<'de>>(name: &str, text: &str, needs_all_values: bool) {
     let schema = parse_schema(graphql::schema::schema_text()).unwrap();

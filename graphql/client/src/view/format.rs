@@ -1,5 +1,3 @@
-//! Formats of values that several views use.
-
 use std::{collections::BTreeMap, fmt::Display};
 
 use serde_json::Value;
@@ -8,7 +6,6 @@ use shared::clock::Timestamp;
 use super::plain;
 use crate::types::Text;
 
-/// Maximum number of characters of a query or a description in a table.
 const TABLE_TEXT_CHARS: usize = 300;
 
 pub fn format_duration(ms: f64) -> String {
@@ -52,7 +49,6 @@ pub fn first_line(text: &str) -> String {
     plain::safe_line(&clip_text(text.lines().next().unwrap_or_default(), TABLE_TEXT_CHARS))
 }
 
-/// Formats labels in one line: `env=test team=shop`.
 pub fn format_labels(labels: &BTreeMap<Text, Text>) -> String {
     let pairs = labels.iter().map(|(key, value)| format!("{key}={value}"));
     pairs.collect::<Vec<_>>().join(" ")
@@ -81,7 +77,6 @@ pub fn format_step_name(step: &str, index: Option<u64>) -> String {
     }
 }
 
-/// Lists the first `max` names: `` `a`, `b` and 7 more ``.
 pub fn list_names<T: AsRef<str>>(names: &[T], max: usize) -> String {
     let mut shown_names: Vec<String> = names
         .iter()

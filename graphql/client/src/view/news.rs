@@ -56,7 +56,6 @@ impl News {
     }
 }
 
-/// Formats news as one line. Returns `None` for news without a line.
 pub fn format_news(news: &News, width: usize, paint: Paint) -> Option<String> {
     match news {
         News::Progress { .. } | News::Approved { .. } => None,
@@ -76,7 +75,6 @@ struct LoopCount {
     reported: usize,
 }
 
-/// A part of a step that runs.
 #[derive(Clone, Copy, Debug, Default)]
 struct RunningPart {
     /// The start of the part, moved later by the time without a worker, so that only work counts.

@@ -55,8 +55,6 @@ pub fn paint_state(name: &str, paint: Paint) -> String {
     }
 }
 
-/// Returns the lines for a finished execution: findings with their remedies, retries, and the
-/// summary.
 pub fn draw_ending(execution: &ExecutionStatus, paint: Paint) -> Vec<String> {
     let mut lines = Vec::new();
     let outcome = Outcome::new(execution);

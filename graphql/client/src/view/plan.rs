@@ -1,5 +1,3 @@
-//! Draws plans, diagnostics and failures.
-
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde_json::Value;
@@ -74,8 +72,6 @@ fn draw_head(plan: &Plan, paint: Paint) -> String {
     format!("{}  {about}", paint.bold(plan.plan_id.to_string()))
 }
 
-/// Describes a step with its parameters and conditions. Names its tool if the step has another name
-/// than the tool.
 fn describe_step(step: &PlannedStep, paint: Paint) -> String {
     let (id, tool) = (&*step.step_id, &*step.tool_name);
     let mut parts = Vec::new();

@@ -1,5 +1,3 @@
-//! The report of `faber debug`.
-
 #[cfg(test)]
 mod tests;
 
@@ -324,8 +322,6 @@ fn describe_origin(transcript: &[TranscriptEntry], plan: &Plan) -> String {
 
 type Hint = (String, String);
 
-/// Lists the remedies of the findings, best first, and then commands that suit the execution's
-/// state.
 fn list_next_commands(
     request: &Request,
     execution: &ExecutionStatus,

@@ -136,7 +136,6 @@ impl StepView {
 }
 
 impl Progress {
-    /// Draws the progress, as a bar if the total is known.
     pub fn draw(&self) -> String {
         let Self { done, total, message } = self;
         let mut text = match total {
@@ -178,7 +177,6 @@ pub fn state_mark(state: ShownState, paint: Paint) -> String {
     }
 }
 
-/// Returns the word for a state if its sign alone is ambiguous.
 fn state_word(state: ShownState) -> Option<&'static str> {
     Some(match state {
         ShownState::Skipped => "skipped",

@@ -108,7 +108,6 @@ impl<'a> Timeline<'a> {
         line.trim_end().to_owned()
     }
 
-    /// Formats the start of a step relative to the start of the execution.
     fn format_start(&self, step: &StepStatus) -> String {
         let since = self.started_at.zip(step.started_at);
         let since = since.and_then(|(from, at)| ms_between(from, at));
@@ -146,7 +145,6 @@ impl<'a> Timeline<'a> {
         })
     }
 
-    /// Returns the parameters and the output of each step of a short execution.
     pub fn draw_values(&self) -> Vec<String> {
         let ran = self.steps.iter().filter(|step| step.attempts > 0 || step.reused);
         let lines = ran.filter(|_| self.is_short).filter_map(|step| {
@@ -216,8 +214,6 @@ pub fn describe_attempts(step: &StepStatus) -> String {
     format!("{} attempts{between}", step.attempts)
 }
 
-/// Returns the time between the attempts of a finished step: delays before a retry, and time
-/// without a worker.
 fn compute_idle_ms(step: &StepStatus) -> Option<f64> {
     let rest = step.duration_ms? - step.work_ms? - step.waited_ms.unwrap_or_default();
     (step.attempts > 1 && rest >= 1.0).then_some(rest)

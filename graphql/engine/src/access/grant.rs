@@ -79,15 +79,12 @@ pub struct Grant {
     actor: Option<Arc<Actor>>,
     /// The name of the MCP client that the caller uses.
     client: Option<Arc<str>>,
-    /// Cancelled when the configuration loses or changes the token.
     revoked: Option<CancellationToken>,
 }
 
-/// A token, and the uses that count toward its limits.
 #[derive(Debug)]
 pub(super) struct Rights {
     token: Token,
-    /// The name of the token as actors have it.
     actor_name: String,
     usage: Mutex<LimitUsage>,
     quotas: QuotaMeter,
@@ -201,18 +198,15 @@ impl Grant {
         }
     }
 
-    /// Returns an unrestricted grant of an actor.
     pub fn of_actor(actor: Actor) -> Self {
         Self { actor: Some(Arc::new(actor)), ..Self::default() }
     }
 
-    /// Returns this grant with the name of the MCP client that the caller uses.
     #[must_use]
     pub fn through_client(&self, client: &str) -> Self {
         Self { client: Some(client.into()), ..self.clone() }
     }
 
-    /// Returns the identity of the caller, or `default` if the grant has no identity.
     pub fn actor(&self, default: Option<&Arc<Actor>>) -> Option<Arc<Actor>> {
         let actor = self.actor.as_ref().or(default)?;
         Some(match &self.client {
@@ -248,7 +242,6 @@ impl Grant {
         Err(AccessError::Role { field, needed, token, role })
     }
 
-    /// Returns whether the caller is allowed to use the tool with this qualified name.
     pub fn allows(&self, tool: &ToolName) -> bool {
         self.rights.as_ref().is_none_or(|rights| rights.allows(tool.as_str()))
     }

@@ -32,7 +32,6 @@ const BYTES_MAX_AGE: Duration = Duration::from_secs(10);
 /// The same if the bytes exceed the quota, so that a removal helps soon.
 const EXCESS_MAX_AGE: Duration = Duration::from_secs(1);
 
-/// The quotas of a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quotas {
     /// Starts of executions in a period. After a quiet time, all of them can come at once.
@@ -61,7 +60,6 @@ pub enum QuotaError {
     Store(#[from] StoreError),
 }
 
-/// Checks the quotas of one token.
 #[derive(Debug)]
 pub(super) struct QuotaMeter {
     token: String,

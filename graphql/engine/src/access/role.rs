@@ -66,7 +66,6 @@ pub(super) const OPERATOR_MUTATIONS: [&str; 17] = [
 /// Queries that need an operator, because programs use the result to call tools.
 const OPERATOR_QUERIES: [&str; 1] = ["parseToolCalls"];
 
-/// Queries that need an admin.
 const ADMIN_QUERIES: [&str; 1] = ["audit"];
 
 pub(super) fn mutation_role(name: &str) -> Role {

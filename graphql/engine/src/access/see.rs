@@ -1,5 +1,3 @@
-//! Which requests and executions a token shows to its holder.
-
 use std::{fmt, str::FromStr};
 
 /// Which requests, plans, executions and calls the holder of a token sees.

@@ -6,7 +6,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Access, Grant, Token, grant::Rights};
 
-/// Names of tokens that a replacement affected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TokenChanges {
     pub added: Vec<String>,

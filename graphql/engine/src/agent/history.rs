@@ -51,7 +51,6 @@ pub(super) struct TurnCall {
     /// Maximum number of bytes of the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) most: Option<usize>,
-    /// Id that the provider gave the call. A call that the model wrote as text has no id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,
     /// Data that Faber must send back to the provider with the result.

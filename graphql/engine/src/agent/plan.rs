@@ -1,5 +1,3 @@
-//! The plan of an agent.
-
 use planner::draft::{Draft, DraftStep};
 use serde_json::{Map, Value, json};
 use shared::tool::Effect;

@@ -36,7 +36,6 @@ pub(super) fn has_only_calls(text: &str, calls: &[ToolCall]) -> bool {
 
 #[derive(Debug)]
 pub(super) struct QuotedCalls {
-    /// The texts of all results, without whitespace.
     text_without_whitespace: String,
     calls: Vec<ToolCall>,
 }

@@ -117,8 +117,6 @@ pub(super) fn describe_found(found: &[Arc<ToolDefinition>], toolbox: &Toolbox) -
     json!({ "available now": lines }).to_string()
 }
 
-/// Returns the messages that show the model its searches and the results. `results` has one text
-/// for each query.
 pub(super) fn show_searches(reply: &Reply, results: Vec<String>) -> Vec<Message> {
     let own_message = Message::Assistant { text: reply.text.clone(), calls: reply.calls.clone() };
     if reply.calls.is_empty() {

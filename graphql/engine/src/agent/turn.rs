@@ -116,7 +116,6 @@ struct Offer<'a> {
     turns_left: &'a str,
     tools: &'a [Arc<ToolDefinition>],
     can_search: bool,
-    /// The searches of this turn with their results.
     searches: &'a [Message],
 }
 
@@ -385,7 +384,6 @@ pub(super) fn active_catalog(toolbox: &Toolbox, reach: &ToolReach) -> Catalog {
     Catalog::new(tools.map(|tool| CatalogTool { definition: Arc::clone(tool), is_active: true }))
 }
 
-/// A call that a model requests, in the provider's format or in its text.
 struct RequestedCall {
     tool: String,
     args: Value,
@@ -399,7 +397,6 @@ struct RequestedCall {
 
 struct TextCalls {
     calls: Vec<RequestedCall>,
-    /// Texts that look like calls but are not calls.
     missed: Vec<MissedCall>,
 }
 
@@ -574,7 +571,6 @@ impl Turn {
         self.refused.push(Refused { wanted: TurnCall { n, tool, ..TurnCall::default() }, error });
     }
 
-    /// Adds one error for a reply in whose text the calls cannot be read.
     fn refuse_unreadable_text(&mut self, error: String) {
         self.more = true;
         let wanted = TurnCall { tool: "?".to_owned(), ..TurnCall::default() };

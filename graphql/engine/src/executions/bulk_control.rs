@@ -1,5 +1,3 @@
-//! One action for many executions.
-
 use std::time::Duration;
 
 use chrono::TimeDelta;

@@ -42,8 +42,6 @@ impl EventBudget {
         self.event_count == 0 || self.bytes == 0
     }
 
-    /// Subtracts an event from the budget. Returns `false` if nothing was left. The last event is
-    /// allowed to exceed the limit on bytes.
     fn spend_event(&mut self, event: &RecordedEvent) -> bool {
         if self.is_spent() {
             return false;
@@ -54,7 +52,6 @@ impl EventBudget {
     }
 }
 
-/// Returns an execution as its log describes it now, if it exists.
 pub(crate) async fn load_execution(
     store: &dyn Store,
     id: ExecutionId,
@@ -109,22 +106,18 @@ impl ExecutionReader {
         Self { store, retry_of: Arc::default() }
     }
 
-    /// Returns a reader of another view of the same store.
     pub(super) fn with_store(&self, store: Arc<dyn Store>) -> Self {
         Self { store, retry_of: Arc::clone(&self.retry_of) }
     }
 
-    /// Returns an execution as its log describes it now, if it exists.
     pub async fn load(&self, id: ExecutionId) -> Result<Option<Execution>, EngineError> {
         load_execution(&*self.store, id).await
     }
 
-    /// Returns an execution, or an error if it does not exist.
     pub(crate) async fn expect(&self, id: ExecutionId) -> Result<Execution, EngineError> {
         self.load(id).await?.ok_or_else(|| EngineError::not_found("execution", id))
     }
 
-    /// Returns the events after a position, oldest first, within a budget.
     pub async fn events(
         &self,
         id: ExecutionId,

@@ -1,5 +1,3 @@
-//! The calls that a retry would repeat.
-
 use planner::reuse::{RetryScope, find_kept_steps};
 use shared::{
     event::Settled,
@@ -48,7 +46,6 @@ struct Child {
 }
 
 impl CallCount {
-    /// Adds a call whose outcome is known.
     fn add_known_call(&mut self, step: &StepId, tool: &ToolName, calls: usize) {
         self.add_calls(RepeatedCall {
             step: step.clone(),

@@ -371,7 +371,6 @@ fn check_replannable(finished: &Execution) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Returns the error of the store if it is temporary.
 fn temporary_store_failure(err: &EngineError) -> Option<&StoreError> {
     match err {
         EngineError::Store(err) if !err.is_permanent() => Some(err),

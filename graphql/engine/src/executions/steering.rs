@@ -129,7 +129,6 @@ impl Executions {
         .await
     }
 
-    /// Sends a signal for which a step waits now or will wait later.
     pub async fn signal(
         &self,
         id: ExecutionId,
@@ -204,7 +203,6 @@ impl Executions {
     }
 }
 
-/// Returns whether the event says that a command changed nothing.
 pub(super) fn is_ignored(event: &Event) -> bool {
     matches!(event, Event::CommandIgnored { .. })
 }

@@ -39,7 +39,6 @@ impl ExecutionReader {
     }
 }
 
-/// Returns the calls of an execution, in the order in which Faber makes them.
 fn list_undo_calls(execution: &Execution) -> Vec<UndoCall> {
     if execution.state().is_finished() {
         return Vec::new();

@@ -66,7 +66,6 @@ pub(super) struct GuardedQuery<'a> {
     known_values: BTreeSet<String>,
 }
 
-/// A call that a step makes, or that undoes it.
 struct Call<'a> {
     path: String,
     tool: &'a ToolName,
@@ -110,8 +109,6 @@ impl<'a> GuardedQuery<'a> {
         self
     }
 
-    /// Applies the rule of the guard to a plan: adds warnings, makes steps wait for an approval, or
-    /// refuses the plan.
     pub(super) async fn check(
         &self,
         proposed: ProposedPlan,

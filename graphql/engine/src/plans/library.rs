@@ -1,5 +1,3 @@
-//! Stored plans, and the names of saved plans.
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, PoisonError},
@@ -29,11 +27,9 @@ const MAX_NAME_CHARS: usize = 128;
 /// Maximum number of saved plans that are compared with a misspelt name.
 const MAX_COMPARED_NAMES: usize = 1_000;
 const MAX_SUB_PLANS: usize = 1_000;
-/// Maximum number of requests whose labels are cached.
 const MAX_LABELLED_REQUESTS: usize = 1_024;
 
 pub struct PlanLibrary {
-    /// The store as the caller sees it.
     store: Arc<dyn Store>,
     /// The whole store. A plan that the caller sees can execute plans that the caller does not see,
     /// and their tools must be checked, too.
@@ -49,7 +45,6 @@ impl PlanLibrary {
         Self { whole_store: Arc::clone(&store), store, clock, labels: Arc::default() }
     }
 
-    /// Returns the library as a caller sees it through `store`.
     pub(super) fn seen_through(&self, store: Arc<dyn Store>) -> Self {
         let (clock, labels) = (Arc::clone(&self.clock), Arc::clone(&self.labels));
         Self { store, whole_store: Arc::clone(&self.whole_store), clock, labels }
@@ -242,7 +237,6 @@ impl PlanLibrary {
         self.store.list_saved_plans(after, first).await
     }
 
-    /// Returns the plan that is saved under a name, if there is one.
     pub async fn saved_plan(&self, name: &str) -> Result<Option<SavedPlan>, StoreError> {
         if name.is_empty() || name.len() > MAX_NAME_CHARS {
             return Ok(None);

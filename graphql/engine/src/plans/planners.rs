@@ -42,7 +42,6 @@ impl Planners {
         Self { offline, model: None, access: Arc::default() }
     }
 
-    /// Adds a model, and the tools of its agents to the toolbox.
     pub(crate) fn with_model(
         self,
         settings: &Settings,

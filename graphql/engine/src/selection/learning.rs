@@ -77,7 +77,6 @@ struct RoundResult {
     has_more: bool,
 }
 
-/// Finished executions, oldest first, each with the time when it finished.
 struct FinishedExecutions {
     heads: Vec<(ExecutionHead, Timestamp)>,
     /// The list includes all executions that finished until this time.

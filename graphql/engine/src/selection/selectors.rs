@@ -1,5 +1,3 @@
-//! The selectors of tools: by words, and by the configured embedder.
-
 use std::sync::{Arc, OnceLock};
 
 use planner::{

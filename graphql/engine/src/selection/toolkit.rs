@@ -83,7 +83,6 @@ impl Selection {
         Ok(toolkit.subgraph(graph_names.iter().map(String::as_str)))
     }
 
-    /// Returns the score of an edge of the toolkit, and 1.0 if there is no such edge.
     pub async fn toolkit_score(&self, from: &str, to: &str) -> Result<f64, EngineError> {
         let toolkit = self.toolkit().await?;
         self.wait_for_tools_unless_in(&toolkit, [to]).await;
@@ -213,7 +212,6 @@ impl Selection {
         Ok(changed.await?.0)
     }
 
-    /// Changes the score of an edge. Returns whether the edge exists.
     pub async fn set_score(
         &self,
         from: &NodeName,
@@ -256,7 +254,6 @@ impl Selection {
         Ok((returned, self.visible_part(toolkit)))
     }
 
-    /// Returns a graph without the tools that the caller is not allowed to use.
     fn visible_part(&self, toolkit: Arc<Toolkit>) -> Arc<Toolkit> {
         let Selection { tools, .. } = self;
         if tools.grant.allows_every_tool() {

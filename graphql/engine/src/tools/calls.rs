@@ -1,5 +1,3 @@
-//! Calls of tools outside plans.
-
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     sync::Arc,
@@ -51,7 +49,6 @@ impl RecordedName {
     }
 }
 
-/// The result of a request to call a tool outside plans.
 #[derive(Debug)]
 pub struct CallReport {
     pub call: DirectCall,

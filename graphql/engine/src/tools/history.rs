@@ -1,5 +1,3 @@
-//! Stored calls outside plans.
-
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -84,7 +82,6 @@ async fn put_call(
     store.put_record(&record, WriteCondition::Never).await.map(drop)
 }
 
-/// Returns the last calls of the requested tools, newest first, within the limits of an answer.
 pub(super) async fn list_calls(
     store: &dyn Store,
     first: usize,

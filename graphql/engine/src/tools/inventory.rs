@@ -16,7 +16,6 @@ use crate::error::EngineError;
 #[derive(Debug)]
 pub struct Inventory {
     registry: Registry,
-    /// Maximum time to wait for a toolset that is connecting.
     connect_timeout: Duration,
 }
 
@@ -40,7 +39,6 @@ impl Inventory {
         self.registry.toolbox()
     }
 
-    /// Reads the changes of toolsets that other nodes made.
     pub async fn read_changes(&self) {
         if let Err(err) = self.registry.sync().await {
             tracing::warn!(%err, "cannot see whether toolsets have changed");

@@ -1,5 +1,3 @@
-//! Opens the browser.
-
 use std::process::{Command, Stdio};
 
 use crate::config::Environment;

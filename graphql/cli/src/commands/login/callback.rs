@@ -18,7 +18,6 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 const CALLBACK_PATH: &str = "/callback";
-/// Maximum number of browsers that wait for a page.
 const MAX_WAITING_BROWSERS: usize = 8;
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Headers that stop the browser from caching the page, from loading anything for it, and from
@@ -102,7 +101,6 @@ impl Callback {
         self.returns.recv().await
     }
 
-    /// Sends the last page, then stops.
     pub(crate) async fn close(mut self) {
         self.stop.cancel();
         let _ = timeout(CLOSE_TIMEOUT, self.tasks.join_next()).await;

@@ -418,7 +418,6 @@ async fn calls_of_an_agent_count_for_the_limits_of_its_caller() {
     assert!(access.find_grant_by_name("ci").unwrap().count_uses([&name]).is_err());
 }
 
-/// Returns a context with a toolset of more tools than one question offers.
 fn make_crowded_context(answers: Vec<Reply>) -> (Arc<AgentContext>, Toolbox, Arc<ScriptedModel>) {
     let (agent_context, toolbox, model) = make_agent_context(answers);
     let run = |_: serde_json::Map<String, Value>, _: ToolContext| async { Ok::<_, ToolError>(1) };

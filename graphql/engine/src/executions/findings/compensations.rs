@@ -17,8 +17,6 @@ use super::{
     view::{View, list_names},
 };
 
-/// Adds the compensated steps and the steps that were not compensated, for an execution that did
-/// not succeed.
 pub(super) fn add_compensations<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
     let execution = view.execution;
     add_disabled_compensation(view, candidates);
@@ -183,7 +181,6 @@ fn reason_not_undone(view: &View<'_>, call: &Step) -> String {
     "the execution ended before".to_owned()
 }
 
-/// Returns the call that a person can make to undo a task, with its parameters.
 fn manual_undo_remedy(view: &View<'_>, task: Task) -> Option<Remedy> {
     let callee = view.planned_step(task).call_of_part(task.part.compensation());
     let scope = view.execution.template_scope(task.compensation());

@@ -18,11 +18,8 @@ pub enum FindingKind {
     Failure,
     /// The execution waits for an action or until a later time.
     Wait,
-    /// A step did not run.
     Skip,
-    /// Another event that a person should know about.
     Warning,
-    /// A worker was lost, and another worker continued the execution.
     Takeover,
 }
 

@@ -110,7 +110,6 @@ fn find_failed_dependency(view: &View<'_>, task: Task) -> Option<Task> {
     })
 }
 
-/// Describes why the execution ended before a step could run.
 fn describe_end(view: &View<'_>) -> (String, Option<Occurrence>) {
     let history = view.execution.history();
     if let Some((occurrence, _)) = &history.failed {

@@ -1,5 +1,3 @@
-//! Requested replans with a scripted model and real executions.
-
 mod automatic;
 mod detours;
 

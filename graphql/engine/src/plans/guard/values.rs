@@ -7,7 +7,6 @@ use serde_json::Value;
 
 /// Maximum number of characters of a value or a clause that a message shows.
 const MAX_SHOWN_CHARS: usize = 200;
-/// Maximum number of values of an earlier plan that are remembered.
 const MAX_EARLIER_VALUES: usize = 10_000;
 
 /// Collects texts and numbers with their paths. Omits values that the schema itself contains, such
@@ -112,12 +111,10 @@ fn needs_exact_match(word: &str) -> bool {
     word.contains(|char: char| char.is_ascii_digit() || "@/\\_.:".contains(char))
 }
 
-/// Returns a text in lower case with single spaces.
 pub(super) fn to_lowercase_words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase().replace('’', "'")
 }
 
-/// Returns whether a text contains a phrase as whole words.
 fn has_phrase(text: &str, phrase: &str, is_inside: impl Fn(char) -> bool) -> bool {
     text.match_indices(phrase).any(|(start, _)| {
         let before = text[..start].chars().next_back();

@@ -1,5 +1,3 @@
-//! Executions that a test drives event by event.
-
 use super::*;
 
 pub(super) fn at_ms(ms: i64) -> Timestamp {
@@ -37,7 +35,6 @@ impl Story {
         Self::retry_of_calls(steps, options, Vec::new())
     }
 
-    /// Creates a retry of an execution that had calls with an unknown outcome.
     pub(super) fn retry_of_calls(
         steps: &[Value],
         options: ExecutionOptions,

@@ -1,5 +1,3 @@
-//! Automatic replans with a scripted model.
-
 use std::time::Duration;
 
 use executor::options::Options;
@@ -20,7 +18,6 @@ use crate::{
     embedded::Embedded,
 };
 
-/// Time limit of every wait, long enough for busy machines.
 const WAIT_LIMIT: Duration = Duration::from_mins(1);
 
 fn make_toolset(name: &'static str) -> ToolSet {
@@ -68,7 +65,6 @@ async fn run_plan(faber: &Embedded, plan: Value, order: Order) -> Arc<Execution>
     faber.ended(id).await.unwrap()
 }
 
-/// Waits until the replan of an execution has started the next execution or was given up.
 async fn wait_for_decision(faber: &Embedded, ended: &Execution) -> Replanning {
     let wait = async {
         loop {
