@@ -60,12 +60,10 @@ use self::{
 pub struct Schema(async_graphql::Schema<Query, Mutation, Subscription>);
 
 impl Schema {
-    /// Executes a query or a mutation.
     pub fn execute(&self, request: impl Into<async_graphql::Request>) -> BoxFuture<'_, Response> {
         self.execute_request(request.into())
     }
 
-    /// Executes any operation as a stream of responses.
     pub fn execute_stream(
         &self,
         request: impl Into<async_graphql::Request>,
@@ -120,7 +118,6 @@ impl Executor for Schema {
     }
 }
 
-/// Limits of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Maximum depth of fields. The introspection query of `GraphiQL` has 15 levels.
@@ -130,7 +127,6 @@ pub struct Limits {
     pub complexity: usize,
     /// Maximum size of the answer, in approximate bytes.
     pub answer_bytes: usize,
-    /// Maximum number of directives on one field.
     pub directives: usize,
 }
 
@@ -159,7 +155,6 @@ pub fn build(engine: Engine, limits: Limits) -> Schema {
     Schema(schema)
 }
 
-/// Returns the schema in the schema definition language.
 pub fn schema_text() -> String {
     let options = SDLExportOptions::new().include_specified_by().use_space_ident();
     builder_with_descriptions().finish().sdl_with_options(options)

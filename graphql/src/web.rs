@@ -63,7 +63,6 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 /// The cache control of files that can change. The browser must ask the server before each use.
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 
-/// The HTML files with URLs below a path prefix.
 #[derive(Clone, Debug)]
 pub struct Pages(Arc<HtmlFiles>);
 

@@ -37,7 +37,6 @@ const SAVED_PLANS_PER_PAGE: usize = 1_000;
 pub(crate) struct VisibleStore {
     inner: Arc<dyn Store>,
     token: String,
-    /// Objects that are visible. The token of an object never changes, so the ids stay valid.
     seen: Mutex<Seen>,
 }
 

@@ -56,7 +56,6 @@ const MCP_PATH: &str = "/mcp";
 /// Interval of keep-alive messages in a quiet response.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
-/// The client, the store and the queue that calls use.
 #[derive(Clone)]
 struct Backend {
     client: Client,

@@ -26,7 +26,6 @@ pub(crate) const INSTRUCTIONS: &str = "Faber turns a request in words into a pla
     `approve`, `settle` or `signal`. If it failed, call `debug` with its `requestId` to see which \
     step failed and why.";
 
-/// The behaviour of a tool, from which its annotations are made.
 #[derive(Clone, Copy)]
 enum ToolBehaviour {
     ReadsOnly,

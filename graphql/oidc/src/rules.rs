@@ -1,5 +1,3 @@
-//! The rules that give rights to claims.
-
 use engine::access::Token;
 
 use crate::claims::Claims;
@@ -14,7 +12,6 @@ pub struct Rule {
     pub rights: Token,
 }
 
-/// Returns the place of the first rule that matches.
 pub(crate) fn find_rule(rules: &[Rule], claims: &Claims) -> Option<usize> {
     rules.iter().position(|rule| claims.contains(&rule.claim, &rule.value))
 }

@@ -21,7 +21,6 @@ pub const NAME_PREFIX: &str = "oidc:";
 /// audit log, so that two callers could look like one.
 const MAX_NAME_CHARS: usize = 120;
 
-/// The settings of the sign-in.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The issuer, exactly as its tokens and its metadata name it.
@@ -40,7 +39,6 @@ pub struct Settings {
     pub public_url: Option<String>,
 }
 
-/// The identity of Faber at the issuer.
 #[derive(Clone)]
 pub struct ClientCredentials {
     pub id: String,
@@ -54,7 +52,6 @@ impl fmt::Debug for ClientCredentials {
     }
 }
 
-/// The reason why a caller has no access.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignInError {
     #[error("the access token is not valid: {0}; sign in again, or get a new token of the issuer")]
@@ -78,7 +75,6 @@ impl From<NoRandomBytes> for SignInError {
     }
 }
 
-/// A caller with access.
 #[derive(Clone, Debug)]
 pub struct SignedIn {
     pub grant: Grant,
@@ -86,7 +82,6 @@ pub struct SignedIn {
     pub valid_for: Duration,
 }
 
-/// Checks callers with the keys and rules of one issuer.
 #[derive(Debug)]
 pub struct SignIn {
     pub(crate) settings: Settings,
@@ -103,7 +98,6 @@ pub(crate) struct SessionContent {
     pub(crate) name: String,
     pub(crate) claim: String,
     pub(crate) value: String,
-    /// The time in seconds since 1970.
     pub(crate) expires_at: i64,
 }
 
@@ -124,7 +118,6 @@ impl SignIn {
         self.settings.public_url.as_deref()
     }
 
-    /// Returns whether the page can sign in.
     pub fn has_client(&self) -> bool {
         self.settings.client.is_some()
     }
@@ -135,7 +128,6 @@ impl SignIn {
         has_token_form(token)
     }
 
-    /// Identifies the holder of a signed access token.
     pub async fn authenticate_token(&self, token: &str) -> Result<SignedIn, SignInError> {
         let claims = self.check_token(token, &self.settings.audience).await?;
         let name = self.read_name(&claims).map_err(SignInError::InvalidToken)?;
@@ -147,7 +139,6 @@ impl SignIn {
         Ok(self.sign_in_as(&name, index, expires_at))
     }
 
-    /// Identifies the holder of a session cookie.
     pub fn authenticate_session(&self, cookie: &str) -> Result<SignedIn, SignInError> {
         let text = self.sealer.open(Purpose::Session, cookie).ok_or(SignInError::SessionEnded)?;
         let session: SessionContent =

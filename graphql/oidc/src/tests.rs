@@ -1,5 +1,3 @@
-//! The token check and sessions, with keys of this test.
-
 use std::sync::Arc;
 
 use engine::access::{Access, Role, Token};
@@ -34,7 +32,6 @@ impl Clock for FixedClock {
     }
 }
 
-/// The keys of the test's issuer, one for each kind.
 struct Keys {
     random: SystemRandom,
     p256: EcdsaKeyPair,

@@ -41,7 +41,6 @@ pub(super) struct OperationGuard {
 struct GuardSettings {
     engine: Engine,
     limits: Limits,
-    /// Costs of the schema's fields, computed on first use.
     costs: OnceLock<Costs>,
 }
 

@@ -24,7 +24,6 @@ use super::{
     scalar::DateTime,
 };
 
-/// Maximum number of ids in a filter.
 const MAX_FILTER_IDS: usize = 1_000;
 
 /// Draft of a plan, written by a person or a model.

@@ -61,7 +61,6 @@ impl Loaders {
         Ok(self.usage.get_or_try_init(|| read).await?.get(tool).cloned())
     }
 
-    /// Returns the live workers of the store. Only the first call reads them.
     pub(super) async fn workers(&self) -> ApiResult<Arc<[WorkerId]>> {
         let read = async { Ok::<_, ApiError>(self.engine.executions.live_workers().await?.into()) };
         Ok(Arc::clone(self.workers.get_or_try_init(|| read).await?))

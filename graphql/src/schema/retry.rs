@@ -21,7 +21,6 @@ pub(super) enum RetryMode {
     All,
 }
 
-/// Checks that `mode` and `fromStep` fit together.
 pub(super) fn parse_scope(
     mode: Option<RetryMode>,
     from_step: Option<&str>,

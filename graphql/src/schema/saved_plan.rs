@@ -13,7 +13,6 @@ use super::{
     scalar::DateTime,
 };
 
-/// Default page size of `savedPlans`.
 const DEFAULT_SAVED_PLANS: i32 = 100;
 
 pub(super) struct SavedPlan(store::SavedPlan);

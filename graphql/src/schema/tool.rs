@@ -1,5 +1,3 @@
-//! Tools and toolsets.
-
 use std::sync::Arc;
 
 use async_graphql::{Context, Object, Result};

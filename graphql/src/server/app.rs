@@ -36,7 +36,6 @@ impl Caller {
         }
     }
 
-    /// Waits until the token or session of the caller expires.
     pub(super) async fn wait_until_expired(&self) {
         match self.expires_at {
             Some(expires_at) => sleep_until(expires_at).await,

@@ -57,7 +57,6 @@ struct ConnectionTable {
     unfinished_by_peer: BTreeMap<IpAddr, BTreeSet<u64>>,
 }
 
-/// Connections that share a limit: the ordinary connections, or the reserve.
 #[derive(Debug, Default)]
 struct Pool {
     open_count: usize,
@@ -89,7 +88,6 @@ pub(super) struct Connection {
 enum AnswerState {
     #[default]
     None,
-    /// The server is still producing the body.
     Started,
     /// Hyper has the whole body, but has perhaps not written all of it.
     Buffered,

@@ -24,7 +24,6 @@ use super::{
 /// Beginning of the paths of health checks, which need no token.
 const HEALTH_PATH_PREFIX: &str = "/health/";
 
-/// Fields of the payload of `connection_init` that can contain the token.
 const TOKEN_FIELDS: [&str; 3] = ["Authorization", "authorization", "token"];
 
 impl From<Denied> for Refusal {

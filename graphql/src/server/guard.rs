@@ -55,8 +55,6 @@ pub(super) async fn check_hosts_and_origins(
     response
 }
 
-/// Rejects a request with a foreign host or origin. Returns the origin of an allowed request, or
-/// `None` if it has none.
 fn check_origin(policy: &HostPolicy, request: &Request) -> Result<Option<HeaderValue>, Refusal> {
     let name = requested_host(request)?;
     let host =

@@ -71,7 +71,6 @@ pub(super) struct HostAndPort {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum HostName {
     Address(IpAddr),
-    /// The name in lower case, without the final dot.
     Domain(String),
 }
 
@@ -97,7 +96,6 @@ impl HostAndPort {
         Some(Self { name, port })
     }
 
-    /// Returns whether the name contains `*`. An entry allows one name only.
     fn has_wildcard(&self) -> bool {
         matches!(&self.name, HostName::Domain(name) if name.contains('*'))
     }
@@ -189,7 +187,6 @@ impl HostPolicy {
     }
 }
 
-/// Returns the host that a request names.
 pub(super) fn requested_host(request: &Request) -> Result<&str, Refusal> {
     if let Some(authority) = request.uri().authority() {
         return Ok(authority.as_str());

@@ -59,7 +59,6 @@ fn is_large_body(body: &Body) -> bool {
     body.size_hint().upper().is_none_or(|bytes| bytes > LARGE_BODY_BYTES)
 }
 
-/// Answers an HTTP request, and counts it for the metrics.
 async fn answer_and_count(app: &Arc<App>, parts: &Parts, body: Body) -> Response {
     let answered = AssertUnwindSafe(answer_request(app, parts, body)).catch_unwind().await;
     let (kind, response) = answered.unwrap_or_else(|panic| {
@@ -251,7 +250,6 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), Refusal> {
     Err(Refusal::invalid_request(StatusCode::UNSUPPORTED_MEDIA_TYPE, message))
 }
 
-/// Reads a body within the limits of size and time.
 async fn receive_body(app: &App, headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Refusal> {
     let limit = app.options.max_body_bytes;
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());

@@ -22,7 +22,6 @@ pub(super) enum RequestKind {
     Mutation,
     Subscription,
     WebSocket,
-    /// A route of [`Hooks::member_routes`](super::Hooks::member_routes).
     Member,
     Invalid,
     /// A request that the access checks rejected.

@@ -44,7 +44,6 @@ pub(super) fn choose_format(accept: &str) -> Option<Format> {
     best.map(|(_, _, format)| format)
 }
 
-/// Returns whether the client accepts an event stream with any weight.
 pub(super) fn accepts_stream(accept: &str) -> bool {
     let ranges: Vec<Range<'_>> = accept.split(',').filter_map(Range::parse).collect();
     best_weight(&ranges, Format::EventStream).is_some_and(|(_, weight)| weight > 0)
@@ -68,7 +67,6 @@ fn best_weight(ranges: &[Range<'_>], format: Format) -> Option<(Precision, u16)>
     named.max()
 }
 
-/// One `type/subtype;q=…` of an `Accept` header.
 struct Range<'a> {
     kind: &'a str,
     subtype: &'a str,

@@ -37,7 +37,6 @@ pub(super) struct Operation {
     pub(super) is_large: bool,
 }
 
-/// Parses the document of a request. The error is the response to the client.
 pub(super) fn parse_operation(mut request: Request) -> Result<Operation, Box<Response>> {
     let refuse = |errors| Box::new(Response::from_errors(document::shorten_errors(errors)));
     if let Err(too_much) = document::check_size(&request.query) {

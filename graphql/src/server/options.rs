@@ -27,12 +27,9 @@ pub struct ServerOptions {
     /// Origins whose pages are allowed to use the server, in addition to its own pages and to pages
     /// of this machine and of `allowed_hosts`.
     pub allowed_origins: Vec<AllowedOrigin>,
-    /// The path below which a proxy shows the server.
     pub path_prefix: PathPrefix,
     pub access: Access,
-    /// Identifies callers by an issuer. `None` if only tokens of the configuration give access.
     pub sign_in: Option<Arc<SignIn>>,
-    /// The certificate of the server. `None` serves without TLS.
     pub tls: Option<Tls>,
     /// The largest request body and WebSocket message, in bytes.
     pub max_body_bytes: usize,
@@ -96,7 +93,6 @@ pub struct Hooks {
     /// Routes for callers with a token. Each request has the [`Grant`](engine::access::Grant) of
     /// its caller as an extension, and no longer contains the token.
     pub member_routes: Router,
-    /// Exports the spans of requests. `None` if this process exports none.
     pub span_sink: Option<Arc<dyn SpanSink>>,
 }
 

@@ -82,7 +82,6 @@ impl fmt::Display for PathPrefix {
 }
 
 impl PathPrefix {
-    /// Returns the prefix. It is empty for the root.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -186,7 +186,6 @@ enum LoopEvent {
 }
 
 impl ServerTasks {
-    /// Accepts connections until `shutdown` resolves.
     async fn accept_until(&mut self, listener: &TcpListener, shutdown: impl Future<Output = ()>) {
         let mut shutdown = pin!(shutdown);
         loop {
@@ -251,7 +250,6 @@ impl ServerTasks {
         self.tasks.shutdown().await;
     }
 
-    /// Waits for all tasks and for tasks that they start.
     async fn drain(&mut self) {
         loop {
             tokio::select! {

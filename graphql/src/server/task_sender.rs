@@ -10,7 +10,6 @@ const MAX_WAITING_TASKS: usize = 64;
 
 pub(super) type TaskFuture = BoxFuture<'static, ()>;
 
-/// A task and the threads that run it.
 pub(super) enum Task {
     /// Runs on the threads that serve ordinary requests.
     Request(TaskFuture),

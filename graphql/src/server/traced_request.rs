@@ -15,7 +15,6 @@ use shared::trace::{OpenSpan, Scope, SpanContext, SpanKind, SpanSink, current_sc
 
 use super::operation::OperationResult;
 
-/// The span and the scope of one request.
 pub(super) struct TracedRequest {
     span: Option<OpenSpan>,
     scope: Option<Scope>,
@@ -42,7 +41,6 @@ impl TracedRequest {
         self.scope.clone()
     }
 
-    /// Runs the answer in the scope of the request, and ends the span.
     pub(super) async fn answer(self, answer: impl Future<Output = Response>) -> Response {
         let response = with_scope(self.scope, answer).await;
         if let Some(mut span) = self.span {

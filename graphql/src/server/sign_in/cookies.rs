@@ -1,5 +1,3 @@
-//! The cookies of the sign-in.
-
 use axum::http::{HeaderMap, header};
 
 /// A cookie with a sealed text. Scripts of the page cannot read it.

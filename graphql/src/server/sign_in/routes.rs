@@ -41,7 +41,6 @@ pub(super) fn build_routes_without_issuer() -> Router {
     Router::new().route(STATUS_PATH, get(report))
 }
 
-/// Sends the browser to the issuer.
 async fn start_login(
     State(state): State<Arc<SignInState>>,
     Query(parameters): Parameters,
@@ -58,7 +57,6 @@ async fn start_login(
     }
 }
 
-/// Answers the browser that comes back from the issuer.
 async fn finish_login(
     State(state): State<Arc<SignInState>>,
     Query(parameters): Parameters,
@@ -159,7 +157,6 @@ fn add_cookies(response: &mut Response, cookies: &[String]) {
     }
 }
 
-/// Shows why a sign-in failed, with a link that starts it again.
 fn show_failure(err: SignInError, base_url: &str) -> Response {
     let Refusal { status, message, .. } = err.into();
     let prefix = base_path(base_url).trim_end_matches('/');

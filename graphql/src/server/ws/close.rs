@@ -1,5 +1,3 @@
-//! Close codes and the closing handshake of WebSockets.
-
 use std::time::Duration;
 
 use axum::{

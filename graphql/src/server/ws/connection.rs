@@ -46,7 +46,6 @@ const MAX_SILENT_INTERVALS: u32 = 3;
 /// Timeout of a close, including the messages before it.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// An output with the id of its operation.
 type TaggedOutput = (Arc<str>, Output);
 
 pub(super) struct Connection {
@@ -69,9 +68,7 @@ enum ConnectionEvent {
     Written(Result<(), Error>),
     InitTimeout,
     Tick,
-    /// The token or session of the caller has expired.
     Expired,
-    /// The configuration no longer has the token of the caller.
     Revoked,
     Stop,
 }
@@ -102,7 +99,6 @@ impl Connection {
         }
     }
 
-    /// Runs until the server or the client closes the WebSocket.
     pub(super) async fn run(mut self) {
         let end = loop {
             let input = self.next_event().await;
@@ -301,7 +297,6 @@ impl Outbox {
         self.has_unsent_bytes = true;
     }
 
-    /// Writes all messages. Dropping the future loses no message.
     async fn write(&mut self) -> Result<(), Error> {
         poll_fn(|context| self.poll_write(context)).await?;
         self.has_unsent_bytes = false;

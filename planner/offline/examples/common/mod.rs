@@ -39,7 +39,6 @@ pub(crate) fn read_cases(queries: &Path) -> Result<Vec<Case>, Box<dyn Error>> {
     Ok(cases)
 }
 
-/// Plans a query and returns the outcome.
 pub(crate) fn plan(planner: &Offline, case: &Case) -> Value {
     let proposal = match planner.propose_blocking(&case.query, &case.catalog) {
         Ok(proposal) => proposal,
