@@ -24,7 +24,6 @@ struct CatalogEntries {
     failed: Vec<FailedSet>,
 }
 
-/// A toolset whose tools are unknown, because its source has failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedSet {
     pub name: ToolSetName,
@@ -38,7 +37,6 @@ pub struct CatalogTool {
 }
 
 impl Catalog {
-    /// Collects tools in the order in which their sets were registered.
     pub fn new(tools: impl IntoIterator<Item = CatalogTool>) -> Self {
         Self::of(tools, [])
     }

@@ -24,7 +24,6 @@ pub struct Size {
     pub height: f64,
 }
 
-/// A position. The origin is the upper left corner.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Point {
     pub x: f64,
@@ -41,9 +40,7 @@ pub enum Direction {
 pub struct Style {
     pub direction: Direction,
     pub layer_gap: f64,
-    /// The distance between two nodes of a layer.
     pub node_gap: f64,
-    /// The distance between parts without a connection.
     pub part_gap: f64,
 }
 
@@ -64,7 +61,6 @@ pub struct Drawing {
 
 #[derive(Clone, Debug, Default)]
 struct ConnectedPart {
-    /// The nodes, by their indexes in the whole graph.
     nodes: Vec<usize>,
     edges: Vec<GraphEdge>,
 }

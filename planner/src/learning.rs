@@ -35,7 +35,6 @@ pub struct ToolSequence {
     pub transitions: Vec<(usize, usize)>,
 }
 
-/// The success of the tools that were planned for a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueryOutcome {
     pub query: String,

@@ -97,7 +97,6 @@ pub trait PlanCompiler: Send + Sync {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rejection {
-    /// All diagnostics. At least one is an error.
     Invalid(Vec<Diagnostic>),
     /// The store could not be read, so the draft was not compiled.
     Store(StoreError),
@@ -112,7 +111,6 @@ pub struct ProposedPlan {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proposal {
     pub draft: Draft,
-    /// The steps of planning, oldest first.
     pub notes: Vec<Note>,
     /// Assumptions of the planner that the author should know.
     pub warnings: Vec<Diagnostic>,
@@ -152,7 +150,6 @@ pub struct Note {
     /// The kind, such as `candidates`, `clauses`, `prompt` or `reply`.
     pub kind: &'static str,
     pub content: Value,
-    /// The time since planning began.
     pub after: Duration,
 }
 
@@ -161,7 +158,6 @@ pub enum PlanningError {
     #[error("{message}")]
     NoPlan {
         message: String,
-        /// Suggested tools, best first.
         nearest: Vec<String>,
         notes: Vec<Note>,
     },

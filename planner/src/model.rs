@@ -44,7 +44,6 @@ pub trait Model: Debug + Send + Sync {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Question {
-    /// The conversation so far, oldest message first.
     pub messages: Vec<Message>,
     /// The tools that the model may call through the interface of its provider.
     pub tools: Vec<OfferedTool>,
@@ -75,7 +74,6 @@ pub struct OfferedTool {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct AnswerForm {
-    /// A name of letters, digits, `_` and `-`.
     pub name: &'static str,
     pub schema: Value,
     /// A larger and stricter schema, for servers whose answers always follow a schema.

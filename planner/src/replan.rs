@@ -63,7 +63,6 @@ pub struct StepResult {
     pub failure: Option<(Effect, ToolError)>,
 }
 
-/// The automatic replans of an execution, from its request's transcript.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attempts {
     pub started: usize,

@@ -324,7 +324,6 @@ mod tests {
         steps.collect()
     }
 
-    /// Returns an execution in which `a` and `c` succeeded, `b` failed and `d` was skipped.
     fn ended_with_output(output: &Value) -> Execution {
         ended_with_plan_and_output(&make_plan(), output)
     }

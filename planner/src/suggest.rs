@@ -1,5 +1,3 @@
-//! Suggestions of known names.
-
 /// Maximum number of names that are compared, because each comparison takes time.
 pub(crate) const MAX_CANDIDATES: usize = 4_096;
 const MAX_COMPARED_CHARS: usize = 64;
@@ -58,7 +56,6 @@ pub fn explain_unknown_field(message: &str) -> String {
     }
 }
 
-/// Returns the known field that a misspelt field probably means.
 pub fn nearest_field<'a>(name: &str, known_fields: &[&'a str]) -> Option<&'a str> {
     nearest_with_plurals(name, &known_fields.iter().copied())
 }

@@ -30,7 +30,6 @@ pub use self::{
 
 pub const DEFAULT_SCORE: f64 = 1.0;
 
-/// A graph of actions and tools, in the order of their addition.
 #[derive(Clone, Debug, Default)]
 pub struct Toolkit {
     vertices: IndexMap<NodeName, Vertex>,
@@ -42,7 +41,6 @@ struct Vertex {
     node: Node,
     /// The targets of the edges from this vertex, with scores.
     next: IndexMap<NodeName, f64>,
-    /// The sources of edges to this vertex.
     before: IndexSet<NodeName>,
 }
 
@@ -68,16 +66,13 @@ pub enum NodeKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// A module of another program.
     Module(String),
     Mcp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EdgeKind {
-    /// An action may follow another action.
     Next,
-    /// An action calls a tool.
     Call,
 }
 
@@ -86,7 +81,6 @@ pub struct Edge<'a> {
     pub from: &'a NodeName,
     pub to: &'a NodeName,
     pub kind: EdgeKind,
-    /// The strength of the connection.
     pub score: f64,
 }
 
@@ -183,7 +177,6 @@ impl Toolkit {
         self.get(name).filter(|node| node.kind == NodeKind::Tool)
     }
 
-    /// Returns all actions and tools, in the order of their addition.
     pub fn nodes(&self) -> impl ExactSizeIterator<Item = (&NodeName, &Node)> {
         self.vertices.iter().map(|(name, vertex)| (name, &vertex.node))
     }

@@ -35,7 +35,6 @@ use self::common::Case;
 const ROUNDS: usize = 3;
 const FACTORS: [f32; 2] = [1.25, 0.75];
 
-/// A part of the queries, with a name.
 struct Part {
     name: &'static str,
     has: fn(u64) -> bool,
@@ -54,7 +53,6 @@ struct Judge {
     known: BTreeMap<Vec<u32>, BTreeMap<u64, Verdict>>,
 }
 
-/// The class of a plan, as `score.py` calls it.
 type Verdict = String;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -85,7 +83,6 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 impl Judge {
-    /// Changes one weight after the other as long as the points of a part grow.
     fn fit(&mut self, part: &Part) -> Result<Weights, Box<dyn Error>> {
         let mut best = Weights::default();
         let mut most = self.points(&best, part)?;
@@ -135,7 +132,6 @@ impl Judge {
         Ok(shown.join(", "))
     }
 
-    /// Plans all queries with some weights, and lets `score.py` judge the plans.
     fn verdicts(&mut self, weights: &Weights) -> Result<&BTreeMap<u64, Verdict>, Box<dyn Error>> {
         let mut weights = weights.clone();
         let key: Vec<u32> = weights.values_mut().iter().map(|value| value.to_bits()).collect();

@@ -1,5 +1,3 @@
-//! The words that the planner knows, from one file.
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::LazyLock,
@@ -173,7 +171,6 @@ impl Lexicon {
         self.concepts(verb).iter().any(|own| own == concept)
     }
 
-    /// Returns the concepts of a verb, by its stem. The concepts are stems, too.
     pub(super) fn concepts(&self, verb: &str) -> &[String] {
         self.verbs.get(verb).map_or(&[], Vec::as_slice)
     }

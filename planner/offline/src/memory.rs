@@ -25,7 +25,6 @@ pub(super) struct Memory {
 pub(super) struct WantedValue<'a> {
     pub(super) slot: &'a Slot,
     pub(super) tool: &'a Tool,
-    /// The noun in the query, as in `that issue`.
     pub(super) noun: Option<&'a str>,
     pub(super) tools: &'a [Tool],
     pub(super) lexicon: &'a Lexicon,
@@ -65,8 +64,6 @@ impl Memory {
         })
     }
 
-    /// Finds the id that a step returns, if a parameter of this step is the given name, as in `by
-    /// Alice`.
     pub(super) fn named(&self, name: &str, wanted: &WantedValue<'_>) -> Option<RecalledValue> {
         let name = name.to_lowercase();
         self.find(|step| {

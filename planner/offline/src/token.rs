@@ -1,5 +1,3 @@
-//! Tokens of a query, such as words, numbers, addresses and quotations.
-
 use std::ops::Range;
 
 use rust_stemmers::{Algorithm, Stemmer};
@@ -11,7 +9,6 @@ pub(super) enum TokenKind {
     Email,
     Url,
     Id,
-    /// An ISO date, perhaps with a time.
     Date,
     Time,
     Path,
@@ -63,7 +60,6 @@ impl Token {
         self.kind == TokenKind::Word && self.value.chars().next().is_some_and(char::is_uppercase)
     }
 
-    /// Returns whether the token is neither a word nor a mark, so that it can only be a value.
     pub(super) fn is_value(&self) -> bool {
         !matches!(self.kind, TokenKind::Word | TokenKind::Mark)
     }
@@ -89,7 +85,6 @@ impl Token {
         Some(if name.contains('.') { "file" } else { "directori" })
     }
 
-    /// Makes a word that the query does not contain at this place.
     pub(super) fn inserted(word: &str, at: usize) -> Self {
         Self::new(TokenKind::Word, at, at, word)
     }
@@ -135,7 +130,6 @@ pub(super) fn unquoted_tokens(query: &str) -> Vec<Token> {
     tokens(&only.value).into_iter().map(moved).collect()
 }
 
-/// Returns the words of tokens as the query has them, unless a clause has them in another order.
 pub(super) fn words_of(query: &str, tokens: &[Token]) -> String {
     match tokens {
         [first, .., last] if tokens.windows(2).all(|pair| pair[0].end <= pair[1].start) => {

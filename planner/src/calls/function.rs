@@ -1,5 +1,3 @@
-//! Reads calls of the form `set.name(key=value, …)`.
-
 use serde_json::Value;
 
 use super::{
@@ -20,7 +18,6 @@ const POSSIBLE_DEFINITION_WORDS: [&str; 2] = ["function", "class"];
 const CONTINUATION_WORDS: [&str; 6] = ["with", "using", "passing", "where", "given", "except"];
 
 enum ArgumentsError {
-    /// The text contains no arguments. The scan continues at this position.
     At(usize),
     Cut,
 }

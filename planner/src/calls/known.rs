@@ -1,5 +1,3 @@
-//! The tools that a text can call.
-
 use std::{
     cell::{OnceCell, RefCell},
     collections::BTreeMap,
@@ -45,7 +43,6 @@ impl KnownTool {
     }
 }
 
-/// Returns the types of a schema without `null`, if it declares any.
 pub(super) fn schema_types(schema: &Value) -> Option<Vec<&str>> {
     let mut types = Vec::new();
     match (schema.get("type"), schema.get("anyOf").or_else(|| schema.get("oneOf"))) {

@@ -33,7 +33,6 @@ pub(super) struct SyntaxError {
     pub(super) position: usize,
     pub(super) resume: usize,
     pub(super) is_cut: bool,
-    /// The open lists and objects, outermost first.
     pub(super) open: Vec<OpenValue>,
 }
 
@@ -65,7 +64,6 @@ impl Object {
         self.fields.into_iter().map(|(key, tree)| (key, tree.into_value())).collect()
     }
 
-    /// Returns the last field with one of these names, ignoring case.
     pub(super) fn get(&self, names: &[&str]) -> Option<&Tree> {
         let is_meant = |key: &str| names.iter().any(|name| key.eq_ignore_ascii_case(name));
         self.fields.iter().rev().find(|(key, _)| is_meant(key)).map(|(_, tree)| tree)
@@ -96,7 +94,6 @@ pub(super) fn read_whole_object(text: &str) -> (Option<Object>, usize) {
 enum ReadError {
     AtPosition,
     AtByte(usize),
-    /// An endless string or comment begins at this byte.
     Endless(usize),
 }
 

@@ -2,8 +2,6 @@
 
 use super::source::Source;
 
-/// Words for arguments. Longer words come before their own prefixes, because the first word that
-/// matches is used.
 const ARGUMENT_NOUNS: [&str; 11] = [
     "arguments",
     "argument",
@@ -20,7 +18,6 @@ const ARGUMENT_NOUNS: [&str; 11] = [
 /// Words that may precede the nouns in [`ARGUMENT_NOUNS`], as in `Tool Input`.
 const OWNER_WORDS: [&str; 4] = ["tool", "action", "function", "call"];
 
-/// Returns the end of a marker such as `TOOL:` at a position.
 pub(super) fn tool_marker_end(source: &Source<'_>, index: usize) -> Option<usize> {
     let end = source.find_word_end(index, "tool")?;
     let sign = source.skip(end, |byte| matches!(byte, b'*' | b'`' | b'_'));
@@ -54,7 +51,6 @@ pub(super) fn argument_marker_end(source: &Source<'_>, index: usize) -> Option<u
     (source.byte(object) == Some(b'{')).then_some(object)
 }
 
-/// Returns the name before the argument marker at the end of `line`.
 pub(super) fn name_before_arguments(line: &str) -> Option<&str> {
     let is_around =
         |character: char| character.is_whitespace() || matches!(character, '*' | '`' | '_');

@@ -86,7 +86,6 @@ struct DescribedParameter<'a> {
     depth: usize,
 }
 
-/// Describes a parameter and the fields in it while lines are left.
 fn describe_parameter(
     prompt: &mut String,
     root: &Value,

@@ -1,5 +1,3 @@
-//! Example values for the schemas of parameters.
-
 use std::cell::Cell;
 
 use serde_json::{Map, Value, json};
@@ -10,7 +8,6 @@ const MAX_DEPTH: usize = 8;
 const MAX_PARTS: usize = 1_000;
 const PATTERN_COST: usize = 50;
 const MAX_ITEMS: u64 = 8;
-/// Texts that fit common patterns.
 const SAMPLE_TEXTS: [&str; 12] = [
     "a",
     "A",
@@ -94,7 +91,6 @@ pub(super) fn make_sample(root: &Value, name: &str, schema: &Value, choice: usiz
 
 struct Sampler<'a> {
     root: &'a Value,
-    /// The index of the alternative that is taken at each choice.
     choice: usize,
     parts_left: Cell<usize>,
 }

@@ -13,7 +13,6 @@ use super::{
     source::{Attempt, BrokenCall, CallReader, MissReason},
 };
 
-/// Fields that contain only the name of a tool.
 const TOOL_FIELDS: [&str; 2] = ["tool", "tool_name"];
 /// Fields that contain the name of a tool if arguments are next to them.
 const NAME_FIELDS: [&str; 4] = ["name", "function", "action", "recipient_name"];
@@ -22,7 +21,6 @@ const ARGUMENT_FIELDS: [&str; 8] =
 /// Fields that contain arguments if the object can only be a call.
 const LOOSE_ARGUMENT_FIELDS: [&str; 8] =
     ["arg", "argument", "param", "parameter", "inputs", "data", "payload", "options"];
-/// Fields next to a call that are not arguments.
 const OTHER_FIELDS: [&str; 24] = [
     "type",
     "id",
@@ -50,17 +48,13 @@ const OTHER_FIELDS: [&str; 24] = [
     "plan",
 ];
 
-/// The place of an object decides which fields a call needs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ObjectPlace {
     Prose,
-    /// In `tool_calls`, `tool_uses` or `function_call`.
     ToolCalls,
-    /// In the tags of a call.
     Tags,
 }
 
-/// An object that is a call, even if its tool is not registered.
 struct Shape {
     name: String,
     format: CallFormat,
@@ -154,7 +148,6 @@ fn place_of_field(key: &str) -> ObjectPlace {
 struct UnfinishedCall {
     name: String,
     is_known: bool,
-    /// `true` if the object can only be a call.
     is_certain: bool,
 }
 

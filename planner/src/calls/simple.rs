@@ -13,10 +13,8 @@ use super::{
     source::{Attempt, BrokenCall, CallReader, MissReason, Source},
 };
 
-/// Labels after a tool's name in the report of a result.
 const RESULT_LABELS: [&str; 5] = ["result:", "error:", "output:", "observation:", "status:"];
 
-/// Ways to write that there are no arguments.
 const NO_ARGUMENTS: [&str; 2] = ["none", "()"];
 /// Labels on the next line that end the call. Any other label may begin arguments.
 const NEW_LINE_LABELS: [&str; 5] = ["thought", "action", "observation", "result", "answer"];

@@ -15,7 +15,6 @@ const NAMESPACES: [&str; 2] = ["functions.", "default_api."];
 const MAX_NAME_BYTES: usize = 256;
 const MAX_MISSED_CALLS: usize = 32;
 
-/// The text. Positions are bytes.
 pub(super) struct Source<'a> {
     text: &'a str,
     steps: Cell<usize>,
@@ -24,11 +23,9 @@ pub(super) struct Source<'a> {
     comments_never_end: Cell<bool>,
 }
 
-/// The kinds of comments that may occur between values.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Comments {
     Slashes,
-    /// Slashes, and also `# …` where no value can begin.
     All,
 }
 
@@ -55,7 +52,6 @@ impl<'a> Source<'a> {
         self.text.as_bytes().get(index).copied()
     }
 
-    /// Returns a part of the text, or an empty text if the range cuts a character.
     pub(super) fn slice(&self, range: Range<usize>) -> &'a str {
         self.add_steps(range.len());
         self.text.get(range).unwrap_or("")

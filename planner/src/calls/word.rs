@@ -4,7 +4,6 @@ use serde_json::Value;
 
 use super::source::Source;
 
-/// Typographic quotes, opening and closing.
 const TYPOGRAPHIC_QUOTES: [(&str, &str); 2] = [("“", "”"), ("‘", "’")];
 
 /// Returns the end of the opening quote of the string at a position, and whether the string is raw.

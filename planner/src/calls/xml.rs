@@ -15,13 +15,10 @@ use super::{
     word,
 };
 
-/// Tags in a call that contain the tool's name.
 const NAME_TAGS: [&str; 5] = ["tool", "name", "tool_name", "function", "function_name"];
-/// Tags in a call that contain the arguments.
 const ARGUMENT_TAGS: [&str; 6] =
     ["args", "arguments", "parameters", "params", "input", "tool_input"];
 
-/// Attributes that are not arguments.
 const OTHER_ATTRIBUTES: [&str; 6] = ["name", "id", "type", "string", "format", "xmlns"];
 
 /// Reads the element that begins at `index`, if it is a call, a result or a thought.
@@ -357,7 +354,6 @@ fn read_text(source: &Source<'_>, range: Range<usize>) -> TagText {
     }
 }
 
-/// Reads the value of a field (its content or its `value` attribute). Returns the end of the field.
 fn read_field(
     source: &Source<'_>,
     tag: &Tag<'_>,

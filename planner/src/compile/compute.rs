@@ -20,7 +20,6 @@ pub(super) fn is_compute(tool: &ToolName) -> bool {
     tool.as_str() == COMPUTE
 }
 
-/// Returns `true` if this path within the parameters is the expression.
 pub(super) fn is_expression(path: &str) -> bool {
     path.strip_prefix('.') == Some(EXPRESSION_FIELD)
 }

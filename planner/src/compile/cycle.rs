@@ -50,7 +50,6 @@ fn format_cycle(cycle: &[StepNumber], steps: &[Step<'_>]) -> String {
     names.join(" -> ")
 }
 
-/// The component number of a step that is not on a cycle.
 const NO_COMPONENT: u32 = u32::MAX;
 
 /// The strongly connected components that have a cycle, by Tarjan's algorithm without recursion.
@@ -81,14 +80,10 @@ impl Components {
 struct Tarjan<'a> {
     edges: &'a [Vec<StepNumber>],
     is_placed: &'a [bool],
-    /// The number of the visit in which each step was first visited, counted from one. Zero for a
-    /// step that was not visited.
     visited_at: Vec<u32>,
-    /// The earliest step on the stack that each step reaches.
     lowest_reached: Vec<u32>,
     is_on_stack: Vec<bool>,
     stack: Vec<usize>,
-    /// The current path: steps, each with its next dependency.
     path: Vec<(usize, usize)>,
     clock: u32,
     component_of: Vec<u32>,

@@ -111,7 +111,6 @@ fn make_base_id(name: &str) -> String {
 
 pub(super) struct Naming<'a> {
     pub(super) names: StepNames,
-    /// The steps that set a variable, in draft order.
     pub(super) variables: BTreeMap<&'a str, Vec<StepNumber>>,
     steps: &'a [Step<'a>],
     /// The steps that use each tool, by its qualified name and by its name without the set.
@@ -182,7 +181,6 @@ impl<'a> Naming<'a> {
     }
 }
 
-/// Returns the name of the step's tool or plan, as it is written.
 fn written_name(step: &DraftStep) -> Option<&str> {
     let tool = step.name.as_deref().or(step.tool_name.as_deref());
     tool.or_else(|| match step.plan.as_ref()? {

@@ -28,13 +28,11 @@ enum Shape<'a> {
 
 enum PathResult<'a> {
     Found(Shape<'a>),
-    /// This part of the path cannot exist in this shape.
     Missing(&'a str, Shape<'a>),
     /// The shape declares fields, but not this field. It may still exist.
     Undeclared(&'a str, Shape<'a>),
 }
 
-/// Warns about a reference to a field that the output cannot have, or does not declare.
 pub(super) fn check_outputs(
     steps: &[Step<'_>],
     site: &TemplateSite<'_>,
@@ -58,7 +56,6 @@ pub(super) fn check_outputs(
     });
 }
 
-/// Warns about a loop whose list cannot be a list.
 pub(super) fn check_list(steps: &[Step<'_>], index: usize, list: &Reference, report: &mut Report) {
     let Target::Step(target) = list.target else { return };
     let target = &steps[target.get()];
@@ -210,7 +207,6 @@ fn follow_schema<'a>(mut schema: &'a Value, path: &'a [Segment]) -> PathResult<'
     PathResult::Found(Shape::Single(Some(schema)))
 }
 
-/// Returns the type of a schema if the schema allows only one type.
 fn single_type(schema: &Value) -> Option<&str> {
     match schema.get("$ref") {
         Some(_) => None,

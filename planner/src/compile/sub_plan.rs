@@ -19,7 +19,6 @@ use crate::{
 /// The compiled inline drafts of a draft, by the number of their step.
 pub(super) type InlinePlans = BTreeMap<usize, Result<SubPlan, Vec<Diagnostic>>>;
 
-/// The inputs that a draft shares with its inline drafts.
 pub(super) struct DraftTree<'a> {
     pub(super) catalog: &'a Catalog,
     pub(super) plans: &'a SubPlans,
@@ -80,7 +79,6 @@ impl DraftTree<'_> {
 
 /// The plan that a step executes, if it was found.
 pub(super) struct FoundPlan<'a> {
-    /// The name that the compiled step shows in place of a tool.
     pub(super) name: String,
     pub(super) plan: Option<&'a SubPlan>,
 }

@@ -1,5 +1,3 @@
-//! Resolves the tool of each step and of each compensation.
-
 use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value;
@@ -93,7 +91,6 @@ fn tool_name(written: &str) -> ToolName {
 
 struct Call<'a> {
     step_index: usize,
-    /// A prefix of the field names: empty, or `compensate.`.
     field_prefix: &'static str,
     name: Option<&'a str>,
     tool_name: Option<&'a str>,

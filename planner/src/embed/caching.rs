@@ -17,7 +17,6 @@ const CHUNK_TEXTS: usize = 256;
 const MAX_RECENT_TEXTS: usize = 512;
 const MAX_RECENT_BYTES: usize = 4 << 10;
 
-/// An embedder that reads vectors from the store if they exist there.
 #[derive(Debug)]
 pub struct CachingEmbedder {
     inner: Arc<dyn Embedder>,

@@ -1,5 +1,3 @@
-//! The configured embedder.
-
 use std::{
     fmt,
     path::PathBuf,
@@ -58,7 +56,6 @@ impl Source {
     }
 }
 
-/// One model: an embedder for stored texts, and an embedder for queries.
 #[derive(Clone, Debug)]
 pub struct Embedding {
     pub source: String,

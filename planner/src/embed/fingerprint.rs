@@ -14,7 +14,6 @@ use super::{
     weights::InvalidModel,
 };
 
-/// The files that influence vectors.
 const VECTOR_FILES: [&str; 6] = [
     WEIGHTS_FILE,
     TOKENIZER_FILE,
@@ -24,7 +23,6 @@ const VECTOR_FILES: [&str; 6] = [
     "sentence_bert_config.json",
 ];
 const CHUNK_BYTES: usize = 1 << 20;
-/// Number of bytes of the fingerprint in the name.
 const FINGERPRINT_BYTES: usize = 8;
 
 /// Returns the name of the directory with a fingerprint of its files.

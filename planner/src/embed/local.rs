@@ -132,7 +132,6 @@ impl Embedder for Local {
     }
 }
 
-/// Vectors with the indexes of their texts.
 type EncodedTexts = Vec<(usize, Vec<f32>)>;
 
 impl Local {
@@ -145,7 +144,6 @@ impl Local {
     }
 }
 
-/// Splits texts, shortest first, into batches.
 fn batch_ranges(lens: &[usize]) -> Vec<Range<usize>> {
     let mut batches = Vec::new();
     let (mut start, mut bytes) = (0, 0);

@@ -88,7 +88,6 @@ impl PullError {
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     pub name: &'a str,
-    /// The expected SHA-256 of the weights, in hexadecimal.
     pub sha256: Option<&'a str>,
 }
 
@@ -139,7 +138,6 @@ pub async fn pull(
     Ok(Pulled { path, model, from: Some(from) })
 }
 
-/// Returns the repository of a model: `owner/name`.
 fn repository_name(name: &str) -> Result<String, PullError> {
     let is_part = |part: &str| {
         let is_fit = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
@@ -164,7 +162,6 @@ struct HubRepository<'a> {
     client: Client,
     hub: &'a str,
     repository: &'a str,
-    /// The SHA-256 that the weights must have, even if the hub names another checksum.
     pinned: Option<String>,
 }
 

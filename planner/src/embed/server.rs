@@ -39,7 +39,6 @@ const USER_AGENT_NAME: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
 
 #[derive(Clone)]
 pub struct ServerConfig {
-    /// The URL before `/embeddings`, such as `https://api.openai.com/v1`.
     pub base_url: String,
     pub model: String,
     pub api_key: Option<String>,
@@ -280,7 +279,6 @@ fn count_batch_texts(texts: &[&str]) -> usize {
     fit.count().max(1)
 }
 
-/// Parses an answer. Its vectors have indexes and may come in any order.
 fn parse_vectors(body: &[u8], texts: usize) -> Result<Vec<Vec<f32>>, String> {
     let answer: Answer = serde_json::from_slice(body)
         .map_err(|err| format!("its answer is not a list of vectors ({err})"))?;

@@ -1,5 +1,3 @@
-//! The configuration files of a BERT model.
-
 use std::{fs, io::ErrorKind, path::Path};
 
 use serde::{Deserialize, de::DeserializeOwned};
@@ -82,7 +80,6 @@ impl ModelShape {
 pub(super) struct Pooling {
     /// The results of several methods are concatenated.
     pub(super) methods: Vec<PoolingMethod>,
-    /// `true` if vectors are scaled to length 1.
     pub(super) is_normalized: bool,
 }
 

@@ -14,7 +14,6 @@ use super::{
     weights::{InvalidModel, Weights},
 };
 
-/// A text, and the vector that a model should return.
 #[derive(Deserialize)]
 struct ReferenceVector {
     text: String,

@@ -149,7 +149,6 @@ impl Layer {
         })
     }
 
-    /// Returns the attention of each token to the tokens of its text.
     fn attend_tokens(&self, rows: &Array2<f32>, texts: &[Vec<u32>], heads: usize) -> Array2<f32> {
         let all = self.attention.apply(rows);
         let size = rows.ncols();
@@ -175,7 +174,6 @@ impl Layer {
         mixed
     }
 
-    /// Updates each token by the result of the attention and by the dense layers.
     fn apply_feed_forward(&self, rows: &mut Array2<f32>, mixed: &Array2<f32>) {
         self.attention_output.add_to(rows, mixed);
         self.attention_norm.apply(rows);

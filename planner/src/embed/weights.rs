@@ -21,7 +21,6 @@ use super::math::{Linear, Norm};
 
 /// Number of values that share a scale in a quantised matrix.
 const GROUP_LEN: usize = 32;
-/// The first tensor of every BERT model.
 const FIRST_TENSOR: &str = "embeddings.word_embeddings.weight";
 /// Maximum size of the header of a file. Large models need much less, because they have a few
 /// hundred tensors.
@@ -73,7 +72,6 @@ enum WeightsSource {
 #[derive(Debug)]
 pub(super) struct Weights {
     tensors: BTreeMap<String, Tensor>,
-    /// The offset of the first tensor in bytes.
     data_start: u64,
     source: WeightsSource,
     /// A prefix of all tensor names, such as `bert.`.

@@ -14,7 +14,6 @@ const MIN_PLACEHOLDER_LIMIT: usize = 4_000;
 pub(super) struct LayeredGraph {
     pub(super) real_node_count: usize,
     pub(super) layer_of: Vec<usize>,
-    /// The nodes of each layer, in order.
     pub(super) layers: Vec<Vec<usize>>,
     /// The successors of each node, one layer below it.
     pub(super) below: Vec<Vec<usize>>,
@@ -26,7 +25,6 @@ pub(super) struct LayeredGraph {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum EdgePath {
     Loop,
-    /// The edge leads from its upper end to its lower end through these placeholders.
     ViaPlaceholders {
         upper: usize,
         placeholders: Vec<usize>,

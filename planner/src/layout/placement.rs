@@ -1,5 +1,3 @@
-//! The positions of ordered nodes, and the routes of edges between them.
-
 use super::{
     Drawing, GraphEdge, Point, Size, Style,
     layers::{EdgePath, LayeredGraph},
@@ -19,7 +17,6 @@ const LOOP_SIZE: f64 = 16.0;
 /// The maximum distance from a line at which a point counts as a point on the line.
 const STRAIGHT_TOLERANCE: f64 = 0.05;
 
-/// Places the nodes of ordered layers and routes the edges between them.
 pub(super) fn draw_layers(
     graph: &LayeredGraph,
     sizes: &[Size],
@@ -210,7 +207,6 @@ fn layer_bands(graph: &LayeredGraph, sizes: &[Size], style: &Style) -> Vec<Layer
     graph.layers.iter().map(band).collect()
 }
 
-/// Returns the leftmost offsets of a layer's nodes.
 fn node_offsets(graph: &LayeredGraph, layer: &[usize], sizes: &[Size], style: &Style) -> Vec<f64> {
     let mut offsets = Vec::with_capacity(layer.len());
     let mut before: Option<(f64, usize)> = None;

@@ -1,5 +1,3 @@
-//! Rules for every drawing, and the quality of some drawings.
-
 use proptest::prelude::*;
 
 use super::*;

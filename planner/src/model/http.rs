@@ -20,7 +20,6 @@ pub(super) struct Answer {
 #[derive(Debug)]
 pub(super) enum ExchangeError {
     Unreachable(String),
-    /// The connection was lost before the end of the answer, with this reason.
     ConnectionLost(String),
     TooLong,
 }

@@ -28,20 +28,17 @@ pub const STARTED_MODEL: &str = "faber-planner";
 
 #[derive(Clone, Debug)]
 pub struct StartedServer {
-    /// The address before `chat/completions`.
     pub url: String,
     /// The key of the server. Other users of the machine do not know it, so they cannot use the
     /// server.
     pub key: Key,
 }
 
-/// Starts a server for the downloaded model.
 #[async_trait]
 pub trait ServerStarter: Debug + Send + Sync {
     /// Returns a running server. The error names what is missing, and the remedy.
     async fn start_server(&self) -> Result<StartedServer, String>;
 
-    /// Describes how the server would be started, without starting it.
     fn describe(&self) -> Result<String, String>;
 }
 
@@ -63,7 +60,6 @@ pub struct LocalModel {
 }
 
 impl LocalModel {
-    /// Creates the model. Sends nothing.
     pub fn new(settings: &Settings) -> Self {
         let servers: Vec<(String, String)> = match &settings.base_url {
             Some(url) => vec![("the server".to_owned(), url.trim_end_matches('/').to_owned())],
@@ -93,7 +89,6 @@ impl LocalModel {
         Ok(provider)
     }
 
-    /// Returns the first server that has the requested model.
     async fn search_servers(&self) -> Result<Option<(String, Provider)>, ModelError> {
         for (server, url) in &self.servers {
             if let Some(model) = self.find_model(url).await? {

@@ -15,7 +15,6 @@ use super::{Model, ModelError, Question, Reply};
 #[derive(Debug)]
 pub(super) struct ObservedModel {
     model: Arc<dyn Model>,
-    /// The provider and the name of the model, as in the configuration.
     name: String,
     provider: &'static str,
 }

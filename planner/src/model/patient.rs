@@ -1,5 +1,3 @@
-//! Retries of questions.
-
 use std::{
     hash::{BuildHasher, RandomState},
     sync::{
@@ -46,7 +44,6 @@ impl RetryingModel {
         Self::with_seed(model, retry_policy, RandomState::new().hash_one(0))
     }
 
-    /// Adds retries to a model. The same seed gives the same waits.
     pub fn with_seed(model: Arc<dyn Model>, retry_policy: ModelRetryPolicy, seed: u64) -> Self {
         Self { model, retry_policy, random_state: AtomicU64::new(seed) }
     }

@@ -40,13 +40,11 @@ pub struct Provider {
 struct Answer {
     text: String,
     calls: Vec<NativeCall>,
-    /// The reason why the model stopped, if the provider names it.
     stop: Option<Stop>,
     tokens: Tokens,
 }
 
 impl Provider {
-    /// Creates a client. Sends nothing.
     pub fn new(settings: &Settings) -> Result<Self, ModelError> {
         let name = settings.name();
         let refused = |reason: String| ModelError::Refused { model: name.clone(), reason };

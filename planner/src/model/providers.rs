@@ -97,7 +97,6 @@ impl ProviderKind {
         self.name
     }
 
-    /// Returns whether the server is searched on this machine.
     pub fn is_local(self) -> bool {
         self.name == LOCAL_PROVIDER
     }

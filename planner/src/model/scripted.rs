@@ -1,5 +1,3 @@
-//! A scripted model for tests.
-
 use std::{
     collections::VecDeque,
     sync::{Mutex, PoisonError},
@@ -10,7 +8,6 @@ use async_trait::async_trait;
 
 use super::{Model, ModelError, Question, Reply, Stop, Tokens};
 
-/// A model that answers from a list and keeps the questions.
 #[derive(Debug, Default)]
 pub(crate) struct Scripted {
     answers: Mutex<VecDeque<Result<Reply, ModelError>>>,
@@ -18,7 +15,6 @@ pub(crate) struct Scripted {
 }
 
 impl Scripted {
-    /// Creates a model that gives these answers in order, and then refuses.
     pub(crate) fn new(answers: Vec<Result<Reply, ModelError>>) -> Self {
         Self { answers: Mutex::new(answers.into()), questions: Mutex::default() }
     }

@@ -1,5 +1,3 @@
-//! The settings of a model.
-
 use std::{fmt, sync::Arc, time::Duration};
 
 use shared::secret_file::SecretFile;
@@ -50,12 +48,10 @@ pub enum Key {
 }
 
 impl Settings {
-    /// Returns `PROVIDER/MODEL`.
     pub fn name(&self) -> String {
         format!("{}/{}", self.provider.name(), self.model)
     }
 
-    /// Creates the model with its retries and its fallback. Sends nothing.
     pub fn build_model(&self) -> Result<Arc<dyn Model>, ModelError> {
         let patience = ModelRetryPolicy { retries: self.retries, ..ModelRetryPolicy::default() };
         let model: Arc<dyn Model> = if self.provider.is_local() {

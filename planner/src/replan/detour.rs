@@ -121,7 +121,6 @@ fn failed_steps(earlier: &EarlierPlan) -> Result<Vec<String>, String> {
 struct DetourPlanner<'a> {
     earlier: &'a EarlierPlan,
     graph: ChainGraph,
-    /// The effects of tools, by their full names.
     effects: BTreeMap<String, Effect>,
     avoided_tools: BTreeSet<usize>,
     given_values: Vec<Given>,
@@ -251,7 +250,6 @@ impl<'a> DetourPlanner<'a> {
         Ok(())
     }
 
-    /// Returns the outputs of a step that other steps use, if each is a whole value.
     fn used_paths(&self, id: &str) -> Result<BTreeSet<String>, String> {
         let mut paths = BTreeSet::new();
         for step in self.draft.tools.iter().filter(|step| step.id.as_deref() != Some(id)) {
@@ -273,8 +271,6 @@ impl<'a> DetourPlanner<'a> {
         Ok(paths)
     }
 
-    /// Adds the calls of a route in the place of a failed step. Returns the value that the route
-    /// leads to.
     fn add_route(&mut self, route: &Route, failed: &DraftStep, position: &mut usize) -> Value {
         let mut ids: Vec<String> = Vec::new();
         for step in &route.steps {
@@ -406,7 +402,6 @@ fn replace_value(value: &mut Value, old: &str, new: &Value) {
     }
 }
 
-/// Replaces a dependency on a step by a dependency on its successor.
 fn replace_dependency(step: &mut DraftStep, old: &str, new: Option<&str>) {
     let written = step.depends_on.take();
     let one = written.as_ref().and_then(Value::as_str).map(str::to_owned);

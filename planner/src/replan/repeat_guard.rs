@@ -63,7 +63,6 @@ enum Repeat<'a> {
 struct NewPlan<'a> {
     execution: &'a Execution,
     reusable: &'a [bool],
-    /// Bytes of calls that may still be compared.
     budget: Cell<usize>,
 }
 
@@ -91,7 +90,6 @@ impl<'a> RepeatGuard<'a> {
         steps.for_each(|(planned, step)| self.add_step(planned, step));
     }
 
-    /// Removes and returns a child execution that was not added yet.
     pub fn pop_child(&mut self) -> Option<ExecutionId> {
         self.children.pop()
     }
@@ -209,7 +207,6 @@ impl<'a> RepeatGuard<'a> {
 /// The parameters of a call before its plan runs.
 enum RenderedParameters {
     Known(Value),
-    /// A template refers to an output that does not exist yet.
     Unknown,
     TooLarge,
 }
@@ -242,17 +239,14 @@ impl NewPlan<'_> {
     }
 }
 
-/// Returns the execution of a new plan as it would start.
 fn create_execution(ended: &Execution, plan: &Arc<Plan>) -> Option<Execution> {
     let event = Event::Created(Box::new(create_replan(ended, plan).ok()?));
     let created = RecordedEvent { seq: Seq::START.next(), at: ended.created_at(), by: None, event };
     Execution::create(ended.id(), Arc::clone(plan), &created).ok()
 }
 
-/// The values that templates find before the plan runs.
 struct KnownValues<'a> {
     execution: &'a Execution,
-    /// An item and its index.
     item: Option<(&'a Value, Value)>,
 }
 

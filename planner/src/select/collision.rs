@@ -25,7 +25,6 @@ pub enum Similarity {
     Cosine,
 }
 
-/// There are more than [`MAX_COLLISIONS`] pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("more than {MAX_COLLISIONS} pairs of tools are that similar: use a higher `threshold`")]
 pub struct TooManyPairs;

@@ -22,7 +22,6 @@ const LEXICAL_WEIGHT: f32 = 0.18;
 const NAME_WEIGHT: f32 = 0.05;
 /// The weight of learned outcomes, which are between -1 and 1.
 const LEARNED_WEIGHT: f64 = 0.05;
-/// The weight of the best part. The whole query has the remaining weight.
 const PART_WEIGHT: f64 = 0.5;
 
 struct QueryMeaning {

@@ -10,9 +10,7 @@ use shared::tool::ToolDefinition;
 
 use super::words;
 
-/// Limits how much a repeated word counts.
 const SATURATION: f32 = 1.2;
-/// Reduces the scores of long documents.
 const LENGTH_PENALTY: f32 = 0.75;
 /// The weight of words in names. It is the highest, because names are short and precise.
 const NAME_WEIGHT: f32 = 2.0;
@@ -47,8 +45,6 @@ struct Word {
     names: Vec<Posting>,
 }
 
-/// The index of a tool, and a weight. The types are small, because a common word has an entry for
-/// every tool.
 type Posting = (u32, f32);
 
 impl Lexical {
@@ -88,7 +84,6 @@ impl Lexical {
         lexical
     }
 
-    /// Computes the share of each word in each name, by the words' weights.
     fn weigh_names(&mut self) {
         let Self { documents, words } = self;
         for (index, document) in (0_u32..).zip(&*documents) {
@@ -140,7 +135,6 @@ fn add_postings(postings: &[Posting], factor: f32, scores: &mut [f32]) {
     }
 }
 
-/// Returns the words of a query and their frequencies.
 fn query_words(query: &str) -> BTreeMap<String, f32> {
     let mut query_words = BTreeMap::new();
     for word in words::stem_words(query) {

@@ -58,8 +58,6 @@ impl Outcomes {
         self.kinds.iter().map(|kind| kind.query.as_str())
     }
 
-    /// Adds the success of each tool for a query of the kind with this index. Without an index, the
-    /// query starts a new kind.
     pub fn learn(
         &mut self,
         kind: Option<usize>,
@@ -81,7 +79,6 @@ impl Outcomes {
         drop_lightest(known_tools, MAX_TOOLS, Outcome::current_weight);
     }
 
-    /// Removes the kinds that got no query since a time. Returns the number of removed kinds.
     pub fn forget(&mut self, before: Timestamp) -> usize {
         let had = self.kinds.len();
         self.kinds.retain(|kind| kind.at.is_some_and(|at| at >= before));

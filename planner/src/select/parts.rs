@@ -24,9 +24,7 @@ const REQUEST_WORDS: &str = "\
     summarize take tell text track transfer translate trash turn unblock unlock unsubscribe update \
     upload use validate verify view visualize want what when where which who why will would write";
 
-/// Words that separate two clauses.
 const SEPARATORS: [&str; 3] = ["and", "but", "then"];
-/// Words between two clauses that mean nothing for the selection.
 const LINK_WORDS: [&str; 9] =
     ["also", "and", "but", "finally", "next", "please", "so", "then", "to"];
 /// Words at the beginning of a part that only connect it to the previous part.
@@ -142,7 +140,6 @@ fn keep_part<'a>(words: &[Word<'_>], sentence: &'a str, parts: &mut Vec<&'a str>
 struct Word<'a> {
     start: usize,
     text: &'a str,
-    /// The word in lower case, without punctuation.
     lower: String,
 }
 

@@ -59,7 +59,6 @@ impl Rows {
         self.row_of_owner(owner).map(|row| self.row(row))
     }
 
-    /// Returns the tools with a vector, in order.
     pub(super) fn owners(&self) -> &[usize] {
         &self.owners
     }
@@ -78,7 +77,6 @@ impl Rows {
         &self.integers[row * width..(row + 1) * width]
     }
 
-    /// Returns the maximum error of a quick cosine.
     pub(super) fn slack(&self) -> f64 {
         vector::slack(self.dimensions)
     }

@@ -96,7 +96,6 @@ pub struct SelectionRequest<'a> {
     pub query: &'a str,
     pub by: Criterion,
     pub limit: usize,
-    /// The margin of a hit: see [`DEFAULT_MARGIN`].
     pub margin: f64,
     /// Learned outcomes, and the time for which they count.
     pub outcomes: Option<(&'a Outcomes, Timestamp)>,

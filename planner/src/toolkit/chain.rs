@@ -45,7 +45,6 @@ pub struct ChainTool {
     is_cautioned: bool,
 }
 
-/// A known value of the type of a field.
 #[derive(Clone, Debug)]
 pub struct Given {
     pub value: Value,
@@ -61,7 +60,6 @@ impl Given {
         Self { value, keys, form, shape: field.shape, cost: 0 }
     }
 
-    /// Returns whether a field has the type of the value.
     pub fn has_type_of(&self, field: &Field) -> bool {
         self.keys.iter().any(|key| key.fit != Fit::Near && field.keys.contains(key))
     }
@@ -73,7 +71,6 @@ impl Given {
     }
 }
 
-/// The tools of a catalog, linked by the types of their fields.
 #[derive(Clone, Debug, Default)]
 pub struct ChainGraph {
     tools: Vec<ChainTool>,

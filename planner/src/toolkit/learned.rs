@@ -27,10 +27,6 @@ const MAX_FOLLOWERS: usize = 200;
 /// Number of half-lives after which all weights are rescaled, before they overflow.
 pub(crate) const MAX_HALF_LIVES: f64 = 30.0;
 
-/// Learned calls and transitions.
-///
-/// Weights are relative to a time: an observation one half-life later counts twice as much. So no
-/// weight changes while time passes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Learned {
@@ -203,7 +199,6 @@ fn caller_count(toolkit: &Toolkit, tool: &NodeName) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX)).max(1.0)
 }
 
-/// Returns the number of half-lives between two times, at least 0.
 pub(crate) fn half_lives_between(since: Timestamp, at: Timestamp) -> f64 {
     let passed = (at - since).max(TimeDelta::zero());
     passed.as_seconds_f64() / HALF_LIFE.as_seconds_f64()

@@ -30,7 +30,6 @@ impl Toolkit {
         (names, edges)
     }
 
-    /// Returns the edges, ordered by source and then by target.
     pub fn ordered_edges(&self) -> Vec<Edge<'_>> {
         let order = self.topological_order();
         let mut places = vec![0; order.len()];

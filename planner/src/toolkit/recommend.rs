@@ -1,5 +1,3 @@
-//! The neighbourhood of a few actions.
-
 use std::collections::BTreeSet;
 
 use shared::id::NodeName;
@@ -19,7 +17,6 @@ impl Default for RecommendationReach {
     }
 }
 
-/// Recommended tools and actions, each in the order of the graph.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolsAndActions<'a> {
     pub tools: Vec<(&'a NodeName, &'a Node)>,

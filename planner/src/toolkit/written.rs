@@ -29,7 +29,6 @@ pub struct ReadToolkit {
 
 struct Action {
     node: Node,
-    /// The names of the action's tools, with the scores of the edges.
     tools: Vec<(String, f64)>,
 }
 

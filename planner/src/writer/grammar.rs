@@ -52,7 +52,6 @@ const NUMBER_WORDS: [&str; 13] = [
     "eleven", "twelve",
 ];
 
-/// Returns the schema of plans for a query, or `None` if there are no tools or too many.
 pub(super) fn plan_schema_for_query(query: &str, catalog: &Catalog) -> Option<Value> {
     let tools: Vec<&ToolDefinition> = catalog.list_plannable().map(AsRef::as_ref).collect();
     if tools.is_empty() || tools.len() > MAX_TOOLS {

@@ -73,8 +73,6 @@ fn planning_rules(catalog: &Catalog) -> String {
     format!("{before}{more}{after}")
 }
 
-/// Returns the rules with the tools, then the request. The first message is the same for all
-/// requests over the same tools, so that a server can reuse its work.
 pub(super) fn first_messages(query: &str, hint: Option<&Draft>, catalog: &Catalog) -> Vec<Message> {
     let (rules, tools) = (planning_rules(catalog), tool_lines::write_all_lines(catalog));
     let mut text = format!("<request>\n{}\n</request>", fence_data(&json!(query)));
@@ -154,7 +152,6 @@ pub(super) fn answer_form(typed: Option<Value>) -> AnswerForm {
     AnswerForm { name: "plan", schema, typed }
 }
 
-/// Returns the form of a replan's answer. Its steps may have fields of the earlier plan.
 pub(super) fn replan_form() -> AnswerForm {
     let mut form = answer_form(None);
     let step = &mut form.schema["properties"]["tools"]["items"];

@@ -20,9 +20,7 @@ const STEP_LIST_NAMES: [&str; 8] =
     ["tools", "steps", "tool_calls", "toolCalls", "calls", "selectedTools", "tasks", "actions"];
 /// Field names for a plan inside an answer.
 const PLAN_FIELDS: [&str; 5] = ["plan", "answer", "result", "response", "output"];
-/// Field names for the reason why there are no steps.
 const REASON_FIELDS: [&str; 5] = ["reason", "refusal", "error", "message", "explanation"];
-/// Fields of a step, each with other names that models use for it.
 const FIELD_NAMES: [(&str, &[&str]); 9] = [
     ("id", &["stepId", "step_id", "step", "key"]),
     ("name", &["toolName", "tool_name", "tool", "function", "action"]),
@@ -34,7 +32,6 @@ const FIELD_NAMES: [(&str, &[&str]); 9] = [
     ("onError", &["on_error"]),
     ("timeoutMs", &["timeout_ms"]),
 ];
-/// Fields of a step that are read under one name only.
 const FIELDS_WITHOUT_ALIASES: [&str; 7] = [
     "retry",
     "requiresApproval",
@@ -52,8 +49,6 @@ pub(super) enum ParsedAnswer {
     Prose(String),
 }
 
-/// Reads an answer. Errors have the form of the compiler's errors. Steps may execute only sub-plans
-/// in `known_plans`, because the catalog does not show the tools of other plans.
 pub(super) fn read_answer(
     text: &str,
     catalog: &Catalog,
@@ -211,7 +206,6 @@ fn unwrap_plan(mut fields: Map<String, Value>) -> Map<String, Value> {
     fields
 }
 
-/// The reader of one step: its index, the known names, and the warnings so far.
 struct StepReader<'a, 'b> {
     step_index: usize,
     names: &'a CatalogNames<'b>,

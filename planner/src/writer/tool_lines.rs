@@ -21,21 +21,17 @@ const MAX_DETAILED_BYTES: usize = 2_400;
 const MAX_LEVELS: usize = 2;
 /// Maximum number of members of an enumeration that a line shows.
 const MAX_MEMBERS: usize = 12;
-/// Maximum number of bytes of a name, of a format, and of a member of an enumeration.
 const MAX_NAME_BYTES: usize = 80;
 
 #[derive(Clone, Copy)]
 struct DetailLimits {
-    /// Maximum number of bytes of a description.
     description_bytes: usize,
-    /// Maximum number of fields of an object in an output.
     max_fields: usize,
 }
 
 const FULL_DETAIL: DetailLimits = DetailLimits { description_bytes: 240, max_fields: 16 };
 const SHORT_DETAIL: DetailLimits = DetailLimits { description_bytes: 60, max_fields: 4 };
 
-/// Returns the lines of all plannable tools.
 pub(super) fn write_all_lines(catalog: &Catalog) -> String {
     let lines = |detail| -> String {
         catalog.list_plannable().map(|tool| write_line(tool, catalog, detail) + "\n").collect()

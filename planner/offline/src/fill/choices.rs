@@ -1,5 +1,3 @@
-//! Candidates for choices, flags, examples of descriptions, and patterns of file names.
-
 use std::{cmp::Reverse, ops::Range};
 
 use serde_json::json;

@@ -26,12 +26,10 @@ enum Announcer {
     Preposition,
     /// The text stands after `about`, which is the first word of the text.
     About,
-    /// The text stands after the verb and its noun, without any cue.
     Verb,
 }
 
 impl Filler<'_> {
-    /// Adds texts after cues (`titled X`, `saying X`) and after the verb (`play Miles Davis`).
     pub(super) fn add_texts(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
         for place in 0..self.tokens.len() {
             let Some(opening) = self.opening(place, slot) else { continue };

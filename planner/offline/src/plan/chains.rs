@@ -40,7 +40,6 @@ impl LinkedTools {
 }
 
 impl Planning<'_> {
-    /// Returns the places of the words that may name a value: `order` in `the order is A-1020`.
     fn name_before(&self, tokens: &[Token], at: usize) -> Range<usize> {
         let is_small = |place: &usize| self.lexicon.is_filler(&tokens[*place]);
         let end = at - (0..at).rev().take(MAX_SMALL_WORDS).take_while(is_small).count();
@@ -97,7 +96,6 @@ impl Planning<'_> {
         true
     }
 
-    /// Returns whether a clause may order a call with an effect.
     fn may_act(&self, clause: &Clause) -> bool {
         let fits = |tool: &Tool| tool.has_effect && self.verb_fit(clause, tool).score > 0.0;
         clause.verb.is_some() && self.tools.iter().any(fits) || self.names_order(clause)
@@ -126,7 +124,6 @@ impl Planning<'_> {
         Some(Given::new(value_for(&tokens[at], field(place))?, field(place)))
     }
 
-    /// Returns the outputs that a clause names best, if they are of one type.
     fn wanted_outputs(&self, linked: &LinkedTools, clause: &Clause) -> Option<Vec<(usize, usize)>> {
         let has_output = |places: &[Place]| places.iter().any(|place| !place.is_input);
         let pieces = clause.tokens.split(|token| !self.is_content(token));

@@ -13,8 +13,6 @@ use crate::{
 };
 
 impl Planning<'_> {
-    /// Returns whether a clause such as `delete all emails from X` acts on each item of a call that
-    /// lists the items.
     pub(super) fn is_loop(&self, clause: &Clause, best: &Reading) -> bool {
         let is_word = |(at, token): (usize, &Token)| {
             token.kind == TokenKind::Word
@@ -41,7 +39,6 @@ impl Planning<'_> {
         self.finish_loop(clause, &rest, action, step)
     }
 
-    /// Plans `for each X do Y`.
     pub(super) fn plan_each(&mut self, clause: &Clause, each: &[Token]) -> Result<(), Refusal> {
         let rest = Clause { is_next: clause.is_next, ..Clause::question(each.to_vec()) };
         let main = Clause { each: None, ..clause.clone() };

@@ -44,8 +44,6 @@ impl Planning<'_> {
         None
     }
 
-    /// Reads two parts as complete calls of one tool, if the parts give different values to the
-    /// same required slot.
     fn read_parts(
         &self,
         first: Clause,

@@ -14,7 +14,6 @@ fn check_only_call(name: &str, text: &str) {
     assert!(steps <= maximum, "{name}: {steps} steps for {} bytes", text.len());
 }
 
-/// Texts after which a reader may have to go back.
 const HOSTILE_PARTS: &[&str] = &[
     "{",
     "[",
@@ -148,7 +147,6 @@ const HOSTILE_PARTS: &[&str] = &[
     "\u{201c}",
 ];
 
-/// The texts with the most reads for each byte.
 const HOSTILE_TEXTS: [&str; 12] = [
     "{",
     "[",

@@ -1,5 +1,3 @@
-//! Checks of parameters against schemas, sizes and known outputs.
-
 use super::*;
 
 fn author_draft(change: &Value) -> Value {

@@ -3,7 +3,6 @@
 use super::*;
 use crate::select::{Centroid, Collision, Similarity};
 
-/// Two tools with different examples, and one tool without examples.
 fn make_world() -> (Arc<KnownVectors>, Tools) {
     let known = KnownVectors::new([
         ("what time is it", vec![1.0, 0.0, 0.0]),

@@ -1,7 +1,6 @@
 use super::*;
 use crate::embed::Embedding;
 
-/// Two tools that differ only in meaning, and two that differ only in words.
 fn make_world() -> (Arc<KnownVectors>, Tools) {
     let known = KnownVectors::new([
         ("clock: Says the hour.", vec![1.0, 0.0, 0.0]),

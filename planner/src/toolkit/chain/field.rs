@@ -95,7 +95,6 @@ pub(super) struct Key {
     text: String,
 }
 
-/// A parameter or an output field with a scalar value.
 #[derive(Clone, Debug)]
 pub struct Field {
     /// The name of a parameter, or the path of an output.
@@ -244,7 +243,6 @@ struct OutputObject<'a> {
     owner: Owner,
 }
 
-/// Reads a scalar field. Ignores booleans, because no other call needs such a flag.
 fn read_field(
     name: &str,
     described: &Value,

@@ -46,7 +46,6 @@ pub struct Vocabulary {
     counts: BTreeMap<String, usize>,
 }
 
-/// The type that words name.
 #[derive(Clone, Debug)]
 pub struct NamedType<'a> {
     /// The parameters and outputs of this type, in the order of tools.
@@ -56,7 +55,6 @@ pub struct NamedType<'a> {
     pub points: f64,
     /// `true` if the words contain a whole name, or two words of the type.
     pub is_whole: bool,
-    /// `true` if the words contain a whole name without its `id`: `order` of `order_id`.
     pub is_identified: bool,
 }
 

@@ -32,7 +32,6 @@ const DESCRIBED_FIT_COST: u32 = 1;
 pub enum Goal<'a> {
     /// Any of these outputs, each given by the index of its tool and its index in the tool.
     Outputs(&'a [(usize, usize)]),
-    /// A value of the type of a field.
     Like(&'a Field),
 }
 
@@ -77,7 +76,6 @@ impl Route {
         inputs.map(|input| input.fit).fold(self.fit, Fit::max)
     }
 
-    /// Returns the given values that the route uses, by their indexes.
     pub fn used(&self) -> BTreeSet<usize> {
         let inputs = self.steps.iter().flat_map(|step| &step.inputs);
         let sources = inputs.map(|input| &input.source).chain([&self.source]);
@@ -100,9 +98,7 @@ enum Origin {
 /// type decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// A parameter of a tool has a value.
     Filled { tool: usize, input: usize, fit: Fit, from: Origin },
-    /// Every required parameter of a tool has a value.
     Called { tool: usize },
 }
 
