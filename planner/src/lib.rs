@@ -156,11 +156,7 @@ pub struct Note {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PlanningError {
     #[error("{message}")]
-    NoPlan {
-        message: String,
-        nearest: Vec<String>,
-        notes: Vec<Note>,
-    },
+    NoPlan { message: String, nearest: Vec<String>, notes: Vec<Note> },
     #[error("{message}")]
     Unavailable { message: String, notes: Vec<Note> },
     #[error("the plan cannot run, and no repair succeeded: {}", .diagnostics.first().map_or("", |diagnostic| &diagnostic.message))]

@@ -43,7 +43,10 @@ enum Connection {
 
 pub enum Update {
     /// An event with news that the user should see.
-    News { execution: String, news: News },
+    News {
+        execution: String,
+        news: News,
+    },
     Event,
     /// The server closed the stream of events. The watcher subscribes again.
     Ended,

@@ -1,7 +1,7 @@
 use chrono::{SecondsFormat, TimeDelta};
 use client::{
     failure::Failure,
-    page::Page,
+    page::PageRequest,
     types::AuditEntry,
     view::{
         format::{clip_text, format_second, format_step_name},
@@ -36,7 +36,7 @@ pub(crate) async fn list_audit(
         "from": time("--since", since)?, "to": time("--until", until)?,
     });
     let fields = AuditEntry::FIELDS.to_owned();
-    let page = Page { kind: "audit", filter, first: part.first, after: part.after, fields };
+    let page = PageRequest { kind: "audit", filter, first: part.first, after: part.after, fields };
     show_page(session, page, HEADINGS, entry_row).await
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use client::{
     failure::Failure,
-    page::Page,
+    page::PageRequest,
     types::{ExecutionStatus, Finding, Plan, Pruned, Request, Severity},
     view::{
         format::{
@@ -46,14 +46,20 @@ pub(crate) async fn list(session: &Session<'_>, subcommand: List) -> Result<Exit
                      findings(first: 1) {{ {row} }} }} findings(first: 1) {{ {row} }}"
                 );
             }
-            let page =
-                Page { kind: "requests", filter, first: part.first, after: part.after, fields };
+            let page = PageRequest {
+                kind: "requests",
+                filter,
+                first: part.first,
+                after: part.after,
+                fields,
+            };
             show_page(session, page, REQUEST_HEADINGS, request_row).await
         }
         List::Plans { search, request, part } => {
             let filter = json!({ "search": search, "requestId": request });
             let fields = if is_json { Plan::fields() } else { Plan::VALUES.to_owned() };
-            let page = Page { kind: "plans", filter, first: part.first, after: part.after, fields };
+            let page =
+                PageRequest { kind: "plans", filter, first: part.first, after: part.after, fields };
             show_page(session, page, PLAN_HEADINGS, plan_row).await
         }
         List::Executions { state, request, plan, tool, needs_person, details, since, part } => {
@@ -73,8 +79,13 @@ pub(crate) async fn list(session: &Session<'_>, subcommand: List) -> Result<Exit
             } else {
                 format!("{EXECUTION_FIELDS} findings(first: 1) {{ {row} }}")
             };
-            let page =
-                Page { kind: "executions", filter, first: part.first, after: part.after, fields };
+            let page = PageRequest {
+                kind: "executions",
+                filter,
+                first: part.first,
+                after: part.after,
+                fields,
+            };
             show_page(session, page, EXECUTION_HEADINGS, execution_row).await
         }
     }
@@ -102,7 +113,7 @@ const MAX_LABELS_COLUMNS: usize = 40;
 
 pub(super) async fn show_page<T: DeserializeOwned>(
     session: &Session<'_>,
-    page: Page,
+    page: PageRequest,
     headings: &[&str],
     row: impl Fn(&T, Paint) -> Vec<String>,
 ) -> Result<ExitStatus, Failure> {
