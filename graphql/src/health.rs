@@ -200,7 +200,6 @@ impl SizeProbe {
     }
 }
 
-/// Returns the size of an SQLite store with its write-ahead log.
 fn measure_files(file: &Path) -> u64 {
     let parts = ["", "-wal", "-shm"].map(|suffix| {
         let mut path = file.as_os_str().to_owned();

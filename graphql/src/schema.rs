@@ -140,10 +140,8 @@ impl Default for Limits {
 #[derive(Clone, Debug, Default)]
 pub struct ClientGone(pub CancellationToken);
 
-/// Maximum depth of selections, including fragments, that validation follows.
 const MAX_SELECTION_DEPTH: usize = 32;
 
-/// Builds the schema for an engine.
 pub fn build(engine: Engine, limits: Limits) -> Schema {
     let schema = builder_with_descriptions()
         .limit_depth(limits.depth)
@@ -160,7 +158,6 @@ pub fn schema_text() -> String {
     builder_with_descriptions().finish().sdl_with_options(options)
 }
 
-/// Adds descriptions to types of the library that have none.
 fn builder_with_descriptions() -> SchemaBuilder<Query, Mutation, Subscription> {
     async_graphql::Schema::build(Query::default(), Mutation::default(), Subscription)
         .override_output_type_description::<ListPage<Request>>("Page of requests.")

@@ -27,7 +27,6 @@ use sha2::{Digest, Sha256};
 
 use crate::server::PathPrefix;
 
-/// The files that `npm run build` in `web/` writes.
 static PAGE_FILES: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../web/dist");
 
 const PAGE_PATHS: [&str; 9] = [
@@ -56,7 +55,6 @@ const GRAPHIQL_CONTENT_POLICY: HeaderValue = HeaderValue::from_static(
      frame-ancestors 'none'",
 );
 
-/// The cache control of files with a checksum in their name.
 const CACHE_FOREVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 /// The cache control of a path that does not exist. The path can exist in a later version.
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");

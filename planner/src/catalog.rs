@@ -106,7 +106,6 @@ impl Catalog {
             .map(|tool| &tool.definition)
     }
 
-    /// Returns the catalog of the tools that these qualified names mean.
     #[must_use]
     pub fn only_tools(&self, tools: &BTreeSet<ToolName>) -> Self {
         let is_there = |tool: &&CatalogTool| tools.contains(&tool.definition.qualified_name());

@@ -19,7 +19,6 @@ pub fn escape_mermaid(text: &str) -> String {
     escaped
 }
 
-/// Escapes a quoted label of DOT, in which Graphviz interprets HTML entities.
 pub fn escape_dot(text: &str) -> String {
     text.replace('&', "&amp;").replace('\\', "\\\\").replace('"', "\\\"")
 }

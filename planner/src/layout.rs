@@ -15,7 +15,6 @@ mod placement;
 
 use self::layers::LayeredGraph;
 
-/// The ratio of width to height that the drawing of unconnected parts should have.
 const ASPECT_RATIO: f64 = 1.6;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -102,7 +101,6 @@ fn layout_part(part: &ConnectedPart, sizes: &[Size], style: &Style) -> Drawing {
     placement::draw_layers(&layered, &sizes, &part.edges, style)
 }
 
-/// Splits a graph into connected parts, ordered by their first nodes.
 fn connected_parts(nodes: usize, edges: &[(usize, usize)]) -> Vec<ConnectedPart> {
     let mut roots: Vec<usize> = (0..nodes).collect();
     for (from, to) in edges.iter().filter(|(from, to)| *from < nodes && *to < nodes) {

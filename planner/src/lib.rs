@@ -33,7 +33,6 @@ pub const EXPLICIT_PLANNER: &str = "explicit";
 
 #[async_trait]
 pub trait Planner: Send + Sync {
-    /// Returns the planner's name, which its plans store.
     fn name(&self) -> &str;
 
     /// Plans `query` with tools of `catalog`. `compiler` turns the planner's draft into a plan, or
@@ -112,7 +111,6 @@ pub struct ProposedPlan {
 pub struct Proposal {
     pub draft: Draft,
     pub notes: Vec<Note>,
-    /// Assumptions of the planner that the author should know.
     pub warnings: Vec<Diagnostic>,
     /// The model that wrote the draft, which may be a fallback. Otherwise [`Planner::name`] is the
     /// author.

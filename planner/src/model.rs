@@ -45,7 +45,6 @@ pub trait Model: Debug + Send + Sync {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Question {
     pub messages: Vec<Message>,
-    /// The tools that the model may call through the interface of its provider.
     pub tools: Vec<OfferedTool>,
     /// The schema that the answer must have. A provider may ignore it, so the words of the question
     /// must ask for the same form.

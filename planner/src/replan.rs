@@ -28,7 +28,6 @@ pub use self::{
 };
 use crate::draft::Draft;
 
-/// Maximum number of items of a list whose states the model gets.
 const MAX_SHOWN_ITEMS: usize = 256;
 /// The transcript entry of a replan. An automatic replan stores it before the model is asked.
 pub const ATTEMPT: &str = "replan";
@@ -108,7 +107,6 @@ pub fn next_execution(ended: &Execution) -> ExecutionId {
     ExecutionId::derive_child(at, &format!("{}/replan", ended.id()))
 }
 
-/// Returns the reason for replanning a finished execution, in words.
 pub fn reason(ended: &Execution) -> String {
     if ended.state() == ExecutionState::Completed
         && let Some((step, returned)) = ended.replan_request()

@@ -9,9 +9,7 @@ use shared::diagnostic::Diagnostic;
 use crate::compile::key_path;
 
 const MAX_WARNINGS: usize = 100;
-/// Maximum number of integers that are remembered for one text.
 const MAX_INTEGERS: usize = 1_000;
-/// Maximum number of digits of an integer that a warning shows.
 const MAX_SHOWN_DIGITS: usize = 64;
 /// Least number of digits of an integer that 64 bits cannot hold.
 const MIN_DIGITS: usize = 19;

@@ -39,7 +39,6 @@ pub struct Toolkit {
 #[derive(Clone, Debug, PartialEq)]
 struct Vertex {
     node: Node,
-    /// The targets of the edges from this vertex, with scores.
     next: IndexMap<NodeName, f64>,
     before: IndexSet<NodeName>,
 }
@@ -49,7 +48,6 @@ pub struct Node {
     pub kind: NodeKind,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// The origin of a tool, as its file describes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
 }
@@ -97,11 +95,7 @@ pub enum ToolkitError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Warning {
     #[error("action `{action}` is not in the toolkit: its edge with `{with}` was left out")]
-    MissingAction {
-        action: NodeName,
-        /// The node that the edge would have connected with the action.
-        with: NodeName,
-    },
+    MissingAction { action: NodeName, with: NodeName },
     #[error("tool `{0}` has no connected actions and was left out")]
     Unconnected(NodeName),
 }

@@ -28,7 +28,6 @@ use shared::clock::{Clock, Timestamp, WallClock};
 
 use super::screen::Screen;
 
-/// The name by which the template of the progress bar finds the drawing.
 const DRAWING_KEY: &str = "drawing";
 
 const REDRAW_INTERVAL: Duration = Duration::from_millis(80);
@@ -149,7 +148,6 @@ struct Frame {
     paint: Paint,
 }
 
-/// The common state of all steps of a layer that is drawn as one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FoldedState {
     Pending,

@@ -60,7 +60,6 @@ pub(crate) enum Need {
     Stopping,
     /// A worker with tools that drives only the executions that it is given.
     Driving,
-    /// A worker with tools that claims any execution of the store.
     Everything,
 }
 

@@ -13,7 +13,6 @@ use std::{
 use mimalloc as _;
 use nix::unistd::{SysconfVar, sysconf};
 
-/// Time between two checks of the size of the process.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Memory is released again when the process is larger than its smallest size by more than this

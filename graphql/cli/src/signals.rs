@@ -148,7 +148,6 @@ impl ServiceSignals {
     }
 }
 
-/// Returns whether the process has a controlling terminal that is still open.
 fn has_terminal() -> bool {
     fs::File::open("/dev/tty").is_ok()
 }

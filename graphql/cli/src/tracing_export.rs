@@ -6,7 +6,6 @@ use tokio::runtime::Handle;
 
 use crate::config::{Environment, variable};
 
-/// Spans of this process, from the start of a command to its end.
 pub(crate) struct TraceExport {
     sink: Option<Arc<OtlpSink>>,
     /// The trace context of the program that started this process, from `TRACEPARENT`.

@@ -14,7 +14,6 @@ use crate::{
     types::{DIAGNOSTIC_FIELDS, PlanPayload},
 };
 
-/// Fields that Faber adds to a printed plan.
 const GENERATED_FIELDS: [&str; 12] = [
     "planId",
     "requestId",

@@ -7,7 +7,6 @@ use crate::{
     types::{ExecutionStatus, Request, TimelineEntry},
 };
 
-/// Maximum number of executions in a report, which contains the newest executions.
 const MAX_REPORTED_EXECUTIONS: i32 = 50;
 const MAX_ENTRIES: usize = 10_000;
 /// Maximum number of pages of a timeline. A server offers no more entries than these pages contain.

@@ -529,7 +529,6 @@ fn or_default<'de, D: serde::Deserializer<'de>>(source: D) -> Result<EventData, 
     Ok(serde_json::from_value(value).unwrap_or_default())
 }
 
-/// A call of a `ONCE` tool that a retry would repeat.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RepeatedCall {

@@ -32,7 +32,6 @@ pub struct Watcher<'a> {
     connection: Connection,
     poll_timer: Interval,
     reconnect_count: usize,
-    /// The position of the last event of the root execution when the connection was lost.
     seq_at_loss: u64,
 }
 
@@ -42,7 +41,6 @@ enum Connection {
 }
 
 pub enum Update {
-    /// An event with news that the user should see.
     News {
         execution: String,
         news: News,

@@ -1,5 +1,3 @@
-//! Errors of the engine, with the codes of the API.
-
 use std::{fmt, time::Duration};
 
 use executor::control::ControlError;
@@ -21,12 +19,7 @@ pub enum EngineError {
     PlannerUnavailable { message: String, request: Option<RequestId> },
     /// The planner or the model found no plan for the query.
     #[error("{message}")]
-    NoPlanFound {
-        message: String,
-        /// The nearest tools, best first.
-        nearest: Vec<String>,
-        request: Option<RequestId>,
-    },
+    NoPlanFound { message: String, nearest: Vec<String>, request: Option<RequestId> },
     /// Planning failed for the reason in `error`, and the request is stored.
     #[error("{error}")]
     Planning { request: RequestId, error: Box<EngineError> },

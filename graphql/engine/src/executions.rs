@@ -48,7 +48,6 @@ use crate::{
     visible_store::VisibleStore,
 };
 
-/// Maximum number of child executions that are read for the findings of one execution.
 const MAX_CHILDREN: usize = 16;
 
 #[derive(Clone)]
@@ -79,7 +78,6 @@ pub struct Order {
 }
 
 impl Order {
-    /// Returns the idempotency key with the options as the caller gave them.
     fn make_key(&self, key: String, subject: Value) -> IdempotencyKey {
         let (compensates, labels) = (self.compensates, self.options.labels.clone());
         IdempotencyKey { key, subject, compensates, labels }

@@ -180,7 +180,6 @@ impl Engine {
         self.with_plans(|plans| plans.planners = planners)
     }
 
-    /// Returns this engine with the permissions of one caller.
     #[must_use]
     pub fn with_grant(&self, grant: Grant) -> Self {
         Self::from_executions(self.executions.with_grant(grant))

@@ -48,7 +48,6 @@ use self::{
 use super::{error::EngineError, named_locks::NamedLocks, selection::Selection, tools::Tools};
 use crate::agent;
 
-/// Maximum number of attempts to find an unused id for a new request.
 const MAX_ID_ATTEMPTS: usize = 8;
 /// Maximum number of attempts to store a new version of a plan. An attempt fails if another caller
 /// stores a version at the same time.

@@ -34,7 +34,6 @@ const LIST_TOOLSETS_TOOL: &str = "ToolSet.list_toolset";
 
 #[derive(Clone)]
 pub struct Tools {
-    /// The tools of this process, for every caller.
     pub inventory: Arc<Inventory>,
     pub(super) store: Arc<dyn Store>,
     pub(super) clock: Arc<dyn Clock>,
@@ -42,7 +41,6 @@ pub struct Tools {
     pub(super) toolkit: Arc<ToolkitStore>,
     pub(super) grant: Grant,
     worker: Option<WorkerHandle>,
-    /// The catalog of all tools, with the revision of the toolbox that it was built from.
     cached_catalog: Arc<Mutex<Option<(u64, Catalog)>>>,
 }
 

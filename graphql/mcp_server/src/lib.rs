@@ -53,7 +53,6 @@ use self::{
 };
 
 const MCP_PATH: &str = "/mcp";
-/// Interval of keep-alive messages in a quiet response.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 #[derive(Clone)]
@@ -132,7 +131,6 @@ pub fn build_routes(
         .layer(middleware::from_fn_with_state(max_request_bytes, http::handle_request))
 }
 
-/// The transport of a call, which decides how the call gets its permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Caller {
     /// The caller started this process, so it has all rights.

@@ -30,7 +30,6 @@ pub(crate) struct ProgressReporter {
     ticks: Interval,
     total_steps: Option<f64>,
     finished_steps: f64,
-    /// Number of reports since the last step finished.
     reports_since_step: f64,
     pending_message: Option<String>,
     can_send: bool,

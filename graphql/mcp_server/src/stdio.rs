@@ -23,7 +23,6 @@ const MAX_LINE_BYTES: usize = 16 << 20;
 /// Capacity of the line buffer to which it is reduced after a longer line.
 const MAX_KEPT_CAPACITY_BYTES: usize = 1 << 20;
 const MAX_QUEUED_MESSAGES: usize = 64;
-/// Timeout for writing the last messages when the connection is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) struct LineTransport<R> {

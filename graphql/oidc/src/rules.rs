@@ -2,7 +2,6 @@ use engine::access::Token;
 
 use crate::claims::Claims;
 
-/// A rule gives rights to the callers that have a claim.
 #[derive(Clone, Debug)]
 pub struct Rule {
     pub claim: String,

@@ -29,7 +29,6 @@ pub struct Settings {
     pub audience: Vec<String>,
     /// Faber as a client of the issuer. `None` if the page has no sign-in.
     pub client: Option<ClientCredentials>,
-    /// The scopes that the sign-in on the page asks for.
     pub scopes: Vec<String>,
     /// The claim that names the caller in the audit log.
     pub name_claim: String,

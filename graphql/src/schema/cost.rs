@@ -219,7 +219,6 @@ pub(super) struct Cost {
 }
 
 impl Costs {
-    /// Reads the fields of a schema in the schema definition language.
     pub(super) fn new(sdl: &str) -> Self {
         let mut fields = BTreeMap::new();
         let definitions =

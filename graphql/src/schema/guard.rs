@@ -172,7 +172,6 @@ impl OperationGuard {
     }
 }
 
-/// Rejects a root field that needs a higher role than the caller's.
 fn check_role(ctx: &ExtensionContext<'_>, info: &ResolveInfo<'_>) -> ServerResult<()> {
     if info.path_node.parent.is_some() {
         return Ok(());

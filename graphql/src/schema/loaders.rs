@@ -23,7 +23,6 @@ use tokio::{sync::OnceCell, task::JoinSet};
 
 use super::error::{ApiError, ApiResult, limit_exceeded};
 
-/// Maximum number of objects of one list that are loaded at the same time.
 const MAX_PARALLEL_LOADS: usize = 16;
 
 #[expect(clippy::disallowed_types, reason = "the loader's trait returns a `HashMap`")]

@@ -1,5 +1,3 @@
-//! A stream that reports to its connection when an answer is written.
-
 use std::{
     io::{self, IoSlice},
     pin::Pin,

@@ -1,5 +1,3 @@
-//! The state that all handlers share.
-
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
@@ -20,7 +18,6 @@ use super::{
 pub struct Caller {
     /// The headers of the HTTP request or of the WebSocket handshake, without the token.
     pub headers: HeaderMap,
-    /// The payload of `connection_init`, for an operation over a WebSocket.
     pub init: Option<serde_json::Value>,
     pub grant: Grant,
     /// The time at which the token or session of the caller expires. Its connections end then.

@@ -21,10 +21,8 @@ use tokio_util::sync::CancellationToken;
 /// Number of reserve connections beyond the limit. They serve health checks only.
 const RESERVED_CONNECTIONS: usize = 64;
 
-/// Timeout for the head of a request on a reserve connection.
 const RESERVE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Timeout for the head of a request when most connections are in use.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// For this time, a peer is allowed to have more new connections than its limit, because a browser
@@ -271,7 +269,6 @@ impl Connection {
         *self.lock_answer() = AnswerState::Started;
     }
 
-    /// Records that hyper has copied the whole body into its buffer.
     pub(super) fn mark_answer_buffered(&self) {
         let mut answer = self.lock_answer();
         if *answer == AnswerState::Started {

@@ -75,7 +75,6 @@ fn signed_in_caller(signed_in: SignedIn, headers: HeaderMap, init: Option<Value>
     Caller { headers, init, grant: signed_in.grant, expires_at }
 }
 
-/// The caller of a WebSocket as its handshake identifies it.
 #[derive(Debug)]
 pub(super) struct HandshakeCaller {
     headers: HeaderMap,

@@ -21,8 +21,6 @@ use super::{
 /// Time in seconds for which a browser caches a preflight.
 const PREFLIGHT_MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
-/// The headers of answers that pages of other origins may read, besides those that CORS always
-/// shows.
 const EXPOSED_HEADERS: HeaderValue =
     HeaderValue::from_static("date, mcp-session-id, retry-after, www-authenticate");
 

@@ -177,7 +177,6 @@ fn rejection_response(refusal: Refusal) -> Response {
     response
 }
 
-/// Returns the response to a rejected caller, in a media type that the caller accepts.
 fn caller_rejection_response(refusal: Refusal, headers: &HeaderMap) -> Response {
     let mut response = refusal.into_response();
     if matches!(requested_format(headers), Ok(Format::GraphqlResponse)) {

@@ -1,5 +1,3 @@
-//! Metrics of the server in the Prometheus text format.
-
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
@@ -24,7 +22,6 @@ pub(super) enum RequestKind {
     WebSocket,
     Member,
     Invalid,
-    /// A request that the access checks rejected.
     Forbidden,
 }
 

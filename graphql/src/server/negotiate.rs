@@ -1,5 +1,3 @@
-//! Chooses the format of a response by the `Accept` header.
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     /// `application/json`: a well-formed request gets status 200 even if it fails.
@@ -61,7 +59,6 @@ enum Precision {
     Exact,
 }
 
-/// Returns the weight of the range that names `format` most precisely.
 fn best_weight(ranges: &[Range<'_>], format: Format) -> Option<(Precision, u16)> {
     let named = ranges.iter().filter_map(|range| Some((range.precision(format)?, range.weight)));
     named.max()

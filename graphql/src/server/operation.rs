@@ -146,7 +146,6 @@ pub(super) fn report_panic(panic: &(dyn Any + Send)) -> Refusal {
     Refusal::internal(&reference)
 }
 
-/// Returns the operation that the executor would run.
 fn select_operation<'a>(
     document: &'a ExecutableDocument,
     name: Option<&str>,

@@ -22,7 +22,6 @@ use super::{
 pub struct ServerOptions {
     /// `false` serves only health checks and metrics, as `faber worker` does.
     pub has_api: bool,
-    /// Names under which clients reach the server, in addition to the names of this machine.
     pub allowed_hosts: Vec<AllowedHost>,
     /// Origins whose pages are allowed to use the server, in addition to its own pages and to pages
     /// of this machine and of `allowed_hosts`.
@@ -76,7 +75,6 @@ impl Default for ServerOptions {
 
 pub type Readiness = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
-/// Returns metrics in the text format of `/metrics`.
 pub type MetricsSource = Arc<dyn Fn() -> BoxFuture<'static, String> + Send + Sync>;
 
 /// Handles requests to unknown paths. `None` means that the server answers with its own status 404.

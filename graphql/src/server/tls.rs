@@ -24,7 +24,6 @@ const MAX_HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 
 #[derive(Clone)]
 pub struct TlsIdentity {
-    /// The certificates in DER, to find changes.
     chain: Vec<CertificateDer<'static>>,
     config: Arc<ServerConfig>,
 }

@@ -120,7 +120,6 @@ impl TracedOperation {
     }
 }
 
-/// A span that ends when this value is dropped.
 struct DroppedSpan {
     span: Option<OpenSpan>,
     error: Option<&'static str>,
@@ -178,7 +177,6 @@ mod tests {
         SpanContext::parse(CALLER, None)
     }
 
-    /// Returns answers that contain the trace context of the task that makes them.
     fn answers(count: usize) -> BoxStream<'static, OperationResult> {
         let answers = stream::iter(0..count).map(|_| {
             let context = current_scope().map(|scope| Value::from(scope.span.traceparent()));

@@ -39,7 +39,6 @@ pub(super) struct Clause {
     pub(super) verb: Option<Verb>,
     pub(super) condition: Option<Condition>,
     pub(super) each: Option<Vec<Token>>,
-    /// The query says that the clause comes after the earlier clauses, as `then` does.
     pub(super) is_next: bool,
 }
 

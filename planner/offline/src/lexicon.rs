@@ -186,7 +186,6 @@ impl Lexicon {
         self.nouns.contains_key(stem)
     }
 
-    /// Returns whether a word stands for a noun of several words, such as `PR` for `pull request`.
     pub(super) fn is_compound_of(&self, word: &str, nouns: &[String]) -> bool {
         let whole = nouns.join(" ");
         let has_all = |pair: &[String]| self.is_same_noun(&pair.join(" "), word);

@@ -14,7 +14,6 @@ pub(super) enum TokenKind {
     Path,
     /// A code such as `A-1001`, `m_55` or `MUG-BLUE`.
     Code,
-    /// Two names with a slash between them, such as `owner/repo`.
     Slug,
     Glob,
     Quoted,

@@ -80,7 +80,6 @@ pub(super) struct Tool {
     /// The stem of the verb, with its particle: `turn on`.
     pub(super) verb: String,
     pub(super) nouns: Vec<String>,
-    /// Stems of the words in the first sentence of the description.
     pub(super) about: Vec<String>,
     pub(super) slots: Vec<Slot>,
     pub(super) outputs: Vec<Output>,

@@ -32,7 +32,6 @@ weights! {
     verb: 3.0,
     /// The description begins with the verb, or the verb names what the tool makes or sets.
     described: 2.6,
-    /// The verb means the same as the verb of the tool.
     synonym: 2.4,
     /// The verb and the verb of the tool have related meanings, as two verbs that only read.
     akin: 2.2,

@@ -99,7 +99,6 @@ impl<'a> Wording<'a> {
         is_moment || figure.is_some() && self.tokens.iter().any(is_figure)
     }
 
-    /// Returns whether a parameter takes text that people compose, such as the body of a mail.
     pub fn is_composed(&self, tool: &ToolDefinition, parameter: &str) -> bool {
         let tool = Tool::read(tool, String::new(), self.lexicon);
         tool.slots.iter().any(|slot| slot.parameter == parameter && slot.kind == SlotKind::Text)

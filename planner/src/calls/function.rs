@@ -14,7 +14,6 @@ const DEFINITION_WORDS: [&str; 3] = ["def", "fn", "func"];
 /// write the words before calls.
 const POSSIBLE_DEFINITION_WORDS: [&str; 2] = ["function", "class"];
 
-/// Words after the brackets of a call that begin further arguments.
 const CONTINUATION_WORDS: [&str; 6] = ["with", "using", "passing", "where", "given", "except"];
 
 enum ArgumentsError {

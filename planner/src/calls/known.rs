@@ -9,7 +9,6 @@ use shared::{id::ToolName, tool::ToolDefinition};
 
 use crate::catalog::Catalog;
 
-/// The part of a tool's definition that the parser needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KnownTool {
     pub name: ToolName,
@@ -116,7 +115,6 @@ impl<'a> CatalogNames<'a> {
     }
 }
 
-/// Returns a name in lower case, with underscores for characters that providers forbid.
 fn provider_name(name: &str) -> String {
     let one = |character: char| {
         if character.is_alphanumeric() || matches!(character, '_' | '-') { character } else { '_' }

@@ -15,7 +15,6 @@ const ARGUMENT_NOUNS: [&str; 11] = [
     "input",
     "kwargs",
 ];
-/// Words that may precede the nouns in [`ARGUMENT_NOUNS`], as in `Tool Input`.
 const OWNER_WORDS: [&str; 4] = ["tool", "action", "function", "call"];
 
 pub(super) fn tool_marker_end(source: &Source<'_>, index: usize) -> Option<usize> {

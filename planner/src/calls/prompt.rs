@@ -10,7 +10,6 @@ use super::{
     sample::{flatten_schema, make_sample, resolve_schema},
 };
 
-/// Maximum depth of the parameters that are described.
 const MAX_DEPTH: usize = 2;
 const MAX_FIELDS: usize = 24;
 const MAX_PARAMETER_LINES: usize = 2_000;
@@ -19,7 +18,6 @@ const EXAMPLE_CHOICES: usize = 4;
 
 pub(super) const SUCCESS_HEADING: &str = "Tool execution successful:";
 pub(super) const FAILURE_HEADING: &str = "Tool execution failed:";
-/// The beginning of the last line of a report.
 pub(super) const REPORT_END: &str = "\nPlease provide a";
 
 /// Writes the system prompt that teaches a model to call these tools. Empty without tools.

@@ -307,7 +307,6 @@ fn to_tool_call(reading: &CallReader<'_>, shape: Shape) -> Option<ToolCall> {
     Some(reading.make_call(&tool, args, shape.format, shape.span))
 }
 
-/// Returns the arguments of an argument field, which may be JSON in a string.
 fn read_arguments(reading: &CallReader<'_>, args: Tree, tool: &KnownTool) -> Option<Args> {
     match args {
         Tree::Object(object) => Some(object.into_map()),

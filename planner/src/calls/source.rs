@@ -9,7 +9,6 @@ use std::{
 pub(super) use super::MissReason;
 use super::{CallFormat, KnownTool, MissedCall, ToolCall};
 
-/// Namespaces that some models put before a function's name.
 const NAMESPACES: [&str; 2] = ["functions.", "default_api."];
 /// Maximum bytes of a name that is looked up. No tool can have a longer name.
 const MAX_NAME_BYTES: usize = 256;
@@ -235,7 +234,6 @@ pub(super) struct BrokenCall {
 }
 
 impl Attempt {
-    /// Reports an unfinished call of a registered tool at the end of the text.
     pub(super) fn at_end_of_text(reading: &CallReader<'_>, tool: &KnownTool) -> Self {
         let source = &reading.source;
         reading.add_missed(tool.name.as_str(), MissReason::Cut);

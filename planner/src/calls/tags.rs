@@ -20,7 +20,6 @@ pub(super) enum TagKind {
 pub(super) struct Tag<'a> {
     /// The name without a prefix such as `antml:`.
     pub(super) name: &'a str,
-    /// The full name, which the closing tag repeats.
     pub(super) full: &'a str,
     /// The `name` attribute, or the name in `<function=name>`.
     pub(super) attribute: Option<String>,

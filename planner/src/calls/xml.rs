@@ -1,5 +1,3 @@
-//! `<tool_call>…</tool_call>` with all contents that models write.
-
 use std::ops::Range;
 
 use serde_json::Value;

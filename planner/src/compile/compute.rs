@@ -1,5 +1,3 @@
-//! Checks the expressions of `flow.compute` steps before anything runs.
-
 use serde_json::{Map, Value};
 use shared::{
     condition::{COMPUTE, ConditionError, Expression, ExpressionError},

@@ -1,5 +1,3 @@
-//! Reports cycles, one for each strongly connected component.
-
 use std::collections::VecDeque;
 
 use shared::{diagnostic::Diagnostic, id::StepNumber};
@@ -9,7 +7,6 @@ use super::{Step, names::Naming, references, report::Report};
 /// Maximum number of names that a message shows of the start of a long cycle, and of its end.
 const MAX_NAMES_PER_END: usize = 25;
 
-/// Reports a shortest cycle through the first step of each strongly connected component.
 pub(super) fn report_cycles(
     steps: &[Step<'_>],
     naming: &Naming<'_>,
@@ -173,7 +170,6 @@ impl<'a> CycleSearch<'a> {
         Self { component_of, edges, predecessors: vec![None; edges.len()] }
     }
 
-    /// Returns a shortest path from `first` along its dependencies back to it.
     fn shortest_cycle(&mut self, first: StepNumber) -> Vec<StepNumber> {
         let mut queue = VecDeque::from([first]);
         while let Some(step) = queue.pop_front() {

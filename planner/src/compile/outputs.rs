@@ -1,5 +1,3 @@
-//! Checks templates against the output schemas of earlier steps.
-
 use serde_json::Value;
 use shared::{
     diagnostic::Diagnostic,
@@ -11,7 +9,6 @@ use crate::suggest::{did_you_mean, nearest};
 
 /// Maximum number of fields that a message lists if none of them has a similar name.
 const MAX_LISTED_FIELDS: usize = 8;
-/// Keywords that may declare fields outside of `properties`.
 const OTHER_FIELD_KEYWORDS: [&str; 7] =
     ["$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependencies"];
 

@@ -219,7 +219,6 @@ impl<'a> CallChecker<'a> {
         }
     }
 
-    /// Returns whether a violation is certain for any values of the templates.
     fn is_certain(&self, violation: &SchemaViolation) -> bool {
         let is_structural = !matches!(violation.kind, ViolationKind::Other);
         match self.parameters.pointer(&violation.at) {
@@ -232,7 +231,6 @@ impl<'a> CallChecker<'a> {
         }
     }
 
-    /// Returns whether a string stays a string when it is rendered.
     fn is_text(&self, text: &Value) -> bool {
         Template::parse(text, self.names)
             .is_ok_and(|template| !matches!(template, Template::Whole(_)))
@@ -267,7 +265,6 @@ impl<'a> CallChecker<'a> {
         }
     }
 
-    /// Returns whether the execution fills a missing property with a default.
     fn has_default(&self, violation: &SchemaViolation, property: &str) -> bool {
         let schema = schema_at(self.schema, &violation.at)
             .and_then(|schema| schema.get("properties")?.get(property));

@@ -362,7 +362,6 @@ fn visit_valid_references(value: &Value, names: &StepNames, visit: &mut dyn FnMu
     });
 }
 
-/// Parses a string again after removing its wrong templates.
 fn parse_without_errors(
     text: &str,
     errors: &[TemplateError],

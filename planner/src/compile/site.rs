@@ -1,5 +1,3 @@
-//! The values of a step that may contain templates.
-
 use std::sync::Arc;
 
 use serde_json::Value;

@@ -16,14 +16,12 @@ use crate::{
     suggest::did_you_mean,
 };
 
-/// The compiled inline drafts of a draft, by the number of their step.
 pub(super) type InlinePlans = BTreeMap<usize, Result<SubPlan, Vec<Diagnostic>>>;
 
 pub(super) struct DraftTree<'a> {
     pub(super) catalog: &'a Catalog,
     pub(super) plans: &'a SubPlans,
     pub(super) about: &'a mut dyn FnMut(&Draft) -> PlanInfo,
-    /// The inline plans, innermost first.
     pub(super) inner_plans: Vec<Plan>,
 }
 
@@ -138,7 +136,6 @@ pub(super) fn too_deep_error(index: usize) -> Diagnostic {
         .with_help("nest fewer plans, or copy the steps of one into another")
 }
 
-/// Changes the path of an inline draft's diagnostic to a path in the outer draft.
 pub(super) fn with_step_path(index: usize, mut diagnostic: Diagnostic) -> Diagnostic {
     let dot = if diagnostic.path.is_empty() { "" } else { "." };
     diagnostic.path = format!("tools[{index}].plan{dot}{}", diagnostic.path);

@@ -190,10 +190,8 @@ impl<'a> Call<'a> {
 }
 
 const MAX_FAILED_SETS: usize = 3;
-/// Separates a failed toolset from the reason of its failure.
 const FAILED_SEPARATOR: &str = ", which failed: ";
 
-/// Names the failed toolsets that may have a tool, with the reason why the first of them failed.
 fn describe_failed_sets(written: &str, catalog: &Catalog) -> Option<String> {
     let suspects = catalog.find_failed_sets(written);
     let first = suspects.first()?;

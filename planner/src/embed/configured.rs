@@ -22,7 +22,6 @@ pub enum Source {
     Directory(PathBuf),
     Server(ServerConfig),
     Builtin,
-    /// An embedder of a program that uses this library.
     Own(Arc<dyn Embedder>),
     Invalid(String),
 }

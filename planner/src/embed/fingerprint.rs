@@ -25,7 +25,6 @@ const VECTOR_FILES: [&str; 6] = [
 const CHUNK_BYTES: usize = 1 << 20;
 const FINGERPRINT_BYTES: usize = 8;
 
-/// Returns the name of the directory with a fingerprint of its files.
 pub(super) fn name_with_fingerprint(directory: &Path) -> Result<String, InvalidModel> {
     let mut hash = Sha256::new();
     let mut chunk = vec![0; CHUNK_BYTES];

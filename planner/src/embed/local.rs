@@ -41,7 +41,6 @@ static BUILTIN_TOKENIZER: &[u8] = include_bytes!("builtin/tokenizer.json");
 pub struct Local {
     model: String,
     encoder: Arc<Encoder>,
-    /// A permit for each thread that may encode.
     threads: Arc<Semaphore>,
 }
 

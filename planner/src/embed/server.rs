@@ -83,7 +83,6 @@ struct Entry {
 }
 
 enum RequestFailure {
-    /// A retry may help, after the wait that the server asks for.
     Temporary(String, Option<Duration>),
     Permanent(String),
     Text(String),

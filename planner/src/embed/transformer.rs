@@ -17,7 +17,6 @@ const MAX_LAYERS: usize = 256;
 #[derive(Debug)]
 pub(super) struct Transformer {
     word_embeddings: Array2<f32>,
-    /// Position embeddings, with the embedding of the first token type added.
     positions: Array2<f32>,
     norm: Norm,
     layers: Vec<Layer>,
@@ -52,8 +51,6 @@ impl Transformer {
         })
     }
 
-    /// Returns the vectors of all tokens of the texts, one row for each token, one text after
-    /// another.
     pub(super) fn encode_tokens(&self, texts: &[Vec<u32>]) -> Result<Array2<f32>, InvalidModel> {
         let mut rows = self.look_up_embeddings(texts)?;
         self.norm.apply(&mut rows);

@@ -158,7 +158,6 @@ fn find_reversed_edges(nodes: usize, edges: &[GraphEdge]) -> Vec<bool> {
     reversed
 }
 
-/// Puts every node one layer below its lowest predecessor.
 fn assign_layers(nodes: usize, down: &[(usize, usize)]) -> Vec<usize> {
     let mut below = vec![Vec::new(); nodes];
     let mut waiting = vec![0_usize; nodes];

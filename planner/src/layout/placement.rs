@@ -4,17 +4,14 @@ use super::{
 };
 
 const SWEEPS: usize = 12;
-/// The space of an edge that passes a layer, as a share of the gap between nodes.
 const PASSING_EDGE_SPACE: f64 = 0.5;
 /// The pull between placeholders of one edge, which keeps long edges straight.
 const EDGE_PULL: f64 = 6.0;
 /// The pull of a node without neighbours towards its current place.
 const LOOSE_NODE_PULL: f64 = 0.01;
-/// The share of a node's side that its edges use.
 const PORT_SHARE: f64 = 0.7;
 const MAX_PORT_GAP: f64 = 14.0;
 const LOOP_SIZE: f64 = 16.0;
-/// The maximum distance from a line at which a point counts as a point on the line.
 const STRAIGHT_TOLERANCE: f64 = 0.05;
 
 pub(super) fn draw_layers(
@@ -222,7 +219,6 @@ fn node_offsets(graph: &LayeredGraph, layer: &[usize], sizes: &[Size], style: &S
     offsets
 }
 
-/// A run of adjacent nodes at minimal distance from each other.
 struct Block {
     position: f64,
     weight: f64,

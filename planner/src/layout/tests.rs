@@ -8,7 +8,6 @@ fn draw_graph(nodes: usize, edges: &[(usize, usize)]) -> Drawing {
     layout_graph(&vec![NODE_SIZE; nodes], edges, &Style::default())
 }
 
-/// Returns the number of crossings between straight lines from centre to centre.
 fn count_straight_crossings(drawing: &Drawing, edges: &[(usize, usize)]) -> usize {
     let side = |a: Point, b: Point, c: Point| (b.x - a.x) * (c.y - a.y) - (b.y - a.y) * (c.x - a.x);
     let lines: Vec<(Point, Point)> =

@@ -20,10 +20,8 @@ const SERVERS: [(&str, &str); 3] = [
     ("LM Studio", "http://127.0.0.1:1234/v1"),
 ];
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
-/// The command that downloads a model.
 pub const PULL_COMMAND: &str = "faber models pull planner";
 
-/// The name under which a started server offers the downloaded model.
 pub const STARTED_MODEL: &str = "faber-planner";
 
 #[derive(Clone, Debug)]

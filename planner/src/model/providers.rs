@@ -1,10 +1,7 @@
-//! The providers that the configuration knows by name.
-
 use crate::suggest::did_you_mean;
 
 use Format::{Anthropic, OpenAi};
 
-/// The provider whose server is searched on this machine.
 const LOCAL_PROVIDER: &str = "local";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +98,6 @@ impl ProviderKind {
         self.name == LOCAL_PROVIDER
     }
 
-    /// Returns whether the servers of this provider can force an answer to follow a large schema.
     pub(super) fn has_grammars(self) -> bool {
         [LOCAL_PROVIDER, "ollama"].contains(&self.name)
     }

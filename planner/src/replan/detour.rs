@@ -39,7 +39,6 @@ const SUFFIX_LEN: usize = 4;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub tool: ToolName,
-    /// The tools that the step depended on.
     pub before: Vec<ToolName>,
 }
 
@@ -51,7 +50,6 @@ pub struct Detour {
     pub warnings: Vec<Diagnostic>,
 }
 
-/// Returns the failures of an execution for which a detour can help.
 pub fn failures_of(ended: &Execution) -> Vec<Failure> {
     let plan = ended.plan();
     let steps = plan.steps().iter().zip(ended.steps());

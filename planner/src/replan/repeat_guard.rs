@@ -29,7 +29,6 @@ pub const MAX_EXECUTIONS: usize = 1_000;
 /// Maximum bytes of calls of a new plan that are compared. The comparison blocks the thread, so the
 /// limit keeps it short.
 pub const MAX_COMPARED_BYTES: usize = 32 << 20;
-/// The fixed part of a compared call's size.
 pub const CALL_BYTES: usize = 64;
 const ECHO_TOOL: &str = "flow.echo";
 
@@ -43,7 +42,6 @@ pub struct RepeatGuard<'a> {
     ended: &'a Execution,
     /// Steps by tool and parameters. Numbers in parameters are normalized.
     calls: BTreeMap<ToolName, StepsByParameters>,
-    /// The steps that called a tool for items of a list.
     lists: BTreeMap<ToolName, Vec<StepId>>,
     children: Vec<ExecutionId>,
     /// `true` if some executions were not read, so their calls are unknown.
@@ -204,7 +202,6 @@ impl<'a> RepeatGuard<'a> {
     }
 }
 
-/// The parameters of a call before its plan runs.
 enum RenderedParameters {
     Known(Value),
     Unknown,
@@ -287,7 +284,6 @@ impl LookUpValues for KnownValues<'_> {
     }
 }
 
-/// Returns the output of an unconditional `flow.echo` step with literal parameters.
 fn echo_output(step: &ToolExecution) -> Option<&Value> {
     match &step.template {
         Template::Literal(parameters) if step.tool.as_str() == ECHO_TOOL => {

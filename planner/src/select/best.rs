@@ -1,5 +1,3 @@
-//! The best of many scores.
-
 /// Returns the positions of the `max_count` best scores. Returns more of them if each score may be
 /// wrong by `slack`. `is_allowed` filters the positions.
 pub(super) fn candidate_places(

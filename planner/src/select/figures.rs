@@ -1,8 +1,5 @@
-//! Quality of a selection, measured with queries whose right tools are known.
-
 use std::collections::BTreeSet;
 
-/// Number of the first tools that count for recall.
 const RECALL_TOOLS: usize = 5;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -168,7 +168,6 @@ impl ScoreInputs<'_> {
     }
 }
 
-/// Combines the points of the query with the points of its best part.
 fn combine_points(mut points: impl Iterator<Item = f64>) -> f64 {
     let whole = points.next().unwrap_or_default();
     let Some(part) = points.reduce(f64::max) else { return whole };

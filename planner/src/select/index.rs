@@ -278,7 +278,6 @@ pub(super) fn list_examples(tool: &ToolDefinition) -> impl Iterator<Item = &str>
     tool.examples.iter().map(String::as_str).filter(|example| !example.trim().is_empty())
 }
 
-/// Splits indexes of tools into batches of about [`BATCH_TEXTS`] texts.
 fn text_batches(positions: &[usize], texts: impl Fn(usize) -> usize) -> Vec<&[usize]> {
     let (mut batches, mut start, mut count) = (Vec::new(), 0, 0);
     for (end, index) in positions.iter().enumerate() {

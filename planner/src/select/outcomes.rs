@@ -143,7 +143,6 @@ impl Outcome {
     }
 }
 
-/// Returns the kind of a query, from its cosine to the first query of each kind.
 pub(super) fn nearest_kind(cosines: impl Iterator<Item = f64>) -> Option<usize> {
     let nearest = cosines.enumerate().max_by(|a, b| match a.1.total_cmp(&b.1) {
         // Of equally near kinds, the earliest is returned.

@@ -5,7 +5,6 @@ use std::{collections::BTreeSet, sync::LazyLock};
 pub(super) const MAX_PARTS: usize = 16;
 const MIN_WORDS: usize = 2;
 
-/// Words that begin a clause with a request of its own.
 const REQUEST_WORDS: &str = "\
     accept access activate add adjust allocate alter analyze apply are arrange ask assess assign \
     assist attach block book browse build buy calculate call can cancel change check collect \
@@ -94,7 +93,6 @@ fn split_sentences(query: &str) -> Vec<&str> {
     sentences
 }
 
-/// Cuts a sentence before each clause that begins like a request.
 fn split_clauses<'a>(sentence: &'a str, parts: &mut Vec<&'a str>) {
     let words = split_words(sentence);
     let (mut start, mut quotes) = (0, 0);

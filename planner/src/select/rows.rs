@@ -8,7 +8,6 @@ use super::{
     vector::{self, QueryVector},
 };
 
-/// Vectors of one length with their tools, in the order of the tools.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rows {
     dimensions: usize,
@@ -86,8 +85,6 @@ impl Rows {
         self.row_of_owner(owner).map_or(0.0, |row| query.cosine(self.row(row), self.norms[row]))
     }
 
-    /// Calls `visit` with the quick cosine of each tool's vector to each query, in one pass over
-    /// the vectors.
     pub(super) fn visit_quick_cosines(
         &self,
         query: &[QueryVector],

@@ -26,7 +26,6 @@ pub const DEFAULT_MARGIN: f64 = 0.01;
 pub struct Selector {
     embedders: Option<EmbedderPair>,
     index: Mutex<Index>,
-    /// The kinds of queries at the last selection, with their vectors.
     kinds: Mutex<Kinds>,
     /// The last error of learned outcomes. It is kept so that the same error is logged only once.
     pub(super) last_learning_error: LastLoggedError,

@@ -83,7 +83,6 @@ pub(super) fn padded_width(dimensions: usize) -> usize {
     dimensions.next_multiple_of(INTEGER_RUN_LEN)
 }
 
-/// Appends a normalized integer vector of [`padded_width`] numbers.
 pub(super) fn append_integers(vector: &[f32], norm: f64, integers: &mut Vec<i16>) {
     let scale = if norm > 0.0 { SCALE / norm } else { 0.0 };
     let end = integers.len() + padded_width(vector.len());

@@ -34,7 +34,6 @@ const MAX_TOOLS: usize = 4_000;
 
 #[derive(Clone, Debug)]
 pub struct ChainTool {
-    /// The name that plans use.
     pub name: String,
     pub inputs: Vec<Field>,
     pub outputs: Vec<Field>,
@@ -64,7 +63,6 @@ impl Given {
         self.keys.iter().any(|key| key.fit != Fit::Near && field.keys.contains(key))
     }
 
-    /// Makes the search prefer other values that cost less.
     #[must_use]
     pub fn with_cost(self, cost: u32) -> Self {
         Self { cost, ..self }
@@ -74,14 +72,11 @@ impl Given {
 #[derive(Clone, Debug, Default)]
 pub struct ChainGraph {
     tools: Vec<ChainTool>,
-    /// Outputs of tools in chains, by type.
     producers: BTreeMap<Key, Vec<(usize, usize)>>,
-    /// Required parameters of tools in chains, by type.
     consumers: BTreeMap<Key, Vec<(usize, usize)>>,
 }
 
 impl ChainGraph {
-    /// Builds the graph of tools, each with the name that plans use.
     pub fn new(tools: impl IntoIterator<Item = (String, Arc<ToolDefinition>)>) -> Self {
         let mut tools: Vec<(String, Arc<ToolDefinition>)> = tools.into_iter().collect();
         tools.sort_by(|a, b| a.0.cmp(&b.0));

@@ -41,7 +41,6 @@ struct ToolCounts {
     calls: f64,
     /// Calls that were followed by another call.
     left: f64,
-    /// The number of these calls for each tool that followed.
     next: BTreeMap<ToolName, f64>,
 }
 
@@ -90,7 +89,6 @@ impl Learned {
         1.0
     }
 
-    /// Returns the factor that converts weights to counts at a time.
     fn fade_factor(&self, at: Timestamp) -> f64 {
         self.since.map_or(1.0, |since| (-half_lives_between(since, at)).exp2())
     }
@@ -156,7 +154,6 @@ impl Learned {
         Some(score.clamp(MIN_SCORE, 1.0))
     }
 
-    /// Returns the number of calls of a tool on behalf of the actions that call it.
     fn count_calls(
         &self,
         toolkit: &Toolkit,
@@ -167,7 +164,6 @@ impl Learned {
         seen / caller_count(toolkit, name)
     }
 
-    /// Returns the number of transitions from a tool of one action to a tool of another action.
     fn transition_count(
         &self,
         toolkit: &Toolkit,

@@ -1,5 +1,3 @@
-//! The order in which a graph is written.
-
 use std::collections::BTreeMap;
 
 use shared::id::NodeName;

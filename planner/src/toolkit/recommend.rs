@@ -76,7 +76,6 @@ impl Toolkit {
         ToolsAndActions { tools, actions }
     }
 
-    /// Returns the successors of a kind over edges that reach the threshold.
     fn strong_successors(
         &self,
         from: &str,

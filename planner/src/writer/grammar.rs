@@ -20,12 +20,10 @@ const MAX_LISTED_WORDS: usize = 60;
 /// query, may be longer.
 const MAX_PART_WORDS: usize = 6;
 const MAX_PARTS: usize = 500;
-/// Maximum number of output fields that a template may name.
 const MAX_FIELDS: usize = 80;
 const MAX_TOOLS: usize = 40;
 const MAX_STEPS: usize = 8;
 const MAX_LEVELS: usize = 2;
-/// Parameters whose text the model composes.
 const COMPOSED_PARAMETERS: [&str; 16] = [
     "body",
     "caption",

@@ -34,7 +34,6 @@ const REPLAN_REQUEST: &str = "Write the whole plan again so that it completes th
 - A step with `plan` instead of `name` keeps it.
 - If no change helps, answer that it is impossible.";
 
-/// The reason that the prompt gives for a plan that asked for a replan.
 const REPLAN_REASON: &str =
     "stopped where its author could not plan further; its steps have results now";
 
@@ -59,7 +58,6 @@ Answer with one JSON object and nothing else:
 Example: "List the open orders of Ann and mail each number to ann@x.com"
 {"tools": [{"name": "listOrders", "parameters": {"customer": "Ann", "state": "open"}}, {"name": "sendMail", "parameters": {"to": "ann@x.com", "text": "{{item.number}}"}, "forEach": "{{listOrders.orders}}"}]}"#;
 
-/// The rule about [`REPLAN`], for plans that may use this tool.
 const REPLANNING_RULE: &str = r#"
 - If later steps depend on results in a way that templates, `when` and `forEach` cannot say, plan up to there. End with {"name": "flow.replan", "parameters": {"goal": "what is left to do"}} and its `dependsOn`. You get the results and plan again. Avoid it, because it takes time."#;
 
@@ -235,7 +233,6 @@ fn tools_to_repeat<'a>(
     tools
 }
 
-/// Returns the index of the step with which a path begins.
 fn step_in_path(path: &str) -> Option<usize> {
     path.strip_prefix("tools[")?.split(']').next()?.parse().ok()
 }

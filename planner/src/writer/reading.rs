@@ -18,7 +18,6 @@ use crate::{
 
 const STEP_LIST_NAMES: [&str; 8] =
     ["tools", "steps", "tool_calls", "toolCalls", "calls", "selectedTools", "tasks", "actions"];
-/// Field names for a plan inside an answer.
 const PLAN_FIELDS: [&str; 5] = ["plan", "answer", "result", "response", "output"];
 const REASON_FIELDS: [&str; 5] = ["reason", "refusal", "error", "message", "explanation"];
 const FIELD_NAMES: [(&str, &[&str]); 9] = [
@@ -149,7 +148,6 @@ fn impossible_reason(found: &Value) -> Option<String> {
     }
 }
 
-/// Converts a plan that a model wrote to the form of a draft.
 fn shape_plan(
     found: Value,
     catalog: &Catalog,
@@ -322,7 +320,6 @@ mod tests {
         }
     }
 
-    /// Replies with the same plan in various forms.
     const REPLIES: [(&str, &str); 14] = [
         ("as it should be", include_str!("replies/plain.txt")),
         ("in a fence, amid prose", include_str!("replies/fenced.txt")),

@@ -56,7 +56,6 @@ pub(crate) fn make_catalog() -> Catalog {
     ])
 }
 
-/// Returns a catalog with one tool, `make`.
 pub(super) fn catalog_with_tool(description: &str, input: Value, output: Option<Value>) -> Catalog {
     let definition = ToolDefinition {
         name: "make".parse().unwrap(),

@@ -17,9 +17,7 @@ use crate::catalog::Catalog;
 /// Maximum number of bytes of all lines in full detail. If the lines have more bytes, each line is
 /// shortened.
 const MAX_DETAILED_BYTES: usize = 2_400;
-/// Maximum depth of nested objects that a line shows.
 const MAX_LEVELS: usize = 2;
-/// Maximum number of members of an enumeration that a line shows.
 const MAX_MEMBERS: usize = 12;
 const MAX_NAME_BYTES: usize = 80;
 
@@ -44,7 +42,6 @@ pub(super) fn write_full_line(tool: &ToolDefinition, catalog: &Catalog) -> Strin
     write_line(tool, catalog, FULL_DETAIL)
 }
 
-/// Returns the shortest name that means a tool.
 pub(super) fn short_name(tool: &ToolDefinition, catalog: &Catalog) -> String {
     let plain = tool.name.as_str();
     let is_plain = catalog

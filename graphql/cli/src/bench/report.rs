@@ -16,7 +16,6 @@ const PROBED_COMMITS: usize = 200;
 /// Maximum number of commits before the measured commits, so that the files of the store have their
 /// usual size during the measurement.
 const MAX_WARM_UP_COMMITS: u64 = 3_000;
-/// Maximum duration of the commits before the measured commits, for a slow disk.
 const MAX_WARM_UP_TIME: Duration = Duration::from_secs(2);
 
 pub(crate) struct Report {

@@ -1,5 +1,3 @@
-//! The data of the demo in one JSON file, which several processes can share.
-
 use std::{
     fs::{self, File, TryLockError},
     io::{self, Write},
@@ -13,7 +11,6 @@ use serde_json::{Map, Value};
 
 use super::{CallError, tools::DocumentKind};
 
-/// Number of attempts to lock the file, with a pause of `LOCK_PAUSE` after each.
 const LOCK_TRIES: u32 = 1_000;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 

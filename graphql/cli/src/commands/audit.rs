@@ -18,7 +18,6 @@ use crate::{ExitStatus, args::AuditArgs, session::Session};
 
 const HEADINGS: &[&str] = &["TIME", "ACTOR", "ACTION", "TARGET", "DETAIL"];
 const MAX_DETAIL_COLUMNS: usize = 60;
-/// The kinds of actors, which `--actor` accepts in place of a name.
 const ACTOR_KINDS: [&str; 4] = ["token", "user", "local", "faber"];
 
 pub(crate) async fn list_audit(

@@ -20,7 +20,6 @@ use crate::session::Session;
 /// planner wrote the draft because the model's plan was invalid.
 const OFFLINE_DOUBTS: [&str; 3] =
     ["plan.unplaced_words", "plan.guessed_value", "plan.model_failed"];
-/// Codes of doubts that the guard adds to a model's plan.
 const GUARD_DOUBTS: [&str; 2] = ["plan.not_asked", "plan.invented_value"];
 
 /// Shows a plan made from a query. If the plan has doubts, asks the user whether to execute it,

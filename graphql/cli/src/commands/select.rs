@@ -23,7 +23,6 @@ use crate::{
 };
 
 const DEFAULT_LIMIT: i32 = 5;
-/// Number of best tools among which `eval` looks for the expected tools.
 const MAX_RANK: i32 = 100;
 const MAX_WRONG_NAMES: usize = 5;
 

@@ -33,7 +33,6 @@ use crate::{
 };
 
 const MAX_LISTED_CALLS: usize = 20;
-/// Time after which a command reports that it waits for a worker.
 const HINT_DELAY: Duration = Duration::from_millis(200);
 
 pub(crate) async fn resume(
@@ -357,7 +356,6 @@ struct RepeatedCalls {
     repeated_calls: Vec<RepeatedCall>,
 }
 
-/// Calls of `ONCE` tools that a command would repeat, with the heading of their list.
 pub(crate) struct Repetition<'a> {
     pub(crate) heading: &'a str,
     pub(crate) calls: &'a [RepeatedCall],

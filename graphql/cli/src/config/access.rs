@@ -16,7 +16,6 @@ use super::{ConfigError, calls};
 
 const TOKEN_KEYS: [&str; 7] = ["name", "token_env", "token_file", "role", "tools", "limits", "see"];
 const LIMIT_KEYS: [&str; 5] = ["calls", "per_tool", "starts", "executions", "stored_bytes"];
-/// Units of `stored_bytes`.
 const BYTE_UNITS: [(&str, u64); 4] =
     [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
 /// Maximum number of tokens. It is limited because each request is compared with each token.
@@ -24,9 +23,7 @@ const MAX_TOKENS: usize = 1_000;
 /// Maximum number of patterns of a token. It is limited because each call is matched with each
 /// pattern.
 const MAX_PATTERNS: usize = 1_000;
-/// Maximum number of environment variables that added toolsets are allowed to use.
 const MAX_SECRETS: usize = 1_000;
-/// Length of a token's secret below which Faber warns that the secret can be guessed.
 const MIN_SECRET_BYTES: usize = 16;
 
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -24,7 +24,6 @@ pub enum EmbeddingConfig {
         path: PathBuf,
     },
     Server {
-        /// The address to which `/embeddings` is appended.
         base_url: String,
         model: String,
         api_key_env: Option<String>,

@@ -12,7 +12,6 @@ use super::{ConfigError, environment::variable};
 
 const VALID_FORM: &str =
     "write `{ keys: [{ id: NAME, env: VARIABLE }] }`, with `file` or `command` in place of `env`";
-/// Maximum time that a command has to print a key.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -43,7 +43,6 @@ pub(super) const SETTING_KEYS: [&str; 17] = [
     "log_format",
     "log_level",
 ];
-/// The name of the toolset that contains the tools of the setting `tools_files`.
 const TOOLS_FILES_SET: &str = "tools";
 
 #[expect(clippy::struct_field_names, reason = "the fields are called like the settings")]

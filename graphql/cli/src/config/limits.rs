@@ -17,7 +17,6 @@ use super::{
 
 struct Limit {
     key: &'static str,
-    /// The description for editors.
     about: &'static str,
     default: fn() -> u64,
     minimum: u64,
@@ -213,7 +212,6 @@ impl Limits {
         self.duration_of("connect_timeout_ms")
     }
 
-    /// Returns how long running steps are allowed to continue at shutdown.
     pub fn drain_time(&self) -> Duration {
         self.duration_of("drain_ms")
     }

@@ -1,5 +1,3 @@
-//! The setting `planner`.
-
 use std::{path::Path, time::Duration};
 
 use planner::{

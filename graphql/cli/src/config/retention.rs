@@ -1,5 +1,3 @@
-//! The setting `retention`.
-
 use std::time::Duration;
 
 use engine::{

@@ -74,7 +74,6 @@ pub fn safe_coloured(text: &str) -> String {
     escaped + end
 }
 
-/// Appends a character of a foreign text, given its neighbours.
 pub fn push_escaped(escaped: &mut String, before: char, letter: char, after: char) {
     match letter {
         letter if !should_escape(before, letter, after) => escaped.push(letter),

@@ -14,7 +14,6 @@ use crate::{
 };
 
 const MAX_STEPS: usize = 60;
-/// Maximum number of steps of a plan that is drawn in full before it is executed.
 const MAX_STEPS_IN_FULL: usize = 20;
 const MAX_PARAMETER_CHARS: usize = 100;
 const MAX_NAME_COLUMNS: usize = 40;

@@ -28,7 +28,6 @@ pub struct Timeline<'a> {
     started_at: Option<Timestamp>,
     is_short: bool,
     width: usize,
-    /// The steps that determined the duration of the execution.
     critical_steps: BTreeSet<&'a str>,
     paint: Paint,
 }

@@ -1,5 +1,3 @@
-//! The permissions of a caller.
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, PoisonError},
@@ -77,7 +75,6 @@ impl AccessError {
 pub struct Grant {
     rights: Option<Arc<Rights>>,
     actor: Option<Arc<Actor>>,
-    /// The name of the MCP client that the caller uses.
     client: Option<Arc<str>>,
     revoked: Option<CancellationToken>,
 }
@@ -252,7 +249,6 @@ impl Grant {
             .is_none_or(|rights| rights.token.tools.is_none() && rights.token.role == Role::Admin)
     }
 
-    /// Returns the tools that the caller's agents are allowed to use.
     pub fn agent_reach(&self) -> ToolReach {
         let Some(rights) = &self.rights else { return ToolReach::default() };
         let switches = ACTIVATION_TOOLS.iter().map(|name| format!("{TOOL_SET}.{name}"));
@@ -283,7 +279,6 @@ impl Grant {
         Self { actor: Some(Arc::new(Actor::faber())), ..grant }
     }
 
-    /// Rejects an agent that is allowed other tools than the caller.
     pub fn check_reach(&self, reach: &ToolReach) -> Result<(), AccessError> {
         let own_reach = self.agent_reach();
         let is_within = own_reach.tools == reach.tools

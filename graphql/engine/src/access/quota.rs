@@ -209,7 +209,6 @@ impl ReadBytes {
     }
 }
 
-/// Formats a rate as the configuration writes it.
 fn format_rate(rate: Rate) -> String {
     let Rate { calls, per_ms } = rate;
     match per_ms {

@@ -1,5 +1,3 @@
-//! Replaces the tokens of a running server.
-
 use std::sync::{Arc, PoisonError};
 
 use tokio_util::sync::CancellationToken;

@@ -44,7 +44,6 @@ pub(super) struct Turn {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct TurnCall {
-    /// Position of the call among all calls of the reply.
     pub(super) n: usize,
     pub(super) tool: String,
     pub(super) args: Map<String, Value>,
@@ -85,7 +84,6 @@ struct CompletedCall<'a> {
 }
 
 impl Turn {
-    /// Returns the called tools in the order of the calls in the reply.
     pub(super) fn called_tools(&self) -> Vec<&str> {
         let mut wanted: Vec<_> = self.read.iter().chain(&self.repeat).chain(&self.call).collect();
         wanted.sort_by_key(|call| call.n);

@@ -11,7 +11,6 @@ use serde_json::Value;
 
 use super::history::PastTurn;
 
-/// Fields that name the tool in the JSON of a call, in the formats of common models.
 const TOOL_FIELDS: [&str; 6] =
     ["tool", "toolName", "tool_name", "name", "function", "function_call"];
 
@@ -81,7 +80,6 @@ fn add_texts(value: &Value, texts: &mut Vec<String>) {
     }
 }
 
-/// Removes the model's thoughts, such as `<think>…</think>`, from the start of a text.
 fn remove_thoughts(text: &str) -> &str {
     let text = text.trim();
     let Some((tag, rest)) = text.strip_prefix('<').and_then(|rest| rest.split_once('>')) else {

@@ -387,7 +387,6 @@ pub(super) fn active_catalog(toolbox: &Toolbox, reach: &ToolReach) -> Catalog {
 struct RequestedCall {
     tool: String,
     args: Value,
-    /// Id that the provider gave the call.
     id: Option<String>,
     signatures: Vec<String>,
     /// `true` if a model without native calls wrote this call and the result of a tool contains it,

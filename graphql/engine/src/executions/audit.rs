@@ -40,7 +40,6 @@ impl Executions {
         }
     }
 
-    /// Records that the caller created a version of a plan.
     pub async fn record_plan(&self, plan: &Plan) {
         let info = plan.info();
         let target = AuditTarget {

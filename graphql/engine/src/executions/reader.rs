@@ -16,7 +16,6 @@ use tokio::sync::Mutex;
 use crate::error::EngineError;
 
 const PAGE_SIZE: usize = 64;
-/// Maximum number of the newest executions of a plan that are searched for retries.
 const MAX_RETRIES: usize = 1_000;
 const MAX_CACHED_RETRIES: usize = 50_000;
 
@@ -196,7 +195,6 @@ impl ExecutionReader {
         Ok(heads)
     }
 
-    /// Returns the execution that continues a finished execution after a replan.
     pub async fn next(&self, finished: &Execution) -> Result<Option<Arc<Execution>>, EngineError> {
         if !finished.state().is_finished() || finished.parent().is_some() {
             return Ok(None);

@@ -12,7 +12,6 @@ use crate::{error::EngineError, plans::library::reuse_error};
 
 const MAX_READ_EXECUTIONS: usize = 1_000;
 
-/// Calls of a tool with the effect `ONCE` that a retry would repeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepeatedCall {
     /// The step of the retried execution. Calls of a sub-plan are listed under the step that

@@ -57,7 +57,6 @@ pub enum Stage {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trigger {
-    /// A caller of the API requested the replan.
     Request,
     /// The option `replans` of the execution, or a step with `flow.replan`, requested the replan.
     Automatic,

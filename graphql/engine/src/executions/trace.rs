@@ -1,5 +1,3 @@
-//! The trace of an execution, made from its log.
-
 use std::collections::VecDeque;
 
 use executor::for_each_attempt;

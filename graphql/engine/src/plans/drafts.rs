@@ -1,5 +1,3 @@
-//! Plans from drafts that a caller wrote.
-
 use std::sync::Arc;
 
 use planner::{

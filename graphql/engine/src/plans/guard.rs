@@ -33,7 +33,6 @@ use self::values::{
 pub enum Guard {
     /// The plan only gets a warning for each such call.
     Off,
-    /// The steps of such calls wait for an approval.
     #[default]
     Approve,
     /// The plan is refused if the query does not ask for a call. A step whose values the query does

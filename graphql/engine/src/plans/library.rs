@@ -24,7 +24,6 @@ use super::{export, inputs};
 use crate::error::EngineError;
 
 const MAX_NAME_CHARS: usize = 128;
-/// Maximum number of saved plans that are compared with a misspelt name.
 const MAX_COMPARED_NAMES: usize = 1_000;
 const MAX_SUB_PLANS: usize = 1_000;
 const MAX_LABELLED_REQUESTS: usize = 1_024;

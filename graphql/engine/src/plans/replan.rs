@@ -1,5 +1,3 @@
-//! Drafts of the next version of a plan, for an execution that has finished.
-
 use std::sync::Arc;
 
 use async_trait::async_trait;

@@ -18,7 +18,6 @@ pub struct RetentionPolicy {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetentionRule {
-    /// The rule applies to executions that have all of these labels.
     pub labels: Vec<LabelFilter>,
     pub ages: RetentionAges,
 }

@@ -34,9 +34,7 @@ pub type WeightedEdge = (NodeName, f64);
 pub struct NewAction {
     pub name: NodeName,
     pub description: String,
-    /// The actions that can follow the new action.
     pub next: Vec<WeightedEdge>,
-    /// The actions that the new action can follow.
     pub before: Vec<WeightedEdge>,
     pub tools: Vec<WeightedEdge>,
 }
@@ -55,7 +53,6 @@ impl ToolkitChange {
 }
 
 impl Selection {
-    /// Returns the current toolkit with the tools that the caller is allowed to use.
     pub async fn toolkit(&self) -> Result<Arc<Toolkit>, EngineError> {
         Ok(self.visible_part(self.tools.toolkit.load().await?))
     }
@@ -278,8 +275,6 @@ impl Selection {
             .unwrap_or_else(|| name.clone())
     }
 
-    /// Returns the names that the graph uses for registered tools, by the qualified names of the
-    /// tools.
     fn names_in_graph(&self, graph: &Toolkit) -> BTreeMap<ToolName, NodeName> {
         let mut known_names = BTreeMap::new();
         for (name, _) in graph.nodes().filter(|(_, node)| node.kind == NodeKind::Tool) {

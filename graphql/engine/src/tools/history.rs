@@ -135,7 +135,6 @@ fn tool_in_record_name(name: &str) -> Option<&str> {
     name.splitn(3, ' ').nth(2)
 }
 
-/// Returns the name of the token that made a call.
 pub(crate) fn token_in_record_name(name: &str) -> Option<String> {
     let (_, token) = name.split(' ').nth(1)?.split_once(TOKEN_SEPARATOR)?;
     Some(token.replace("%20", " ").replace("%25", "%"))

@@ -135,7 +135,6 @@ impl Inventory {
         self.toolbox().sets().into_iter().filter(is_off).map(|set| set.name).collect()
     }
 
-    /// Returns the registered tool that a name in the toolkit means.
     pub fn find_tool(&self, name: &NodeName) -> Option<Arc<ToolDefinition>> {
         match self.toolbox().find(&to_tool_name(name)) {
             ToolLookup::Tool(tool) | ToolLookup::Inactive(tool) => {
@@ -145,7 +144,6 @@ impl Inventory {
         }
     }
 
-    /// Returns the qualified name of the tool that a name in the toolkit means.
     pub fn qualify_name(&self, name: &NodeName) -> ToolName {
         self.find_tool(name).map_or_else(|| to_tool_name(name), |tool| tool.qualified_name())
     }

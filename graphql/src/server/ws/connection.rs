@@ -43,7 +43,6 @@ const MAX_OUTBOX_MESSAGES: usize = 32;
 /// A client that sends nothing for this number of keep-alive intervals is disconnected.
 const MAX_SILENT_INTERVALS: u32 = 3;
 
-/// Timeout of a close, including the messages before it.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(4);
 
 type TaggedOutput = (Arc<str>, Output);

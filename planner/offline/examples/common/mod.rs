@@ -23,7 +23,6 @@ pub(crate) struct Case {
     pub(crate) catalog: Catalog,
 }
 
-/// Reads the queries of a JSONL file, with the tools of the folder `tools` beside it.
 pub(crate) fn read_cases(queries: &Path) -> Result<Vec<Case>, Box<dyn Error>> {
     let folder = queries.parent().unwrap_or(Path::new(".")).join("tools");
     let catalogs = read_catalogs(&folder)?;

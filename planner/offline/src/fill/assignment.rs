@@ -1,14 +1,12 @@
 use super::{Candidate, Filler, reading::Repeat, to_f32};
 use crate::tool::SlotKind;
 
-/// Maximum number of partial assignments that are kept at each token.
 const BEAM_WIDTH: usize = 24;
 
 #[derive(Clone, Default)]
 pub(super) struct Assignment {
     pub(super) candidates: Vec<usize>,
     pub(super) score: f32,
-    /// The number of candidates that fill each slot.
     counts: Vec<u8>,
 }
 

@@ -15,7 +15,6 @@ const MAX_TOKENS_AFTER: usize = 4;
 /// A word counts less with each word between it and the value.
 const WEIGHT_DECAY: f32 = 0.85;
 const MAX_UNIT_BYTES: usize = 6;
-/// The most words of a value in small letters.
 const MAX_VALUE_WORDS: usize = 3;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -38,7 +37,6 @@ pub(super) enum MentionKind {
 pub(super) struct Mention {
     pub(super) tokens: Range<usize>,
     pub(super) kind: MentionKind,
-    /// Stems of the words around the value, each with its weight.
     pub(super) near_words: Vec<(String, f32)>,
     pub(super) before: Option<usize>,
     /// `true` if the value continues a list of values of one kind: `Rome` in `Oslo and Rome`.

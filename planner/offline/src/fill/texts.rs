@@ -13,7 +13,6 @@ use crate::{
 const MAX_EXTENTS: usize = 8;
 
 struct ValueStart {
-    /// The place where the cue begins, including the words that belong to the cue.
     start: usize,
     value: usize,
     score: f32,

@@ -101,7 +101,6 @@ impl Planning<'_> {
         clause.verb.is_some() && self.tools.iter().any(fits) || self.names_order(clause)
     }
 
-    /// Returns the value of a token for the parameters that the words before it name.
     fn named_value(&self, linked: &LinkedTools, tokens: &[Token], at: usize) -> Option<Given> {
         let name = self.name_before(tokens, at);
         let words: Vec<&str> = tokens[name].iter().map(|token| token.stem.as_str()).collect();
@@ -143,7 +142,6 @@ impl Planning<'_> {
     }
 }
 
-/// Returns whether a token is a value that can identify something.
 fn is_given(token: &Token) -> bool {
     let is_word = || !token.value.contains(char::is_whitespace);
     matches!(token.kind, TokenKind::Code | TokenKind::Id | TokenKind::Number | TokenKind::Email)

@@ -135,7 +135,6 @@ impl Planning<'_> {
         }
     }
 
-    /// Turns a call about the first item of a list into a call for each item.
     pub(super) fn repeat_over_items(
         &self,
         step: usize,

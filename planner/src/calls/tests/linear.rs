@@ -1,5 +1,3 @@
-//! Hostile texts of a megabyte are read in linear time.
-
 use shared::limits;
 
 use super::{parse_and_count_reads, tools};

@@ -222,7 +222,6 @@ fn draft_of_edges(edges: &[Vec<usize>]) -> Value {
     json!({ "tools": edges.iter().enumerate().map(step).collect::<Vec<_>>() })
 }
 
-/// The execution order by the contract's rule, in quadratic time.
 fn naive_order(edges: &[Vec<usize>]) -> Vec<usize> {
     let mut placed = Vec::new();
     let is_ready = |index: &usize, placed: &[usize]| {

@@ -18,7 +18,6 @@ use super::{
 };
 
 const MAX_SHOWN_CHARS: usize = 300;
-/// Words in refusals of an answer's schema.
 const SCHEMA_WORDS: [&str; 2] = ["response_format", "json_schema"];
 
 impl Provider {

@@ -6,9 +6,7 @@ use serde_json::Value;
 
 use crate::select::words;
 
-/// Maximum nesting of objects whose fields are outputs.
 const MAX_LEVELS: usize = 3;
-/// Maximum number of references of a schema that are followed.
 const MAX_REFERENCES: usize = 8;
 /// Minimum number of different words outside [`COMMON_WORDS`] that a description needs. Only then
 /// can the description serve as the type of a field.
@@ -33,7 +31,6 @@ const READING_VERBS: &str = "get read show find fetch search lookup look retriev
 /// Words after which a tool's name no longer names the thing: `get_order_by_number` is about an
 /// order.
 const END_WORDS: [&str; 9] = ["by", "from", "for", "of", "with", "using", "to", "in", "on"];
-/// Words with which a description warns of its tool.
 const CAUTION_WORDS: [&str; 22] = [
     "deprecated",
     "legacy",
@@ -70,7 +67,6 @@ static WRAPPER_STEMS: LazyLock<BTreeSet<String>> = LazyLock::new(|| stems(WRAPPE
 static COMMON_STEMS: LazyLock<BTreeSet<String>> = LazyLock::new(|| stems(COMMON_WORDS));
 static VERB_STEMS: LazyLock<BTreeSet<String>> = LazyLock::new(|| stems(READING_VERBS));
 
-/// The quality of the fit of two fields, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fit {
     /// The names agree, and so do the things to which the fields belong.
@@ -117,7 +113,6 @@ impl Field {
         self.keys.iter().filter(is_sure).any(|key| other.keys.contains(key))
     }
 
-    /// Returns whether the value identifies a thing.
     pub fn is_id(&self) -> bool {
         self.names.first().and_then(|name| name.last()).is_some_and(|last| is_id(last))
     }

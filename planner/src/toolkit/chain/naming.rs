@@ -50,7 +50,6 @@ pub struct Vocabulary {
 pub struct NamedType<'a> {
     /// The parameters and outputs of this type, in the order of tools.
     pub places: &'a [Place],
-    /// The positions in the text of words that occur in a name of the type.
     pub words: Vec<usize>,
     pub points: f64,
     /// `true` if the words contain a whole name, or two words of the type.
@@ -84,7 +83,6 @@ impl ChainGraph {
         if place.is_input { &tool.inputs[place.at] } else { &tool.outputs[place.at] }
     }
 
-    /// Groups the fields of tools in chains by their types.
     fn group_fields(&self) -> Vec<ValueType> {
         let mut types: Vec<ValueType> = Vec::new();
         let mut type_by_key: BTreeMap<&Key, usize> = BTreeMap::new();

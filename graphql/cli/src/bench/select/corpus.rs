@@ -7,7 +7,6 @@ use planner::embed::{EmbedError, Embedder};
 use serde_json::{Value, json};
 
 pub(crate) const EXAMPLES_PER_TOOL: usize = 6;
-/// Number of dimensions of a vector, equal to that of the built-in encoder.
 const DIMENSIONS: usize = 384;
 const VOCABULARY_WORDS: u64 = 4_096;
 const DESCRIPTION_WORDS: usize = 14;

@@ -1,5 +1,3 @@
-//! Checks that the configured models answer.
-
 use planner::model::{Message, Model, ModelError, Provider, Question, Settings, local::LocalModel};
 
 use super::Check;

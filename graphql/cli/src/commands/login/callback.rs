@@ -1,5 +1,3 @@
-//! A server on this machine to which the browser returns after a login.
-
 use std::{io, time::Duration};
 
 use axum::{

@@ -192,7 +192,6 @@ async fn an_unreadable_call_in_words_is_rejected_with_its_reason() {
     }
 }
 
-/// Returns the calls that Faber reads from the reply `output` after a tool returned `returned`.
 async fn read_calls(output: &str, returned: Value, is_native: bool) -> (Vec<String>, Value) {
     let (kept, _toolbox, _) = make_agent_context(vec![reply_with(output, &[])]);
     let agent_context = AgentContext {

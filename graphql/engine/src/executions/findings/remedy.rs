@@ -59,7 +59,6 @@ impl Remedy {
         Self::new("correct the plan", format!("faber revise {plan} FILE"))
     }
 
-    /// Executes the plan again with the parts of the input that were missing.
     pub(super) fn give_input(execution: &Execution, missing: &[String]) -> Self {
         let plan = execution.plan().id();
         let mut input = match &*execution.options().input {
@@ -128,7 +127,6 @@ impl Remedy {
         self.mutation == Some("settleStep")
     }
 
-    /// Returns the two answers of a person about a call whose outcome is unknown.
     pub(in crate::executions) fn settle_either_way(
         id: ExecutionId,
         step: &StepId,

@@ -14,7 +14,6 @@ use super::{
     view::View,
 };
 
-/// Maximum number of characters of a value that a condition read.
 const MAX_VALUE_CHARS: usize = 60;
 const MAX_VALUES: usize = 5;
 

@@ -1,5 +1,3 @@
-//! Findings about the reasons why an execution waits.
-
 use std::collections::BTreeSet;
 
 use shared::{

@@ -28,7 +28,6 @@ const WAIT_LIMIT: Duration = Duration::from_mins(1);
 const REFUND: &str = "Find order A-1020, then refund its payment";
 const READ: &str = "Get order A-1020";
 
-/// The names of the called tools, in the order of their calls.
 type Calls = Arc<Mutex<Vec<String>>>;
 
 #[derive(Debug)]
