@@ -198,7 +198,6 @@ struct Content {
     encoding: Option<&'static str>,
 }
 
-/// Answers with the content, or with status 304 if the client has it already.
 fn answer_content(content: Content, lifetime: HeaderValue, headers: &HeaderMap) -> Response {
     let Content { bytes, media_type, tag, encoding } = content;
     let mut fields = HeaderMap::from_iter([
@@ -225,7 +224,6 @@ fn not_found_response() -> Response {
     (StatusCode::NOT_FOUND, [(header::CACHE_CONTROL, "no-store")], text).into_response()
 }
 
-/// Returns the media type of a file, or `None` for a file that is not public.
 fn media_type_of(name: &str) -> Option<&'static str> {
     let (_, ending) = name.rsplit_once('.')?;
     match ending {
@@ -264,7 +262,6 @@ fn accepts_encoding(headers: &HeaderMap, encoding: &str) -> bool {
     })
 }
 
-/// Returns the entity tag of a file: a digest of its bytes.
 fn entity_tag_of(file: &'static File<'static>) -> Option<HeaderValue> {
     static TAGS: OnceLock<BTreeMap<&'static str, HeaderValue>> = OnceLock::new();
     let tags = TAGS.get_or_init(|| {

@@ -130,8 +130,6 @@ fn connected_parts(nodes: usize, edges: &[(usize, usize)]) -> Vec<ConnectedPart>
     parts
 }
 
-/// Returns the node that represents the part of a node: the smallest node that is known to be
-/// connected with it.
 fn find_root(roots: &mut [usize], mut node: usize) -> usize {
     while roots[node] != node {
         roots[node] = roots[roots[node]];

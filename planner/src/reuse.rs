@@ -184,7 +184,6 @@ pub fn create_replan(ended: &Execution, plan: &Plan) -> Result<Created, ReuseErr
     Ok(created)
 }
 
-/// Adds the keys and the settled calls of those steps that make the same call in the new plan.
 fn take_over_same_calls(
     created: &mut Created,
     ended: &Execution,
@@ -232,8 +231,6 @@ fn is_reusable(ended: &Execution, plan: &Plan, step: &ToolExecution) -> bool {
     is_over && is_same_step(ended.plan(), ended.plan().step(number), plan, step)
 }
 
-/// Returns whether two steps of two plans make the same call after the same steps, with the same
-/// condition and output mapping.
 fn is_same_step(old: &Plan, old_step: &ToolExecution, new: &Plan, step: &ToolExecution) -> bool {
     fn dependency_ids(plan: &Plan, step: &ToolExecution) -> BTreeSet<StepId> {
         step.depends_on.iter().map(|number| plan.step(*number).id.clone()).collect()

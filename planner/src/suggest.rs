@@ -27,7 +27,6 @@ pub fn nearest<'a>(name: &str, known_names: impl IntoIterator<Item = &'a str>) -
     best.or(containing)
 }
 
-/// Like [`nearest`], but also compares the singular of a plural such as `retries` with `retry`.
 fn nearest_with_plurals<'a>(
     name: &str,
     known_names: &(impl Iterator<Item = &'a str> + Clone),

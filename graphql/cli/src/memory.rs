@@ -77,7 +77,6 @@ fn shorten_purge_delay() {
 #[expect(unsafe_code, reason = "there is no safe function for this")]
 fn release_free_memory() {
     unsafe extern "C" {
-        /// Returns the free memory of the global allocator to the system.
         fn mi_collect(force: bool);
     }
     // SAFETY: both functions get no pointer and touch free memory only. Other threads can use both

@@ -210,7 +210,6 @@ fn local_url(port: u16) -> String {
     format!("http://127.0.0.1:{port}/v1")
 }
 
-/// Opens a file that only its owner can read.
 fn open_private(path: &Path, is_truncated: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.create(true).read(true).write(true).truncate(is_truncated).mode(0o600).open(path)

@@ -19,7 +19,6 @@ use crate::{
     screen::Screen,
 };
 
-/// A configuration whose files were all read without a mistake.
 struct NextConfig {
     config: Config,
     tokens: Vec<Token>,

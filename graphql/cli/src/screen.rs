@@ -62,7 +62,6 @@ impl Screen {
         }
     }
 
-    /// Prints a result: a text for people, or the document with `--json`.
     pub(crate) fn print_result(&self, document: &Value, text: &str) -> Result<ExitStatus, Failure> {
         if self.json {
             self.print_json(document)?;

@@ -132,7 +132,6 @@ impl<'a> Session<'a> {
         Ok(head.is_some_and(|head| !head.state.is_finished()))
     }
 
-    /// Returns whether an execution could continue now and no live worker drives it.
     pub(crate) async fn is_stalled(&self, id: ExecutionId) -> Result<bool, Failure> {
         use ExecutionState::{Compensating, InProgress, Pending};
 
@@ -156,7 +155,6 @@ impl<'a> Session<'a> {
         Ok(can_continue && matches!(head.state, Pending | InProgress | Compensating))
     }
 
-    /// Returns whether a finished execution needs a new plan and no live worker makes one.
     pub(crate) async fn lacks_replanner(&self, id: ExecutionId) -> Result<bool, Failure> {
         let head = self.unowned_head(id).await?;
         Ok(head.is_some_and(|head| head.state.is_finished() && head.owner.is_some()))

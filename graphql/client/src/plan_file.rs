@@ -80,8 +80,6 @@ impl WrittenPlan {
     }
 }
 
-/// Returns the index of the step that a diagnostic's path contains, or 0 if the path contains no
-/// step.
 fn step_index_of(diagnostic: &Diagnostic) -> usize {
     let inside = diagnostic.path.strip_prefix("tools[").and_then(|rest| rest.split_once(']'));
     inside.and_then(|(number, _)| number.parse().ok()).unwrap_or(0)

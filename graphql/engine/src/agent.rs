@@ -77,8 +77,6 @@ pub fn is_agent_tool(tool: &ToolName) -> bool {
     agent_tool_names().any(|name| name == *tool)
 }
 
-/// Returns the tools that the agents of a plan are allowed to use, one item for each turn and each
-/// step that calls tools.
 pub(crate) fn list_reaches(plan: &Plan) -> impl Iterator<Item = ToolReach> {
     let turns = plan
         .steps()

@@ -484,7 +484,6 @@ impl Plans {
         Ok(tools)
     }
 
-    /// Applies [`check_plan`](Self::check_plan) to plans that are not stored yet.
     async fn check_compiled(&self, compiled: &Compiled) -> Result<(), EngineError> {
         if self.tools.grant.allows_every_tool() {
             return Ok(());

@@ -62,8 +62,6 @@ impl Retention {
         }
     }
 
-    /// Prunes executions, plans and requests, and records in the audit log how many of each it
-    /// removed.
     async fn prune_executions(
         &self,
         store: &dyn Store,

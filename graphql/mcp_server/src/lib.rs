@@ -248,7 +248,6 @@ impl ServerHandler for McpServer {
         Ok(answered.map_or_else(|failure| convert_failure(&failure), CallToolResult::from).into())
     }
 
-    /// Rejects an unknown request, or a call with invalid parameters.
     async fn on_custom_request(
         &self,
         request: CustomRequest,

@@ -352,7 +352,6 @@ fn execution_schema() -> Map<String, Value> {
     )
 }
 
-/// Returns the schema of a result, which has either these properties or an error.
 fn output_schema(properties: Value, required: &[&str]) -> Map<String, Value> {
     let mut properties = properties;
     properties["error"] = json!({

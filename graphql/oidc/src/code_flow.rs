@@ -129,7 +129,6 @@ impl SignIn {
         client.ok_or_else(|| failed("`server.oidc.client_id` is not set"))
     }
 
-    /// Opens the cookie of the sign-in, and checks that the answer belongs to it.
     fn open_login(
         &self,
         answer: &BTreeMap<String, String>,

@@ -166,7 +166,6 @@ impl SignIn {
         unchecked.check(&state.keys, &expected).map_err(SignInError::InvalidToken)
     }
 
-    /// Returns the name of a caller without [`NAME_PREFIX`].
     pub(crate) fn read_name(&self, claims: &Claims) -> Result<String, String> {
         let claim = &self.settings.name_claim;
         let name = claims.text(claim).ok_or_else(|| format!("it has no text `{claim}`"))?;

@@ -25,7 +25,6 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Waits until the configuration no longer has the caller's token, or its sign-in expires.
     pub(super) async fn wait_until_access_ends(&self) {
         tokio::select! {
             () = self.grant.wait_until_revoked() => (),

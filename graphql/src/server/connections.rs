@@ -171,8 +171,6 @@ impl Connections {
         })
     }
 
-    /// Closes the oldest connections of a peer that has too many connections without a complete
-    /// request.
     fn evict_oldest_of_peer(&self, connection_table: &mut ConnectionTable, peer: IpAddr) {
         while let Some(new) = connection_table.unfinished_by_peer.get(&peer)
             && new.len() > self.limits.max_new_per_peer
@@ -374,7 +372,6 @@ mod tests {
         (0..all.len()).filter(|index| all[*index].close_token.is_cancelled()).collect()
     }
 
-    /// Marks the answer as started, buffered and written.
     fn answer_request(connection: &Connection) {
         connection.mark_answer_started();
         connection.mark_answer_buffered();

@@ -118,8 +118,6 @@ fn answer_preflight(request: &Request) -> Option<Response> {
     Some(response)
 }
 
-/// Adds the headers that allow the origin to read the response, and that forbid other pages to show
-/// it in a frame.
 fn add_headers(headers: &mut HeaderMap, origin: Option<HeaderValue>) {
     if let Some(origin) = origin {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);

@@ -61,7 +61,6 @@ impl FromStr for AllowedOrigin {
     }
 }
 
-/// A normalized host name or address, with a port if there is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HostAndPort {
     name: HostName,
@@ -75,7 +74,6 @@ enum HostName {
 }
 
 impl HostAndPort {
-    /// Parses the `Host` header, or an origin without its scheme.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let authority: Authority = text.parse().ok().filter(|_| !text.contains('@'))?;
         let host = authority.host();
@@ -100,8 +98,6 @@ impl HostAndPort {
         matches!(&self.name, HostName::Domain(name) if name.contains('*'))
     }
 
-    /// Returns whether the host is a loopback address, `localhost`, or a name that ends with
-    /// `.localhost`.
     pub(super) fn is_loopback(&self) -> bool {
         match &self.name {
             HostName::Address(address) => address.is_loopback(),

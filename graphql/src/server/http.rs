@@ -54,7 +54,6 @@ pub(super) async fn handle_request(State(app): State<Arc<App>>, request: HttpReq
     answered.unwrap_or_else(|| Refusal::server_stopping().into_response())
 }
 
-/// Returns whether a body is larger than [`LARGE_BODY_BYTES`] or has an unknown size.
 fn is_large_body(body: &Body) -> bool {
     body.size_hint().upper().is_none_or(|bytes| bytes > LARGE_BODY_BYTES)
 }
@@ -68,7 +67,6 @@ async fn answer_and_count(app: &Arc<App>, parts: &Parts, body: Body) -> Response
     response
 }
 
-/// Identifies the caller of the routes in [`Hooks::member_routes`](super::Hooks::member_routes).
 pub(super) async fn identify_member(
     State(app): State<Arc<App>>,
     request: HttpRequest,

@@ -53,7 +53,6 @@ impl Metrics {
         *requests.entry((kind, status.as_u16())).or_default() += 1;
     }
 
-    /// Counts and logs a request that the access checks rejected.
     pub(super) fn count_refusal(&self, refusal: &Refusal, request: &RefusedRequest<'_>) {
         self.count_request(RequestKind::Forbidden, refusal.status);
         self.log_refusal(refusal, request);

@@ -102,7 +102,6 @@ impl<'a> Range<'a> {
     }
 }
 
-/// Parses a weight from `0` to `1` with at most three decimals.
 fn parse_weight(text: &str) -> Option<u16> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
     if decimals.len() > 3 || !decimals.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -134,7 +134,6 @@ pub(super) fn request_kind(kind: OperationType) -> RequestKind {
     }
 }
 
-/// Logs a panic with a new reference and returns an error with that reference.
 pub(super) fn report_panic(panic: &(dyn Any + Send)) -> Refusal {
     let reason = panic
         .downcast_ref::<&str>()

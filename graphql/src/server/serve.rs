@@ -139,7 +139,6 @@ async fn serve_until(
     Ok(())
 }
 
-/// The tasks of a server, and the parts that new tasks need.
 struct ServerTasks {
     tasks: JoinSet<()>,
     /// The threads of subscriptions. They are separate, because an event wakes all its subscribers
@@ -160,7 +159,6 @@ struct ServerTasks {
 struct ThreadPool(Option<Runtime>);
 
 impl ThreadPool {
-    /// Starts `count` threads, or one for each core.
     fn start_threads(name: &str, count: Option<usize>) -> io::Result<Self> {
         let mut builder = runtime::Builder::new_multi_thread();
         if let Some(count) = count {
@@ -234,7 +232,6 @@ impl ServerTasks {
         };
     }
 
-    /// Waits at most `grace` for all tasks, and then aborts the remaining tasks.
     async fn close(mut self, grace: Duration) {
         self.stopping.cancel();
         let started_at = Instant::now();
@@ -357,7 +354,6 @@ impl AcceptedConnection {
     }
 }
 
-/// Returns the response to a request on a reserve connection that is not a health check.
 fn server_full_response() -> Response {
     let refusal = Refusal::limit_exceeded(
         StatusCode::SERVICE_UNAVAILABLE,

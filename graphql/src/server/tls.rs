@@ -87,7 +87,6 @@ impl Tls {
         has_changed
     }
 
-    /// Performs the handshake of a new connection, in at most `max_time`.
     pub(super) async fn accept(
         &self,
         stream: TcpStream,

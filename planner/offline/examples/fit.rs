@@ -46,7 +46,6 @@ const PARTS: [Part; 2] = [
     Part { name: "the other ids", has: |id| !id.is_multiple_of(4) },
 ];
 
-/// Judges weights, and remembers the verdicts by the weights.
 struct Judge {
     queries: PathBuf,
     cases: Vec<Case>,

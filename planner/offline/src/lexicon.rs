@@ -206,7 +206,6 @@ impl Lexicon {
         Some(month.number_from_month())
     }
 
-    /// Returns the seconds of a unit of time: `mins` are 60.
     pub(super) fn unit(&self, word: &str) -> Option<u32> {
         let is_unit = |unit: &str| {
             unit == word || self.file.forms[unit].iter().any(|form| stem(form) == stem(word))

@@ -42,8 +42,6 @@ pub(super) fn template(id: &str, path: &str) -> Value {
 }
 
 impl Memory {
-    /// Finds a value that is not a text, such as an id, a path or an address, in the latest step
-    /// that has such a value.
     pub(super) fn value_for(&self, wanted: &WantedValue<'_>) -> Option<RecalledValue> {
         self.find(|step| {
             let own = &wanted.tools[step.tool];
@@ -190,7 +188,6 @@ fn text_field(tool: &Tool, noun: &str, lexicon: &Lexicon) -> Option<String> {
         .or_else(|| is_whole().then(|| main_text(&tool.outputs)))
 }
 
-/// Returns the path of the text that a result consists of, or an empty path for the whole result.
 fn main_text(outputs: &[Output]) -> String {
     let is_text = |output: &&Output| {
         output.kind == OutputKind::Text && output.is_called(&["content", "bodi", "text"])

@@ -272,8 +272,6 @@ impl<'a> Planning<'a> {
         }
     }
 
-    /// Returns whether the first word after the verb of a clause is an unknown verb, or a word that
-    /// no slot takes and no tool is about.
     fn begins_unplaced(&self, clause: &Clause, best: &Reading) -> bool {
         let is_content = |at: &usize| !self.lexicon.is_filler(&clause.tokens[*at]);
         let first = (clause.verb_places().len()..clause.tokens.len()).find(is_content);

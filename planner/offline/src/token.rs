@@ -273,7 +273,6 @@ fn has_extension(text: &str) -> bool {
     })
 }
 
-/// Returns whether a text is two names with a slash between them: `owner/repo`, `feature/search`.
 fn is_slug(text: &str) -> bool {
     let is_name = |name: &str| {
         !name.is_empty()

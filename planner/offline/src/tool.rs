@@ -272,7 +272,6 @@ fn has_type(schema: &Value, kind: &str) -> bool {
     }
 }
 
-/// Follows `$ref` and takes the first type of `anyOf` or `oneOf` that is not null.
 fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     let mut schema = schema;
     for _ in 0..8 {

@@ -138,7 +138,6 @@ impl<'a> Arguments<'_, 'a> {
         }
     }
 
-    /// Returns the name of the argument at `index`, its sign, and the start of its value.
     fn read_name(&self, index: usize) -> Result<Option<(&'a str, u8, usize)>, ArgumentsError> {
         let Some(end) = self.source.find_key_end(index) else { return Ok(None) };
         let sign_at = self.source.skip_space(end);

@@ -27,7 +27,6 @@ pub(super) struct Object {
     pub(super) fields: Vec<(String, Tree)>,
 }
 
-/// A syntax error, and the values that were read before it.
 #[derive(Debug)]
 pub(super) struct SyntaxError {
     pub(super) position: usize,
@@ -164,7 +163,6 @@ impl Reader<'_, '_> {
         Ok(None)
     }
 
-    /// Adds a value to the innermost open value, and reads the comma if a comma is required.
     fn push_value(&mut self, tree: Tree) -> Result<(), ReadError> {
         let close = match self.open.last_mut() {
             Some(OpenValue::List(items)) => {

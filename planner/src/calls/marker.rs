@@ -68,7 +68,6 @@ pub(super) fn name_before_arguments(line: &str) -> Option<&str> {
     Some(before(rest, &OWNER_WORDS).map_or(rest, |end| &rest[..end]))
 }
 
-/// Skips blanks, Markdown, and marks of layout such as bullets, list numbers, quotes and commas.
 pub(super) fn skip_layout(source: &Source<'_>, index: usize) -> usize {
     let mut position = index;
     loop {

@@ -152,7 +152,6 @@ fn describe_types(root: &Value, schema: &Value) -> Option<String> {
     (!types.is_empty()).then(|| types.join(" or "))
 }
 
-/// Returns each parameter with its schema, and whether it is required.
 pub(super) fn list_parameters(
     tool: &ToolDefinition,
 ) -> impl Iterator<Item = (&String, &Value, bool)> {

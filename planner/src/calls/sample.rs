@@ -35,8 +35,6 @@ pub(super) fn resolve_schema<'a>(root: &'a Value, schema: &'a Value) -> &'a Valu
     current
 }
 
-/// Returns a schema with its references resolved, `allOf` merged and one choice of each
-/// alternative.
 pub(super) fn flatten_schema(root: &Value, schema: &Value, choice: usize) -> Map<String, Value> {
     let mut all = Map::new();
     merge_schema(root, schema, choice, MAX_DEPTH, &mut all);

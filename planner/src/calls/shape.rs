@@ -151,7 +151,6 @@ struct UnfinishedCall {
     is_certain: bool,
 }
 
-/// Adds the calls in the values that were read before a syntax error, up to an unfinished call.
 fn collect_open(
     reading: &CallReader<'_>,
     open: Vec<OpenValue>,
@@ -271,7 +270,6 @@ fn text_field<'o>(object: &'o Object, names: &[&str]) -> Option<&'o str> {
     names.iter().find_map(|name| object.get(&[name]).and_then(Tree::as_str))
 }
 
-/// Removes and returns the last field with the first of these names that the object has.
 fn take_field(object: &mut Object, names: &[&str]) -> Option<Tree> {
     let name_position = names.iter().find_map(|name| {
         object.fields.iter().rposition(|(key, _)| key.eq_ignore_ascii_case(name))

@@ -119,7 +119,6 @@ impl SimpleCall<'_, '_> {
         }
     }
 
-    /// Reads a call without arguments: its line contains nothing else, and no arguments follow.
     fn read_without_arguments(self, behind: usize, after: usize) -> Attempt {
         let source = &self.reading.source;
         let rest = source.skip(behind, |byte| {
@@ -163,8 +162,6 @@ impl SimpleCall<'_, '_> {
     }
 }
 
-/// Returns whether the line at `index`, below a call without arguments, may contain arguments: an
-/// object, a parameter of the tool, or an unknown label.
 fn may_be_argument(source: &Source<'_>, index: usize, tool: Option<&KnownTool>) -> bool {
     if source.byte(index) == Some(b'{') {
         return true;

@@ -126,7 +126,6 @@ impl<'a> Source<'a> {
         end.map(|end| end + 2).ok_or(index)
     }
 
-    /// Skips blanks and Markdown around code: backticks, stars, and the language of a fence.
     pub(super) fn skip_markup(&self, index: usize) -> usize {
         let mut position = self.skip_space(index);
         while let Some(mark @ (b'`' | b'*')) = self.byte(position) {

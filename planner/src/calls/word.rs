@@ -27,7 +27,6 @@ pub(super) fn find_quote(source: &Source<'_>, index: usize) -> Option<(usize, bo
     }
 }
 
-/// Returns whether the string at `index` is a Python expression: `f"{x}"`.
 pub(super) fn is_expression(source: &Source<'_>, index: usize, text: &str) -> bool {
     matches!(source.byte(index), Some(b'f' | b'F')) && text.contains('{')
 }

@@ -19,7 +19,6 @@ const ARGUMENT_TAGS: [&str; 6] =
 
 const OTHER_ATTRIBUTES: [&str; 6] = ["name", "id", "type", "string", "format", "xmlns"];
 
-/// Reads the element that begins at `index`, if it is a call, a result or a thought.
 pub(super) fn read(reading: &CallReader<'_>, tags: &Tags, index: usize) -> Attempt {
     let source = &reading.source;
     let Some(tag) = Tag::read_at(source, index) else { return Attempt::Passed(index + 1) };

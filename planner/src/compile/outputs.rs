@@ -15,7 +15,6 @@ const OTHER_FIELD_KEYWORDS: [&str; 7] =
 /// The field in which outputs of MCP servers have contents that the schema does not declare.
 const CONTENT_FIELD: &str = "$content";
 
-/// The known shape of an output, or of a part of an output.
 #[derive(Clone, Copy)]
 enum Shape<'a> {
     Single(Option<&'a Value>),
@@ -79,7 +78,6 @@ pub(super) fn check_list(steps: &[Step<'_>], index: usize, list: &Reference, rep
     });
 }
 
-/// Returns a phrase for the output that a reference reads, and its known shape.
 fn describe_target<'a>(
     steps: &'a [Step<'_>],
     site: &TemplateSite<'_>,

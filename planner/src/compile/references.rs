@@ -386,7 +386,6 @@ fn visit_strings(value: &Value, visit: &mut dyn FnMut(&Value)) {
     }
 }
 
-/// Returns the place that makes one step depend on another, and a suggestion.
 pub(super) fn explain_dependency(
     steps: &[Step<'_>],
     naming: &Naming<'_>,

@@ -75,7 +75,6 @@ impl DraftTree<'_> {
     }
 }
 
-/// The plan that a step executes, if it was found.
 pub(super) struct FoundPlan<'a> {
     pub(super) name: String,
     pub(super) plan: Option<&'a SubPlan>,

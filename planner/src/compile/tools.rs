@@ -15,7 +15,6 @@ use crate::{
     suggest::{MAX_CANDIDATES, did_you_mean},
 };
 
-/// The tool that a step calls, or the plan that it executes, if it was found.
 #[derive(Clone, Debug)]
 pub(super) struct ToolChoice<'a> {
     /// The name that the plan stores. If no such tool exists, the name in the draft.

@@ -192,7 +192,6 @@ mod tests {
 
     use super::*;
 
-    /// Embeds a text as its length and first byte, and records its calls.
     #[derive(Debug, Default)]
     struct LengthEmbedder {
         asked_texts: Mutex<Vec<String>>,

@@ -166,7 +166,6 @@ struct HubRepository<'a> {
 }
 
 impl HubRepository<'_> {
-    /// Returns the URL and the revision of the downloaded files.
     async fn download_files(
         &self,
         directory: &Path,

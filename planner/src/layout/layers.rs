@@ -72,7 +72,6 @@ impl LayeredGraph {
         layered
     }
 
-    /// Returns the maximum number of layers that an edge may pass and still get placeholders.
     fn max_span(&self, down: &[(usize, usize)]) -> usize {
         let passes = |(upper, lower): &(usize, usize)| {
             self.layer_of[*lower].saturating_sub(self.layer_of[*upper] + 1)

@@ -109,7 +109,6 @@ fn self_loop_points(Point { x, y }: Point, Size { width, height }: Size) -> Vec<
         .into()
 }
 
-/// Removes points on a straight line, and restores the direction of reversed edges.
 fn straighten_path(points: Vec<Point>, is_reversed: bool) -> Vec<Point> {
     let mut kept: Vec<Point> = Vec::with_capacity(points.len());
     for point in points {
@@ -259,7 +258,6 @@ fn move_nodes_to_neighbours(
     }
 }
 
-/// Returns the preferred position of a node, and its weight.
 fn preferred_position(
     graph: &LayeredGraph,
     node: usize,

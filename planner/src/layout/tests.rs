@@ -70,8 +70,6 @@ fn a_dense_graph_is_drawn_with_bounded_work() {
     check_drawing(&drawing, 1_500, &edges);
 }
 
-/// Asserts that nodes do not overlap, that everything is inside the drawing, and that edges start
-/// and end at their nodes.
 fn check_drawing(drawing: &Drawing, nodes: usize, edges: &[(usize, usize)]) {
     let mut sorted_nodes: Vec<Point> = drawing.nodes.clone();
     sorted_nodes.sort_by(|a, b| a.y.total_cmp(&b.y).then(a.x.total_cmp(&b.x)));

@@ -48,7 +48,6 @@ impl RetryingModel {
         Self { model, retry_policy, random_state: AtomicU64::new(seed) }
     }
 
-    /// Returns a random wait between half of a wait and the whole wait.
     fn random_part(&self, of: Duration) -> Duration {
         // Uses Knuth's multiplier. The upper bits of its results are random enough.
         let step = |state: u64| state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

@@ -50,7 +50,6 @@ pub(crate) fn reply_with(text: &str) -> Result<Reply, ModelError> {
     })
 }
 
-/// Returns a temporary error, with the provider's wait in seconds.
 pub(crate) fn busy(seconds: Option<u64>) -> Result<Reply, ModelError> {
     let wait = seconds.map(Duration::from_secs);
     Err(ModelError::Unavailable { model: "scripted".to_owned(), reason: "busy".to_owned(), wait })

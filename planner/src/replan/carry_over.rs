@@ -39,7 +39,6 @@ fn keep_field<T: Clone>(field: &mut Option<T>, earlier: Option<&T>) {
     }
 }
 
-/// Returns the step's tool or plan under a name that is unique for it.
 fn called_tool(step: &DraftStep, catalog: &Catalog) -> Option<String> {
     if let Some(SubDraft::Named(plan)) = &step.plan {
         return Some(format!("plan {plan}"));

@@ -160,7 +160,6 @@ impl<'a> DetourPlanner<'a> {
         planner
     }
 
-    /// Collects the literal parameters of the plan, and the outputs of the steps that succeeded.
     fn collect_values(&mut self, suspects: &BTreeSet<&str>) {
         for (step, result) in self.earlier.draft.tools.iter().zip(&self.earlier.results) {
             let Some(index) = step.name.as_deref().and_then(|name| self.graph.find(name)) else {
@@ -320,7 +319,6 @@ impl<'a> DetourPlanner<'a> {
         if is_free(&base) { base } else { numbered.find(is_free).unwrap_or_default() }
     }
 
-    /// Lets acting steps wait for a person if a value that may reach them is a guess.
     fn finish(self) -> Detour {
         let Self { mut draft, guesses, effects, earlier, .. } = self;
         draft.query.clone_from(&earlier.draft.query);

@@ -298,7 +298,6 @@ fn has_effect(planned: &ToolExecution, step: &Step) -> bool {
     step.has_once_call(planned.policy.effect) && is_lasting(step)
 }
 
-/// Returns whether a step or one of its items has succeeded, or may have, and was not compensated.
 fn is_lasting(step: &Step) -> bool {
     match &step.items {
         Some(items) => items.as_slice().iter().any(is_lasting),

@@ -109,7 +109,6 @@ impl Selector {
     }
 }
 
-/// Returns the scores of words and names, for each tool.
 fn lexical_scores(words: &Lexical, text: &str, allowed: &[bool]) -> Vec<f32> {
     let (mut lexical, names) = words.score_tools_and_names(text);
     let max_score = lexical

@@ -105,8 +105,6 @@ impl Lexical {
         self.score_words(&query_words(query))
     }
 
-    /// Returns the scores of [`score_tools`](Self::score_tools), and the share of each tool's name
-    /// that the query contains.
     pub(super) fn score_tools_and_names(&self, query: &str) -> (Vec<f32>, Vec<f32>) {
         let query_words = query_words(query);
         let mut shares = vec![0.0; self.documents.len()];
@@ -169,7 +167,6 @@ impl Document {
     }
 }
 
-/// Returns a tool's description without the tool's name at its beginning.
 pub(super) fn description_without_name(tool: &ToolDefinition) -> &str {
     let described = tool.description.strip_prefix(tool.name.as_str());
     let described = described.and_then(|rest| rest.strip_prefix(':'));

@@ -68,7 +68,6 @@ pub(super) fn split_parts(query: &str) -> Vec<&str> {
     parts
 }
 
-/// Splits a query into sentences, except inside quotation marks.
 fn split_sentences(query: &str) -> Vec<&str> {
     let (mut sentences, mut start, mut is_quoted) = (Vec::new(), 0, false);
     let mut chars = query.char_indices().peekable();
@@ -110,7 +109,6 @@ fn split_clauses<'a>(sentence: &'a str, parts: &mut Vec<&'a str>) {
     keep_part(&words[start..], sentence, parts);
 }
 
-/// Returns the end of the clause that begins at `start`, if it is separated from the next clause.
 fn clause_end(before: &[Word<'_>], start: usize) -> Option<usize> {
     let mut end = before.len();
     let mut is_parted = false;

@@ -70,7 +70,6 @@ impl Rows {
         self.norms[row]
     }
 
-    /// Returns a vector, normalized and as integers.
     pub(super) fn integers(&self, row: usize) -> &[i16] {
         let width = vector::padded_width(self.dimensions);
         &self.integers[row * width..(row + 1) * width]

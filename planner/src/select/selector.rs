@@ -83,7 +83,6 @@ impl LastLoggedError {
     }
 }
 
-/// One model: an embedder for stored texts, and an embedder for queries.
 #[derive(Clone, Debug)]
 pub(super) struct EmbedderPair {
     pub(super) text_embedder: Arc<dyn Embedder>,

@@ -23,7 +23,6 @@ use shared::{
 use super::{Criterion, Match, Outcomes, SelectError, SelectionRequest, Selector, Tools};
 use crate::embed::{EmbedError, Embedder};
 
-/// An embedder that knows some texts and records its calls.
 #[derive(Debug, Default)]
 struct KnownVectors {
     vectors: BTreeMap<&'static str, Vec<f32>>,

@@ -200,7 +200,6 @@ pub(crate) fn half_lives_between(since: Timestamp, at: Timestamp) -> f64 {
     passed.as_seconds_f64() / HALF_LIFE.as_seconds_f64()
 }
 
-/// Removes the entries with the least weight until `limit` entries are left.
 pub(crate) fn drop_lightest<T>(
     all: &mut BTreeMap<ToolName, T>,
     limit: usize,

@@ -46,8 +46,6 @@ impl Toolkit {
         edges
     }
 
-    /// Returns the places of all vertices in topological order, or in the order of addition if
-    /// there is a cycle.
     fn topological_order(&self) -> Vec<usize> {
         let mut waiting: Vec<usize> =
             self.vertices.values().map(|vertex| vertex.before.len()).collect();

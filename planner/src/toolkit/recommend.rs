@@ -88,7 +88,6 @@ impl Toolkit {
             .filter(move |to| self.get(to).is_some_and(|node| node.kind == kind))
     }
 
-    /// Returns the graph of the vertices in `kept` and the edges that reach the threshold.
     fn strong_part(&self, kept: &BTreeSet<&str>, threshold: f64) -> Self {
         let mut part = Self::default();
         let chosen = || self.vertices.iter().filter(|(name, _)| kept.contains(name.as_str()));

@@ -275,8 +275,6 @@ fn link_entry(name: &NodeName, score: f64) -> Value {
     }
 }
 
-/// Returns chains with each `next` edge once and each action at least once, and the order in which
-/// a reader meets actions and tools.
 fn list_chains(toolkit: &Toolkit) -> (Vec<Value>, IndexSet<&NodeName>) {
     let edges = |name: &NodeName, kind: EdgeKind| {
         let edges = toolkit.successors(name.as_str()).filter(move |edge| edge.kind == kind);

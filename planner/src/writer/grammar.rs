@@ -157,8 +157,6 @@ fn any_of_schema<const N: usize>(all: [Value; N]) -> Value {
     Value::from_iter([("anyOf", Value::from_iter(all))])
 }
 
-/// Returns a schema of the parts of the query that a value can copy, or of any short text if no
-/// parts are listed.
 fn copied_text_schema(query: &str) -> Value {
     let parts = list_parts(query);
     if parts.is_empty() {
@@ -222,8 +220,6 @@ fn copied_number_schema(query: &str) -> Value {
     if numbers.is_empty() { json!({ "enum": [1] }) } else { json!({ "enum": numbers }) }
 }
 
-/// Returns a schema of templates: a step or the item, and then output fields of the tools or
-/// indexes.
 fn template_schema(tools: &[&ToolDefinition]) -> Value {
     let mut fields = BTreeSet::new();
     for schema in tools.iter().filter_map(|tool| tool.output_schema.as_ref()) {

@@ -70,7 +70,6 @@ fn write_line(tool: &ToolDefinition, catalog: &Catalog, detail: DetailLimits) ->
     line
 }
 
-/// Formats parameters, such as `name, other?: number`.
 fn list_parameters(schema: &Value, levels: usize) -> String {
     let required = schema["required"].as_array();
     let is_required = |name: &str| {
@@ -115,8 +114,6 @@ fn describe_type(schema: &Value, levels: usize) -> String {
     }
 }
 
-/// Formats output fields, such as `{a, list[{b, c}]}`, or the type of an output that is not an
-/// object.
 fn list_fields(schema: &Value, levels: usize, max_count: usize) -> String {
     let schema = without_null(schema);
     match (type_name(schema), schema["properties"].as_object()) {
@@ -143,8 +140,6 @@ fn list_names(fields: &Map<String, Value>, levels: usize, max_count: usize) -> S
     lines.join(", ")
 }
 
-/// Returns the first alternative that is not null, or the schema itself if it has a type or no such
-/// alternative.
 fn without_null(schema: &Value) -> &Value {
     let alternatives = ["anyOf", "oneOf"].iter().find_map(|key| schema[key].as_array());
     let first = alternatives.and_then(|all| all.iter().find(|one| type_name(one) != "null"));

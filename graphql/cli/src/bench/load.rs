@@ -18,7 +18,6 @@ pub(crate) enum StopCondition {
     Time(Duration),
 }
 
-/// Durations of executions, from the request until the last event is durable.
 #[derive(Debug)]
 pub(crate) struct RunTimes {
     pub(crate) wall_time: Duration,

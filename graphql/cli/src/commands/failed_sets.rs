@@ -108,7 +108,6 @@ pub(crate) async fn names_failed_set(client: &Client, tool: &str) -> Result<bool
     Ok(states.iter().any(|set| set.name == prefix && set.has_failed()))
 }
 
-/// Returns the failure for an unknown tool, if a toolset has failed that could contain the tool.
 pub(crate) async fn failure_of_failed_set(
     client: &Client,
     tool: &str,

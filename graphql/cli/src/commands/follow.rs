@@ -449,7 +449,6 @@ struct ExecutionFindings {
     findings: Vec<Finding>,
 }
 
-/// Returns the answer that a command in the inbox contains for a step or an item such as `step[3]`.
 fn find_answer_in_command(command: &Command, task_name: &str) -> Option<&'static str> {
     let Command::Approve { step, item, approved, .. } = command else { return None };
     let is_meant = if let Some(item) = item {
@@ -481,8 +480,6 @@ pub(crate) async fn show_state(
     Ok(ExitStatus::Done)
 }
 
-/// Ends a command after a signal: waits for the calls of this process, then prints the state and
-/// how to continue.
 async fn print_detached(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatus, Failure> {
     // If Ctrl-C interrupted the stop of the worker, or if the query fails, the state is unknown.
     let head: Option<ExecutionHead> = if session.drain().await {

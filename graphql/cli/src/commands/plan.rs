@@ -142,7 +142,6 @@ pub(crate) fn planning_options(planning: &Planning, labels: &[(String, String)])
     }))
 }
 
-/// Returns labels in the form of the API, or `None` if there are no labels.
 pub(crate) fn label_object(labels: &[(String, String)]) -> Option<Labels> {
     (!labels.is_empty()).then(|| labels.iter().cloned().collect())
 }

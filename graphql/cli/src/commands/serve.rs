@@ -210,8 +210,6 @@ fn warn_of_missing_confinement(app: &App) {
     )));
 }
 
-/// Warns of tool patterns of access tokens that match no tool, after the toolsets have connected or
-/// their timeout has passed.
 fn warn_of_unmatched_patterns(app: &App, local: &LocalEngine, tasks: &mut JoinSet<()>) {
     if app.config.access.value.is_empty() {
         return;
@@ -234,8 +232,6 @@ fn warn_of_unmatched_patterns(app: &App, local: &LocalEngine, tasks: &mut JoinSe
     });
 }
 
-/// Warns of entries of `source.effects` that match no tool, after the toolsets have connected or
-/// their timeout has passed.
 fn warn_of_unmatched_effects(app: &App, local: &LocalEngine, tasks: &mut JoinSet<()>) {
     let (screen, engine) = (app.screen.clone(), local.engine.clone());
     let connect_timeout = app.config.limits.options().connect;
@@ -272,7 +268,6 @@ fn listen_for_service_signals() -> Result<ServiceSignals, Failure> {
     ServiceSignals::listen().map_err(deaf)
 }
 
-/// Reloads the configuration at each SIGHUP, until a signal ends the process.
 async fn reload_until_end(mut signals: ServiceSignals, mut reloader: Reloader) {
     while signals.receive().await == ServiceSignal::Reload {
         // A store that does not answer must not delay the end.

@@ -112,7 +112,6 @@ struct CompensatingCall {
     parameters: Value,
 }
 
-/// Returns the call that would undo the step, if the execution did not make this call.
 async fn missing_compensation(
     session: &Session<'_>,
     id: ExecutionId,

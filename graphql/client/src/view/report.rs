@@ -119,7 +119,6 @@ fn describe_retries(request: &Request, execution: &ExecutionStatus) -> String {
     }
 }
 
-/// Names the execution that a replan started, or the reason why no execution started.
 fn describe_continuation(execution: &ExecutionStatus) -> String {
     let replanning = execution.replanning.as_ref();
     let reason =

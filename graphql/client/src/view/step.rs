@@ -157,7 +157,6 @@ impl Progress {
     }
 }
 
-/// Returns the code at the start of a detail such as `tool.failed: no`.
 fn parse_leading_code(detail: &str) -> Option<&str> {
     let code = detail.split_once(": ").map_or(detail, |(code, _)| code);
     (!code.contains(' ')).then_some(code)

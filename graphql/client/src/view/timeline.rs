@@ -218,7 +218,6 @@ fn compute_idle_ms(step: &StepStatus) -> Option<f64> {
     (step.attempts > 1 && rest >= 1.0).then_some(rest)
 }
 
-/// Returns the word for a state if its sign alone is ambiguous, and further words such as `reused`.
 fn list_state_words(step: &StepStatus) -> impl Iterator<Item = String> {
     let reason = step.skip_reason.as_ref().map(|reason| reason.to_string().replace('_', " "));
     let is_told = reason.is_none()

@@ -209,7 +209,6 @@ fn draw_exchange(fields: &Map<String, Value>, paint: Paint) -> String {
     parts.join("\n")
 }
 
-/// Formats the measures as one line: `round 2, gpt-x, 812 tokens, 1.3 s`.
 fn format_measures(fields: &Map<String, Value>) -> String {
     let measures = MEASURE_FIELDS.iter().filter_map(|key| {
         let value = fields.get(*key).filter(|value| !value.is_null())?;

@@ -53,7 +53,6 @@ impl QuotedCalls {
         Self { text_without_whitespace, calls }
     }
 
-    /// Returns `true` if a result contains the call in any format.
     pub(super) fn contains(&self, call: &ToolCall) -> bool {
         let is_same = |known: &ToolCall| (&known.tool, &known.args) == (&call.tool, &call.args);
         self.contains_literally(call) || self.calls.iter().any(is_same)
@@ -64,7 +63,6 @@ impl QuotedCalls {
     }
 }
 
-/// Adds every text in a value, and every object that has the form of a call.
 fn add_texts(value: &Value, texts: &mut Vec<String>) {
     let mut left = vec![value];
     while let Some(value) = left.pop() {

@@ -86,7 +86,6 @@ pub(super) fn read_queries(reply: &Reply, has_native_tools: bool) -> Vec<String>
     queries
 }
 
-/// Finds the tools that fit a query best, without the tools that are offered already.
 pub(super) async fn find_tools(
     selector: &Selector,
     all: &Tools,

@@ -110,8 +110,6 @@ pub(super) fn model_steps(agent_context: &Arc<AgentContext>) -> Vec<Arc<dyn Tool
     ]
 }
 
-/// The parts of a question to the model that are not in the history: the offered tools and the
-/// searches for tools.
 struct Offer<'a> {
     turns_left: &'a str,
     tools: &'a [Arc<ToolDefinition>],
@@ -601,7 +599,6 @@ impl ReplyReader<'_> {
         self.grant.as_ref()?.count_uses([&tool.qualified_name()]).err().map(|err| err.to_string())
     }
 
-    /// Raises an alert if the model requests an existing tool that the token does not allow.
     fn alert_if_forbidden(&self, tool: &str) {
         let named = tool.parse().ok().and_then(|name| self.toolbox.find_own(&name));
         if let (Some(grant), Some(tool)) = (&self.grant, named) {

@@ -207,12 +207,10 @@ pub(super) fn is_ignored(event: &Event) -> bool {
     matches!(event, Event::CommandIgnored { .. })
 }
 
-/// Returns whether a step or an item waits for an approval or for a decision about an error.
 fn waits_for_person(step: &Step) -> bool {
     matches!(step.state, StepState::Waiting(WaitReason::Approval | WaitReason::Decision { .. }))
 }
 
-/// Splits the name of an item, such as `step[3]`, into the step and the index.
 pub(super) fn split_item_name(name: &str) -> Option<(&str, Option<u32>)> {
     match name.strip_suffix(']') {
         None => Some((name, None)),

@@ -154,7 +154,6 @@ fn find_or_derive_query(draft: &Draft) -> String {
     query
 }
 
-/// Returns the names of all tools that a draft and the drafts inside it call.
 fn collect_tool_names(draft: &Draft) -> Vec<ToolName> {
     let mut names = Vec::new();
     for step in &draft.tools {

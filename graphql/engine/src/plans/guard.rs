@@ -52,7 +52,6 @@ impl Guard {
     }
 }
 
-/// A query with the rule and the words that decide which calls of its plans are allowed.
 pub(super) struct GuardedQuery<'a> {
     guard: Guard,
     lowercase_query: String,
@@ -203,7 +202,6 @@ impl<'a> GuardedQuery<'a> {
         Some(Diagnostic { severity, ..found })
     }
 
-    /// Returns the paths and texts of values that neither the query nor an output contains.
     fn find_invented_values(
         &self,
         parameters: &Value,

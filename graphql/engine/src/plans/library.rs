@@ -122,7 +122,6 @@ impl PlanLibrary {
         Ok(levels)
     }
 
-    /// Returns a plan and all plans that it executes, each once.
     pub(super) async fn list_with_sub_plans(
         &self,
         plan: &Arc<Plan>,
@@ -133,7 +132,6 @@ impl PlanLibrary {
         Ok(plans.filter(|plan| seen.insert(plan.id())).cloned().collect())
     }
 
-    /// Returns whether a step of a plan, or of a plan that it executes, has a compensation.
     pub(crate) async fn has_compensation(&self, plan: &Arc<Plan>) -> Result<bool, StoreError> {
         let compensates = |plan: &Plan| plan.steps().iter().any(|step| step.compensate.is_some());
         if compensates(plan) {

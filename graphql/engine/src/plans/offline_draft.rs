@@ -16,7 +16,6 @@ const DEFAULT_MODEL_TOOLS: usize = 8;
 const MODEL_FAILED_CODE: &str = "plan.model_failed";
 
 impl Plans {
-    /// Makes the draft of the offline planner, and keeps the best candidates for a model.
     pub(super) async fn draft_offline(
         &self,
         query: &str,

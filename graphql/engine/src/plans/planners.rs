@@ -147,7 +147,6 @@ impl Planners {
 }
 
 impl ConfiguredModel {
-    /// Returns whether a name is `model`, the name of the provider, or the name of the model.
     fn is_named(&self, name: &str) -> bool {
         let own_name = self.planner.name();
         is_same_name(name, MODEL_PLANNER)

@@ -248,7 +248,6 @@ impl Learning {
         Some(lessons)
     }
 
-    /// Returns the first executions with a lesson that finished after `since` and until `until`.
     async fn read_finished(
         &self,
         since: Timestamp,

@@ -135,7 +135,6 @@ impl Tools {
         DirectCall { tool: shown_name.unwrap_or_else(|_| call.tool.clone()), ..call }
     }
 
-    /// Waits for a permit if a limit of the configuration applies to the call.
     async fn acquire_permit(
         &self,
         call: &DirectCall,

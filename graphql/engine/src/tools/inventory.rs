@@ -127,7 +127,6 @@ impl Inventory {
         Ok(self.registry.switch(names, is_active).await?)
     }
 
-    /// Returns the deactivated toolsets that act on this machine, without the toolsets in `except`.
     pub(crate) fn inactive_machine_sets(&self, except: &[ToolSetName]) -> Vec<ToolSetName> {
         let is_off = |set: &ToolSet| {
             set.acts_on_this_machine && !set.is_active && !except.contains(&set.name)

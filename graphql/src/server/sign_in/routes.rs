@@ -35,7 +35,6 @@ pub(super) fn build_routes(state: Arc<SignInState>) -> Router {
         .with_state(state)
 }
 
-/// Returns the route with which the page finds out that there is no sign-in.
 pub(super) fn build_routes_without_issuer() -> Router {
     let report = || async { Json(json!({ "canSignIn": false, "caller": null })) };
     Router::new().route(STATUS_PATH, get(report))
@@ -84,7 +83,6 @@ async fn end_session(State(state): State<Arc<SignInState>>, request: Request) ->
     response
 }
 
-/// Tells the page whether it can offer a sign-in, and who is signed in.
 async fn report_status(State(state): State<Arc<SignInState>>, request: Request) -> Response {
     let base_url = state.base_url(&request);
     let cookie = Cookie::Session.read_from(request.headers(), &base_url);

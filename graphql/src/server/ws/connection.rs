@@ -225,8 +225,6 @@ impl Connection {
         ControlFlow::Break(Some(Closing::forbidden(refusal.message)))
     }
 
-    /// Sends keep-alive messages, and closes the connection of a client that is silent or reads
-    /// nothing.
     fn check_timeouts(&mut self) -> ControlFlow<ConnectionEnd> {
         let options = &self.app.options;
         if self.outbox.has_unsent_bytes {

@@ -181,7 +181,6 @@ impl Session {
         SessionEffect::Send(self.protocol.error_message(id, errors))
     }
 
-    /// Stops an operation, and sends no message about it.
     fn stop_operation(&mut self, id: &str) {
         if let Some(running) = self.running_operations.remove(id) {
             running.abort();

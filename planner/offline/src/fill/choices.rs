@@ -70,8 +70,6 @@ impl Filler<'_> {
         })
     }
 
-    /// Adds the examples of a description that the query contains, and the names that follow an
-    /// example in a list.
     pub(super) fn add_examples(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
         if slot.kind != SlotKind::Word {
             return;

@@ -154,7 +154,6 @@ impl Filler<'_> {
         }
     }
 
-    /// Reads a list in brackets, where the tool takes lists: `[1, 2]`, `['a', 'b']`.
     fn read_list(&self, at: usize) -> Option<(MentionKind, usize)> {
         let has_lists = self.tool.slots.iter().any(|slot| slot.is_list);
         let open = Some(&self.tokens[at]).filter(|token| has_lists && token.is_mark("["))?;

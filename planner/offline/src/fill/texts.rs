@@ -71,8 +71,6 @@ impl Filler<'_> {
         Some(ValueStart { start: place, value, score, announced_by })
     }
 
-    /// Adds the text that an opening announces: a quotation, or the words up to each place at which
-    /// they may end.
     fn add_text(
         &self,
         at: usize,
@@ -179,8 +177,6 @@ impl Filler<'_> {
         }
     }
 
-    /// Returns the places at which a text that begins at `start` may end, such as before marks,
-    /// cues and prepositions.
     fn extents(&self, start: usize, slot: &Slot) -> Vec<usize> {
         let stops = (start + 1..self.tokens.len()).filter(|place| self.is_stop(*place, slot));
         let mut ends: Vec<usize> = stops.take(MAX_EXTENTS - 1).collect();

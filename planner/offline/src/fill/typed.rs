@@ -178,7 +178,6 @@ impl Filler<'_> {
         candidates.push(self.propose(at, value, context.start..last, score));
     }
 
-    /// Returns the day in the latest step that has one, for words such as `at 11:00 that day`.
     fn recalled_day(&self) -> Option<chrono::NaiveDate> {
         let steps = self.fill_context.memory.steps.iter().rev();
         let mut values = steps.flat_map(|step| step.parameters.values());

@@ -54,8 +54,6 @@ impl Filler<'_> {
         }
     }
 
-    /// Returns whether a word is a filler or adds nothing to what the tool's name, description and
-    /// slots say already.
     fn is_known_word(&self, at: usize) -> bool {
         let token = &self.tokens[at];
         self.lexicon.is_filler(token)

@@ -148,7 +148,6 @@ fn is_given(token: &Token) -> bool {
         || token.kind == TokenKind::Quoted && is_word()
 }
 
-/// Returns the value of a token in the type of a parameter, if it has the form of its examples.
 fn value_for(token: &Token, field: &Field) -> Option<Value> {
     let figure = number(&token.value);
     let examples = read_options(&field.description);

@@ -192,7 +192,6 @@ impl Planning<'_> {
         Some(format!("{{}}.{} {sign} \"{choice}\"", state.path))
     }
 
-    /// Returns the path of the number that a comparison names, or of the only number.
     fn compared_output<'t>(
         &self,
         statement: &Statement,

@@ -114,8 +114,6 @@ impl Planning<'_> {
         Ok(())
     }
 
-    /// Fills the missing slots of an action with the fields of an item, or with the parameters of
-    /// the list.
     fn fill_from_item(&self, action: &mut Reading, step: usize) {
         let list = &self.memory.steps[step];
         let output = self.tools[list.tool].list();

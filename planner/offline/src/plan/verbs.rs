@@ -63,8 +63,6 @@ impl Planning<'_> {
         if is_verb { self.weights.described } else { 0.0 }
     }
 
-    /// Scores a verb that means the same as the tool's verb or the first word of its description,
-    /// or that only reads as the tool's verb does.
     fn fit_of_concepts(&self, verb: &Verb, tool: &Tool) -> f32 {
         let concepts = self.lexicon.concepts(&verb.stem);
         let own = self.lexicon.concepts(&tool.verb);

@@ -93,7 +93,6 @@ impl Provider {
         ModelError::Refused { model: self.name.clone(), reason }
     }
 
-    /// Returns the beginning of a provider's message, without the key.
     pub(super) fn shorten_without_key(&self, message: &str) -> String {
         let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
         let message = match &self.settings.key {

@@ -118,14 +118,12 @@ impl Field {
     }
 }
 
-/// The shape of a value, and its format or its choices as [`Field::form`] writes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ValueForm<'a> {
     pub(super) shape: Shape,
     pub(super) form: &'a str,
 }
 
-/// Returns the fit of a value in a field, or `None` if they do not fit.
 pub(super) fn fit_of(key: &Key, value: ValueForm<'_>, to: &Field) -> Option<Fit> {
     let ValueForm { shape, form } = value;
     let is_shape = shape == to.shape || shape == Shape::Integer && to.shape == Shape::Number;
@@ -175,7 +173,6 @@ impl Owner {
         (!PROPERTY_STEMS.contains(first)).then_some(first)
     }
 
-    /// Returns the thing that a bare `id` identifies, or nothing if that is not clear.
     fn identified(&self, description: &str) -> Option<Vec<String>> {
         if self.0.len() <= 1 {
             return Some(self.0.clone());
@@ -187,8 +184,6 @@ impl Owner {
     }
 }
 
-/// Returns the parameters of a tool that are texts or numbers, and whether all its required
-/// parameters are among them.
 pub(super) fn inputs_of(
     schema: &Value,
     owner: &Owner,
@@ -268,8 +263,6 @@ fn read_field(
     Some(Field { path, names, shape, is_required: false, description, keys, form })
 }
 
-/// Returns the words of a field's name with the thing that it belongs to, or `None` if this thing
-/// is not clear.
 fn whole_name(
     name_words: &[String],
     description: &str,
@@ -326,7 +319,6 @@ fn form_of(schema: &Value) -> String {
     format!("|{}", choices.join("|"))
 }
 
-/// Follows `$ref`, and takes the only alternative that is not null.
 fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     let mut schema = schema;
     for _ in 0..MAX_REFERENCES {

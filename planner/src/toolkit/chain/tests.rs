@@ -144,8 +144,6 @@ fn one_description_of_two_parameters_is_no_type() {
     assert_eq!(route(&graph, ("get_box", "shelf_id"), ("swap", "first_code")), None);
 }
 
-/// Returns tools that lead from a parcel to an account: a short route with a warning, a tool that
-/// acts, and a long route.
 fn parcels() -> Vec<ToolDefinition> {
     let link = |name: &str, from: &str, to: &str| {
         tool(name, json!({ format!("{from}!"): text() }), json!({ to: text() }))

@@ -43,7 +43,6 @@ fn has_tool(pattern: &ToolPattern, toolsets: &[ToolSet]) -> bool {
     tools.any(|tool| pattern.matches(tool.definition().qualified_name().as_str()))
 }
 
-/// Returns whether a pattern could match a tool of a toolset that is missing or not ready.
 fn can_match_unknown_tool(pattern: &ToolPattern, sets: &[SetConfig], toolsets: &[ToolSet]) -> bool {
     let is_known_tool = |name: &str| {
         let found = toolsets.iter().find(|set| set.name.as_str() == name);

@@ -82,8 +82,6 @@ fn is_indented(line: &str) -> bool {
     line.starts_with([' ', '\t'])
 }
 
-/// Returns whether a line of a trace belongs to the stack or to the source code, and not to the
-/// message.
 fn is_frame(line: &str) -> bool {
     is_indented(line) || is_frame_word(line)
 }

@@ -60,7 +60,6 @@ fn warning_finding(code: &'static str, severity: Severity, message: String) -> F
     Finding::new(FindingKind::Warning, severity, code, message)
 }
 
-/// Adds the reason why compensation is off, if the plan has a `compensate` that could be needed.
 fn add_disabled_compensation<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
     let execution = view.execution;
     let may_fail = execution.state() != ExecutionState::Completed && !execution.options().dry_run;

@@ -293,7 +293,6 @@ fn find_unknown_child_call<'a>(
     view.node_facts?.children.get(&child)
 }
 
-/// Returns the remedies for a call of a child execution, before and after it is settled.
 fn unknown_call_remedies(call: &Finding, show_remedy: Remedy, retry: Remedy) -> Vec<Remedy> {
     let settle = call.remedies.iter().filter(|remedy| remedy.is_settlement()).cloned();
     let mut remedies: Vec<Remedy> = settle.collect();

@@ -121,8 +121,6 @@ impl Remedy {
         .with_mutation("settleStep", variables)
     }
 
-    /// Returns `true` if this remedy records a person's answer about a call whose outcome is
-    /// unknown.
     pub(super) fn is_settlement(&self) -> bool {
         self.mutation == Some("settleStep")
     }
@@ -167,7 +165,6 @@ impl Remedy {
     }
 }
 
-/// Writes the name of a step or of an item: `step[3]`.
 pub(super) fn format_part_name(step: &StepId, item: Option<u32>) -> String {
     match item {
         Some(item) => format!("{step}[{item}]"),

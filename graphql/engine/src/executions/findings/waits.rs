@@ -380,7 +380,6 @@ pub(in super::super) fn find_reason(candidates: Vec<Finding>) -> Option<Finding>
     waits.find(|finding| !["wait.call", "wait.items"].contains(&&*finding.code))
 }
 
-/// Returns how a waiting step was answered, if no worker has read the answer yet.
 fn find_answer(view: &View<'_>, task: Task, reason: &WaitReason) -> Option<&'static str> {
     let NodeFacts { inbox, .. } = view.node_facts?;
     let step = &view.planned_step(task).id;

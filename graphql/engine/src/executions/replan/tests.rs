@@ -18,7 +18,6 @@ use crate::{
     embedded::Embedded,
 };
 
-/// Returns a toolset whose tools fail if the parameter `fail` is true.
 fn make_toolset(name: &'static str, tools: &[&'static str]) -> ToolSet {
     let run = |given: Value, _: ToolContext| async move {
         if given["fail"] == true { Err(ToolError::failed("no")) } else { Ok(given) }

@@ -42,7 +42,6 @@ pub(super) fn collect_values(
     }
 }
 
-/// Adds all texts and numbers in a value, until there are [`MAX_EARLIER_VALUES`].
 pub(super) fn add_texts(value: &Value, texts: &mut BTreeSet<String>) {
     if texts.len() >= MAX_EARLIER_VALUES {
         return;

@@ -28,7 +28,6 @@ fn make_toolset(name: &'static str) -> ToolSet {
     ToolSet::ready(name.parse().unwrap(), "local", "", [pay])
 }
 
-/// Opens Faber with a model that returns these answers in sequence, and then errors.
 async fn open_faber(answers: &[Value]) -> (Embedded, Arc<ScriptedModel>) {
     let answers = answers.iter().map(|answer| reply_with(&answer.to_string(), &[])).collect();
     let model = Arc::new(ScriptedModel::new(answers));
