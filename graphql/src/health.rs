@@ -1,5 +1,3 @@
-//! Readiness and metrics of the engine for `faber serve`.
-
 use std::{
     fs,
     path::{Path, PathBuf},

@@ -1,5 +1,3 @@
-//! The candidates of a planner: the tools that fit the query best.
-
 use std::{collections::BTreeSet, sync::Arc};
 
 use serde_json::{Value, json};

@@ -1,5 +1,3 @@
-//! Escapes names for diagrams, so that any name gives a valid picture.
-
 use std::fmt::Write;
 
 /// Escapes a quoted label of a Mermaid diagram, which interprets Markdown and HTML entities as

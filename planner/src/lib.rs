@@ -1,5 +1,3 @@
-//! Planning: from queries to drafts, and from drafts to plans.
-
 pub mod calls;
 pub mod candidates;
 pub mod catalog;

@@ -1,5 +1,3 @@
-//! Outputs that a retry or a replan reuses from a finished execution.
-
 use std::{collections::BTreeSet, sync::Arc};
 
 use shared::{

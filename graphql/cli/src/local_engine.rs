@@ -1,5 +1,3 @@
-//! The engine of this process with its store, its tools and its worker, as configured.
-
 use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},

@@ -1,5 +1,3 @@
-//! Durations such as `30d`, `12h`, `90m` and `3600s`.
-
 use std::time::Duration;
 
 const MAX_SECONDS: u64 = 100 * 366 * 86_400;

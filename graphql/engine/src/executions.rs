@@ -1,5 +1,3 @@
-//! Executions: start, steer, retry, replan and read them.
-
 pub(super) mod agents;
 pub(super) mod audit;
 pub(super) mod bulk_control;

@@ -1,5 +1,3 @@
-//! Makes plans from queries and from drafts, and stores them.
-
 pub(super) mod drafts;
 pub(super) mod export;
 pub(super) mod guard;

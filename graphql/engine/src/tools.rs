@@ -1,6 +1,3 @@
-//! The tools that a caller is allowed to use: their catalog, changes of toolsets, and calls outside
-//! plans.
-
 pub(super) mod calls;
 pub(super) mod history;
 pub(super) mod inventory;

@@ -1,5 +1,3 @@
-//! Reads and writes YAML.
-
 mod places;
 
 use serde_json::Value;

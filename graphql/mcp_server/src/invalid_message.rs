@@ -1,5 +1,3 @@
-//! Errors for invalid messages, with the id of the request if it is readable.
-
 use rmcp::model::ErrorCode;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};

@@ -1,5 +1,3 @@
-//! The list of tools that clients see, with their descriptions and schemas.
-
 use std::sync::{Arc, LazyLock};
 
 use rmcp::model::{Tool, ToolAnnotations};

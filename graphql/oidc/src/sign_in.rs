@@ -1,5 +1,3 @@
-//! The check of callers: signed tokens and sessions become grants.
-
 use std::{fmt, sync::Arc, time::Duration};
 
 use engine::access::{Access, Grant};

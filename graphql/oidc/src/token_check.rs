@@ -1,5 +1,3 @@
-//! The check of a signed token (RFC 7515, RFC 7519).
-
 use serde_json::{Map, Value};
 
 use crate::{

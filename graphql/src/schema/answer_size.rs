@@ -1,5 +1,3 @@
-//! Limits the number of bytes of an answer while its fields are resolved.
-
 use std::sync::{
     Mutex, PoisonError,
     atomic::{AtomicBool, AtomicUsize, Ordering},

@@ -1,5 +1,3 @@
-//! Counts of executions by group.
-
 use std::time::Duration;
 
 use async_graphql::{Enum, ID, SimpleObject};

@@ -1,5 +1,3 @@
-//! Executions, computed from their logs.
-
 use std::sync::Arc;
 
 use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};

@@ -1,5 +1,3 @@
-//! Input types: drafts, options and filters.
-
 use std::{collections::BTreeMap, sync::Arc};
 
 use async_graphql::{Enum, ID, InputObject};

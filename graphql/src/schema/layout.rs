@@ -1,5 +1,3 @@
-//! Positions of nodes and edges, for clients that draw a graph themselves.
-
 use std::collections::BTreeMap;
 
 use async_graphql::{Enum, InputObject, SimpleObject};

@@ -1,5 +1,3 @@
-//! Mutations on plans and executions, and the type of all mutations.
-
 use std::str::FromStr;
 
 use async_graphql::{Context, Enum, ID, MergedObject, Object, Result};

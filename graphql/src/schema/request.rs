@@ -1,5 +1,3 @@
-//! Requests: a query, with its plans, its executions, and the transcript of planning.
-
 use async_graphql::{Context, ID, Object, Result, SimpleObject};
 use engine::{Engine, MAX_FINDINGS, find_planning_findings};
 use serde_json::{Value, json};

@@ -1,5 +1,3 @@
-//! Follows the transcript of a request, its plans, and the events of its executions.
-
 use std::{
     collections::{BTreeSet, VecDeque},
     time::Duration,

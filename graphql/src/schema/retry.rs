@@ -1,5 +1,3 @@
-//! Retries: their mode, the calls that they would repeat, and the calls that undo an execution.
-
 use async_graphql::{Enum, ID, SimpleObject};
 use planner::reuse::RetryScope;
 

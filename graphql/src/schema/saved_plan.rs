@@ -1,5 +1,3 @@
-//! Saved plans, and the export of plans.
-
 use async_graphql::{Context, ID, Object, Result};
 use engine::{Engine, to_api_form};
 use serde_json::Value;

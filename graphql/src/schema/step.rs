@@ -1,5 +1,3 @@
-//! Steps of an execution, their items, and their compensations.
-
 use std::sync::Arc;
 
 use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};

@@ -1,5 +1,3 @@
-//! The timeline of a request: everything that happened under it, by time.
-
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use async_graphql::{ID, SimpleObject};

@@ -1,5 +1,3 @@
-//! Options of a server, and the hooks with which the embedding program extends it.
-
 use std::{fmt, sync::Arc, time::Duration};
 
 use axum::{

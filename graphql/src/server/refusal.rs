@@ -1,5 +1,3 @@
-//! Rejections before GraphQL execution, and internal errors.
-
 use async_graphql::{ErrorExtensionValues, ServerError};
 use axum::{
     http::{HeaderValue, StatusCode, header},

@@ -1,5 +1,3 @@
-//! Accepts connections and owns their tasks until all have ended.
-
 use std::{convert::Infallible, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use async_graphql::Executor;

@@ -1,5 +1,3 @@
-//! Answers requests and operations within the trace of their callers, and makes a span for each.
-
 use std::sync::Arc;
 
 use async_graphql::parser::types::OperationType;

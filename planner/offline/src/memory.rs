@@ -1,5 +1,3 @@
-//! The steps so far, and the values of these steps to which later clauses can refer.
-
 use serde_json::{Map, Value};
 
 use super::{

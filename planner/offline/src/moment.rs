@@ -1,5 +1,3 @@
-//! Days and times as people write them.
-
 use std::ops::Range;
 
 use chrono::{NaiveDate, NaiveTime};

@@ -1,5 +1,3 @@
-//! Reasons why there is no plan, in sentences that say what to do.
-
 use super::{
     clause::Mood,
     tool::{Slot, Tool},

@@ -1,5 +1,3 @@
-//! Markers of tools and arguments, and the Markdown around them.
-
 use super::source::Source;
 
 const ARGUMENT_NOUNS: [&str; 11] = [

@@ -1,5 +1,3 @@
-//! The prompt that describes tools to a model, and the report of a tool's result.
-
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};

@@ -1,5 +1,3 @@
-//! Strings and words: the leaves of argument values.
-
 use serde_json::Value;
 
 use super::source::Source;

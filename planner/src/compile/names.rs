@@ -1,5 +1,3 @@
-//! Step ids, and the resolution of names in templates and dependencies.
-
 use std::{cell::OnceCell, collections::BTreeMap};
 
 use indexmap::IndexMap;

@@ -1,5 +1,3 @@
-//! Steps that execute another plan, and plans that are written inside other plans.
-
 use std::collections::BTreeMap;
 
 use shared::{

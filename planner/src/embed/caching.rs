@@ -1,5 +1,3 @@
-//! Embedders that keep vectors in the store or in memory.
-
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},

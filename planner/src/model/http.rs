@@ -1,5 +1,3 @@
-//! HTTP exchanges with a limit on the size of the answer.
-
 use std::time::Duration;
 
 use reqwest::{Client, RequestBuilder, StatusCode, header::HeaderMap, redirect::Policy};

@@ -1,5 +1,3 @@
-//! Counts the questions to a model, and makes a span of each.
-
 use std::sync::Arc;
 
 use async_trait::async_trait;

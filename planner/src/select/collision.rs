@@ -1,5 +1,3 @@
-//! Collisions: pairs of tools with similar examples.
-
 use super::{rows::Rows, vector};
 
 /// Number of vectors of a block. A block fits into the processor's first cache, and is read once

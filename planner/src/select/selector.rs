@@ -1,5 +1,3 @@
-//! Selects tools and keeps the index of tools current.
-
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex as Plain, PoisonError},

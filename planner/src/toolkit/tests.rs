@@ -1,5 +1,3 @@
-//! The test graph of Faber's predecessor with its table, and rules for every graph.
-
 mod learned;
 mod properties;
 mod tables;

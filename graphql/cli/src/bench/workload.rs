@@ -1,6 +1,3 @@
-//! The workloads `chain`, `fanout`, `dag` and `subscribe`, which run executions, and `plan`, which
-//! runs the compiler.
-
 use std::{
     collections::BTreeMap,
     sync::Arc,

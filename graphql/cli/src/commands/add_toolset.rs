@@ -1,5 +1,3 @@
-//! `faber tools add`: writes a toolset into the configuration file.
-
 use std::{
     fs::{self, OpenOptions},
     io::{self, Write as _},

@@ -1,5 +1,3 @@
-//! `faber doctor` checks the configuration, the store and the tools.
-
 mod clashes;
 mod models;
 mod safety;

@@ -1,5 +1,3 @@
-//! `faber list` and `faber prune`: requests, plans and executions.
-
 use std::fmt::Write as _;
 
 use client::{

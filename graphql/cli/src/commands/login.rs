@@ -1,5 +1,3 @@
-//! `faber login` and `faber logout`: OAuth logins to MCP servers.
-
 mod browser;
 mod callback;
 

@@ -1,5 +1,3 @@
-//! `faber models`: downloads and lists embedding models and the planning model.
-
 use std::io::{self, IsTerminal};
 
 use client::{failure::Failure, view::plain};

@@ -1,5 +1,3 @@
-//! Commands that start, continue or watch executions: `run`, `execute`, `agent` and `watch`.
-
 use std::path::Path;
 
 use client::operations::{

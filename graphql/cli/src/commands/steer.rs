@@ -1,5 +1,3 @@
-//! Commands that steer executions: cancel, pause, resume, retry, replan, approve and signal.
-
 use std::{
     io::{self, IsTerminal, Write as _},
     pin::pin,

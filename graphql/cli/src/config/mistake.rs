@@ -1,5 +1,3 @@
-//! Mistakes in a file of the configuration, with their lines and paths.
-
 use std::{
     fmt,
     path::{Path, PathBuf},

@@ -1,5 +1,3 @@
-//! Shows the configuration with origins and without secrets.
-
 use serde_json::{Map, Value, json};
 
 use super::{Config, EncryptionConfig, Origin, TlsFiles, oidc::OidcConfig, retention};

@@ -1,5 +1,3 @@
-//! Compares the selections of fields with the schema, and the structs with the selections.
-
 use std::collections::BTreeSet;
 
 use async_graphql::parser::{

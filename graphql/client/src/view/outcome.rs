@@ -1,5 +1,3 @@
-//! The outcome of an execution: a one-line summary below its findings.
-
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde_json::Value;

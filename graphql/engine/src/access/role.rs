@@ -1,5 +1,3 @@
-//! Roles, and the role that each field of the API needs.
-
 use std::{fmt, str::FromStr};
 
 /// The role of a caller. Each role includes the roles before it.

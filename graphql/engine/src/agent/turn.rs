@@ -1,5 +1,3 @@
-//! A turn of an agent: asks the model and reads its calls.
-
 use std::sync::Arc;
 
 use async_trait::async_trait;

@@ -1,5 +1,3 @@
-//! Reads executions and follows their logs.
-
 use std::{collections::BTreeMap, sync::Arc};
 
 use futures::{FutureExt, Stream, StreamExt, stream, stream::BoxStream};

@@ -1,5 +1,3 @@
-//! The calls that undo an execution if it is cancelled now.
-
 use shared::{
     execution::{AttemptKind, Execution, StepState},
     id::{ExecutionId, StepId, ToolName},

@@ -1,5 +1,3 @@
-//! The planners: one without a model, and a model if one is configured.
-
 use std::sync::{Arc, OnceLock};
 
 use planner::{

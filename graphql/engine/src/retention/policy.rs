@@ -1,5 +1,3 @@
-//! The ages after which finished executions and audit entries are removed.
-
 use std::{collections::BTreeSet, time::Duration};
 
 use shared::{

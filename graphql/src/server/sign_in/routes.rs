@@ -1,5 +1,3 @@
-//! The routes of the sign-in on the page, and the metadata of RFC 9728.
-
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{

@@ -1,5 +1,3 @@
-//! Loops: a step that lists the items, and the action for each of them.
-
 use serde_json::{Map, Value, json};
 
 use super::{Planning, steps::Call};

@@ -1,5 +1,3 @@
-//! The download of one file over HTTP, with resumption.
-
 use std::{
     fs::{self, File, OpenOptions},
     io::{Read, Write},

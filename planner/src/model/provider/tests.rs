@@ -1,6 +1,3 @@
-//! Tests of the providers: requests over real HTTP to servers that the tests start, and the formats
-//! of each provider.
-
 use std::{
     convert::Infallible,
     net::Ipv4Addr,

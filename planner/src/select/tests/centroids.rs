@@ -1,5 +1,3 @@
-//! Selection by centroids: hits, margins, limits and collisions.
-
 use super::*;
 use crate::select::{Centroid, Collision, Similarity};
 

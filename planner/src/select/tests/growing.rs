@@ -1,5 +1,3 @@
-//! The index embeds only texts that are new.
-
 use super::*;
 
 fn make_world() -> (Arc<KnownVectors>, Selector) {

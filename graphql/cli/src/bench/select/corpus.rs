@@ -1,5 +1,3 @@
-//! Synthetic tools and queries, and their embedder.
-
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;

@@ -1,5 +1,3 @@
-//! Checks of confinement, access and secrets on this machine.
-
 use std::{collections::BTreeMap, net::SocketAddr};
 
 use client::view::format::count_noun;

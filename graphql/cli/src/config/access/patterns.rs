@@ -1,5 +1,3 @@
-//! Tool patterns of tokens: the toolsets that they cover, and patterns that match no tool.
-
 use engine::access::ToolPattern;
 use toolbox::{SetStatus, ToolSet};
 use toolsets::sources::{self, SetConfig};

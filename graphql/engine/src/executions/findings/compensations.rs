@@ -1,5 +1,3 @@
-//! Findings about compensations, and about steps that were not compensated.
-
 use shared::{
     diagnostic::Severity,
     event::{Outcome, Settled},

@@ -1,5 +1,3 @@
-//! Findings about failures of steps and of the execution.
-
 use executor::machine::missing_input;
 use shared::{
     diagnostic::Severity,

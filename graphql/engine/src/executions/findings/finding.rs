@@ -1,5 +1,3 @@
-//! A finding, and the list of candidates of which the most important are rendered.
-
 use std::borrow::Cow;
 
 use shared::{

@@ -1,5 +1,3 @@
-//! Remedies: actions that help with a finding.
-
 use serde_json::{Map, Value, json};
 use shared::{
     execution::Execution,

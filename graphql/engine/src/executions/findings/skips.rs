@@ -1,5 +1,3 @@
-//! Findings about steps that did not run.
-
 use serde_json::Value;
 use shared::{
     diagnostic::Severity,

@@ -1,5 +1,3 @@
-//! Values of calls, and the words of a query that contain them.
-
 use std::collections::BTreeSet;
 
 use offline::Wording;
