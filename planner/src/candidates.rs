@@ -20,7 +20,6 @@ const MAX_LISTED_CANDIDATES: usize = 256;
 pub struct Candidates {
     /// The candidates. Tools that cannot be planned are included, because messages name them.
     pub catalog: Catalog,
-    /// The scores of the best candidates, and the reasons to keep or drop them, for the transcript.
     pub report: Value,
 }
 
@@ -32,7 +31,6 @@ struct Candidate {
 }
 
 impl Candidates {
-    /// Keeps at most `max_tools` of `tools`, which are the plannable tools of `catalog`.
     pub fn new(
         catalog: &Catalog,
         tools: &Tools,

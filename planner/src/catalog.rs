@@ -98,7 +98,6 @@ impl Catalog {
         &self.0.tools
     }
 
-    /// Returns the tools that are active and callable.
     pub fn list_plannable(&self) -> impl Iterator<Item = &Arc<ToolDefinition>> {
         self.tools()
             .iter()

@@ -54,7 +54,6 @@ pub struct Drawing {
     pub width: f64,
     pub height: f64,
     pub nodes: Vec<Point>,
-    /// The points of each edge: from the border of its source to the border of its target.
     pub edges: Vec<Vec<Point>>,
 }
 

@@ -95,7 +95,6 @@ pub trait PlanCompiler: Send + Sync {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rejection {
     Invalid(Vec<Diagnostic>),
-    /// The store could not be read, so the draft was not compiled.
     Store(StoreError),
 }
 

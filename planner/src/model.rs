@@ -31,7 +31,6 @@ pub use self::{
     settings::{Key, Settings},
 };
 
-/// A language model, which answers in words or with calls of tools.
 #[async_trait]
 pub trait Model: Debug + Send + Sync {
     fn name(&self) -> &str;
@@ -105,7 +104,6 @@ pub struct Reply {
     pub calls: Vec<NativeCall>,
     pub stop: Stop,
     pub tokens: Tokens,
-    /// The cost, if the configuration has a price.
     pub cost: Option<f64>,
     /// The model that answered: the requested model, or its fallback.
     pub model: String,

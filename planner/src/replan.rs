@@ -31,7 +31,6 @@ use crate::draft::Draft;
 const MAX_SHOWN_ITEMS: usize = 256;
 /// The transcript entry of a replan. An automatic replan stores it before the model is asked.
 pub const ATTEMPT: &str = "replan";
-/// The transcript entry with the reason why there is no automatic replan.
 pub const GIVEN_UP: &str = "replan_given_up";
 
 #[derive(Clone, Debug, PartialEq)]

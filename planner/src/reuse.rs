@@ -442,7 +442,6 @@ mod tests {
 
     #[test]
     fn a_new_plan_reuses_the_outputs_of_unchanged_steps() {
-        // `a` and `c` succeeded, `b` failed, `d` was skipped.
         let ended = ended_with_output(&json!(1));
         let kept = |steps: &[(&str, &[&str])]| {
             let plan = plan_of_steps(steps);

@@ -28,7 +28,6 @@ pub struct SubPlan {
 }
 
 impl SubPlans {
-    /// Collects plans by the name that drafts use: an id, or a saved name.
     pub fn new(plans: impl IntoIterator<Item = (String, SubPlan)>) -> Self {
         Self { plans: plans.into_iter().collect() }
     }

@@ -184,8 +184,6 @@ impl Toolkit {
         self.vertices.get(from)?.next.get(to).copied()
     }
 
-    /// Returns the successors of an action and the tools that it calls, in the order of their
-    /// addition.
     pub fn successors(&self, name: &str) -> impl Iterator<Item = Edge<'_>> {
         let found = self.vertices.get_full(name);
         found.into_iter().flat_map(move |(_, from, vertex)| {

@@ -56,7 +56,6 @@ struct WriterRounds<'a> {
     notes: Vec<Note>,
     tokens: Tokens,
     costs: Vec<Option<f64>>,
-    /// The model that gave the last answer: the first model or its fallback.
     author: Option<String>,
     started_at: Instant,
 }

@@ -53,7 +53,6 @@ pub use self::{
 const MAX_FILE_BYTES: u64 = 4 << 20;
 const DEFAULT_FILE: &str = "faber.yaml";
 const DEFAULT_LISTEN: &str = "127.0.0.1:8080";
-/// 90 days.
 const DEFAULT_AUDIT_RETENTION: Duration = Duration::from_hours(90 * 24);
 const DEFAULT_PLANNER: &str = "offline";
 

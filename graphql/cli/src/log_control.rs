@@ -50,7 +50,6 @@ impl LogControl {
     }
 
     pub(crate) fn set_level(&self, level: Option<&str>) {
-        // The configuration has checked the filter already.
         let Ok(filter) = parse_log_filter("log_level", level.unwrap_or(&self.default)) else {
             return;
         };

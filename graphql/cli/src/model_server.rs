@@ -36,7 +36,6 @@ const SERVER_PROGRAM: &str = "llama-server";
 /// The environment variable with the server's key. The key is not an argument, because all users of
 /// the machine can see arguments.
 const KEY_VARIABLE: &str = "LLAMA_API_KEY";
-/// Runs the server of the Python package `xllamacpp` with a model, a port and a name.
 const PYTHON_SCRIPT: &str = "
 import os, sys, time
 try:

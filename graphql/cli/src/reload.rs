@@ -104,7 +104,6 @@ impl Reloader {
         match std::fs::metadata(path) {
             Ok(about) if !about.is_file() => Err(refuse("is not a regular file")),
             Ok(about) if about.len() == 0 => Err(refuse("is empty")),
-            // Loading the file reports the reason.
             _ => Ok(()),
         }
     }

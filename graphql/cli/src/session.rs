@@ -21,7 +21,6 @@ use crate::local_engine::{LocalEngine, missing_store};
 use crate::screen::Screen;
 
 const DRAIN_NOTICE_DELAY: Duration = Duration::from_millis(100);
-/// Poll interval while a command waits for the owner of an execution to read its inbox.
 const READER_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Number of polls without a reader after which this process drives the execution itself.
 const READER_POLLS: usize = 30;

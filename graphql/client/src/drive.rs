@@ -16,11 +16,8 @@ const MAX_READ_ORPHANS: usize = 1_024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DriveNeed {
-    /// The execution is finished and needs no replan.
     Finished,
-    /// The execution can continue and no live worker owns it.
     ShouldClaim,
-    /// The execution waits, or a live worker owns it.
     CheckLater,
 }
 

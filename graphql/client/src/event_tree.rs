@@ -31,7 +31,6 @@ const CREATION_POLL_INTERVAL: Duration = Duration::from_millis(50);
 pub struct EventTree {
     root: String,
     nodes: BTreeMap<String, Node>,
-    /// Ids of children without a subscription, each with the prefix of its steps' names.
     queue: VecDeque<(String, String)>,
     queued_ids: BTreeSet<String>,
 }

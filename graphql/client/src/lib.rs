@@ -26,14 +26,12 @@ pub use self::secret::Secret;
 
 #[derive(Clone)]
 pub enum Client {
-    /// The schema over the engine of this process, and the grant that limits access.
     Local(Box<Schema>, Grant),
     Remote(Remote),
 }
 
 pub type Responses<T> = BoxStream<'static, Result<T, Failure>>;
 
-/// An argument of an operation: its declaration, such as `planId: ID!`, and its value.
 pub type Argument<'a> = (&'a str, Value);
 
 impl Client {

@@ -69,7 +69,6 @@ impl PartialEq<&str> for Text {
     }
 }
 
-/// The fields of an execution that a command needs to cancel, pause, answer or watch it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecutionHead {

@@ -21,7 +21,6 @@ use crate::{
 /// Number of reconnects without a new event after which the server counts as unavailable.
 const MAX_RECONNECTS: usize = 5;
 const RECONNECT_DELAY: Duration = Duration::from_secs(1);
-/// Poll interval for executions without a subscription.
 const STATE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 pub struct Watcher<'a> {
@@ -48,7 +47,6 @@ pub enum Update {
     Event,
     /// The server closed the stream of events. The watcher subscribes again.
     Ended,
-    /// It is time to poll executions without a subscription.
     Poll,
 }
 

@@ -50,7 +50,6 @@ pub struct Access(Arc<AccessState>);
 struct AccessState {
     holders: RwLock<Holders>,
     alerts: Arc<Alerts>,
-    /// Set if an issuer identifies callers.
     identities: OnceLock<Identities>,
 }
 

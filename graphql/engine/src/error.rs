@@ -17,7 +17,6 @@ pub enum EngineError {
     Conflict(String),
     #[error("{message}")]
     PlannerUnavailable { message: String, request: Option<RequestId> },
-    /// The planner or the model found no plan for the query.
     #[error("{message}")]
     NoPlanFound { message: String, nearest: Vec<String>, request: Option<RequestId> },
     /// Planning failed for the reason in `error`, and the request is stored.
@@ -62,7 +61,6 @@ impl EngineError {
         }
     }
 
-    /// Returns the time after which another attempt helps, if Faber knows it.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::LimitReached { retry_after, .. } => Some(*retry_after),
@@ -71,7 +69,6 @@ impl EngineError {
         }
     }
 
-    /// Returns the request that was stored before the error, if any.
     pub fn request(&self) -> Option<RequestId> {
         match self {
             Self::InvalidPlan { request, .. }

@@ -424,7 +424,6 @@ impl Executions {
         Ok(find_findings(&execution, None, now, max_findings))
     }
 
-    /// Returns the workers whose lease has not expired.
     pub async fn live_workers(&self) -> Result<Vec<WorkerId>, EngineError> {
         Ok(self.store.list_workers(self.clock.now()).await?)
     }

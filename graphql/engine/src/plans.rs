@@ -64,7 +64,6 @@ pub struct Plans {
     pub(super) tools: Arc<Tools>,
     pub(super) selection: Arc<Selection>,
     pub(super) planners: Planners,
-    /// The rule of the plan cache for queries that set no rule.
     pub(super) plan_cache: PlanCache,
     /// The configured rule for calls that a query does not ask for, or whose values it does not
     /// contain. A caller can only choose a stricter rule.

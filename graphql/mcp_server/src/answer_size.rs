@@ -12,7 +12,6 @@ const MAX_OUTPUTS_BYTES: usize = 256 << 10;
 /// Maximum number of bytes of one output in a result that exceeds `MAX_OUTPUTS_BYTES`.
 const MAX_OUTPUT_BYTES: usize = 8 << 10;
 const MAX_REQUEST_BYTES: usize = 4 * MAX_OUTPUTS_BYTES;
-/// Maximum number of items of a list, such as the steps or errors of an execution.
 const MAX_ITEMS: usize = 1_000;
 
 /// Shortens outputs whose sum is too large. Returns `true` if it shortened them.
@@ -299,7 +298,6 @@ mod tests {
                 assert_eq!(std::mem::discriminant(&short[name]), kind, "{name}");
             }
         }
-        // A shortened list keeps its first items.
         let (short, _) = fit_document(json!({ "steps": vec![step.clone(); STEPS] }));
         assert_eq!(short["steps"][0]["stepId"], "a");
     }

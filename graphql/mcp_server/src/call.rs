@@ -41,7 +41,6 @@ pub(crate) struct Call<'a> {
     pub(crate) backend: &'a Backend,
     pub(crate) client: Client,
     pub(crate) progress_reporter: ProgressReporter,
-    /// Cancelled when the caller cancels the call or disconnects.
     pub(crate) caller_gone: CancellationToken,
 }
 

@@ -5,7 +5,6 @@ use crate::claims::Claims;
 #[derive(Clone, Debug)]
 pub struct Rule {
     pub claim: String,
-    /// The value of the claim, or one of its values.
     pub value: String,
     /// The rights. The name is replaced by the name of the caller.
     pub rights: Token,

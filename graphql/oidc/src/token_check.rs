@@ -8,7 +8,6 @@ use crate::{
 
 /// Maximum size of a token. It is limited because everyone can send tokens.
 const MAX_TOKEN_BYTES: usize = 16 << 10;
-/// Maximum number of characters of an unknown algorithm in a message, which is also logged.
 const MAX_SHOWN_CHARS: usize = 20;
 /// Maximum difference between the clock of the provider and the clock of this machine, in seconds.
 pub(crate) const CLOCK_SKEW_SECONDS: i64 = 60;

@@ -32,7 +32,6 @@ const BURST_TIME: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ConnectionLimits {
     pub(super) max_connections: usize,
-    /// Maximum number of connections of one peer that have not yet sent a complete request.
     pub(super) max_new_per_peer: usize,
     pub(super) header_timeout: Duration,
 }
@@ -51,7 +50,6 @@ struct ConnectionTable {
     next_queue_place: u64,
     ordinary_pool: Pool,
     reserve_pool: Pool,
-    /// For each peer, its ordinary connections that have not yet sent a complete request.
     unfinished_by_peer: BTreeMap<IpAddr, BTreeSet<u64>>,
 }
 

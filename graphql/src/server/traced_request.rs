@@ -197,7 +197,6 @@ mod tests {
             assert!(span.has_remote_parent && span.error.is_none());
             let protocol = ("network.protocol.name", AttributeValue::from("websocket"));
             assert!(span.attributes.contains(&protocol), "{span:?}");
-            // The work of each answer belongs to the span.
             assert_eq!(made.len(), 2);
             for answer in made {
                 let context = Value::from(span.context.traceparent());

@@ -55,7 +55,6 @@ use self::{
     tool::Tool,
 };
 
-/// Time limit for planning, including the wait for a free slot.
 const PLANNING_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_RUNNING_QUERIES: usize = 4;
 const MAX_CATALOGS: usize = 4;
@@ -79,7 +78,6 @@ impl Offline {
         Self { weights, ..self }
     }
 
-    /// Proposes a draft on another thread, as [`Self::propose_within`] does, within a time limit.
     pub async fn propose(
         &self,
         query: &str,

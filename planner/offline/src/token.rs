@@ -12,7 +12,6 @@ pub(super) enum TokenKind {
     Date,
     Time,
     Path,
-    /// A code such as `A-1001`, `m_55` or `MUG-BLUE`.
     Code,
     Slug,
     Glob,

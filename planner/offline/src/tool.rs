@@ -77,7 +77,6 @@ pub(super) struct Tool {
     pub(super) name: String,
     pub(super) order: String,
     pub(super) has_effect: bool,
-    /// The stem of the verb, with its particle: `turn on`.
     pub(super) verb: String,
     pub(super) nouns: Vec<String>,
     pub(super) about: Vec<String>,

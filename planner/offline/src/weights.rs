@@ -20,7 +20,6 @@ macro_rules! weights {
         impl Weights {
             pub const NAMES: &[&str] = &[$(stringify!($name)),*];
 
-            /// Returns the weights in the order of [`NAMES`](Self::NAMES).
             pub fn values_mut(&mut self) -> Vec<&mut f32> {
                 vec![$(&mut self.$name),*]
             }
@@ -33,7 +32,6 @@ weights! {
     /// The description begins with the verb, or the verb names what the tool makes or sets.
     described: 2.6,
     synonym: 2.4,
-    /// The verb and the verb of the tool have related meanings, as two verbs that only read.
     akin: 2.2,
     related: 1.0,
     noun: 2.0,

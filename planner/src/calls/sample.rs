@@ -2,7 +2,6 @@ use std::cell::Cell;
 
 use serde_json::{Map, Value, json};
 
-/// Maximum number of references that are followed in a row, and maximum depth of a sample.
 const MAX_DEPTH: usize = 8;
 /// Maximum number of values in a sample, because recursive schemas could ask for any number.
 const MAX_PARTS: usize = 1_000;

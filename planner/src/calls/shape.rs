@@ -14,7 +14,6 @@ use super::{
 };
 
 const TOOL_FIELDS: [&str; 2] = ["tool", "tool_name"];
-/// Fields that contain the name of a tool if arguments are next to them.
 const NAME_FIELDS: [&str; 4] = ["name", "function", "action", "recipient_name"];
 const ARGUMENT_FIELDS: [&str; 8] =
     ["args", "arguments", "parameters", "params", "input", "tool_input", "action_input", "kwargs"];
@@ -59,7 +58,6 @@ struct Shape {
     name: String,
     format: CallFormat,
     args: Option<Tree>,
-    /// Fields next to the name, if no field contains the arguments.
     sibling_fields: Vec<(String, Tree)>,
     span: Range<usize>,
     /// `true` if the object can only be a call.

@@ -21,7 +21,6 @@ pub(super) struct Tag<'a> {
     /// The name without a prefix such as `antml:`.
     pub(super) name: &'a str,
     pub(super) full: &'a str,
-    /// The `name` attribute, or the name in `<function=name>`.
     pub(super) attribute: Option<String>,
     pub(super) end: usize,
     pub(super) is_empty: bool,

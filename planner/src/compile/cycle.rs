@@ -4,7 +4,6 @@ use shared::{diagnostic::Diagnostic, id::StepNumber};
 
 use super::{Step, names::Naming, references, report::Report};
 
-/// Maximum number of names that a message shows of the start of a long cycle, and of its end.
 const MAX_NAMES_PER_END: usize = 25;
 
 pub(super) fn report_cycles(
@@ -52,7 +51,6 @@ const NO_COMPONENT: u32 = u32::MAX;
 /// The strongly connected components that have a cycle, by Tarjan's algorithm without recursion.
 struct Components {
     component_of: Vec<u32>,
-    /// The first step of each component, in draft order.
     first_steps: Vec<StepNumber>,
 }
 

@@ -18,7 +18,6 @@ const CONTENT_FIELD: &str = "$content";
 #[derive(Clone, Copy)]
 enum Shape<'a> {
     Single(Option<&'a Value>),
-    /// The output of a loop: a list of this shape.
     ListOf(Option<&'a Value>),
 }
 

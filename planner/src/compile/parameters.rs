@@ -185,7 +185,6 @@ pub(super) fn check_all_calls(steps: &[Step<'_>], naming: &Naming<'_>, report: &
     }
 }
 
-/// The compiled schemas, by the name of the tool or plan.
 type Schemas<'a> = BTreeMap<(bool, &'a str), Option<Schema>>;
 
 struct CallChecker<'a> {

@@ -236,7 +236,6 @@ mod tests {
         let count = once.len();
         once.dedup();
         assert_eq!((count, once.len()), (201, 201));
-        // This embedder stands for another process with the same store.
         let kept = CachingEmbedder::new(length_embedder.clone(), store);
         assert_eq!(kept.embed(&texts).await.unwrap(), want);
         assert_eq!(

@@ -20,9 +20,7 @@ use super::{
 };
 
 pub const DEFAULT_HUB: &str = "https://huggingface.co";
-/// The owner of models without an owner in their name.
 const DEFAULT_OWNER: &str = "sentence-transformers";
-/// The SHA-256 of recommended models' weights, by repository.
 const PINNED_SHA256: [(&str, &str); 1] = [(
     "sentence-transformers/all-MiniLM-L6-v2",
     "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
@@ -224,7 +222,6 @@ impl HubRepository<'_> {
     }
 }
 
-/// Lists the models in a directory and in the directories of owners.
 pub fn list_models(models: &Path) -> Vec<String> {
     let names = |folder: &Path| {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();

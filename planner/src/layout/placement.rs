@@ -128,7 +128,6 @@ fn straighten_path(points: Vec<Point>, is_reversed: bool) -> Vec<Point> {
 }
 
 struct PlacedNodes {
-    /// The centre of each node and of each placeholder.
     centres: Vec<Point>,
     bands: Vec<LayerBand>,
     width: f64,

@@ -17,7 +17,6 @@ use crate::embed::pull::{
     download::{self, DownloadRequest, HeadResult},
 };
 
-/// The name of the model in `faber models pull`, and of its folder.
 pub const PLANNER_MODEL: &str = "planner";
 const NOTE_FILE: &str = "model.json";
 const UNCHECKED_PREFIX: &str = "new-";

@@ -27,7 +27,6 @@ pub struct Settings {
     /// The temperature. Without a value, the provider decides.
     pub temperature: Option<f64>,
     pub price: Option<Price>,
-    /// If true, the provider is asked for plans that follow their schema.
     pub structured_output: bool,
     /// If true, tools are offered through the interface of the provider. Otherwise they are
     /// described in words.

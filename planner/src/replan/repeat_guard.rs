@@ -129,7 +129,6 @@ impl<'a> RepeatGuard<'a> {
         }
     }
 
-    /// Returns an error for each step of a new plan that would repeat an effect, or may repeat one.
     pub fn find_repeats(&self, draft: &Draft, plan: &Arc<Plan>) -> Vec<Diagnostic> {
         let reusable = reusable_steps(self.ended, plan);
         // Reports nothing, because a plan that reuses too much is rejected for that reason.

@@ -26,7 +26,6 @@ const REQUEST_WORDS: &str = "\
 const SEPARATORS: [&str; 3] = ["and", "but", "then"];
 const LINK_WORDS: [&str; 9] =
     ["also", "and", "but", "finally", "next", "please", "so", "then", "to"];
-/// Words at the beginning of a part that only connect it to the previous part.
 const CONNECTING_WORDS: [&str; 19] = [
     "additionally",
     "afterwards",

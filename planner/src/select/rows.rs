@@ -14,7 +14,6 @@ pub(super) struct Rows {
     owners: Vec<usize>,
     numbers: Vec<f32>,
     norms: Vec<f64>,
-    /// The same vectors, normalized and as integers.
     integers: Vec<i16>,
 }
 

@@ -93,7 +93,6 @@ pub struct SelectionRequest<'a> {
     pub by: Criterion,
     pub limit: usize,
     pub margin: f64,
-    /// Learned outcomes, and the time for which they count.
     pub outcomes: Option<(&'a Outcomes, Timestamp)>,
 }
 
@@ -143,7 +142,6 @@ impl Selector {
         Self::with_embedders(pair)
     }
 
-    /// Creates a selector without an index, with the two embedders of one model.
     pub fn from_embedding(embedding: &Embedding) -> Self {
         let (texts, queries) = (Arc::clone(&embedding.texts), Arc::clone(&embedding.queries));
         Self::with_embedders(Some(EmbedderPair { text_embedder: texts, query_embedder: queries }))

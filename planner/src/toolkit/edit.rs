@@ -105,8 +105,6 @@ impl Toolkit {
         removed
     }
 
-    /// Merges another graph into this graph: adds new vertices and edges, replaces the descriptions
-    /// and origins of existing vertices, and keeps the scores of existing edges.
     pub fn update(&mut self, other: &Self) -> Result<(), ToolkitError> {
         for (name, node) in other.nodes() {
             self.check_kind(name, node.kind)?;

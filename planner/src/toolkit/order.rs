@@ -16,8 +16,6 @@ impl Toolkit {
             .collect()
     }
 
-    /// Returns the names of [`Self::ordered_nodes`], and the edges as pairs of places in this list
-    /// of names.
     pub fn numbered_graph(&self) -> (Vec<&NodeName>, Vec<(usize, usize)>) {
         let names: Vec<&NodeName> =
             self.ordered_nodes().into_iter().map(|(name, _)| name).collect();

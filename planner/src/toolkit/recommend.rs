@@ -7,7 +7,6 @@ use super::{Node, NodeKind, Toolkit};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RecommendationReach {
     pub threshold: f64,
-    /// Maximum number of `next` edges between a given action and a recommended action.
     pub hops: usize,
 }
 

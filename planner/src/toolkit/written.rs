@@ -23,7 +23,6 @@ const FILE_KEYS: [&str; 4] = ["tools", "actions", "toolkit", "order"];
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReadToolkit {
     pub toolkit: Toolkit,
-    /// The parts that were left out, and the reasons.
     pub warnings: Vec<String>,
 }
 

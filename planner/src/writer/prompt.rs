@@ -18,7 +18,6 @@ use crate::{
 };
 
 const MAX_DIAGNOSTICS: usize = 50;
-/// The warning about a path that an output does not declare.
 const UNDECLARED_PATH: &str = "plan.path_not_declared";
 const MAX_REMINDERS: usize = 8;
 /// Maximum number of bytes that the prompt shows of one step's result, and of all results together.

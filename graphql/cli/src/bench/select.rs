@@ -62,7 +62,6 @@ pub(crate) async fn run_selection(
     first.ask("anything", Criterion::Centroid).await?;
     report.set("vectors_made_and_kept_s", to_seconds(started_at.elapsed()));
 
-    // Simulates another process that finds all vectors in the store.
     let reopened = SelectionBench::new(&bench_node.store, &corpus, tools).await?;
     let started_at = Instant::now();
     reopened.ask("anything", Criterion::Centroid).await?;

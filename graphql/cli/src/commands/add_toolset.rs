@@ -106,7 +106,6 @@ fn replace_text(path: &Path, text: &str, edited: &str) -> io::Result<()> {
         file.write_all(edited.as_bytes())?;
         return file.sync_all();
     }
-    // Replaces the file behind a link, and not the link.
     let path: PathBuf = path.canonicalize()?;
     let mut file = NamedTempFile::new_in(path.parent().unwrap_or(Path::new(".")))?;
     file.write_all(edited.as_bytes())?;

@@ -96,7 +96,6 @@ async fn ask_for_queries(session: &Session<'_>, args: &SelectArgs) -> Result<Exi
         }
         match answer_query(session, query, args).await {
             Ok(()) => (),
-            // Reports the failure and continues with the next query.
             Err(failure) if screen.json => screen.print_json(&failure.to_json())?,
             Err(failure) => screen.say(&screen.err.red(plain::safe_line(&failure.message))),
         }

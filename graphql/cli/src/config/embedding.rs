@@ -18,11 +18,7 @@ pub enum EmbeddingConfig {
     /// Selection compares words, because there are no embeddings.
     Off,
     /// A model: the path of its folder, or the name of a downloaded model.
-    Model {
-        written: String,
-        /// The folder of the model, if `written` is a path.
-        path: PathBuf,
-    },
+    Model { written: String, path: PathBuf },
     Server {
         base_url: String,
         model: String,

@@ -118,7 +118,6 @@ const LIMITS: [Limit; 12] = [
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
     numbers: Vec<(&'static str, Setting<u64>)>,
-    /// The limits on calls, and the setting `limits.calls` as the file contains it.
     calls: (Arc<CallLimits>, Value),
 }
 
@@ -165,7 +164,6 @@ impl Limits {
         &self.calls.0
     }
 
-    /// Takes the limits on calls from another configuration, and leaves the numbers as they are.
     pub fn take_calls_from(&mut self, other: Self) {
         self.calls = other.calls;
     }

@@ -15,7 +15,6 @@ pub struct Mistake {
     /// The path of the wrong value, such as `toolsets[2].source.mcp.command`. If a key is missing,
     /// the path may end with this key.
     pub path: Option<String>,
-    /// The reason and the remedy.
     pub reason: String,
 }
 

@@ -21,7 +21,6 @@ pub fn format_duration(ms: f64) -> String {
     }
 }
 
-/// Formats a number with a noun: `1 step`, `2 steps`.
 pub fn count_noun<N: Copy + Display + PartialEq + From<u8>>(n: N, singular: &str) -> String {
     let ending = if n == N::from(1) { "" } else { "s" };
     format!("{n} {singular}{ending}")
@@ -69,7 +68,6 @@ pub fn indent_json(value: &Value, columns: usize) -> String {
     lines.join("\n")
 }
 
-/// Formats the name of a step, with the index of an item: `step[3]`.
 pub fn format_step_name(step: &str, index: Option<u64>) -> String {
     match index {
         Some(index) => format!("{step}[{index}]"),
@@ -94,7 +92,6 @@ pub fn list_names<T: AsRef<str>>(names: &[T], max: usize) -> String {
     }
 }
 
-/// Quotes a name for a shell, and escapes it for a terminal.
 pub fn quote_for_shell(name: &str) -> String {
     engine::quote_for_shell(&plain::safe_line(name))
 }

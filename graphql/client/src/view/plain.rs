@@ -51,7 +51,6 @@ pub fn safe_json(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Escapes a line that Faber has coloured, and keeps the colours.
 pub fn safe_coloured(text: &str) -> String {
     let (text, end) = text.strip_suffix('\n').map_or((text, ""), |text| (text, "\n"));
     let mut escaped = String::with_capacity(text.len());

@@ -166,7 +166,6 @@ pub fn draw_failure(failure: &Failure, paint: Paint) -> String {
         let _ = write!(drawn, "{between}{head}: {}", plain::safe_line(&failure.message));
     }
     let nearest = more("nearest").and_then(Value::as_array).into_iter().flatten();
-    // Leaves out names that the message contains already.
     let nearest: Vec<String> = nearest
         .filter_map(|name| name.as_str().map(plain::safe_line))
         .filter(|name| !failure.message.contains(&format!("`{name}`")))

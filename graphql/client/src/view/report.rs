@@ -26,7 +26,6 @@ use crate::types::{
 
 const MAX_QUERY_CHARS: usize = 400;
 const MAX_PARAMETERS: usize = 20;
-/// Maximum number of other executions of the request in a report, and of children of the execution.
 const MAX_OTHER_EXECUTIONS: usize = 10;
 const MAX_COMMANDS: usize = 10;
 const MAX_ITEMS: usize = 10;

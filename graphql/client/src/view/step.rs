@@ -26,7 +26,6 @@ pub struct StepView {
     pub next: Option<NextAction>,
 }
 
-/// Progress that a tool reports, or finished items of a list.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Progress {
     pub done: f64,

@@ -162,7 +162,6 @@ impl<'a> Timeline<'a> {
     }
 }
 
-/// Lists the items of a step that run, wait, will be retried, failed or were cancelled.
 pub fn list_items(step: &StepStatus, max: usize, lead: &str) -> Vec<String> {
     use ShownState::{Compensated, Pending, Skipped, Succeeded};
     let is_shown =
@@ -228,7 +227,6 @@ fn list_state_words(step: &StepStatus) -> impl Iterator<Item = String> {
     state.into_iter().chain(reason).chain(reused)
 }
 
-/// Counts the items of a list: `300 items ✓`, `297 of 300 items ✓, 3 failed`.
 pub fn describe_tally(tally: &ItemTally) -> String {
     let items = count_noun(tally.total, "item");
     if tally.successful == tally.total {

@@ -33,7 +33,6 @@ const ACTIVATION_TOOLS: [&str; 2] = ["activate_toolset", "deactivate_toolset"];
 /// many uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Limit on the sum of tool calls and starts of executions.
     pub calls: Option<Rate>,
     /// Limit for each tool. The start of an execution counts once for each tool of its plan.
     pub per_tool: Option<Rate>,
@@ -218,7 +217,6 @@ impl Grant {
         self.rights.as_ref().map(|rights| rights.actor_name.as_str())
     }
 
-    /// Returns the name of the token if the caller sees only what belongs to it.
     pub fn visible_token(&self) -> Option<&str> {
         let rights = self.rights.as_ref()?;
         let is_restricted = rights.token.see == See::Own && rights.token.role != Role::Admin;

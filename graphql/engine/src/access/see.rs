@@ -1,6 +1,5 @@
 use std::{fmt, str::FromStr};
 
-/// Which requests, plans, executions and calls the holder of a token sees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum See {
     #[default]

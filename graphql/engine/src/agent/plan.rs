@@ -9,7 +9,6 @@ use super::{ANSWER_TOOL, TURN_TOOL};
 /// and the prefix of the step that makes them.
 pub(super) const NAMED_EFFECTS: [(&str, Effect); 3] =
     [("read", Effect::Read), ("repeat", Effect::Idempotent), ("call", Effect::Once)];
-/// Timeout of a turn, long enough for retries of the model and its fallback.
 const TURN_TIMEOUT_MS: i64 = 30 * 60 * 1_000;
 
 pub(crate) fn draft_agent(query: &str, turns: u32, reach: &ToolReach) -> Draft {

@@ -133,7 +133,6 @@ impl ExecutionReader {
         Ok(events)
     }
 
-    /// Follows a log from a position until the execution has finished.
     pub fn follow_log(
         &self,
         id: ExecutionId,

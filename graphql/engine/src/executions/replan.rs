@@ -155,7 +155,6 @@ impl Replanner for AutoReplanner {
         if let Some(passing) = temporary_store_failure(&err) {
             return Err(passing.clone());
         }
-        // Returns if another worker has started the next execution in the meantime.
         if self.has_next_execution(finished).await? {
             return Ok(());
         }

@@ -8,7 +8,6 @@ use crate::error::EngineError;
 
 const MAX_READ_EXECUTIONS: usize = 1_000;
 
-/// A call that undoes a step, or an item of its list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UndoCall {
     /// The execution that has the step: the given execution, or the execution of one of its

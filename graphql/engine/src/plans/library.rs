@@ -140,7 +140,6 @@ impl PlanLibrary {
         Ok(self.list_sub_plan_levels(plan).await?.iter().flatten().any(|plan| compensates(plan)))
     }
 
-    /// Returns the tools of a plan and of all plans that it executes.
     pub async fn list_tools(&self, plan: &Arc<Plan>) -> Result<BTreeSet<ToolName>, EngineError> {
         let plans = self.list_with_sub_plans(plan).await?;
         Ok(plans.iter().flat_map(|plan| plan.called_tools()).cloned().collect())

@@ -12,7 +12,6 @@ use super::{PlanningScope, Plans};
 /// sees the tool that requests a replan, and the tools of the offline draft, or in a replan those
 /// of the earlier plan.
 const DEFAULT_MODEL_TOOLS: usize = 8;
-/// Code of the warning that the plan is the draft of the offline planner and not a model's plan.
 const MODEL_FAILED_CODE: &str = "plan.model_failed";
 
 impl Plans {

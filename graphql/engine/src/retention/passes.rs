@@ -59,7 +59,6 @@ enum RoundPart {
 struct DocumentPass {
     /// Earlier passes have read the documents that were created before this time.
     done_before: Option<Timestamp>,
-    /// The running pass: the age limit with which it began, and its position.
     running_pass: Option<RunningPass>,
 }
 

@@ -57,7 +57,6 @@ const MAX_QUERIES_PER_ROUND: usize = 100;
 /// Maximum time for which queries wait for an embedder that does not answer. Then their lessons are
 /// dropped.
 const MAX_OUTAGE: TimeDelta = TimeDelta::hours(1);
-/// Maximum number of attempts to remove queries while other nodes learn.
 const MAX_FORGET_ATTEMPTS: usize = 8;
 
 pub struct Learning {
@@ -65,7 +64,6 @@ pub struct Learning {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     selectors: Arc<Selectors>,
-    /// The lessons that were read last, and the time at which they were read.
     cached_lessons: Mutex<Option<(Instant, Arc<Lessons>)>>,
     /// `true` if the log has the warning that queries wait for an embedder.
     has_warned: AtomicBool,
@@ -103,7 +101,6 @@ impl Learning {
         *self.lock_cache() = lessons.map(|lessons| (Instant::now(), lessons));
     }
 
-    /// Learns from finished executions at each interval, until `stop` is cancelled.
     pub async fn keep_learning(self: Arc<Self>, stop: CancellationToken) {
         loop {
             // A round can be interrupted at any time, because it writes to the store only at its

@@ -36,7 +36,6 @@ enum Callee {
 
 enum RecordedName {
     Exact(String),
-    /// The name of a tool without its toolset, which is unknown.
     InAnySet(String),
 }
 
@@ -258,7 +257,6 @@ impl Tools {
         added.await.map_err(lost)?
     }
 
-    /// Adds the counted calls to the store at each interval until `stop`, and once more at the end.
     pub async fn flush_usage_regularly(self: Arc<Self>, stop: CancellationToken) {
         loop {
             let is_last = tokio::select! {

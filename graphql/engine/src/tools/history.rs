@@ -99,7 +99,6 @@ pub(super) async fn list_calls(
             if calls.len() >= maximum || bytes >= limits::ANSWER_BYTES {
                 return Ok(calls);
             }
-            // Skips a record that was removed after its name was listed.
             let found = store.find_record(RecordKind::Call, name).await?.and_then(read_call);
             if let Some(call) = found.filter(|call| is_wanted(&call.tool)) {
                 let result = call.result.as_ref().map_or_else(String::len, json_size);

@@ -22,7 +22,6 @@ pub struct Inventory {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingTool {
     pub tool: ToolName,
-    /// The error of the tool's toolset, if that toolset has failed.
     pub failure: Option<String>,
 }
 

@@ -21,12 +21,7 @@ use super::{
 pub(super) enum SessionEffect {
     IdentifyClient(Option<serde_json::Value>),
     Send(String),
-    /// Run an operation until it ends or is aborted.
-    Start {
-        id: String,
-        operation: Box<Operation>,
-        abort: AbortRegistration,
-    },
+    Start { id: String, operation: Box<Operation>, abort: AbortRegistration },
     Close(Closing),
 }
 

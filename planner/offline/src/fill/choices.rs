@@ -75,7 +75,6 @@ impl Filler<'_> {
             return;
         }
         let shown = self.shown_examples(slot);
-        // Reads a list such as `the kitchen, the bedroom and the hallway`.
         let read = |next: usize| {
             let other = shown.iter().find(|(tokens, _)| tokens.start == next);
             let end = other.map_or(next + 1, |(tokens, _)| tokens.end);

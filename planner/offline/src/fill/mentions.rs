@@ -9,10 +9,8 @@ use crate::{
     tool::{Slot, is_alike},
 };
 
-/// The number of tokens before and after a value that can tell the slot of the value.
 const MAX_TOKENS_BEFORE: usize = 8;
 const MAX_TOKENS_AFTER: usize = 4;
-/// A word counts less with each word between it and the value.
 const WEIGHT_DECAY: f32 = 0.85;
 const MAX_UNIT_BYTES: usize = 6;
 const MAX_VALUE_WORDS: usize = 3;
@@ -28,7 +26,6 @@ pub(super) enum MentionKind {
     /// A token that is neither a word nor a figure, such as a quotation, a code or an address.
     Text,
     Moment,
-    /// A list in brackets: `[1, 2]`.
     List(Value),
     Words,
 }

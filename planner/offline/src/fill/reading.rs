@@ -54,7 +54,6 @@ impl Candidate {
 pub(crate) struct Reading {
     pub(crate) tool: usize,
     pub(crate) score: f32,
-    /// The score of the verb and the nouns, without the score of the values.
     pub(crate) words_score: f32,
     pub(crate) has_noun: bool,
     pub(crate) fillings: BTreeMap<usize, Filling>,

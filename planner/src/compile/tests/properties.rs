@@ -212,7 +212,6 @@ fn cyclic_edges() -> impl Strategy<Value = Vec<Vec<usize>>> {
 
 fn draft_of_edges(edges: &[Vec<usize>]) -> Value {
     let step = |(index, on): (usize, &Vec<usize>)| {
-        // Half of the dependencies are templates.
         let (by_name, by_template): (Vec<usize>, Vec<usize>) =
             on.iter().partition(|n| **n % 2 == 0);
         let by_name: Vec<_> = by_name.iter().map(|n| format!("s{n}")).collect();

@@ -23,7 +23,6 @@ const ID_POINTS: f64 = 0.5;
 /// Factor by which the points of the best type must exceed the points of any other type.
 const MIN_LEAD_FACTOR: f64 = 1.05;
 
-/// A parameter or an output, by the index of its tool and its index in the tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     pub tool: usize,
@@ -48,7 +47,6 @@ pub struct Vocabulary {
 
 #[derive(Clone, Debug)]
 pub struct NamedType<'a> {
-    /// The parameters and outputs of this type, in the order of tools.
     pub places: &'a [Place],
     pub words: Vec<usize>,
     pub points: f64,

@@ -109,7 +109,6 @@ struct Search<'a> {
     tools: BTreeSet<usize>,
     events: BinaryHeap<Reverse<(u32, Event)>>,
     filled: BTreeMap<(usize, usize), Filled>,
-    /// The costs and depths of tools whose calls are possible.
     called: BTreeMap<usize, (u32, usize)>,
     opened: BTreeSet<(Key, ValueForm<'a>)>,
 }

@@ -33,7 +33,6 @@ pub(crate) struct Callback {
     tasks: JoinSet<()>,
 }
 
-/// The address that a browser requested after the login, and the reply for the browser.
 type BrowserReturn = (String, Reply);
 
 pub(crate) struct Reply(oneshot::Sender<String>);

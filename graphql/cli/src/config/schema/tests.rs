@@ -230,7 +230,6 @@ fn the_examples_of_the_documentation_fit_the_schema() {
                 let (_, block) = block.split_once('\n').unwrap();
                 let Ok(Value::Object(fields)) = yaml::parse(block) else { continue };
                 let is_config = fields.keys().all(|key| file::SETTING_KEYS.contains(&key.as_str()));
-                // Some examples leave out a part.
                 if !is_config || block.contains('…') {
                     continue;
                 }

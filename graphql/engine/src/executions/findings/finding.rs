@@ -14,7 +14,6 @@ pub const MAX_FINDINGS: usize = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FindingKind {
     Failure,
-    /// The execution waits for an action or until a later time.
     Wait,
     Skip,
     Warning,

@@ -4,7 +4,6 @@ use shared::{
     id::{ExecutionId, Part, StepId, ToolName, ToolSetName},
 };
 
-/// An action that helps: a command, and the mutation of the API that does the same if there is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remedy {
     pub label: String,

@@ -3,7 +3,6 @@ use std::collections::BTreeSet;
 use offline::Wording;
 use serde_json::Value;
 
-/// Maximum number of characters of a value or a clause that a message shows.
 const MAX_SHOWN_CHARS: usize = 200;
 const MAX_EARLIER_VALUES: usize = 10_000;
 

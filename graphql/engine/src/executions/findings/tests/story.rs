@@ -12,7 +12,6 @@ pub(super) struct Story {
     pub(super) execution: Execution,
     pub(super) now: i64,
     pub(super) commands: u32,
-    /// A child execution, and the finding that says why it waits.
     pub(super) child: Option<(ExecutionId, Finding)>,
 }
 
