@@ -77,7 +77,8 @@ pub enum Denied {
 
 impl Access {
     /// Accepts callers with one of these tokens. Without tokens, accepts callers on this machine
-    /// and gives them all rights.
+    /// and gives them all rights, unless an issuer identifies callers
+    /// ([`with_identities`](Self::with_identities)).
     pub fn new(tokens: impl IntoIterator<Item = Token>) -> Self {
         let alerts = Arc::new(Alerts::default());
         let holder = |token: Token| {
@@ -94,8 +95,8 @@ impl Access {
         !self.read_holders().grants_by_digest.is_empty() || self.0.identities.get().is_some()
     }
 
-    /// Returns whether a peer is allowed to connect. If no tokens are configured, only a peer on
-    /// this machine is allowed to connect.
+    /// Returns whether a peer is allowed to connect. If callers need neither a token nor a session,
+    /// only a peer on this machine is allowed to connect.
     pub fn can_connect(&self, peer: IpAddr) -> bool {
         self.requires_token() || peer.to_canonical().is_loopback()
     }

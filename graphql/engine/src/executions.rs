@@ -117,7 +117,7 @@ impl Executions {
         Self { reader, tools, plans, store, control, ..self.clone() }
     }
 
-    /// The start is durable when this function returns.
+    /// The start is durable when this function returns an id.
     pub async fn start_plan(&self, id: PlanId, order: Order) -> Result<ExecutionId, EngineError> {
         let Some(plan) = self.plans.library.load(id).await? else {
             return Err(EngineError::not_found("plan", id));
@@ -195,7 +195,8 @@ impl Executions {
         };
         let mut _lock = None;
         if let Some(key) = &order.idempotency_key {
-            // A concurrent request with the same key waits here until this request has its plan.
+            // A concurrent request to this process with the same key waits here until this request
+            // has started its execution or has failed.
             _lock = Some(self.key_locks.lock(format!("key {}", self.scope_key(key))).await);
             let key = order.make_key(self.scope_key(key), subject.clone());
             if let Some(id) = self.control.find_by_key(&key, &order.options).await? {
@@ -429,7 +430,7 @@ impl Executions {
     }
 }
 
-/// Returns whether this process opened its toolsets. A command that only reads opens none of them,
+/// Guesses whether this process opened its toolsets: a command that only reads opens none of them,
 /// so it knows only Faber's own toolsets.
 fn has_opened_toolsets(toolbox: &Toolbox) -> bool {
     let builtin_sets = [flow::SET, tool_names::TOOL_SET];

@@ -98,8 +98,8 @@ fn read_text(path: &Path) -> Result<String, Failure> {
     }
 }
 
-/// Creates a file, or replaces it as a whole and keeps its permissions. Fails if somebody has
-/// changed it meanwhile.
+/// Creates a file, or replaces it as a whole and keeps its permissions. Fails if its content is no
+/// longer `text`.
 fn replace_text(path: &Path, text: &str, edited: &str) -> io::Result<()> {
     if !path.exists() {
         let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;

@@ -50,8 +50,8 @@ pub(crate) enum Purpose {
 }
 
 /// Watches an execution, and the executions that replans start for it. Stops when the execution is
-/// finished or waits for a person, when the user presses Ctrl-C, or, with [`Purpose::Finish`], when
-/// no worker drives the execution.
+/// finished or waits for a person, after a signal such as Ctrl-C, or, with [`Purpose::Finish`],
+/// when no worker drives the execution.
 pub(crate) async fn watch_to_end(
     session: &Session<'_>,
     id: ExecutionId,
@@ -113,8 +113,8 @@ struct Follower<'a> {
 }
 
 impl Follower<'_> {
-    /// Watches the execution, and drives it if `purpose` requires that. Returns after Ctrl-C at any
-    /// time, because the execution can already be running.
+    /// Watches the execution, and drives it if `purpose` requires that. Returns after a signal such
+    /// as Ctrl-C at any time, because the execution can already be running.
     async fn run_until_stopped(&self) -> Result<StopReason, Failure> {
         tokio::select! {
             stopped = self.run_until_finished() => stopped,

@@ -157,8 +157,8 @@ fn warn_of_missing_tokens(app: &App, address: SocketAddr, access: &Access) {
     }
 }
 
-/// Warns that a proxy on this machine makes all its clients look like this machine, which needs no
-/// token.
+/// Warns if `server.allowed_hosts` is set and callers need no token, because a proxy on this
+/// machine makes all its clients look like this machine.
 fn warn_of_missing_sign_in(app: &App, access: &Access) {
     if !app.config.http_server.value.allowed_hosts.values.is_empty() && !access.requires_token() {
         app.screen.say(&app.screen.err.yellow(
@@ -184,7 +184,8 @@ pub(crate) async fn serve_mcp(app: &App) -> Result<ExitStatus, Failure> {
     ended.map(|()| ExitStatus::Done)
 }
 
-/// Returns the limit on connections. Warns if the system allows fewer.
+/// Returns the configured limit on connections. If the file descriptors of the process do not
+/// suffice for it, warns and returns a lower limit.
 fn max_connections(app: &App) -> usize {
     let wanted = app.config.limits.max_connections();
     // A quarter of the file descriptors remains for the store, tools and logs.

@@ -268,8 +268,8 @@ pub(super) async fn send_command(
     client.mutate(mutation, &arguments, ExecutionHead::FIELDS).await
 }
 
-/// Sends an answer to a waiting execution. Then drives the execution if `should_drive` is set and
-/// no other worker drives it.
+/// Sends an answer to a waiting execution. Then drives the root of its tree if `should_drive` is
+/// set and no live worker drives the root.
 pub(super) async fn answer_and_drive(
     app: &App,
     id: &str,
@@ -425,7 +425,8 @@ async fn confirm_retry(
 }
 
 /// Asks the user before a new execution repeats calls of `ONCE` tools that the plan's last
-/// execution made. A dry run is ignored, because it made no calls.
+/// execution made. Ignores dry runs, because they made no calls. Looks for the last execution only
+/// among the 20 newest executions.
 pub(crate) async fn confirm_new_execution(
     session: &Session<'_>,
     plan: &Text,
@@ -467,7 +468,7 @@ fn draw_calls(calls: &[RepeatedCall]) -> String {
 }
 
 pub(super) async fn ask_person(question: &str) -> Result<bool, Failure> {
-    // Ignores a failure, because reading the answer then fails, too.
+    // Ignores a failure, because the user can still answer.
     let _ = write!(io::stderr(), "{question}");
     let read = tokio::task::spawn_blocking(|| {
         let mut line = String::new();

@@ -90,8 +90,8 @@ impl Mistakes {
         self.list.iter().map(move |mistake| format!("`{file}`: {mistake}"))
     }
 
-    /// Returns the first message and the number of mistakes, because the error of a command has one
-    /// line.
+    /// Returns the first message, and the number of mistakes if there are several, because the
+    /// error of a command has one line.
     pub(super) fn summary(&self) -> String {
         let first = self.messages().next().unwrap_or_default();
         match self.list.len() {

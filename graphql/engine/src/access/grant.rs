@@ -185,8 +185,8 @@ impl Grant {
         self.revoked.iter().for_each(CancellationToken::cancel);
     }
 
-    /// Waits until the configuration no longer has the token of this grant. A server then closes
-    /// the connections of the caller.
+    /// Waits until the configuration loses or changes the token of this grant. A server then closes
+    /// the connections of the caller. Never returns if the grant has no such token.
     pub async fn wait_until_revoked(&self) {
         match &self.revoked {
             Some(revoked) => revoked.cancelled().await,
@@ -260,7 +260,8 @@ impl Grant {
         }
     }
 
-    /// Returns the permissions for automatic replans, or `None` without restrictions.
+    /// Returns the permissions for automatic replans, or `None` if the caller is allowed to use
+    /// every tool.
     pub fn replan_permissions(&self) -> Option<ReplanPermissions> {
         let rights = self.rights.as_ref().filter(|_| !self.allows_every_tool())?;
         let Token { name, role, tools, .. } = &rights.token;
@@ -322,8 +323,8 @@ impl Grant {
         rights.check_limits(now).inspect_err(|err| rights.raise_alert(AlertKind::Limit, err, now))
     }
 
-    /// Checks the quotas of the caller's token before a start, and counts the start. `owner` is the
-    /// token to which the new execution belongs.
+    /// Checks the quotas of the caller's token before a start, and counts the start if the quotas
+    /// allow it. `owner` is the token to which the new execution belongs.
     pub async fn admit_start(
         &self,
         store: &dyn Store,
@@ -338,8 +339,8 @@ impl Grant {
         })
     }
 
-    /// Counts one use of each tool. If this would exceed a limit, counts nothing and returns an
-    /// error.
+    /// Counts one use of the token, and one use of each tool. If this would exceed a limit, counts
+    /// nothing and returns an error.
     pub fn count_uses<'a>(
         &self,
         tools: impl IntoIterator<Item = &'a ToolName>,

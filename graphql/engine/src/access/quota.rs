@@ -87,7 +87,7 @@ impl QuotaMeter {
     }
 
     /// Checks all quotas, and counts the start. Counts nothing if a quota refuses the start. If the
-    /// execution belongs to another token, as a retry does, only the start counts.
+    /// execution does not belong to this token, as a retry can, checks only the quota of starts.
     pub(super) async fn admit_start(
         &self,
         store: &dyn Store,

@@ -14,8 +14,9 @@ use super::history::PastTurn;
 const TOOL_FIELDS: [&str; 6] =
     ["tool", "toolName", "tool_name", "name", "function", "function_call"];
 
-/// Returns `true` if a reply has no text before its first call and after its last call, apart from
-/// thoughts, a fence, and brackets or tags that enclose the calls.
+/// Returns `true` if the text before the first call and after the last call is empty, or begins
+/// with a bracket or a tag, as if it enclosed the calls. Ignores thoughts at the start, and a
+/// fence.
 pub(super) fn has_only_calls(text: &str, calls: &[ToolCall]) -> bool {
     let (Some(first), Some(last)) = (calls.first(), calls.last()) else { return false };
     let text = remove_thoughts(text);
@@ -27,7 +28,8 @@ pub(super) fn has_only_calls(text: &str, calls: &[ToolCall]) -> bool {
     });
     let after = text.get(end..).unwrap_or_default().trim_start();
     let after = after.strip_prefix("```").unwrap_or(after);
-    // The text around the calls is allowed if it is a list, an object or tags that enclose them.
+    // The text around the calls is allowed if it begins like a list, an object or tags that enclose
+    // them.
     let is_wrapping =
         |text: &str, with: [char; 3]| text.trim().is_empty() || text.trim().starts_with(with);
     is_wrapping(before, ['{', '[', '<']) && is_wrapping(after, ['}', ']', '<'])

@@ -217,8 +217,9 @@ impl TurnParameters {
 }
 
 impl AskStep {
-    /// Asks the model. If the reply only searches for tools, asks again with the results. Returns
-    /// the last reply with the tokens of all replies, and the found tools.
+    /// Asks the model. If the reply only searches for tools, asks again with the results, at most
+    /// [`search::MAX_SEARCHES`] times. Returns the last reply with the tokens of all replies, and
+    /// the found tools.
     async fn ask_and_search(
         &self,
         parameters: &TurnParameters,
@@ -582,7 +583,7 @@ impl Turn {
     }
 
     /// Limits the result of each call to an equal share of half the free bytes, so that later turns
-    /// get the other half.
+    /// get the other half. The limit is at least [`MIN_PART_BYTES`].
     fn limit_results(&mut self, bytes_left: usize) {
         let n = self.accepted_calls().count().max(1);
         let share = (bytes_left / 2 / n).max(MIN_PART_BYTES);

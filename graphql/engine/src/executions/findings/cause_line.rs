@@ -5,7 +5,7 @@ const MAX_CAUSE_BYTES: usize = 600;
 /// Returns the line of a message that names the cause.
 ///
 /// Programs print the cause at different places of a trace: Python last, Node.js and Java first,
-/// and Rust below `Caused by:`. This function prefers the last line that begins with `Caused by:`,
+/// and Rust below `Caused by:`. This function prefers the last cause after the last `Caused by:`,
 /// then the last line that names an error, such as `Error:` or `ValueError:`, then the last line
 /// that is not a frame.
 pub fn find_cause_line(message: &str) -> String {

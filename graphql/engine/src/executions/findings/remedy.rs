@@ -169,8 +169,8 @@ pub(super) fn format_part_name(step: &StepId, item: Option<u32>) -> String {
     }
 }
 
-/// Quotes a word for a shell if it contains special characters. Brackets are special, too, because
-/// a shell reads them as a pattern.
+/// Quotes a word for a shell if it is empty, begins with `-` or contains special characters.
+/// Brackets are special, too, because a shell reads them as a pattern.
 pub fn quote_for_shell(word: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./:@=".contains(letter);
     if !word.is_empty() && !word.starts_with('-') && word.chars().all(is_plain) {
