@@ -58,8 +58,8 @@ pub(crate) async fn check_all(app: &App, faults: Faults) -> Result<ExitStatus, F
     } else {
         let sets = &config.toolsets.value;
         checks.push(safety::check_confinement(sets, sandbox::kernel_support()));
-        // Skips a setting that is wrong: the loader has replaced it by its default, which needs no
-        // check.
+        // Some checks below are skipped if their setting is wrong, because the loader has replaced
+        // it by its default.
         checks.extend(safety::check_sign_in(config, variable));
         let has_sign_in = config.http_server.value.oidc.is_some();
         if faults.has_valid_setting("access") && (!has_sign_in || !config.access.value.is_empty()) {

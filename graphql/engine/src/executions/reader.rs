@@ -70,7 +70,7 @@ pub(crate) async fn load_execution(
 }
 
 /// Returns the execution as its log describes it up to a position, or as it is now if the log is
-/// shorter. Returns `None` if the execution does not exist.
+/// shorter. Returns `None` if the execution or its plan does not exist.
 pub(super) async fn load_execution_until(
     store: &dyn Store,
     id: ExecutionId,

@@ -80,7 +80,8 @@ impl ExecutionReader {
         Ok(Some(Replanning { stage, reason, given_up }))
     }
 
-    /// Returns a finished plan with its results, and the failures of the versions before it.
+    /// Returns a finished plan with its results, and the failures of at most [`limits::REPLANS`]
+    /// executions before it.
     async fn load_earlier_plan(&self, finished: &Execution) -> Result<EarlierPlan, EngineError> {
         let mut earlier = EarlierPlan::of(finished);
         let mut before = finished.retry_of();

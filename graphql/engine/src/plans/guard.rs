@@ -59,8 +59,8 @@ pub(super) struct GuardedQuery<'a> {
     catalog: &'a Catalog,
     /// Tools of the earlier plan whose steps needed no approval.
     accepted_tools: BTreeSet<ToolName>,
-    /// Values of the earlier plan and of its outputs. A replan may use them although the query does
-    /// not contain them.
+    /// Values of those steps, and of all outputs of the earlier plan. A replan may use them
+    /// although the query does not contain them.
     known_values: BTreeSet<String>,
 }
 
@@ -87,9 +87,9 @@ impl<'a> GuardedQuery<'a> {
         Self { guard, lowercase_query, wording, catalog, accepted_tools, known_values }
     }
 
-    /// Accepts the values of an earlier plan, and the tools of its steps that need no approval,
-    /// because a person wrote this plan or the guard checked it. Also accepts the values that its
-    /// steps returned.
+    /// Accepts the values and the tools of those steps of an earlier plan that need no approval,
+    /// because a person wrote this plan or the guard checked it. Also accepts the values that all
+    /// of its steps returned.
     pub(super) fn accept_earlier_calls(mut self, earlier: &EarlierPlan) -> Self {
         for step in earlier.draft.tools.iter().filter(|step| step.requires_approval != Some(true)) {
             let undo = step.compensate.as_ref().and_then(|undo| undo["name"].as_str());

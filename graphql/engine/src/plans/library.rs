@@ -146,7 +146,7 @@ impl PlanLibrary {
     }
 
     /// Returns the tools that a retry can call: the tools of the steps that run again, of the plans
-    /// that these steps execute, and of compensations.
+    /// that these steps execute, and, if the execution compensates, of compensations.
     pub async fn list_retry_tools(
         &self,
         finished: &Execution,
@@ -241,7 +241,7 @@ impl PlanLibrary {
     }
 
     /// Returns the plan that is saved under a name. If there is none, the error suggests a similar
-    /// name.
+    /// name, unless no name is similar.
     pub(crate) async fn find_saved_plan_or_suggest(
         &self,
         name: &str,

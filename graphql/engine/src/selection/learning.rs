@@ -187,8 +187,9 @@ impl Learning {
         Ok(if is_stored { RoundResult { count, has_more } } else { RoundResult::default() })
     }
 
-    /// Adds all outcomes or none. Returns `false` if the embedder fails, so that a later round must
-    /// try again. Drops the outcomes if no embedder is configured.
+    /// Adds all outcomes or none, and of many outcomes only the newest. Returns `false` if the
+    /// embedder fails, so that a later round must try again. Drops the outcomes if no embedder is
+    /// configured.
     async fn learn_outcomes(&self, outcomes: &mut Outcomes, mut new: Vec<QueryOutcome>) -> bool {
         let new = new.split_off(new.len().saturating_sub(MAX_QUERIES_PER_ROUND));
         let err = match self.add_outcomes(outcomes.clone(), new).await {
@@ -277,8 +278,9 @@ impl Learning {
         }
     }
 
-    /// Returns executions that finished after `since` and until `until`, oldest first. If there are
-    /// too many, returns only the newest.
+    /// Returns completed and failed executions that finished after `since` and until `until`,
+    /// oldest first. Leaves out executions with long logs, and executions that were created more
+    /// than [`MAX_DURATION`] before `since`. If there are too many, returns only the newest.
     async fn list_finished(
         &self,
         since: Timestamp,

@@ -226,8 +226,9 @@ impl Tools {
         names
     }
 
-    /// Returns the usage of each tool on all nodes, in plans and outside plans. If a toolset was
-    /// renamed, the usage under its former name is added to that under the current name.
+    /// Returns the usage of each tool that the caller is allowed to use, on all nodes, in plans and
+    /// outside plans. If a toolset was renamed, the usage under its former name is added to that
+    /// under the current name.
     pub async fn load_usage(&self) -> Result<Vec<Usage>, EngineError> {
         self.flush_usage().await?;
         let mut usages: BTreeMap<ToolName, Usage> = BTreeMap::new();
@@ -247,7 +248,7 @@ impl Tools {
     }
 
     /// Adds the counted calls to the store. The write completes even if the caller disconnects, so
-    /// no call is lost or counted twice.
+    /// that no call is lost or counted twice unless the process ends.
     #[expect(clippy::disallowed_methods, reason = "awaited, and ends soon if the caller leaves")]
     async fn flush_usage(&self) -> Result<(), StoreError> {
         let (toolbox, store) = (self.toolbox().clone(), Arc::clone(&self.store));

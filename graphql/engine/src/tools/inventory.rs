@@ -78,8 +78,8 @@ impl Inventory {
         self.toolbox().wait_for_names(names, self.connect_timeout).await;
     }
 
-    /// Returns the given tools that this process lacks, after their toolsets have connected. A tool
-    /// of a deactivated toolset is not missing.
+    /// Returns the given tools that this process lacks, after their toolsets have connected or the
+    /// timeout has passed. A tool of a deactivated toolset is not missing.
     pub async fn missing_tools(&self, tools: BTreeSet<ToolName>) -> Vec<MissingTool> {
         let names: Vec<ToolName> = tools.into_iter().collect();
         self.wait_for_tools(&names).await;

@@ -53,9 +53,9 @@ pub(super) fn add_texts(value: &Value, texts: &mut BTreeSet<String>) {
 }
 
 /// Returns whether a query contains a value, as the same text or as all its words in any order. For
-/// a composed text, such as the body of a mail, half of the words are enough. A text with a
-/// template needs only its exact words, such as ids and numbers. `query` is in lower case with
-/// single spaces.
+/// a composed text, such as the body of a mail, half of the words are enough, if all of its exact
+/// words are among them, such as ids and numbers. A text with a template needs only its exact
+/// words. An empty text is always contained. `query` is in lower case with single spaces.
 pub(super) fn contains_value(
     query: &str,
     wording: &Wording<'_>,
@@ -101,8 +101,8 @@ pub(super) fn words_outside_templates(text: &str) -> impl Iterator<Item = String
     words.into_iter()
 }
 
-/// Returns whether a word is an address, a path, an id or a number. A query must contain such a
-/// word exactly.
+/// Returns whether a word looks like an address, a path, an id or a number. A query must contain
+/// such a word exactly.
 fn needs_exact_match(word: &str) -> bool {
     word.contains(|char: char| char.is_ascii_digit() || "@/\\_.:".contains(char))
 }
