@@ -128,7 +128,7 @@ impl QueueProbe {
         Self { store, clock, last_figures: Mutex::default() }
     }
 
-    /// Returns `None` if the store does not answer in time.
+    /// Returns `None` if the store fails or does not answer in time.
     async fn read_figures(&self) -> Option<QueueFigures> {
         let mut last_figures = self.last_figures.lock().await;
         if let Some((at, figures)) = &*last_figures

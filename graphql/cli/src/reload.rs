@@ -108,8 +108,9 @@ impl Reloader {
         }
     }
 
-    /// Refuses a configuration that has lost its last token, such as a half-written file. Everyone on
-    /// this machine, and everyone behind a proxy on it, would have all rights.
+    /// Refuses a configuration that has lost its last token, such as a half-written file, unless an
+    /// issuer identifies callers. Everyone on this machine, and everyone behind a proxy on it,
+    /// would have all rights.
     fn check_tokens(&self, next: &[Token]) -> Result<(), ConfigError> {
         let needs_tokens = self.access.as_ref().is_some_and(Access::requires_token)
             && self.config.http_server.value.oidc.is_none();
@@ -156,7 +157,7 @@ impl Reloader {
         }
     }
 
-    /// Returns the changed settings that a reload applies. Tokens are reported apart.
+    /// Returns the changed settings that a reload applies, without the tokens and the certificate.
     fn list_changed_settings(&self, next: &Config) -> Vec<String> {
         let now = &self.config;
         let changes = [

@@ -102,7 +102,7 @@ impl Screen {
 
     pub(crate) fn fail(&self, failure: &Failure) -> u8 {
         if self.json {
-            // Ignores a failure, because no other stream exists to report it.
+            // Ignores a failure, because with `--json` failures go to standard output only.
             let _ = self.print_json(&failure.to_json());
         } else {
             self.say(&plan::draw_failure(failure, self.err));

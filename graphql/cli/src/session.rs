@@ -139,8 +139,8 @@ impl<'a> Session<'a> {
         };
         let now = engine.clock().now();
         let can_continue = match head.due {
-            // A waiting execution can continue if its inbox contains the answer of a person or a
-            // signal.
+            // A waiting execution can continue if its inbox contains a command, such as the answer
+            // of a person or a signal.
             _ if head.state == ExecutionState::Waiting => {
                 return Ok(!self.load_inbox(id).await?.is_empty());
             }
@@ -181,8 +181,9 @@ impl<'a> Session<'a> {
         Ok(live.iter().any(|worker| Some(*worker) != worker_id))
     }
 
-    /// Returns whether a live worker owns an execution, or whether a worker empties its inbox
-    /// within a few seconds.
+    /// Returns `false` if an unfinished execution without a live owner still has commands in its
+    /// inbox after a few seconds, or if no worker lives that could read them. Otherwise returns
+    /// `true`.
     pub(crate) async fn has_reader(&self, id: ExecutionId) -> Result<bool, Failure> {
         let Some(engine) = self.engine() else { return Ok(true) };
         for _ in 0..READER_POLLS {

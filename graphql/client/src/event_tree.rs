@@ -63,8 +63,8 @@ impl EventTree {
         self.nodes.get(id).map_or(0, |node| node.view.seq)
     }
 
-    /// Subscribes to all executions of the tree. Each subscription starts after the last applied
-    /// event.
+    /// Subscribes to the executions of the tree, except those in the queue. Each subscription
+    /// starts after the last applied event.
     pub fn subscribe(&self, client: &Client) -> Events {
         let mut events = SelectAll::new();
         for (id, node) in &self.nodes {

@@ -155,9 +155,9 @@ impl<'a> Watcher<'a> {
     }
 }
 
-/// Returns `true` if all steps that wait for a person still do, and no inbox contains an answer.
-/// The append that records an answer also removes it from the inbox, so this function reads the
-/// inbox before the state.
+/// Returns `true` if all steps that wait for a person still do, and no inbox of their executions
+/// contains a command that has a reader. The append that records an answer also removes it from the
+/// inbox, so this function reads the inbox before the state.
 async fn is_unanswered(
     client: &Client,
     store: Option<&Arc<dyn Store>>,

@@ -36,7 +36,7 @@ pub(super) fn is_health(path: &str) -> bool {
     path.starts_with(HEALTH_PATH_PREFIX)
 }
 
-/// Rejects other machines if no tokens are configured, except for health checks.
+/// Rejects other machines if callers need neither a token nor a session, except for health checks.
 pub(super) fn check_peer(access: &Access, request: &Request) -> Result<(), Refusal> {
     let peer = request.extensions().get::<Peer>();
     if peer.is_some_and(|peer| access.can_connect(peer.0)) || is_health(request.uri().path()) {

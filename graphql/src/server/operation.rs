@@ -74,7 +74,7 @@ impl Operation {
 
     /// Executes a query or a mutation.
     ///
-    /// A mutation runs until it finishes, even if the client disconnects.
+    /// A mutation runs until it finishes or the server stops, even if the client disconnects.
     pub(super) async fn execute(self, app: &Arc<App>, caller: &Arc<Caller>) -> OperationResult {
         let schema = Arc::clone(&app.schema);
         // The token is cancelled when this future is dropped. Then the client has disconnected, or
@@ -161,7 +161,7 @@ fn select_operation<'a>(
     }
 }
 
-/// Returns an error for each non-null variable that is missing or null.
+/// Returns an error for each non-null variable that is null, or that is missing and has no default.
 ///
 /// Without this check, the executor would report a missing variable only when a field reads it,
 /// perhaps after other fields had effects.

@@ -9,7 +9,8 @@ pub(super) enum Cookie {
 
 impl Cookie {
     /// Returns the name. Browsers accept the beginning `__Host-` only from this host over HTTPS, so
-    /// a subdomain cannot replace the cookie.
+    /// a subdomain cannot replace the cookie. It needs the path `/`, so below a path prefix the
+    /// name begins with `__Secure-`. Without HTTPS, the name has no such beginning.
     fn name(self, base_url: &str) -> String {
         let name = match self {
             Self::Login => "faber_login",
