@@ -43,9 +43,9 @@ pub struct QueryOutcome {
 }
 
 impl ToolSequence {
-    /// Reads the calls of an execution. Empty if the execution did not complete. A call follows the
-    /// calls that its step depends on. In a plan without dependencies, a call follows the call
-    /// before it.
+    /// Reads the calls of an execution that succeeded. Empty if the execution did not complete. A
+    /// call follows the calls that its step depends on. If no call depends on another call, each
+    /// call follows the call before it.
     ///
     /// `is_chosen` excludes tools that a planner did not choose, such as the tools of agents.
     pub fn read(execution: &Execution, is_chosen: impl Fn(&ToolName) -> bool) -> Self {

@@ -20,8 +20,8 @@ pub(super) const REPORT_END: &str = "\nPlease provide a";
 
 /// Writes the system prompt that teaches a model to call these tools. Empty without tools.
 ///
-/// Each tool is listed with its description and parameters, because models guess missing facts. The
-/// example calls one of the tools. The prompt uses display names.
+/// Each tool is listed with its description and parameters, because models guess missing facts. An
+/// example calls one of the tools, if a tool accepts sample values. The prompt uses display names.
 pub fn tool_prompt<'a>(
     tools: impl IntoIterator<Item = &'a ToolDefinition>,
     shown_name: impl Fn(&ToolDefinition) -> ToolName,
@@ -133,7 +133,7 @@ fn describe_parameter(
     }
 }
 
-/// Returns the types of a value in words. Follows references.
+/// Returns the types of a value in words. Follows references in alternatives.
 fn describe_types(root: &Value, schema: &Value) -> Option<String> {
     if let Some(types) = known::schema_types(schema).filter(|types| !types.is_empty()) {
         return Some(types.join(" or "));
@@ -162,8 +162,9 @@ pub(super) fn list_parameters(
 }
 
 /// Writes an example call of one of the tools: of `file_tools.glob` if it is among them, otherwise
-/// of the first tool with required parameters, otherwise of any tool. Returns `None` if no tool
-/// accepts the sample values.
+/// of the first tool that accepts sample values. Tools with required parameters come first, and at
+/// most [`MAX_EXAMPLES_TRIED`] tools are tried. Returns `None` if none of them accepts the sample
+/// values.
 fn example_call(tools: &[(ToolName, &ToolDefinition)]) -> Option<String> {
     if tools.iter().any(|(name, _)| name.as_str() == "file_tools.glob") {
         let args = json!({ "pattern": "*.py", "path": "/home/user" });

@@ -339,8 +339,8 @@ fn merge_siblings(
     Some(args)
 }
 
-/// Reads the arguments beside a tool's name. Each of them must be a parameter, or one of them must
-/// be an object with all arguments.
+/// Reads the arguments beside a tool's name. Each of them must be a parameter, or the only field
+/// must be an object with all arguments.
 fn read_sibling_arguments(fields: Vec<(String, Tree)>, tool: &KnownTool) -> Option<Args> {
     let mut fields = drop_nulls(fields, tool);
     let is_all = |(key, tree): &(String, Tree)| {

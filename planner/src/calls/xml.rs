@@ -325,8 +325,8 @@ fn is_argument_or_name(tag: &Tag<'_>) -> bool {
     }
 }
 
-/// Returns the range of an element's content, and the end of the element: the first closing tag
-/// outside CDATA.
+/// Returns the range of an element's content, and the end of the element: the first closing tag,
+/// after a CDATA section at the start of the content.
 fn content_range(
     source: &Source<'_>,
     tag: &Tag<'_>,

@@ -16,8 +16,8 @@ use crate::{
 /// The length of a suffix: `_` and as many digits as [`shared::limits::PLAN_STEPS`] has.
 const SUFFIX_LEN: usize = 7;
 
-/// Gives every step an id. Explicit ids come first. Every other step gets its tool's name, or the
-/// first free name of `name_2`, `name_3`, …
+/// Gives every step an id. Explicit ids come first. Every other step gets its tool's name (or its
+/// own id, if this id is invalid or taken), or the first free name of `name_2`, `name_3`, …
 pub(super) fn assign_ids(draft: &Draft, report: &mut Report) -> Vec<StepId> {
     let mut ids = StepIds::default();
     let mut explicit = Vec::with_capacity(draft.tools.len());

@@ -312,7 +312,7 @@ impl<'a> CallChecker<'a> {
     }
 }
 
-/// Returns the schema at a JSON pointer, if it is written without references.
+/// Returns the schema at a JSON pointer, if `properties` and `items` without references lead to it.
 fn schema_at<'a>(schema: &'a Value, pointer: &str) -> Option<&'a Value> {
     pointer.split('/').skip(1).try_fold(schema, |schema, token| {
         let token = token.replace("~1", "/").replace("~0", "~");

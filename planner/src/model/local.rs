@@ -131,8 +131,8 @@ impl LocalModel {
         Ok(models.into_iter().find(is_wanted))
     }
 
-    /// Returns the first model of a server that writes text and runs on this machine. Skips models
-    /// that Ollama lists but runs in its cloud.
+    /// Returns the first model of a server whose name does not show that it makes embeddings or
+    /// runs in Ollama's cloud.
     async fn find_first_model(&self, url: &str) -> Result<Option<String>, ModelError> {
         let is_local = |id: &str| !id.contains("embed") && !id.ends_with("cloud");
         let models = self.list_models(url).await?;

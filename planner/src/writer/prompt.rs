@@ -199,8 +199,8 @@ pub(super) fn repair_message(
     text
 }
 
-/// Returns the tools of the steps with errors. For a name without a plannable tool, returns the
-/// tool with the most similar name.
+/// Returns the tools of the steps with errors, at most [`MAX_REMINDERS`]. For a name without a
+/// plannable tool, returns the tool with the most similar name.
 fn tools_to_repeat<'a>(
     errors: impl Iterator<Item = &'a Diagnostic>,
     draft: Option<&Draft>,
