@@ -76,7 +76,7 @@ impl Token {
     }
 
     /// Returns the noun for the target of a path: `file` if the path has an ending, otherwise
-    /// `directory`.
+    /// `directory`. Returns `None` for a path that begins with a point.
     pub(super) fn path_noun(&self) -> Option<&'static str> {
         let is_path = self.kind == TokenKind::Path && !self.value.starts_with('.');
         let name = self.value.rsplit('/').next().filter(|_| is_path)?;

@@ -5,7 +5,7 @@
 //! Chains share vertices: a tool of several actions is one vertex.
 //!
 //! Faber adds two fields. `score`, on a tool of an action or on a link of a chain, is the score of
-//! the edge that leads there; it defaults to the [default score](super::DEFAULT_SCORE). `order`
+//! the edge that leads there. Without it, the [default score](super::DEFAULT_SCORE) counts. `order`
 //! lists actions and tools in the order of their addition, if it differs from the order of the
 //! chains.
 

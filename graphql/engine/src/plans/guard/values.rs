@@ -53,8 +53,8 @@ pub(super) fn add_texts(value: &Value, texts: &mut BTreeSet<String>) {
 }
 
 /// Returns whether a query contains a value, as the same text or as all its words in any order. For
-/// a composed text, such as the body of a mail, half of the words are enough, if all of its exact
-/// words are among them, such as ids and numbers. A text with a template needs only its exact
+/// a composed text, such as the body of a mail, half of the words are enough. All exact words, such
+/// as ids and numbers, must always be among them. A text with a template needs only its exact
 /// words. An empty text is always contained. `query` is in lower case with single spaces.
 pub(super) fn contains_value(
     query: &str,
