@@ -17,9 +17,9 @@ const CODES_WITHOUT_BLAME: [&str; 4] =
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lessons {
-    /// All executions that finished up to this time are included.
+    /// The executions that finished up to this time were read.
     pub until: Option<Timestamp>,
-    /// All queries up to this time are included. The time is earlier than `until` if the embedder
+    /// The queries up to this time were read. The time is earlier than `until` if the embedder
     /// failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told_until: Option<Timestamp>,

@@ -60,7 +60,7 @@ impl LargeIntegers {
     }
 }
 
-/// Warns about each double below `root` that was written as an integer, up to [`MAX_WARNINGS`]. If
+/// Warns about each double below `root` that was written as an integer, up to `MAX_WARNINGS`. If
 /// the text of the value is not known, warns about each double that may have been written as an
 /// integer.
 pub fn warn_of_input(
@@ -94,7 +94,7 @@ pub fn warn_of_input(
 }
 
 /// Returns a warning for each double that may have been written as an integer, up to
-/// [`MAX_WARNINGS`]. The last digits of such an integer may be lost.
+/// `MAX_WARNINGS`. The last digits of such an integer may be lost.
 pub fn output_warnings(value: &Value, root: &str) -> Vec<String> {
     let mut found = Vec::new();
     visit_doubles(value, &mut root.to_owned(), &mut |path, double, number| {

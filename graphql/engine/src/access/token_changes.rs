@@ -7,7 +7,7 @@ use super::{Access, Grant, Token, grant::Rights};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TokenChanges {
     pub added: Vec<String>,
-    /// Tokens with another secret, role, tool or limit than before.
+    /// Tokens whose secret or rights differ from before.
     pub changed: Vec<String>,
     pub removed: Vec<String>,
 }

@@ -20,7 +20,7 @@ const MAX_CACHED_RETRIES: usize = 50_000;
 pub struct ExecutionReader {
     pub(super) store: Arc<dyn Store>,
     /// For each execution, the execution that it retries. The value never changes, so the cache
-    /// never expires.
+    /// has no expiry time.
     retry_of: Arc<Mutex<BTreeMap<ExecutionId, Option<ExecutionId>>>>,
 }
 

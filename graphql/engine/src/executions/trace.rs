@@ -14,7 +14,7 @@ use crate::EngineError;
 const MAX_EXECUTIONS: usize = 1_000;
 
 impl Executions {
-    /// Returns the spans of an execution and of its sub-plans, at most of [`MAX_EXECUTIONS`]
+    /// Returns the spans of an execution and of its sub-plans, at most of `MAX_EXECUTIONS`
     /// executions. They are equal to the spans that a worker exports.
     ///
     /// The span of an execution that has not finished ends at its last event.

@@ -34,7 +34,7 @@ pub struct PlanLibrary {
     /// and their tools must be checked, too.
     whole_store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    /// Cached labels of requests whose plans were started. The cache never expires, because labels
+    /// Cached labels of requests whose plans were started. Entries never expire, because labels
     /// of a request never change.
     labels: Arc<Mutex<BTreeMap<RequestId, Labels>>>,
 }

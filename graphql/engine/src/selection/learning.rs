@@ -77,7 +77,7 @@ struct RoundResult {
 
 struct FinishedExecutions {
     heads: Vec<(ExecutionHead, Timestamp)>,
-    /// The list includes all executions that finished until this time.
+    /// The executions that finished until this time were read.
     until: Timestamp,
     has_more: bool,
 }
