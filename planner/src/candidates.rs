@@ -8,8 +8,8 @@ use crate::{
     select::{Criterion, Selection, Tools},
 };
 
-/// Default limit of the tools that a model may draft with. If there are more tools, the model sees
-/// only the best of them.
+/// Default limit of the tools from which a model's candidates come. The model may see fewer of
+/// them.
 pub const DEFAULT_MAX_TOOLS: usize = 64;
 /// Default limit for the planner without a model. It can be high, because this planner reads 256
 /// tools faster than the embedder reads the query.
