@@ -1,5 +1,3 @@
-//! Readiness and metrics of the engine for `faber serve`.
-
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -130,7 +128,7 @@ impl QueueProbe {
         Self { store, clock, last_figures: Mutex::default() }
     }
 
-    /// Returns `None` if the store does not answer in time.
+    /// Returns `None` if the store fails or does not answer in time.
     async fn read_figures(&self) -> Option<QueueFigures> {
         let mut last_figures = self.last_figures.lock().await;
         if let Some((at, figures)) = &*last_figures
@@ -200,7 +198,6 @@ impl SizeProbe {
     }
 }
 
-/// Returns the size of an SQLite store with its write-ahead log.
 fn measure_files(file: &Path) -> u64 {
     let parts = ["", "-wal", "-shm"].map(|suffix| {
         let mut path = file.as_os_str().to_owned();

@@ -1,5 +1,3 @@
-//! The GraphQL API and its server.
-
 mod document;
 pub mod health;
 pub mod schema;

@@ -60,12 +60,10 @@ use self::{
 pub struct Schema(async_graphql::Schema<Query, Mutation, Subscription>);
 
 impl Schema {
-    /// Executes a query or a mutation.
     pub fn execute(&self, request: impl Into<async_graphql::Request>) -> BoxFuture<'_, Response> {
         self.execute_request(request.into())
     }
 
-    /// Executes any operation as a stream of responses.
     pub fn execute_stream(
         &self,
         request: impl Into<async_graphql::Request>,
@@ -120,7 +118,6 @@ impl Executor for Schema {
     }
 }
 
-/// Limits of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Maximum depth of fields. The introspection query of `GraphiQL` has 15 levels.
@@ -130,7 +127,6 @@ pub struct Limits {
     pub complexity: usize,
     /// Maximum size of the answer, in approximate bytes.
     pub answer_bytes: usize,
-    /// Maximum number of directives on one field.
     pub directives: usize,
 }
 
@@ -144,10 +140,8 @@ impl Default for Limits {
 #[derive(Clone, Debug, Default)]
 pub struct ClientGone(pub CancellationToken);
 
-/// Maximum depth of selections, including fragments, that validation follows.
 const MAX_SELECTION_DEPTH: usize = 32;
 
-/// Builds the schema for an engine.
 pub fn build(engine: Engine, limits: Limits) -> Schema {
     let schema = builder_with_descriptions()
         .limit_depth(limits.depth)
@@ -159,13 +153,11 @@ pub fn build(engine: Engine, limits: Limits) -> Schema {
     Schema(schema)
 }
 
-/// Returns the schema in the schema definition language.
 pub fn schema_text() -> String {
     let options = SDLExportOptions::new().include_specified_by().use_space_ident();
     builder_with_descriptions().finish().sdl_with_options(options)
 }
 
-/// Adds descriptions to types of the library that have none.
 fn builder_with_descriptions() -> SchemaBuilder<Query, Mutation, Subscription> {
     async_graphql::Schema::build(Query::default(), Mutation::default(), Subscription)
         .override_output_type_description::<ListPage<Request>>("Page of requests.")

@@ -27,7 +27,6 @@ use sha2::{Digest, Sha256};
 
 use crate::server::PathPrefix;
 
-/// The files that `npm run build` in `web/` writes.
 static PAGE_FILES: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../web/dist");
 
 const PAGE_PATHS: [&str; 9] = [
@@ -56,14 +55,12 @@ const GRAPHIQL_CONTENT_POLICY: HeaderValue = HeaderValue::from_static(
      frame-ancestors 'none'",
 );
 
-/// The cache control of files with a checksum in their name.
 const CACHE_FOREVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 /// The cache control of a path that does not exist. The path can exist in a later version.
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 /// The cache control of files that can change. The browser must ask the server before each use.
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 
-/// The HTML files with URLs below a path prefix.
 #[derive(Clone, Debug)]
 pub struct Pages(Arc<HtmlFiles>);
 
@@ -201,7 +198,6 @@ struct Content {
     encoding: Option<&'static str>,
 }
 
-/// Answers with the content, or with status 304 if the client has it already.
 fn answer_content(content: Content, lifetime: HeaderValue, headers: &HeaderMap) -> Response {
     let Content { bytes, media_type, tag, encoding } = content;
     let mut fields = HeaderMap::from_iter([
@@ -228,7 +224,6 @@ fn not_found_response() -> Response {
     (StatusCode::NOT_FOUND, [(header::CACHE_CONTROL, "no-store")], text).into_response()
 }
 
-/// Returns the media type of a file, or `None` for a file that is not public.
 fn media_type_of(name: &str) -> Option<&'static str> {
     let (_, ending) = name.rsplit_once('.')?;
     match ending {
@@ -267,7 +262,6 @@ fn accepts_encoding(headers: &HeaderMap, encoding: &str) -> bool {
     })
 }
 
-/// Returns the entity tag of a file: a digest of its bytes.
 fn entity_tag_of(file: &'static File<'static>) -> Option<HeaderValue> {
     static TAGS: OnceLock<BTreeMap<&'static str, HeaderValue>> = OnceLock::new();
     let tags = TAGS.get_or_init(|| {

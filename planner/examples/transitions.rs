@@ -59,7 +59,6 @@ fn read(lines: impl BufRead) -> Result<Vec<Chain>, Box<dyn Error>> {
 }
 
 impl Hits {
-    /// Learns from some chains, and counts how well it predicts the other chains.
     fn count<'a>(
         &mut self,
         training: impl Iterator<Item = &'a Chain>,

@@ -47,7 +47,6 @@ pub struct MissedCall {
     pub reason: MissReason,
 }
 
-/// The reason why a text that looks like a call is not a valid call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissReason {
     Unknown,
@@ -67,7 +66,6 @@ impl MissReason {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Calls {
-    /// The calls, in the order of their positions.
     pub calls: Vec<ToolCall>,
     /// Texts that look like a call whose tool cannot be called. Prose that names a tool and
     /// arguments is included.

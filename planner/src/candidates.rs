@@ -1,5 +1,3 @@
-//! The candidates of a planner: the tools that fit the query best.
-
 use std::{collections::BTreeSet, sync::Arc};
 
 use serde_json::{Value, json};
@@ -10,8 +8,8 @@ use crate::{
     select::{Criterion, Selection, Tools},
 };
 
-/// Default limit of the tools that a model may draft with. If there are more tools, the model sees
-/// only the best of them.
+/// Default limit of the tools from which a model's candidates come. The model may see fewer of
+/// them.
 pub const DEFAULT_MAX_TOOLS: usize = 64;
 /// Default limit for the planner without a model. It can be high, because this planner reads 256
 /// tools faster than the embedder reads the query.
@@ -22,7 +20,6 @@ const MAX_LISTED_CANDIDATES: usize = 256;
 pub struct Candidates {
     /// The candidates. Tools that cannot be planned are included, because messages name them.
     pub catalog: Catalog,
-    /// The scores of the best candidates, and the reasons to keep or drop them, for the transcript.
     pub report: Value,
 }
 
@@ -34,7 +31,6 @@ struct Candidate {
 }
 
 impl Candidates {
-    /// Keeps at most `max_tools` of `tools`, which are the plannable tools of `catalog`.
     pub fn new(
         catalog: &Catalog,
         tools: &Tools,

@@ -24,7 +24,6 @@ struct CatalogEntries {
     failed: Vec<FailedSet>,
 }
 
-/// A toolset whose tools are unknown, because its source has failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedSet {
     pub name: ToolSetName,
@@ -38,7 +37,6 @@ pub struct CatalogTool {
 }
 
 impl Catalog {
-    /// Collects tools in the order in which their sets were registered.
     pub fn new(tools: impl IntoIterator<Item = CatalogTool>) -> Self {
         Self::of(tools, [])
     }
@@ -100,7 +98,6 @@ impl Catalog {
         &self.0.tools
     }
 
-    /// Returns the tools that are active and callable.
     pub fn list_plannable(&self) -> impl Iterator<Item = &Arc<ToolDefinition>> {
         self.tools()
             .iter()
@@ -108,7 +105,6 @@ impl Catalog {
             .map(|tool| &tool.definition)
     }
 
-    /// Returns the catalog of the tools that these qualified names mean.
     #[must_use]
     pub fn only_tools(&self, tools: &BTreeSet<ToolName>) -> Self {
         let is_there = |tool: &&CatalogTool| tools.contains(&tool.definition.qualified_name());

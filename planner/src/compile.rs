@@ -215,7 +215,6 @@ fn read_steps<'a>(
     steps
 }
 
-/// Reads a step's `outputMapping`. Reports and drops wrong entries.
 fn read_mapping(index: usize, step: &DraftStep, report: &mut Report) -> Vec<OutputMapping> {
     let Some(mapping) = &step.output_mapping else { return Vec::new() };
     let mut read = Vec::with_capacity(mapping.len());

@@ -15,7 +15,6 @@ use shared::{
 pub struct Draft {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub query: Option<String>,
-    /// The request whose next version this plan becomes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
     pub tools: Vec<DraftStep>,
@@ -53,7 +52,6 @@ pub struct DraftStep {
     pub retry: Option<DraftRetry>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<i64>,
-    /// `fail`, `continue`, `ignore` or `wait`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,7 +60,6 @@ pub struct DraftStep {
     pub when: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub for_each: Option<String>,
-    /// Maximum number of items that run at the same time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_parallel: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,9 +80,7 @@ pub struct DraftStep {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum SubDraft {
-    /// The id of a plan, or the name that it was saved under.
     Named(String),
-    /// A plan that is written inside the step.
     Inline(Box<Draft>),
 }
 
@@ -112,10 +107,8 @@ pub struct DraftRetry {
     pub max_attempts: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff_ms: Option<i64>,
-    /// The longest wait, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_backoff_ms: Option<i64>,
-    /// The factor by which each wait grows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multiplier: Option<f64>,
     /// `true` draws each wait at random between half of its length and its full length.

@@ -1,5 +1,3 @@
-//! Escapes names for diagrams, so that any name gives a valid picture.
-
 use std::fmt::Write;
 
 /// Escapes a quoted label of a Mermaid diagram, which interprets Markdown and HTML entities as
@@ -19,7 +17,6 @@ pub fn escape_mermaid(text: &str) -> String {
     escaped
 }
 
-/// Escapes a quoted label of DOT, in which Graphviz interprets HTML entities.
 pub fn escape_dot(text: &str) -> String {
     text.replace('&', "&amp;").replace('\\', "\\\\").replace('"', "\\\"")
 }

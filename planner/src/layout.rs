@@ -15,7 +15,6 @@ mod placement;
 
 use self::layers::LayeredGraph;
 
-/// The ratio of width to height that the drawing of unconnected parts should have.
 const ASPECT_RATIO: f64 = 1.6;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,7 +23,6 @@ pub struct Size {
     pub height: f64,
 }
 
-/// A position. The origin is the upper left corner.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Point {
     pub x: f64,
@@ -41,9 +39,7 @@ pub enum Direction {
 pub struct Style {
     pub direction: Direction,
     pub layer_gap: f64,
-    /// The distance between two nodes of a layer.
     pub node_gap: f64,
-    /// The distance between parts without a connection.
     pub part_gap: f64,
 }
 
@@ -58,13 +54,11 @@ pub struct Drawing {
     pub width: f64,
     pub height: f64,
     pub nodes: Vec<Point>,
-    /// The points of each edge: from the border of its source to the border of its target.
     pub edges: Vec<Vec<Point>>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct ConnectedPart {
-    /// The nodes, by their indexes in the whole graph.
     nodes: Vec<usize>,
     edges: Vec<GraphEdge>,
 }
@@ -106,7 +100,6 @@ fn layout_part(part: &ConnectedPart, sizes: &[Size], style: &Style) -> Drawing {
     placement::draw_layers(&layered, &sizes, &part.edges, style)
 }
 
-/// Splits a graph into connected parts, ordered by their first nodes.
 fn connected_parts(nodes: usize, edges: &[(usize, usize)]) -> Vec<ConnectedPart> {
     let mut roots: Vec<usize> = (0..nodes).collect();
     for (from, to) in edges.iter().filter(|(from, to)| *from < nodes && *to < nodes) {
@@ -136,8 +129,6 @@ fn connected_parts(nodes: usize, edges: &[(usize, usize)]) -> Vec<ConnectedPart>
     parts
 }
 
-/// Returns the node that represents the part of a node: the smallest node that is known to be
-/// connected with it.
 fn find_root(roots: &mut [usize], mut node: usize) -> usize {
     while roots[node] != node {
         roots[node] = roots[roots[node]];

@@ -17,9 +17,9 @@ const CODES_WITHOUT_BLAME: [&str; 4] =
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lessons {
-    /// All executions that finished up to this time are included.
+    /// The executions that finished up to this time were read.
     pub until: Option<Timestamp>,
-    /// All queries up to this time are included. The time is earlier than `until` if the embedder
+    /// The queries up to this time were read. The time is earlier than `until` if the embedder
     /// failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told_until: Option<Timestamp>,
@@ -35,7 +35,6 @@ pub struct ToolSequence {
     pub transitions: Vec<(usize, usize)>,
 }
 
-/// The success of the tools that were planned for a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueryOutcome {
     pub query: String,
@@ -44,9 +43,9 @@ pub struct QueryOutcome {
 }
 
 impl ToolSequence {
-    /// Reads the calls of an execution. Empty if the execution did not complete. A call follows the
-    /// calls that its step depends on. In a plan without dependencies, a call follows the call
-    /// before it.
+    /// Reads the calls of an execution that succeeded. Empty if the execution did not complete. A
+    /// call follows the calls that its step depends on. If no call depends on another call, each
+    /// call follows the call before it.
     ///
     /// `is_chosen` excludes tools that a planner did not choose, such as the tools of agents.
     pub fn read(execution: &Execution, is_chosen: impl Fn(&ToolName) -> bool) -> Self {

@@ -1,5 +1,3 @@
-//! Planning: from queries to drafts, and from drafts to plans.
-
 pub mod calls;
 pub mod candidates;
 pub mod catalog;
@@ -33,7 +31,6 @@ pub const EXPLICIT_PLANNER: &str = "explicit";
 
 #[async_trait]
 pub trait Planner: Send + Sync {
-    /// Returns the planner's name, which its plans store.
     fn name(&self) -> &str;
 
     /// Plans `query` with tools of `catalog`. `compiler` turns the planner's draft into a plan, or
@@ -97,9 +94,7 @@ pub trait PlanCompiler: Send + Sync {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rejection {
-    /// All diagnostics. At least one is an error.
     Invalid(Vec<Diagnostic>),
-    /// The store could not be read, so the draft was not compiled.
     Store(StoreError),
 }
 
@@ -112,9 +107,7 @@ pub struct ProposedPlan {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proposal {
     pub draft: Draft,
-    /// The steps of planning, oldest first.
     pub notes: Vec<Note>,
-    /// Assumptions of the planner that the author should know.
     pub warnings: Vec<Diagnostic>,
     /// The model that wrote the draft, which may be a fallback. Otherwise [`Planner::name`] is the
     /// author.
@@ -152,19 +145,13 @@ pub struct Note {
     /// The kind, such as `candidates`, `clauses`, `prompt` or `reply`.
     pub kind: &'static str,
     pub content: Value,
-    /// The time since planning began.
     pub after: Duration,
 }
 
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PlanningError {
     #[error("{message}")]
-    NoPlan {
-        message: String,
-        /// Suggested tools, best first.
-        nearest: Vec<String>,
-        notes: Vec<Note>,
-    },
+    NoPlan { message: String, nearest: Vec<String>, notes: Vec<Note> },
     #[error("{message}")]
     Unavailable { message: String, notes: Vec<Note> },
     #[error("the plan cannot run, and no repair succeeded: {}", .diagnostics.first().map_or("", |diagnostic| &diagnostic.message))]

@@ -31,7 +31,6 @@ pub use self::{
     settings::{Key, Settings},
 };
 
-/// A language model, which answers in words or with calls of tools.
 #[async_trait]
 pub trait Model: Debug + Send + Sync {
     fn name(&self) -> &str;
@@ -44,9 +43,7 @@ pub trait Model: Debug + Send + Sync {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Question {
-    /// The conversation so far, oldest message first.
     pub messages: Vec<Message>,
-    /// The tools that the model may call through the interface of its provider.
     pub tools: Vec<OfferedTool>,
     /// The schema that the answer must have. A provider may ignore it, so the words of the question
     /// must ask for the same form.
@@ -75,7 +72,6 @@ pub struct OfferedTool {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct AnswerForm {
-    /// A name of letters, digits, `_` and `-`.
     pub name: &'static str,
     pub schema: Value,
     /// A larger and stricter schema, for servers whose answers always follow a schema.
@@ -108,7 +104,6 @@ pub struct Reply {
     pub calls: Vec<NativeCall>,
     pub stop: Stop,
     pub tokens: Tokens,
-    /// The cost, if the configuration has a price.
     pub cost: Option<f64>,
     /// The model that answered: the requested model, or its fallback.
     pub model: String,

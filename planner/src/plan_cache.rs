@@ -14,7 +14,6 @@ use crate::{Note, Proposal, catalog::Catalog, draft::Draft};
 /// The planner that does not use the cache, because it is as fast as the cache.
 const OFFLINE_PLANNER: &str = "offline";
 
-/// The rule for taking a draft from the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PlanCache {
     Off,
@@ -38,7 +37,6 @@ pub struct CachedDraft {
     request: RequestId,
     draft: Draft,
     warnings: Vec<Diagnostic>,
-    /// The model that wrote the draft, if a model wrote it.
     author: Option<String>,
 }
 
@@ -79,7 +77,6 @@ impl CachedDraft {
     }
 }
 
-/// Hashes the planner's name, the query and all facts about the tools.
 fn hash_inputs(planner: &str, query: &str, catalog: &Catalog) -> String {
     let mut hash = Sha256::new();
     let mut add = |text: &str| {

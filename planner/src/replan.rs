@@ -28,11 +28,9 @@ pub use self::{
 };
 use crate::draft::Draft;
 
-/// Maximum number of items of a list whose states the model gets.
 const MAX_SHOWN_ITEMS: usize = 256;
 /// The transcript entry of a replan. An automatic replan stores it before the model is asked.
 pub const ATTEMPT: &str = "replan";
-/// The transcript entry with the reason why there is no automatic replan.
 pub const GIVEN_UP: &str = "replan_given_up";
 
 #[derive(Clone, Debug, PartialEq)]
@@ -63,7 +61,6 @@ pub struct StepResult {
     pub failure: Option<(Effect, ToolError)>,
 }
 
-/// The automatic replans of an execution, from its request's transcript.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attempts {
     pub started: usize,
@@ -109,7 +106,6 @@ pub fn next_execution(ended: &Execution) -> ExecutionId {
     ExecutionId::derive_child(at, &format!("{}/replan", ended.id()))
 }
 
-/// Returns the reason for replanning a finished execution, in words.
 pub fn reason(ended: &Execution) -> String {
     if ended.state() == ExecutionState::Completed
         && let Some((step, returned)) = ended.replan_request()

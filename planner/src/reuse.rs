@@ -1,5 +1,3 @@
-//! Outputs that a retry or a replan reuses from a finished execution.
-
 use std::{collections::BTreeSet, sync::Arc};
 
 use shared::{
@@ -184,7 +182,6 @@ pub fn create_replan(ended: &Execution, plan: &Plan) -> Result<Created, ReuseErr
     Ok(created)
 }
 
-/// Adds the keys and the settled calls of those steps that make the same call in the new plan.
 fn take_over_same_calls(
     created: &mut Created,
     ended: &Execution,
@@ -232,8 +229,6 @@ fn is_reusable(ended: &Execution, plan: &Plan, step: &ToolExecution) -> bool {
     is_over && is_same_step(ended.plan(), ended.plan().step(number), plan, step)
 }
 
-/// Returns whether two steps of two plans make the same call after the same steps, with the same
-/// condition and output mapping.
 fn is_same_step(old: &Plan, old_step: &ToolExecution, new: &Plan, step: &ToolExecution) -> bool {
     fn dependency_ids(plan: &Plan, step: &ToolExecution) -> BTreeSet<StepId> {
         step.depends_on.iter().map(|number| plan.step(*number).id.clone()).collect()
@@ -324,7 +319,6 @@ mod tests {
         steps.collect()
     }
 
-    /// Returns an execution in which `a` and `c` succeeded, `b` failed and `d` was skipped.
     fn ended_with_output(output: &Value) -> Execution {
         ended_with_plan_and_output(&make_plan(), output)
     }
@@ -448,7 +442,6 @@ mod tests {
 
     #[test]
     fn a_new_plan_reuses_the_outputs_of_unchanged_steps() {
-        // `a` and `c` succeeded, `b` failed, `d` was skipped.
         let ended = ended_with_output(&json!(1));
         let kept = |steps: &[(&str, &[&str])]| {
             let plan = plan_of_steps(steps);

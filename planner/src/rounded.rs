@@ -9,9 +9,7 @@ use shared::diagnostic::Diagnostic;
 use crate::compile::key_path;
 
 const MAX_WARNINGS: usize = 100;
-/// Maximum number of integers that are remembered for one text.
 const MAX_INTEGERS: usize = 1_000;
-/// Maximum number of digits of an integer that a warning shows.
 const MAX_SHOWN_DIGITS: usize = 64;
 /// Least number of digits of an integer that 64 bits cannot hold.
 const MIN_DIGITS: usize = 19;
@@ -62,8 +60,9 @@ impl LargeIntegers {
     }
 }
 
-/// Warns about each double below `root` that was written as an integer. If the text of the value is
-/// not known, warns about each double that may have been written as an integer.
+/// Warns about each double below `root` that was written as an integer, up to `MAX_WARNINGS`. If
+/// the text of the value is not known, warns about each double that may have been written as an
+/// integer.
 pub fn warn_of_input(
     value: &Value,
     root: &str,
@@ -94,8 +93,8 @@ pub fn warn_of_input(
     });
 }
 
-/// Returns a warning for each double that may have been written as an integer. The last digits of
-/// such an integer may be lost.
+/// Returns a warning for each double that may have been written as an integer, up to
+/// `MAX_WARNINGS`. The last digits of such an integer may be lost.
 pub fn output_warnings(value: &Value, root: &str) -> Vec<String> {
     let mut found = Vec::new();
     visit_doubles(value, &mut root.to_owned(), &mut |path, double, number| {

@@ -23,13 +23,11 @@ pub struct SubPlans {
 #[derive(Clone, Debug, PartialEq)]
 pub struct SubPlan {
     pub id: PlanId,
-    /// The number of levels of sub-plans below this plan. 0 if the plan executes no other plan.
     pub depth: u32,
     pub inputs: Option<Arc<Value>>,
 }
 
 impl SubPlans {
-    /// Collects plans by the name that drafts use: an id, or a saved name.
     pub fn new(plans: impl IntoIterator<Item = (String, SubPlan)>) -> Self {
         Self { plans: plans.into_iter().collect() }
     }
@@ -58,8 +56,6 @@ impl SubPlans {
 }
 
 impl SubPlan {
-    /// Returns the depth of a plan that executes this plan. Returns `None` if it is above
-    /// [`limits::ANCESTORS`].
     pub fn depth_around(&self) -> Option<u32> {
         self.depth.checked_add(1).filter(|depth| *depth <= limits::ANCESTORS)
     }

@@ -1,5 +1,3 @@
-//! Suggestions of known names.
-
 /// Maximum number of names that are compared, because each comparison takes time.
 pub(crate) const MAX_CANDIDATES: usize = 4_096;
 const MAX_COMPARED_CHARS: usize = 64;
@@ -29,7 +27,6 @@ pub fn nearest<'a>(name: &str, known_names: impl IntoIterator<Item = &'a str>) -
     best.or(containing)
 }
 
-/// Like [`nearest`], but also compares the singular of a plural such as `retries` with `retry`.
 fn nearest_with_plurals<'a>(
     name: &str,
     known_names: &(impl Iterator<Item = &'a str> + Clone),
@@ -58,7 +55,6 @@ pub fn explain_unknown_field(message: &str) -> String {
     }
 }
 
-/// Returns the known field that a misspelt field probably means.
 pub fn nearest_field<'a>(name: &str, known_fields: &[&'a str]) -> Option<&'a str> {
     nearest_with_plurals(name, &known_fields.iter().copied())
 }

@@ -30,7 +30,6 @@ pub use self::{
 
 pub const DEFAULT_SCORE: f64 = 1.0;
 
-/// A graph of actions and tools, in the order of their addition.
 #[derive(Clone, Debug, Default)]
 pub struct Toolkit {
     vertices: IndexMap<NodeName, Vertex>,
@@ -40,9 +39,7 @@ pub struct Toolkit {
 #[derive(Clone, Debug, PartialEq)]
 struct Vertex {
     node: Node,
-    /// The targets of the edges from this vertex, with scores.
     next: IndexMap<NodeName, f64>,
-    /// The sources of edges to this vertex.
     before: IndexSet<NodeName>,
 }
 
@@ -51,7 +48,6 @@ pub struct Node {
     pub kind: NodeKind,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// The origin of a tool, as its file describes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
 }
@@ -68,16 +64,13 @@ pub enum NodeKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// A module of another program.
     Module(String),
     Mcp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EdgeKind {
-    /// An action may follow another action.
     Next,
-    /// An action calls a tool.
     Call,
 }
 
@@ -86,7 +79,6 @@ pub struct Edge<'a> {
     pub from: &'a NodeName,
     pub to: &'a NodeName,
     pub kind: EdgeKind,
-    /// The strength of the connection.
     pub score: f64,
 }
 
@@ -103,11 +95,7 @@ pub enum ToolkitError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Warning {
     #[error("action `{action}` is not in the toolkit: its edge with `{with}` was left out")]
-    MissingAction {
-        action: NodeName,
-        /// The node that the edge would have connected with the action.
-        with: NodeName,
-    },
+    MissingAction { action: NodeName, with: NodeName },
     #[error("tool `{0}` has no connected actions and was left out")]
     Unconnected(NodeName),
 }
@@ -183,7 +171,6 @@ impl Toolkit {
         self.get(name).filter(|node| node.kind == NodeKind::Tool)
     }
 
-    /// Returns all actions and tools, in the order of their addition.
     pub fn nodes(&self) -> impl ExactSizeIterator<Item = (&NodeName, &Node)> {
         self.vertices.iter().map(|(name, vertex)| (name, &vertex.node))
     }
@@ -197,8 +184,6 @@ impl Toolkit {
         self.vertices.get(from)?.next.get(to).copied()
     }
 
-    /// Returns the successors of an action and the tools that it calls, in the order of their
-    /// addition.
     pub fn successors(&self, name: &str) -> impl Iterator<Item = Edge<'_>> {
         let found = self.vertices.get_full(name);
         found.into_iter().flat_map(move |(_, from, vertex)| {

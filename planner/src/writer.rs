@@ -56,7 +56,6 @@ struct WriterRounds<'a> {
     notes: Vec<Note>,
     tokens: Tokens,
     costs: Vec<Option<f64>>,
-    /// The model that gave the last answer: the first model or its fallback.
     author: Option<String>,
     started_at: Instant,
 }
@@ -213,7 +212,6 @@ impl Planner for ModelPlanner {
     }
 }
 
-/// Rejects queries that no model can plan.
 fn check_query(query: &str, catalog: &Catalog) -> Result<(), PlanningError> {
     if query.len() > limits::QUERY_BYTES {
         let max_bytes = limits::QUERY_BYTES;
@@ -351,7 +349,6 @@ fn declined_plan_error(query: &str, words: &str) -> PlanningError {
     no_plan_error(format!("no plan for `{query}`: the model answers in words: `{words}`"))
 }
 
-/// Returns the beginning of a text, with `…` at a cut.
 fn shorten_text(text: &str, max_bytes: usize) -> Cow<'_, str> {
     let end = text.floor_char_boundary(max_bytes);
     if end == text.len() { text.into() } else { format!("{}…", &text[..end]).into() }

@@ -276,7 +276,6 @@ pub(crate) enum Command {
 }
 
 impl Cli {
-    /// Returns the options that override the configuration.
     pub(crate) fn flags(&self) -> Flags {
         let (listen, metrics) = match &self.command {
             Command::Serve { listen } => (listen.clone(), None),

@@ -40,7 +40,6 @@ pub fn default_file(data: &Path) -> PathBuf {
     data.join("faber").join("blog.json")
 }
 
-/// Serves the demo over standard input and output until the input ends.
 pub async fn serve(file: PathBuf, clock: Arc<dyn Clock>) -> Result<(), ServeError> {
     let server = BlogServer(Arc::new(Blog::new(file, clock)));
     let service = server.serve(stdio_pipes()).await.map_err(|err| ServeError(err.to_string()))?;

@@ -1,5 +1,3 @@
-//! The commands, and the code that several of them share.
-
 pub(crate) mod add_toolset;
 pub(crate) mod audit;
 pub(crate) mod backup;

@@ -53,7 +53,6 @@ pub use self::{
 const MAX_FILE_BYTES: u64 = 4 << 20;
 const DEFAULT_FILE: &str = "faber.yaml";
 const DEFAULT_LISTEN: &str = "127.0.0.1:8080";
-/// 90 days.
 const DEFAULT_AUDIT_RETENTION: Duration = Duration::from_hours(90 * 24);
 const DEFAULT_PLANNER: &str = "offline";
 
@@ -86,12 +85,9 @@ pub struct Config {
     pub file: Option<PathBuf>,
     pub data: PathBuf,
     pub store: Setting<String>,
-    /// The file from which the store was read.
     store_file: Option<PathBuf>,
-    /// The server to use instead of a local store.
     pub server: Option<Setting<String>>,
     pub listen: Setting<SocketAddr>,
-    /// The names, origins and path of `faber serve`.
     pub http_server: Setting<HttpServerConfig>,
     /// The address of a worker's metrics. `None` serves none.
     pub metrics: Option<Setting<SocketAddr>>,
@@ -101,14 +97,12 @@ pub struct Config {
     pub toolsets: Setting<Vec<SetConfig>>,
     pub limits: Limits,
     pub embedding: Setting<EmbeddingConfig>,
-    /// The keys of the store. `None` stores values as they are.
     pub encryption: Setting<Option<EncryptionConfig>>,
     /// Ages after which finished executions are removed. `None` means that they are kept forever.
     pub retention: Setting<Option<RetentionPolicy>>,
     /// Audit entries are removed after this time. `None` keeps them forever.
     pub audit_retention: Setting<Option<Duration>>,
     pub access: Setting<AccessConfig>,
-    /// The data of each context by its name. Conditions of toolsets read it.
     pub contexts: BTreeMap<String, Value>,
     pub toolkit: Setting<ToolkitFiles>,
     /// `true` if Faber learns from finished executions.
@@ -119,7 +113,6 @@ pub struct Config {
     pub log_format: Setting<LogFormat>,
     /// The filter of the log. `None` is the default of the command.
     pub log_level: Setting<Option<String>>,
-    /// The setting `toolsets` as the file contains it.
     written_toolsets: Value,
     described_files: Vec<PathBuf>,
 }
@@ -128,7 +121,6 @@ pub struct Config {
 pub struct ToolkitFiles {
     pub files: Vec<PathBuf>,
     pub toolkit: Toolkit,
-    /// Messages that name the parts of the files that were left out, and the reasons.
     pub warnings: Vec<String>,
 }
 
@@ -137,7 +129,6 @@ pub struct ToolkitFiles {
 #[error("{message}")]
 pub struct ConfigError {
     message: String,
-    /// All mistakes of the file, if the file is wrong.
     mistakes: Option<Box<Mistakes>>,
 }
 
@@ -166,12 +157,10 @@ impl From<ConfigError> for Failure {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Faults {
-    /// Messages about wrong settings.
     pub wrong_settings: Vec<String>,
     /// `false` if no setting of the file is used, because the file cannot be read or its settings
     /// do not fit together.
     pub is_file_parsed: bool,
-    /// Names of the settings that were omitted because they are wrong.
     pub omitted_settings: Vec<String>,
 }
 
@@ -304,7 +293,6 @@ impl Config {
 }
 
 impl Config {
-    /// Returns the configuration file, or the file that other commands would read if it existed.
     pub fn file_or_default(&self) -> PathBuf {
         self.file.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_FILE))
     }

@@ -49,7 +49,6 @@ use crate::{
     tracing_export::TraceExport,
 };
 
-/// The result of a command, as the status of its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExitStatus {
     Done,
@@ -57,7 +56,6 @@ pub(crate) enum ExitStatus {
     /// Some of the named objects do not exist or cannot be changed. The command changed the other
     /// objects.
     NotFound,
-    /// A server, a store, a model or a tool source is unavailable.
     Unreachable,
     Waiting,
     /// A signal such as Ctrl-C ended the command. A started execution stays in the store.
@@ -83,7 +81,6 @@ pub(crate) struct App {
     environment: Environment,
     screen: Screen,
     log: LogControl,
-    /// Exports spans. `None` if this process exports none.
     span_sink: Option<Arc<dyn SpanSink>>,
 }
 
@@ -169,7 +166,6 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
     }
 }
 
-/// Prints help, the version, or why `clap` rejects the arguments. Returns the exit status.
 fn report_usage(err: &clap::Error, arguments: &[OsString], environment: &Environment) -> ExitCode {
     let is_help = matches!(err.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     if is_help || !arguments.iter().any(|argument| argument == "--json") {
@@ -201,8 +197,8 @@ fn print_clap_text(err: &clap::Error, environment: &Environment) {
     };
 }
 
-/// Returns the log filter of a command without `FABER_LOG`. A command that runs until a signal logs
-/// failed toolsets, because it has no other way to report them.
+/// Returns the log filter of a command without `FABER_LOG`. A server, a worker and `faber mcp` log
+/// failed toolsets, because they have no other way to report them.
 fn default_log_filter(command: &Command) -> String {
     match command {
         Command::Serve { .. } | Command::Worker { .. } | Command::Mcp => "warn".to_owned(),
@@ -368,7 +364,6 @@ fn print_completions(shell: clap_complete::Shell, screen: &Screen) -> Result<Exi
     print_text(screen, "script", &String::from_utf8_lossy(&script))
 }
 
-/// Prints a text. With `--json`, prints an object whose field `name` contains the text.
 fn print_text(screen: &Screen, name: &str, text: &str) -> Result<ExitStatus, Failure> {
     if screen.json {
         screen.print_json(&serde_json::json!({ name: text }))?;

@@ -28,7 +28,6 @@ use shared::clock::{Clock, Timestamp, WallClock};
 
 use super::screen::Screen;
 
-/// The name by which the template of the progress bar finds the drawing.
 const DRAWING_KEY: &str = "drawing";
 
 const REDRAW_INTERVAL: Duration = Duration::from_millis(80);
@@ -149,7 +148,6 @@ struct Frame {
     paint: Paint,
 }
 
-/// The common state of all steps of a layer that is drawn as one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FoldedState {
     Pending,
@@ -261,7 +259,6 @@ impl Drawing {
         lines
     }
 
-    /// Draws a long plan. A layer whose steps share a state is one line.
     fn draw_layers(&self, frame: Frame) -> Vec<Line> {
         let mut lines = Vec::new();
         let mut layers = self.layers.iter().enumerate().peekable();
@@ -368,8 +365,6 @@ impl Drawing {
         step.draw(frame.now, attempt, frame.paint)
     }
 
-    /// Draws the parts of a step: its items, the steps of its child execution, and its
-    /// compensation.
     fn draw_parts(&self, indent: &str, step: &str, frame: Frame) -> Vec<Line> {
         let columns_after_name = self.steps.range(step.to_owned()..);
         columns_after_name
@@ -396,14 +391,11 @@ impl Drawing {
     }
 }
 
-/// Returns `true` if a name belongs to a part of a step: an item, a step of its child execution, or
-/// its compensation.
 fn is_part_of_step(step: &str, name: &str) -> bool {
     let Some(rest) = name.strip_prefix(step) else { return false };
     rest.starts_with(" › ") || rest.starts_with('[') || rest.starts_with(" (")
 }
 
-/// Removes the least important lines until the remaining lines fit.
 fn limit_lines(lines: &mut Vec<Line>, max: usize, paint: Paint) {
     if lines.len() <= max {
         return;

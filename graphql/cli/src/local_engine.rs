@@ -1,5 +1,3 @@
-//! The engine of this process with its store, its tools and its worker, as configured.
-
 use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
@@ -43,12 +41,10 @@ use crate::{
 
 const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
-/// The configuration and the environment that an engine is made of.
 #[derive(Clone, Copy)]
 pub(crate) struct Setup<'a> {
     pub(crate) config: &'a Config,
     pub(crate) environment: &'a Environment,
-    /// Exports spans. `None` if this process exports none.
     pub(crate) span_sink: Option<&'a Arc<dyn SpanSink>>,
 }
 
@@ -62,7 +58,6 @@ pub(crate) enum Need {
     Stopping,
     /// A worker with tools that drives only the executions that it is given.
     Driving,
-    /// A worker with tools that claims any execution of the store.
     Everything,
 }
 
@@ -76,7 +71,6 @@ pub(crate) struct LocalEngine {
     pub(crate) engine: Engine,
     pub(crate) schema: Schema,
     pub(crate) has_tools: bool,
-    /// The limits on calls of the worker and of direct calls.
     pub(crate) call_limits: CurrentCallLimits,
     stop: CancellationToken,
     background_tasks: JoinSet<()>,
@@ -265,7 +259,6 @@ async fn watch_clock(clock: Arc<dyn Clock>, stop: CancellationToken) {
     }
 }
 
-/// Returns the configured toolsets, and the built-in toolset `faber`, which every process has.
 pub(crate) fn list_configured_sets(config: &Config, base: &Path) -> Vec<SetConfig> {
     let configured_count = config.toolsets.value.len();
     let mut sets = with_builtin(config.toolsets.value.clone());
@@ -285,7 +278,6 @@ pub(crate) fn missing_store(setup: Setup<'_>) -> Option<PathBuf> {
     (has_folder && !path.exists()).then(|| path.to_owned())
 }
 
-/// Opens the configured store. Creates the folder of the default store.
 pub(crate) async fn open_store(setup: Setup<'_>) -> Result<Arc<dyn Store>, Failure> {
     create_default_folder(setup).await?;
     let url = &setup.config.store.value;
@@ -324,7 +316,6 @@ async fn create_default_folder(setup: Setup<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes the launcher of commands, which hides Faber's own files from them.
 pub(crate) fn build_launcher(config: &Config, base: &Path) -> Launcher {
     Launcher::this_binary()
         .with_hidden(config.own_files(base))

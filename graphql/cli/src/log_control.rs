@@ -22,12 +22,10 @@ const MAX_LOG_LEVELS: [(&str, LevelFilter); 1] = [("rmcp", LevelFilter::ERROR)];
 #[derive(Clone, Debug)]
 pub(crate) struct LogControl {
     handle: Handle<EnvFilter, Registry>,
-    /// The filter without `FABER_LOG` and `log_level`.
     default: String,
 }
 
 impl LogControl {
-    /// Starts the log with the filter of `FABER_LOG`, or with `default`.
     pub(crate) fn start(
         environment: &Environment,
         default: String,
@@ -51,9 +49,7 @@ impl LogControl {
         Ok(Self { handle, default })
     }
 
-    /// Changes the filter. `None` is the default.
     pub(crate) fn set_level(&self, level: Option<&str>) {
-        // The configuration has checked the filter already.
         let Ok(filter) = parse_log_filter("log_level", level.unwrap_or(&self.default)) else {
             return;
         };
@@ -96,7 +92,6 @@ mod tests {
 
     use super::*;
 
-    /// Records the level and target of each logged event.
     struct LoggedEvents(Arc<Mutex<Vec<String>>>);
 
     impl<S: tracing::Subscriber> Layer<S> for LoggedEvents {

@@ -1,5 +1,3 @@
-//! The `faber` binary.
-
 use std::process::ExitCode;
 
 /// Replaces the C library's allocator, because that allocator does not return the memory of large

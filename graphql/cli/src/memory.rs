@@ -13,15 +13,12 @@ use std::{
 use mimalloc as _;
 use nix::unistd::{SysconfVar, sysconf};
 
-/// Time between two checks of the size of the process.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Memory is released again when the process is larger than its smallest size by more than this
 /// number of bytes.
 const MIN_GROWTH_BYTES: u64 = 16 << 20;
 
-/// Configures the allocators, and starts the thread that releases free memory when the process has
-/// grown.
 pub(crate) fn start_release_thread() {
     unmap_large_blocks();
     shorten_purge_delay();
@@ -80,7 +77,6 @@ fn shorten_purge_delay() {
 #[expect(unsafe_code, reason = "there is no safe function for this")]
 fn release_free_memory() {
     unsafe extern "C" {
-        /// Returns the free memory of the global allocator to the system.
         fn mi_collect(force: bool);
     }
     // SAFETY: both functions get no pointer and touch free memory only. Other threads can use both

@@ -36,7 +36,6 @@ const SERVER_PROGRAM: &str = "llama-server";
 /// The environment variable with the server's key. The key is not an argument, because all users of
 /// the machine can see arguments.
 const KEY_VARIABLE: &str = "LLAMA_API_KEY";
-/// Runs the server of the Python package `xllamacpp` with a model, a port and a name.
 const PYTHON_SCRIPT: &str = "
 import os, sys, time
 try:
@@ -67,7 +66,6 @@ const INSTALL_HINT: &str = "install llama.cpp so that `llama-server` is on the P
 #[derive(Debug)]
 pub(crate) struct ModelServer {
     models_folder: PathBuf,
-    /// The folder of the lock file and of the server's log.
     data_folder: PathBuf,
     launcher: Launcher,
     started: Mutex<Option<ProcessGroup>>,
@@ -85,7 +83,6 @@ impl ModelServer {
             .ok_or_else(|| format!("run `{PULL_COMMAND}`, or start a server"))
     }
 
-    /// Opens the lock file and waits until no other process is starting a server.
     async fn lock(&self) -> Result<File, String> {
         let path = self.data_folder.join(LOCK_FILE);
         let failed = |err| format!("`{}` cannot be locked: {err}", path.display());
@@ -142,7 +139,6 @@ impl ModelServer {
         self.data_folder.join(LOG_FILE)
     }
 
-    /// Waits until the server has loaded the model.
     async fn await_server(
         &self,
         server: &mut ProcessGroup,
@@ -213,20 +209,17 @@ fn local_url(port: u16) -> String {
     format!("http://127.0.0.1:{port}/v1")
 }
 
-/// Opens a file that only its owner can read.
 fn open_private(path: &Path, is_truncated: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.create(true).read(true).write(true).truncate(is_truncated).mode(0o600).open(path)
 }
 
-/// The content of the lock file.
 struct ServerAddress {
     port: u16,
     key: String,
 }
 
 impl ServerAddress {
-    /// Returns a free port and a new key.
     fn choose_address() -> io::Result<Self> {
         let mut key = [0; 24];
         File::open("/dev/urandom")?.read_exact(&mut key)?;

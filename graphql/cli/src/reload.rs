@@ -19,7 +19,6 @@ use crate::{
     screen::Screen,
 };
 
-/// A configuration whose files were all read without a mistake.
 struct NextConfig {
     config: Config,
     tokens: Vec<Token>,
@@ -32,13 +31,10 @@ pub(crate) struct Reloader {
     environment: Environment,
     screen: Screen,
     log: LogControl,
-    /// The configuration in effect.
     config: Config,
     /// The variables for added toolsets. Only a restart changes them.
     secrets: Option<BTreeSet<String>>,
-    /// `None` if this process checks no tokens.
     access: Option<Access>,
-    /// `None` if this process serves without TLS.
     tls: Option<Tls>,
     registry: Registry,
     calls: CurrentCallLimits,
@@ -67,7 +63,6 @@ impl Reloader {
         Self { tls, ..self }
     }
 
-    /// Reads the configuration again, and reports the changes.
     pub(crate) async fn reload(&mut self) {
         match self.read() {
             Ok(next) => self.apply(next).await,
@@ -109,13 +104,13 @@ impl Reloader {
         match std::fs::metadata(path) {
             Ok(about) if !about.is_file() => Err(refuse("is not a regular file")),
             Ok(about) if about.len() == 0 => Err(refuse("is empty")),
-            // Loading the file reports the reason.
             _ => Ok(()),
         }
     }
 
-    /// Refuses a configuration that has lost its last token, such as a half-written file. Everyone on
-    /// this machine, and everyone behind a proxy on it, would have all rights.
+    /// Refuses a configuration that has lost its last token, such as a half-written file, unless an
+    /// issuer identifies callers. Everyone on this machine, and everyone behind a proxy on it,
+    /// would have all rights.
     fn check_tokens(&self, next: &[Token]) -> Result<(), ConfigError> {
         let needs_tokens = self.access.as_ref().is_some_and(Access::requires_token)
             && self.config.http_server.value.oidc.is_none();
@@ -162,7 +157,7 @@ impl Reloader {
         }
     }
 
-    /// Returns the changed settings that a reload applies. Tokens are reported apart.
+    /// Returns the changed settings that a reload applies, without the tokens and the certificate.
     fn list_changed_settings(&self, next: &Config) -> Vec<String> {
         let now = &self.config;
         let changes = [
@@ -174,7 +169,6 @@ impl Reloader {
         changes.iter().filter(|change| change.1).map(|change| format!("`{}`", change.0)).collect()
     }
 
-    /// Returns the changed settings that need a restart.
     fn list_restart_settings(&self, next: &Config) -> Vec<String> {
         let now = &self.config;
         let (now_server, next_server) = (&now.http_server.value, &next.http_server.value);

@@ -41,7 +41,6 @@ impl Screen {
         }
     }
 
-    /// Returns the columns of the window, if standard output is a terminal.
     fn window_columns(&self) -> Option<usize> {
         self.is_terminal.then(|| Term::stdout().size().1.into())
     }
@@ -50,7 +49,6 @@ impl Screen {
         write_line(&self.out.to_terminal(text))
     }
 
-    /// Prints a document. Escapes it only for a terminal.
     pub(crate) fn print_document(&self, text: &str) -> Result<(), Failure> {
         if self.is_terminal { write_line(&plain::safe_block(text)) } else { write_line(text) }
     }
@@ -64,7 +62,6 @@ impl Screen {
         }
     }
 
-    /// Prints a result: a text for people, or the document with `--json`.
     pub(crate) fn print_result(&self, document: &Value, text: &str) -> Result<ExitStatus, Failure> {
         if self.json {
             self.print_json(document)?;
@@ -105,7 +102,7 @@ impl Screen {
 
     pub(crate) fn fail(&self, failure: &Failure) -> u8 {
         if self.json {
-            // Ignores a failure, because no other stream exists to report it.
+            // Ignores a failure, because with `--json` failures go to standard output only.
             let _ = self.print_json(&failure.to_json());
         } else {
             self.say(&plan::draw_failure(failure, self.err));
@@ -131,7 +128,6 @@ fn should_colour(is_enabled: bool, is_terminal: bool, environment: &Environment)
 
 const DEFAULT_COLUMNS: usize = 160;
 
-/// Draws rows under headings. Cuts lines at the window's width.
 pub(crate) fn draw_table(
     headings: &[&str],
     rows: &[Vec<String>],
@@ -173,7 +169,6 @@ fn write_line(text: &str) -> Result<(), Failure> {
     write_bytes(format!("{text}\n").as_bytes())
 }
 
-/// Writes to standard output. Returns no failure if the reader has closed the stream.
 pub(crate) fn write_bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     let written = out.write_all(bytes).and_then(|()| out.flush());

@@ -21,12 +21,10 @@ use crate::local_engine::{LocalEngine, missing_store};
 use crate::screen::Screen;
 
 const DRAIN_NOTICE_DELAY: Duration = Duration::from_millis(100);
-/// Poll interval while a command waits for the owner of an execution to read its inbox.
 const READER_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Number of polls without a reader after which this process drives the execution itself.
 const READER_POLLS: usize = 30;
 
-/// A connection to a server, or the engine of this process.
 pub(crate) struct Session<'a> {
     pub(crate) app: &'a App,
     pub(crate) screen: &'a Screen,
@@ -38,8 +36,6 @@ pub(crate) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// Connects to the server, or opens the engine. If the store is a file that does not exist,
-    /// creates it.
     pub(crate) async fn open(app: &'a App, need: Need) -> Result<Self, Failure> {
         if let Some(session) = Self::connect(app)? {
             return Ok(session);
@@ -75,8 +71,6 @@ impl<'a> Session<'a> {
         Self { app, screen: &app.screen, client, local: Some(local), end_signals }
     }
 
-    /// Runs `work`, and then closes the session. A signal stops `work`, unless `work` itself waits
-    /// for signals.
     pub(crate) async fn close_after<T>(
         self,
         work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
@@ -132,13 +126,11 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Returns whether an execution is unfinished and no live worker owns it.
     pub(crate) async fn is_unowned(&self, id: ExecutionId) -> Result<bool, Failure> {
         let head = self.unowned_head(id).await?;
         Ok(head.is_some_and(|head| !head.state.is_finished()))
     }
 
-    /// Returns whether an execution could continue now and no live worker drives it.
     pub(crate) async fn is_stalled(&self, id: ExecutionId) -> Result<bool, Failure> {
         use ExecutionState::{Compensating, InProgress, Pending};
 
@@ -147,8 +139,8 @@ impl<'a> Session<'a> {
         };
         let now = engine.clock().now();
         let can_continue = match head.due {
-            // A waiting execution can continue if its inbox contains the answer of a person or a
-            // signal.
+            // A waiting execution can continue if its inbox contains a command, such as the answer
+            // of a person or a signal.
             _ if head.state == ExecutionState::Waiting => {
                 return Ok(!self.load_inbox(id).await?.is_empty());
             }
@@ -162,13 +154,11 @@ impl<'a> Session<'a> {
         Ok(can_continue && matches!(head.state, Pending | InProgress | Compensating))
     }
 
-    /// Returns whether a finished execution needs a new plan and no live worker makes one.
     pub(crate) async fn lacks_replanner(&self, id: ExecutionId) -> Result<bool, Failure> {
         let head = self.unowned_head(id).await?;
         Ok(head.is_some_and(|head| head.state.is_finished() && head.owner.is_some()))
     }
 
-    /// Returns the head of an execution if no live worker owns it.
     async fn unowned_head(&self, id: ExecutionId) -> Result<Option<ExecutionHead>, Failure> {
         let Some(engine) = self.engine() else { return Ok(None) };
         let Some(head) = engine.store().head(id).await? else { return Ok(None) };
@@ -183,7 +173,6 @@ impl<'a> Session<'a> {
         Ok(inbox.into_iter().map(|envelope| envelope.command).collect())
     }
 
-    /// Returns whether a live worker of another process uses the store.
     pub(crate) async fn has_other_workers(&self) -> Result<bool, Failure> {
         let Some(local) = &self.local else { return Ok(true) };
         let worker_id = local.worker_handle().map(|handle| handle.worker());
@@ -192,8 +181,9 @@ impl<'a> Session<'a> {
         Ok(live.iter().any(|worker| Some(*worker) != worker_id))
     }
 
-    /// Returns whether a live worker owns an execution, or whether a worker empties its inbox
-    /// within a few seconds.
+    /// Returns `false` if an unfinished execution without a live owner still has commands in its
+    /// inbox after a few seconds, or if no worker lives that could read them. Otherwise returns
+    /// `true`.
     pub(crate) async fn has_reader(&self, id: ExecutionId) -> Result<bool, Failure> {
         let Some(engine) = self.engine() else { return Ok(true) };
         for _ in 0..READER_POLLS {

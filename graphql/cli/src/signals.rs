@@ -1,5 +1,3 @@
-//! Signals of the terminal and of the system.
-
 use std::{
     fs, io,
     sync::atomic::{AtomicUsize, Ordering},
@@ -12,8 +10,6 @@ use tokio::{
     time,
 };
 
-/// Time after SIGHUP until the process looks for its terminal. The kernel may take the terminal
-/// away only after it has sent the signal.
 const TERMINAL_CHECK_DELAY: Duration = Duration::from_millis(100);
 
 /// Starts to listen for Ctrl-C. The returned future waits for it. If listening fails, Ctrl-C ends
@@ -28,7 +24,6 @@ pub(crate) fn await_interrupt() -> impl Future<Output = ()> + Send {
     }
 }
 
-/// Starts to listen for Ctrl-C, SIGTERM and SIGHUP. The returned future waits for one of them.
 pub(crate) fn await_end_signal() -> io::Result<impl Future<Output = ()> + Send> {
     let signals = EndSignals::listen()?;
     Ok(async move { signals.dispatch().await })
@@ -95,7 +90,6 @@ impl EndSignals {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServiceSignal {
     End,
-    /// The configuration must be read again.
     Reload,
 }
 
@@ -154,7 +148,6 @@ impl ServiceSignals {
     }
 }
 
-/// Returns whether the process has a controlling terminal that is still open.
 fn has_terminal() -> bool {
     fs::File::open("/dev/tty").is_ok()
 }

@@ -1,5 +1,3 @@
-//! Suggestions for unknown commands.
-
 use std::ffi::OsString;
 
 use clap::{

@@ -1,5 +1,3 @@
-//! Exports the spans of this process, and finds the trace that the process belongs to.
-
 use std::sync::Arc;
 
 use otlp::{OtlpSink, Settings};
@@ -8,7 +6,6 @@ use tokio::runtime::Handle;
 
 use crate::config::{Environment, variable};
 
-/// Spans of this process, from the start of a command to its end.
 pub(crate) struct TraceExport {
     sink: Option<Arc<OtlpSink>>,
     /// The trace context of the program that started this process, from `TRACEPARENT`.

@@ -1,5 +1,3 @@
-//! Drives given executions in this process while no other worker owns them.
-
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use executor::worker::WorkerHandle;
@@ -18,11 +16,8 @@ const MAX_READ_ORPHANS: usize = 1_024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DriveNeed {
-    /// The execution is finished and needs no replan.
     Finished,
-    /// The execution can continue and no live worker owns it.
     ShouldClaim,
-    /// The execution waits, or a live worker owns it.
     CheckLater,
 }
 

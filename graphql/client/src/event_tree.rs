@@ -31,7 +31,6 @@ const CREATION_POLL_INTERVAL: Duration = Duration::from_millis(50);
 pub struct EventTree {
     root: String,
     nodes: BTreeMap<String, Node>,
-    /// Ids of children without a subscription, each with the prefix of its steps' names.
     queue: VecDeque<(String, String)>,
     queued_ids: BTreeSet<String>,
 }
@@ -60,13 +59,12 @@ impl EventTree {
         &self.nodes[&self.root].view
     }
 
-    /// Returns the position of the last event that this tree has applied to an execution.
     pub fn last_seq_of(&self, id: &str) -> u64 {
         self.nodes.get(id).map_or(0, |node| node.view.seq)
     }
 
-    /// Subscribes to all executions of the tree. Each subscription starts after the last applied
-    /// event.
+    /// Subscribes to the executions of the tree, except those in the queue. Each subscription
+    /// starts after the last applied event.
     pub fn subscribe(&self, client: &Client) -> Events {
         let mut events = SelectAll::new();
         for (id, node) in &self.nodes {
@@ -100,7 +98,6 @@ impl EventTree {
         events.map(move |event| (event_owner.clone(), event)).boxed()
     }
 
-    /// Applies an event, and subscribes to the child that it started.
     pub fn apply(
         &mut self,
         client: &Client,
@@ -131,7 +128,6 @@ impl EventTree {
         news.map(|news| news.with_prefix(&prefix))
     }
 
-    /// Returns whether the tree continues only after an answer of a person.
     pub fn waits_for_person(&self) -> bool {
         self.has_waiting_descendant(&self.root, 0)
     }

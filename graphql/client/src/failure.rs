@@ -1,5 +1,3 @@
-//! The failure of a command, with its exit status.
-
 use engine::EngineError;
 use planner::compile::may_be_in_failed_set;
 use serde_json::{Map, Value, json};
@@ -55,8 +53,6 @@ impl Failure {
         }
     }
 
-    /// Returns `true` if all errors of a plan are unknown tools that could belong to a failed
-    /// toolset.
     fn needs_failed_set(&self) -> bool {
         let found = self.extra_fields.get("diagnostics").cloned().unwrap_or_default();
         let found: Vec<Diagnostic> = serde_json::from_value(found).unwrap_or_default();

@@ -26,23 +26,19 @@ pub use self::secret::Secret;
 
 #[derive(Clone)]
 pub enum Client {
-    /// The schema over the engine of this process, and the grant that limits access.
     Local(Box<Schema>, Grant),
     Remote(Remote),
 }
 
 pub type Responses<T> = BoxStream<'static, Result<T, Failure>>;
 
-/// An argument of an operation: its declaration, such as `planId: ID!`, and its value.
 pub type Argument<'a> = (&'a str, Value);
 
 impl Client {
-    /// Executes operations in this process, with all rights.
     pub fn local(schema: Schema) -> Self {
         Self::Local(Box::new(schema), Grant::default())
     }
 
-    /// Queries one root field, and selects `fields` of its result.
     pub async fn query<T: DeserializeOwned>(
         &self,
         field: &str,
@@ -61,7 +57,6 @@ impl Client {
         self.query("execution", &[("executionId: ID!", json!(id))], fields).await
     }
 
-    /// Calls one mutation and selects `fields` of its result.
     pub async fn mutate<T: DeserializeOwned>(
         &self,
         field: &str,
@@ -129,7 +124,6 @@ pub fn read_answer<T: DeserializeOwned>(answer: Value) -> Result<T, Failure> {
         .map_err(|err| Failure::new("INTERNAL", format!("the answer cannot be read: {err}")))
 }
 
-/// Writes an operation with one field. Its arguments become variables of the same names.
 fn write_operation(kind: &str, field: &str, arguments: &[Argument<'_>], fields: &str) -> String {
     let selected = if fields.is_empty() { String::new() } else { format!(" {{ {fields} }}") };
     if arguments.is_empty() {
@@ -187,7 +181,6 @@ fn take_only_field(data: Value) -> Value {
     }
 }
 
-/// Removes the fields of an object that are null.
 pub fn remove_nulls(mut object: serde_json::Value) -> serde_json::Value {
     if let Some(fields) = object.as_object_mut() {
         fields.retain(|_, value| !value.is_null());

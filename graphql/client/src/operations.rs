@@ -1,5 +1,3 @@
-//! Operations that commands and MCP tools share.
-
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -1,12 +1,10 @@
-//! Pages of lists.
-
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{Client, failure::Failure, remove_nulls, types::ExecutionStatus};
 
-/// A page of a list. `kind` is the field of the API that lists the objects.
-pub struct Page {
+/// A request for one page of a list. `kind` is the field of the API that lists the objects.
+pub struct PageRequest {
     pub kind: &'static str,
     pub filter: Value,
     pub first: i32,
@@ -14,8 +12,8 @@ pub struct Page {
     pub fields: String,
 }
 
-impl Page {
-    /// Loads the page. Sends several requests if the page exceeds the size of one response. Returns
+impl PageRequest {
+    /// Sends several requests if the page exceeds the size of one response. Returns
     /// the cursor of the next page, if there is a next page.
     pub async fn load(self, client: &Client) -> Result<(Vec<Value>, Option<String>), Failure> {
         #[derive(Deserialize)]
@@ -72,7 +70,7 @@ pub(crate) async fn newest_executions(
 ) -> Result<Vec<Value>, Failure> {
     let filter = json!({ "requestId": request });
     let fields = ExecutionStatus::fields();
-    let page = Page { kind: "executions", filter, first: max, after: None, fields };
+    let page = PageRequest { kind: "executions", filter, first: max, after: None, fields };
     let (mut found, _) = page.load(client).await?;
     found.reverse();
     Ok(found)

@@ -1,5 +1,3 @@
-//! Drafts and other input from files.
-
 use std::{
     borrow::Cow,
     path::{Path, PathBuf},
@@ -16,7 +14,6 @@ use crate::{
     types::{DIAGNOSTIC_FIELDS, PlanPayload},
 };
 
-/// Fields that Faber adds to a printed plan.
 const GENERATED_FIELDS: [&str; 12] = [
     "planId",
     "requestId",
@@ -34,7 +31,6 @@ const GENERATED_FIELDS: [&str; 12] = [
 
 #[derive(Debug)]
 pub struct WrittenPlan {
-    /// The plan as an input of the API, without unknown fields.
     pub input: Value,
     pub notices: Vec<Diagnostic>,
 }
@@ -84,8 +80,6 @@ impl WrittenPlan {
     }
 }
 
-/// Returns the index of the step that a diagnostic's path contains, or 0 if the path contains no
-/// step.
 fn step_index_of(diagnostic: &Diagnostic) -> usize {
     let inside = diagnostic.path.strip_prefix("tools[").and_then(|rest| rest.split_once(']'));
     inside.and_then(|(number, _)| number.parse().ok()).unwrap_or(0)
@@ -159,7 +153,6 @@ fn step_to_draft(step: &mut Map<String, Value>) {
     }
 }
 
-/// Returns a message for a printed document that is not a plan.
 fn describe_other_document(fields: &Map<String, Value>) -> Option<String> {
     let text = |key: &str| fields.get(key).and_then(Value::as_str);
     if let Some(error) = fields.get("error").and_then(|error| error.get("message")?.as_str()) {
@@ -188,7 +181,6 @@ pub fn file_label(file: &Path) -> Value {
     json!(file.components().collect::<PathBuf>())
 }
 
-/// Reads the JSON of an option. `@FILE` reads a file, `@-` standard input.
 pub async fn read_json(option: &str, text: &str) -> Result<Value, Failure> {
     let json = match text.strip_prefix('@') {
         None => text.to_owned(),

@@ -180,7 +180,6 @@ struct EventStream {
 }
 
 impl EventStream {
-    /// Returns the next response, or `None` once the stream is complete.
     async fn next(&mut self) -> Result<Option<Value>, Failure> {
         loop {
             while let Some(event) = self.take_event() {
@@ -220,7 +219,6 @@ impl EventStream {
     }
 }
 
-/// An event of the GraphQL over server-sent events protocol.
 #[derive(Debug, PartialEq)]
 enum Event {
     Next(Value),
@@ -312,7 +310,6 @@ mod tests {
         assert!(parse_endpoint("").is_err());
     }
 
-    /// Connects to a server that answers one request. Returns the result and the connection.
     async fn connect_to_server<T: 'static>(
         ask: impl AsyncFnOnce(Remote) -> T + 'static,
     ) -> (JoinHandle<T>, TcpStream) {

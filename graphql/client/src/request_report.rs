@@ -1,5 +1,3 @@
-//! Loads a request with everything that a report shows.
-
 use serde_json::{Value, json};
 
 use crate::{
@@ -9,7 +7,6 @@ use crate::{
     types::{ExecutionStatus, Request, TimelineEntry},
 };
 
-/// Maximum number of executions in a report, which contains the newest executions.
 const MAX_REPORTED_EXECUTIONS: i32 = 50;
 const MAX_ENTRIES: usize = 10_000;
 /// Maximum number of pages of a timeline. A server offers no more entries than these pages contain.
@@ -76,7 +73,6 @@ async fn find_missing_execution(
     Ok(found.pointer_mut("/executions/0/executionId").map(Value::take))
 }
 
-/// Adds the timeline entries that the first response does not contain.
 async fn load_timeline(
     client: &Client,
     request: &str,
@@ -98,7 +94,6 @@ async fn load_timeline(
     Ok(())
 }
 
-/// Returns the id of the request that an object belongs to.
 async fn find_request_id(client: &Client, id: &str) -> Result<String, Failure> {
     let (owner, argument) = match id.split('_').next() {
         Some("plan") => ("plan", "planId: ID!"),

@@ -1,5 +1,3 @@
-//! Secrets that no log shows.
-
 /// A text that `Debug` hides, so that no log contains it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);

@@ -69,7 +69,6 @@ impl PartialEq<&str> for Text {
     }
 }
 
-/// The fields of an execution that a command needs to cancel, pause, answer or watch it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecutionHead {
@@ -117,11 +116,9 @@ pub struct ExecutionStatus {
 }
 
 impl ExecutionStatus {
-    /// The fields of an execution that are not objects.
     pub const VALUES: &str = "executionId requestId planId state mode priority startAt deadline \
         createdAt startedAt finishedAt node seq input dryRun compensateOnFailure labels parentExecutionId \
         parentStepId parentIndex retryOf total successful failed skipped cancelled outputs";
-    /// The fields that the summary of a finished execution shows.
     pub const SUMMARY_FIELDS: &str = "executionId requestId state dryRun startedAt createdAt \
         finishedAt total successful failed skipped cancelled outputs plan { tools { stepId \
         toolName dependsOn retry onError } } executionResults { errors { stepId toolName index \
@@ -363,7 +360,6 @@ pub struct Plan {
 impl Plan {
     pub const VALUES: &str = "planId requestId version query createdAt planner executionOrder \
         layers mermaid dot";
-    /// The fields that views show.
     pub const VIEW_FIELDS: &str = "planId requestId version query planner layers executionOrder \
         tools { stepId toolName plan parameters dependsOn effect when forEach compensate \
         requiresApproval } \
@@ -439,7 +435,6 @@ pub struct Request {
 impl Request {
     pub const VALUES: &str = "requestId query createdAt labels";
 
-    /// Selects all fields of a request, with the last `last` executions.
     pub fn fields(last: i32) -> String {
         format!(
             "{} plans {{ {} }} executions(last: {last}) {{ {} }} findings {{ {} }} \
@@ -533,7 +528,6 @@ fn or_default<'de, D: serde::Deserializer<'de>>(source: D) -> Result<EventData, 
     Ok(serde_json::from_value(value).unwrap_or_default())
 }
 
-/// A call of a `ONCE` tool that a retry would repeat.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RepeatedCall {

@@ -1,5 +1,3 @@
-//! Draws what commands show to people.
-
 pub mod findings;
 pub mod format;
 pub mod news;

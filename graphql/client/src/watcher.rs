@@ -21,7 +21,6 @@ use crate::{
 /// Number of reconnects without a new event after which the server counts as unavailable.
 const MAX_RECONNECTS: usize = 5;
 const RECONNECT_DELAY: Duration = Duration::from_secs(1);
-/// Poll interval for executions without a subscription.
 const STATE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 pub struct Watcher<'a> {
@@ -32,7 +31,6 @@ pub struct Watcher<'a> {
     connection: Connection,
     poll_timer: Interval,
     reconnect_count: usize,
-    /// The position of the last event of the root execution when the connection was lost.
     seq_at_loss: u64,
 }
 
@@ -42,13 +40,13 @@ enum Connection {
 }
 
 pub enum Update {
-    /// An event with news that the user should see.
-    News { execution: String, news: News },
-    /// An event that the user does not have to see.
+    News {
+        execution: String,
+        news: News,
+    },
     Event,
     /// The server closed the stream of events. The watcher subscribes again.
     Ended,
-    /// It is time to poll executions without a subscription.
     Poll,
 }
 
@@ -89,7 +87,6 @@ impl<'a> Watcher<'a> {
         &self.tree
     }
 
-    /// Waits for the next event, or until it is time to poll. Dropping the future loses no event.
     pub async fn next(&mut self) -> Result<Update, Failure> {
         let needs_polling = self.tree.needs_polling();
         loop {
@@ -158,9 +155,9 @@ impl<'a> Watcher<'a> {
     }
 }
 
-/// Returns `true` if all steps that wait for a person still do, and no inbox contains an answer.
-/// The append that records an answer also removes it from the inbox, so this function reads the
-/// inbox before the state.
+/// Returns `true` if all steps that wait for a person still do, and no inbox of their executions
+/// contains a command that has a reader. The append that records an answer also removes it from the
+/// inbox, so this function reads the inbox before the state.
 async fn is_unanswered(
     client: &Client,
     store: Option<&Arc<dyn Store>>,

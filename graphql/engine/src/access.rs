@@ -44,7 +44,6 @@ pub use self::{
     token_changes::TokenChanges,
 };
 
-/// The access tokens of a server. Clones share the used limits and the alerts.
 #[derive(Clone, Debug, Default)]
 pub struct Access(Arc<AccessState>);
 
@@ -52,7 +51,6 @@ pub struct Access(Arc<AccessState>);
 struct AccessState {
     holders: RwLock<Holders>,
     alerts: Arc<Alerts>,
-    /// Set if an issuer identifies callers.
     identities: OnceLock<Identities>,
     /// Callers of agents whose tokens this process does not know.
     agents: Identities,
@@ -82,7 +80,8 @@ pub enum Denied {
 
 impl Access {
     /// Accepts callers with one of these tokens. Without tokens, accepts callers on this machine
-    /// and gives them all rights.
+    /// and gives them all rights, unless an issuer identifies callers
+    /// ([`with_identities`](Self::with_identities)).
     pub fn new(tokens: impl IntoIterator<Item = Token>) -> Self {
         let alerts = Arc::new(Alerts::default());
         let holder = |token: Token| {
@@ -99,8 +98,8 @@ impl Access {
         !self.read_holders().grants_by_digest.is_empty() || self.0.identities.get().is_some()
     }
 
-    /// Returns whether a peer is allowed to connect. If no tokens are configured, only a peer on
-    /// this machine is allowed to connect.
+    /// Returns whether a peer is allowed to connect. If callers need neither a token nor a session,
+    /// only a peer on this machine is allowed to connect.
     pub fn can_connect(&self, peer: IpAddr) -> bool {
         self.requires_token() || peer.to_canonical().is_loopback()
     }
@@ -166,7 +165,6 @@ impl Access {
         self.0.holders.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Formats the numbers of alerts for `/metrics`.
     pub fn format_metrics(&self) -> String {
         let mut text = "# HELP faber_alerts_total Suspicious behaviour of callers, by kind.\n\
                         # TYPE faber_alerts_total counter\n"

@@ -1,8 +1,5 @@
-//! Durations such as `30d`, `12h`, `90m` and `3600s`.
-
 use std::time::Duration;
 
-/// The longest duration: a hundred years.
 const MAX_SECONDS: u64 = 100 * 366 * 86_400;
 
 pub fn parse(text: &str) -> Result<Duration, String> {

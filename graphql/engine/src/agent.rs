@@ -36,15 +36,12 @@ pub(crate) const MAX_TURNS: u32 = 32;
 /// Note that is added to an answer if the model still requested calls in its last turn.
 pub(crate) const STOPPED_NOTE: &str = "(Note: Reached maximum tool execution limit)";
 
-/// The tool of the steps that ask the model.
 const TURN_TOOL: &str = "faber_agent.turn";
 const ANSWER_TOOL: &str = "faber_agent.answer";
 
 #[derive(Debug)]
 pub(crate) struct AgentContext {
     pub(crate) model: Arc<dyn Model>,
-    /// The available tools. The reference is weak, because the toolbox contains the agent's own
-    /// tools, and these contain this context.
     pub(crate) toolbox: WeakToolbox,
     /// Access tokens. The calls of an agent count toward the limits of its caller's token. Only
     /// `faber serve` sets this field.
@@ -82,8 +79,6 @@ pub fn is_agent_tool(tool: &ToolName) -> bool {
     agent_tool_names().any(|name| name == *tool)
 }
 
-/// Returns the tools that the agents of a plan are allowed to use, one item for each turn and each
-/// step that calls tools.
 pub(crate) fn list_reaches(plan: &Plan) -> impl Iterator<Item = ToolReach> {
     let turns = plan
         .steps()

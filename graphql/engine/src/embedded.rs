@@ -51,7 +51,6 @@ impl Embedded {
         Self::open_over(open_store(url).await?, sets, Options::default()).await
     }
 
-    /// Starts a worker on an open store.
     pub async fn open_over(
         store: Arc<dyn Store>,
         sets: impl IntoIterator<Item = ToolSet>,

@@ -1,5 +1,3 @@
-//! Errors of the engine, with the codes of the API.
-
 use std::{fmt, time::Duration};
 
 use executor::control::ControlError;
@@ -19,14 +17,8 @@ pub enum EngineError {
     Conflict(String),
     #[error("{message}")]
     PlannerUnavailable { message: String, request: Option<RequestId> },
-    /// The planner or the model found no plan for the query.
     #[error("{message}")]
-    NoPlanFound {
-        message: String,
-        /// The nearest tools, best first.
-        nearest: Vec<String>,
-        request: Option<RequestId>,
-    },
+    NoPlanFound { message: String, nearest: Vec<String>, request: Option<RequestId> },
     /// Planning failed for the reason in `error`, and the request is stored.
     #[error("{error}")]
     Planning { request: RequestId, error: Box<EngineError> },
@@ -69,7 +61,6 @@ impl EngineError {
         }
     }
 
-    /// Returns the time after which another attempt helps, if Faber knows it.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::LimitReached { retry_after, .. } => Some(*retry_after),
@@ -78,7 +69,6 @@ impl EngineError {
         }
     }
 
-    /// Returns the request that was stored before the error, if any.
     pub fn request(&self) -> Option<RequestId> {
         match self {
             Self::InvalidPlan { request, .. }

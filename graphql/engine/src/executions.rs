@@ -1,5 +1,3 @@
-//! Executions: start, steer, retry, replan and read them.
-
 pub(super) mod agents;
 pub(super) mod audit;
 pub(super) mod bulk_control;
@@ -48,7 +46,6 @@ use crate::{
     visible_store::VisibleStore,
 };
 
-/// Maximum number of child executions that are read for the findings of one execution.
 const MAX_CHILDREN: usize = 16;
 
 #[derive(Clone)]
@@ -79,7 +76,6 @@ pub struct Order {
 }
 
 impl Order {
-    /// Returns the idempotency key with the options as the caller gave them.
     fn make_key(&self, key: String, subject: Value) -> IdempotencyKey {
         let (compensates, labels) = (self.compensates, self.options.labels.clone());
         IdempotencyKey { key, subject, compensates, labels }
@@ -121,7 +117,7 @@ impl Executions {
         Self { reader, tools, plans, store, control, ..self.clone() }
     }
 
-    /// The start is durable when this function returns.
+    /// The start is durable when this function returns an id.
     pub async fn start_plan(&self, id: PlanId, order: Order) -> Result<ExecutionId, EngineError> {
         let Some(plan) = self.plans.library.load(id).await? else {
             return Err(EngineError::not_found("plan", id));
@@ -129,7 +125,6 @@ impl Executions {
         self.find_or_start(&plan, order, IdempotencyKey::plan_subject(id)).await
     }
 
-    /// Starts an execution of the newest plan of a request.
     pub async fn start_request(
         &self,
         id: RequestId,
@@ -154,7 +149,6 @@ impl Executions {
         self.start_plan(earlier_execution.unwrap_or(*newest), order).await
     }
 
-    /// Starts an execution of a saved plan. Checks the input and adds its defaults.
     pub async fn start_saved_plan(
         &self,
         name: &str,
@@ -201,7 +195,8 @@ impl Executions {
         };
         let mut _lock = None;
         if let Some(key) = &order.idempotency_key {
-            // A concurrent request with the same key waits here until this request has its plan.
+            // A concurrent request to this process with the same key waits here until this request
+            // has started its execution or has failed.
             _lock = Some(self.key_locks.lock(format!("key {}", self.scope_key(key))).await);
             let key = order.make_key(self.find_stored_key(key).await?, subject.clone());
             if let Some(id) = self.control.find_by_key(&key, &order.options).await? {
@@ -456,13 +451,12 @@ impl Executions {
         Ok(find_findings(&execution, None, now, max_findings))
     }
 
-    /// Returns the workers whose lease has not expired.
     pub async fn live_workers(&self) -> Result<Vec<WorkerId>, EngineError> {
         Ok(self.store.list_workers(self.clock.now()).await?)
     }
 }
 
-/// Returns whether this process opened its toolsets. A command that only reads opens none of them,
+/// Guesses whether this process opened its toolsets: a command that only reads opens none of them,
 /// so it knows only Faber's own toolsets.
 fn has_opened_toolsets(toolbox: &Toolbox) -> bool {
     let builtin_sets = [flow::SET, tool_names::TOOL_SET];

@@ -73,9 +73,7 @@ use crate::access::{Access, Grant};
 
 #[derive(Clone)]
 pub struct Engine {
-    /// The tools that the caller is allowed to use, and calls of tools outside plans.
     pub tools: Arc<Tools>,
-    /// Selection of tools by queries, by the toolkit, and by the results of earlier executions.
     pub selection: Arc<Selection>,
     pub plans: Arc<Plans>,
     pub executions: Arc<Executions>,
@@ -180,7 +178,6 @@ impl Engine {
         self.with_plans(|plans| plans.planners = planners)
     }
 
-    /// Returns this engine with the permissions of one caller.
     #[must_use]
     pub fn with_grant(&self, grant: Grant) -> Self {
         Self::from_executions(self.executions.with_grant(grant))

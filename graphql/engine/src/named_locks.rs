@@ -1,5 +1,3 @@
-//! Locks of this process, one for each name.
-
 use std::{
     collections::BTreeMap,
     sync::{Arc, PoisonError, Weak},

@@ -1,5 +1,3 @@
-//! Makes plans from queries and from drafts, and stores them.
-
 pub(super) mod drafts;
 pub(super) mod export;
 pub(super) mod guard;
@@ -48,7 +46,6 @@ use self::{
 use super::{error::EngineError, named_locks::NamedLocks, selection::Selection, tools::Tools};
 use crate::agent;
 
-/// Maximum number of attempts to find an unused id for a new request.
 const MAX_ID_ATTEMPTS: usize = 8;
 /// Maximum number of attempts to store a new version of a plan. An attempt fails if another caller
 /// stores a version at the same time.
@@ -67,7 +64,6 @@ pub struct Plans {
     pub(super) tools: Arc<Tools>,
     pub(super) selection: Arc<Selection>,
     pub(super) planners: Planners,
-    /// The rule of the plan cache for queries that set no rule.
     pub(super) plan_cache: PlanCache,
     /// The configured rule for calls that a query does not ask for, or whose values it does not
     /// contain. A caller can only choose a stricter rule.
@@ -82,8 +78,6 @@ pub struct Plans {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PlanningOptions {
     pub planner: Option<String>,
-    /// The toolsets whose tools the plan is allowed to use. An empty list means all active
-    /// toolsets.
     pub tool_sets: Vec<String>,
     /// Actions for which the toolkit recommends the tools. Empty means all tools.
     pub actions: Vec<String>,
@@ -100,10 +94,8 @@ pub struct PlanningOptions {
     pub labels: Labels,
 }
 
-/// Planning options that have been checked.
 pub(super) struct PlanningScope<'a> {
     planner: Arc<dyn Planner>,
-    /// Maximum number of tools that the planner sees. `None` means the planner's default.
     max_tools: Option<usize>,
     sets: Vec<ToolSetName>,
     actions: &'a [String],
@@ -112,7 +104,6 @@ pub(super) struct PlanningScope<'a> {
 
 struct PlannerInput {
     catalog: Catalog,
-    /// The tools of the catalog that a planner is allowed to use.
     offered: Catalog,
     candidates: Candidates,
 }
@@ -145,7 +136,6 @@ impl Plans {
         Self { tools, selection, ..self.clone() }
     }
 
-    /// Returns the plans as a caller sees them through `store`.
     pub(super) fn with_store(self, store: &Arc<dyn Store>) -> Self {
         let library = Arc::new(self.library.seen_through(Arc::clone(store)));
         Self { library, store: Arc::clone(store), ..self }
@@ -399,7 +389,6 @@ impl Plans {
         }
     }
 
-    /// Makes a request that belongs to the caller.
     fn own_request(
         &self,
         id: RequestId,
@@ -492,7 +481,6 @@ impl Plans {
         Ok(tools)
     }
 
-    /// Applies [`check_plan`](Self::check_plan) to plans that are not stored yet.
     async fn check_compiled(&self, compiled: &Compiled) -> Result<(), EngineError> {
         if self.tools.grant.allows_every_tool() {
             return Ok(());

@@ -32,7 +32,6 @@ const POLL_INTERVAL: Duration = Duration::from_mins(10);
 /// work.
 const AUDIT_BATCH_LEN: usize = 500;
 
-/// Totals of the executions, plans, requests and audit entries that were removed.
 #[derive(Debug, Default)]
 pub struct Retention {
     executions: AtomicU64,
@@ -62,8 +61,6 @@ impl Retention {
         }
     }
 
-    /// Prunes executions, plans and requests, and records in the audit log how many of each it
-    /// removed.
     async fn prune_executions(
         &self,
         store: &dyn Store,

@@ -1,5 +1,3 @@
-//! Selection of tools: by a query, by the toolkit, and by the results of earlier executions.
-
 pub(super) mod learning;
 mod selectors;
 pub(super) mod toolkit;
@@ -90,7 +88,6 @@ impl Selection {
         self.selectors.embedder()
     }
 
-    /// Selects the tools that fit a query, best first.
     pub async fn select_tools(
         &self,
         tool_query: SelectionQuery<'_>,
@@ -205,8 +202,6 @@ impl Selection {
     }
 }
 
-/// Returns a function that decides whether the caller is allowed to use the tool at an index of the
-/// list.
 fn filter_by_grant<'a>(grant: &'a Grant, listing: &'a Listing) -> impl Fn(usize) -> bool + 'a {
     let every = grant.allows_every_tool();
     move |index| every || grant.allows(&listing.definitions()[index].qualified_name())

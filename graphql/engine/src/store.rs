@@ -1,5 +1,3 @@
-//! Opens the stores that a configuration can name.
-
 use std::{path::Path, sync::Arc};
 
 use encryption::{protect, protect_copies};

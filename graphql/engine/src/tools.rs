@@ -1,6 +1,3 @@
-//! The tools that a caller is allowed to use: their catalog, changes of toolsets, and calls outside
-//! plans.
-
 pub(super) mod calls;
 pub(super) mod history;
 pub(super) mod inventory;
@@ -30,13 +27,10 @@ use self::{inventory::Inventory, toolkit_store::ToolkitStore};
 use super::error::EngineError;
 use crate::access::Grant;
 
-/// The tool that lists all toolsets. Toolsets and tools that the caller is not allowed to use are
-/// removed from its result.
 const LIST_TOOLSETS_TOOL: &str = "ToolSet.list_toolset";
 
 #[derive(Clone)]
 pub struct Tools {
-    /// The tools of this process, for every caller.
     pub inventory: Arc<Inventory>,
     pub(super) store: Arc<dyn Store>,
     pub(super) clock: Arc<dyn Clock>,
@@ -44,7 +38,6 @@ pub struct Tools {
     pub(super) toolkit: Arc<ToolkitStore>,
     pub(super) grant: Grant,
     worker: Option<WorkerHandle>,
-    /// The catalog of all tools, with the revision of the toolbox that it was built from.
     cached_catalog: Arc<Mutex<Option<(u64, Catalog)>>>,
 }
 
@@ -75,7 +68,6 @@ impl Tools {
         Self { toolkit, ..self }
     }
 
-    /// Returns the options of the worker, which contain the limits on calls.
     pub fn options(&self) -> &Options {
         &self.options
     }
@@ -98,8 +90,6 @@ impl Tools {
         sets
     }
 
-    /// Removes toolsets and tools that the caller is not allowed to use from the result of
-    /// `LIST_TOOLSETS_TOOL`.
     fn hide_forbidden_sets(&self, tool: &str, mut result: Value) -> Value {
         if self.grant.allows_every_tool() || tool != LIST_TOOLSETS_TOOL {
             return result;

@@ -29,7 +29,6 @@ use shared::{
     },
 };
 
-/// Maximum number of ids of each kind that one operation remembers as visible.
 const MAX_SEEN: usize = 10_000;
 const SAVED_PLANS_PER_PAGE: usize = 1_000;
 
@@ -37,7 +36,6 @@ const SAVED_PLANS_PER_PAGE: usize = 1_000;
 pub(crate) struct VisibleStore {
     inner: Arc<dyn Store>,
     token: String,
-    /// Objects that are visible. The token of an object never changes, so the ids stay valid.
     seen: Mutex<Seen>,
 }
 

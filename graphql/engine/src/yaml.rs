@@ -1,5 +1,3 @@
-//! Reads and writes YAML.
-
 mod places;
 
 use serde_json::Value;
@@ -31,7 +29,6 @@ fn describe_error(err: &serde_saphyr::Error) -> String {
     }
 }
 
-/// Describes errors for which the message of the YAML library uses names of Rust functions.
 fn describe_rule(err: &Error) -> Option<String> {
     let aliases = "its aliases (`*name`) expand to too many values: write the values out";
     Some(match err {

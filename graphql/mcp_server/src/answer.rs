@@ -19,7 +19,6 @@ use shared::diagnostic::Diagnostic;
 
 use super::answer_size::{fit_document, shorten_outputs, shorten_request, truncate_list};
 
-/// The fields of an execution that a result contains.
 pub(crate) const EXECUTION_FIELDS: &str = "executionId requestId planId state total successful failed \
      skipped cancelled startedAt finishedAt outputs executionResults { variables errors { stepId \
      toolName index code message attempt retryable } } waitsFor { kind stepId name until message } \
@@ -66,7 +65,6 @@ pub(crate) fn convert_failure(failure: &Failure) -> CallToolResult {
     result
 }
 
-/// Returns the items of a list, and no items for any other value.
 fn list_items(value: &Value) -> impl Iterator<Item = &Value> + Clone {
     value.as_array().into_iter().flatten()
 }
@@ -169,14 +167,10 @@ pub(crate) fn execution_answer(mut found: Value) -> Answer {
     Answer { text: draw_execution(&document), document }
 }
 
-/// State of the automatic replan of a finished execution.
 enum Replanning {
     None,
-    /// Faber makes the next plan, or will make it.
     Pending,
-    /// The execution with this id executes the next plan.
     Started(String),
-    /// Faber gave up the replan for this reason.
     GivenUp(String),
 }
 

@@ -12,7 +12,6 @@ const MAX_OUTPUTS_BYTES: usize = 256 << 10;
 /// Maximum number of bytes of one output in a result that exceeds `MAX_OUTPUTS_BYTES`.
 const MAX_OUTPUT_BYTES: usize = 8 << 10;
 const MAX_REQUEST_BYTES: usize = 4 * MAX_OUTPUTS_BYTES;
-/// Maximum number of items of a list, such as the steps or errors of an execution.
 const MAX_ITEMS: usize = 1_000;
 
 /// Shortens outputs whose sum is too large. Returns `true` if it shortened them.
@@ -30,7 +29,6 @@ pub(crate) fn shorten_outputs(outputs: &mut Value) -> bool {
     true
 }
 
-/// Drops the last items of a list that is too long. Returns `true` if it dropped items.
 pub(crate) fn truncate_list(list: &mut Value) -> bool {
     keep_first(list, MAX_ITEMS, MAX_OUTPUTS_BYTES)
 }
@@ -94,7 +92,6 @@ fn shorten_plan(plan: &mut Value) {
     });
 }
 
-/// Cuts the values of a step, of its items, and of its compensation.
 fn shorten_step(step: &mut Value) {
     update_fields(step, &["resolvedParameters", "output"], cut_value);
     update_fields(step, &["warnings"], |warnings| {
@@ -124,7 +121,6 @@ fn objects_of_field<'a>(object: &'a mut Value, key: &str) -> impl Iterator<Item 
     list.into_iter().flatten().filter(|item| item.is_object())
 }
 
-/// Cuts a large value and reports its size.
 fn cut_value(value: &mut Value) {
     let bytes = json::json_size(value);
     if bytes > MAX_OUTPUT_BYTES {
@@ -133,7 +129,6 @@ fn cut_value(value: &mut Value) {
     }
 }
 
-/// Returns the number of bytes that a value needs as JSON, with the comma after it.
 pub(crate) fn written_size(value: &Value) -> usize {
     value.to_string().len() + 1
 }
@@ -303,7 +298,6 @@ mod tests {
                 assert_eq!(std::mem::discriminant(&short[name]), kind, "{name}");
             }
         }
-        // A shortened list keeps its first items.
         let (short, _) = fit_document(json!({ "steps": vec![step.clone(); STEPS] }));
         assert_eq!(short["steps"][0]["stepId"], "a");
     }

@@ -33,17 +33,14 @@ use super::{
 /// Default time to wait for an execution, shorter than the minute after which most clients give up.
 const DEFAULT_WAIT: Duration = Duration::from_secs(45);
 const MAX_WAIT: Duration = Duration::from_hours(1);
-/// Poll interval while a finished execution is replanned.
 const REPLAN_POLL_INTERVAL: Duration = Duration::from_millis(250);
 const MAX_LISTED_TOOLS: usize = 200;
 const MAX_SAVED_PLANS: usize = 200;
 
 pub(crate) struct Call<'a> {
     pub(crate) backend: &'a Backend,
-    /// A client with the permissions of the caller.
     pub(crate) client: Client,
     pub(crate) progress_reporter: ProgressReporter,
-    /// Cancelled when the caller cancels the call or disconnects.
     pub(crate) caller_gone: CancellationToken,
 }
 
@@ -257,7 +254,6 @@ impl Call<'_> {
         Ok(answer::saved_plans_answer(found))
     }
 
-    /// Drives a started execution, and waits until it finishes if the caller asked to wait.
     async fn drive_and_answer(
         &mut self,
         started: &ExecutionHead,

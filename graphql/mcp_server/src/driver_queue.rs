@@ -17,11 +17,9 @@ const MAX_RUNNING_EXECUTIONS: usize = 1_000;
 /// Maximum number of waiting executions. Any worker can claim further executions from the store.
 const MAX_WAITING_EXECUTIONS: usize = 100_000;
 
-/// The sending end of the queue. Calls push executions.
 #[derive(Clone, Debug)]
 pub(crate) struct DriveQueue(mpsc::UnboundedSender<ExecutionId>);
 
-/// The receiving end of the queue, which drives the executions.
 pub(crate) struct QueueRunner {
     drive: Drive,
     incoming: mpsc::UnboundedReceiver<ExecutionId>,
@@ -43,7 +41,6 @@ impl DriveQueue {
 }
 
 impl QueueRunner {
-    /// Drives all executions of the queue. Never returns.
     pub(crate) async fn run(mut self) -> Infallible {
         let mut tasks = JoinSet::new();
         let mut backlog = Backlog::default();

@@ -64,7 +64,6 @@ fn is_json(headers: &HeaderMap) -> bool {
     kind.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// Returns whether a client accepts any media type, or sends no `Accept`.
 fn accepts_any_type(headers: &HeaderMap) -> bool {
     let mut accepted = headers.get_all(header::ACCEPT).iter().peekable();
     let is_anything = |range: &str| {

@@ -1,12 +1,9 @@
-//! Schemas of tools' arguments, derived from their types.
-
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
 /// Keywords of JSON Schema that are removed, because they do not help a caller.
 const UNUSED_KEYWORDS: [&str; 3] = ["$schema", "title", "format"];
 
-/// Derives the schema of a tool's arguments from their type.
 pub(crate) fn input_schema<T: JsonSchema>() -> Map<String, Value> {
     let generator = SchemaSettings::draft2020_12().into_generator();
     let mut schema = generator.into_root_schema_for::<T>().to_value();

@@ -1,5 +1,3 @@
-//! Errors for invalid messages, with the id of the request if it is readable.
-
 use rmcp::model::ErrorCode;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
@@ -41,7 +39,6 @@ pub(crate) fn invalid_message_error(text: &[u8], err: &serde_json::Error) -> Opt
     Some(build_error(id, ErrorCode::INVALID_REQUEST, &reason))
 }
 
-/// Returns the error for a message that is too long, given its start.
 pub(crate) fn long_message_error(head: &[u8], max_bytes: usize) -> Value {
     let head = String::from_utf8_lossy(&head[..head.len().min(SEARCHED_BYTES)]);
     // Parameters can contain a field `id`, too, so the search for the id ends before them.

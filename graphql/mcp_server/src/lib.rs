@@ -53,10 +53,8 @@ use self::{
 };
 
 const MCP_PATH: &str = "/mcp";
-/// Interval of keep-alive messages in a quiet response.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
-/// The client, the store and the queue that calls use.
 #[derive(Clone)]
 struct Backend {
     client: Client,
@@ -133,7 +131,6 @@ pub fn build_routes(
         .layer(middleware::from_fn_with_state(max_request_bytes, http::handle_request))
 }
 
-/// The transport of a call, which decides how the call gets its permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Caller {
     /// The caller started this process, so it has all rights.
@@ -251,7 +248,6 @@ impl ServerHandler for McpServer {
         Ok(answered.map_or_else(|failure| convert_failure(&failure), CallToolResult::from).into())
     }
 
-    /// Rejects an unknown request, or a call with invalid parameters.
     async fn on_custom_request(
         &self,
         request: CustomRequest,

@@ -1,5 +1,3 @@
-//! Progress notifications for a client that asks for them.
-
 use std::time::Duration;
 
 use client::{
@@ -32,10 +30,8 @@ pub(crate) struct ProgressReporter {
     ticks: Interval,
     total_steps: Option<f64>,
     finished_steps: f64,
-    /// Number of reports since the last step finished.
     reports_since_step: f64,
     pending_message: Option<String>,
-    /// True if the interval since the last report has passed.
     can_send: bool,
     quiet_ticks: u32,
 }
@@ -74,7 +70,6 @@ impl ProgressReporter {
         }
     }
 
-    /// Waits for the next interval and reports pending news.
     pub(crate) async fn send_when_due(&mut self) {
         if self.client.is_none() {
             return std::future::pending().await;
@@ -88,7 +83,6 @@ impl ProgressReporter {
         self.flush().await;
     }
 
-    /// Sends reports while `work` runs.
     pub(crate) async fn report_during<T>(&mut self, work: impl Future<Output = T>) -> T {
         tokio::pin!(work);
         loop {

@@ -23,15 +23,12 @@ const MAX_LINE_BYTES: usize = 16 << 20;
 /// Capacity of the line buffer to which it is reduced after a longer line.
 const MAX_KEPT_CAPACITY_BYTES: usize = 1 << 20;
 const MAX_QUEUED_MESSAGES: usize = 64;
-/// Timeout for writing the last messages when the connection is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) struct LineTransport<R> {
     reader: BufReader<R>,
     line: Vec<u8>,
-    /// True while the end of a line that is too long is dropped.
     is_dropping: bool,
-    /// An error to send before the next line is read.
     pending_error: Option<Vec<u8>>,
     /// `None` after the connection is closed.
     out: Option<mpsc::Sender<Vec<u8>>>,
@@ -155,7 +152,6 @@ impl<R: AsyncRead + Unpin + Send> Transport<RoleServer> for LineTransport<R> {
     }
 }
 
-/// Writes messages until the connection or the queue is closed.
 async fn write_messages(mut writer: impl AsyncWrite + Unpin, mut inbox: mpsc::Receiver<Vec<u8>>) {
     while let Some(mut line) = inbox.recv().await {
         line.push(b'\n');
@@ -173,8 +169,6 @@ mod tests {
 
     use super::*;
 
-    /// Sends the input as a client. Returns the ids of the requests that the server received, and
-    /// its answers.
     async fn exchange(input: &[u8]) -> (Vec<RequestId>, Vec<Value>) {
         let (client, server) = duplex(MAX_LINE_BYTES * 2);
         let (reader, writer) = split::<DuplexStream>(server);

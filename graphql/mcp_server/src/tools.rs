@@ -1,5 +1,3 @@
-//! The list of tools that clients see, with their descriptions and schemas.
-
 use std::sync::{Arc, LazyLock};
 
 use rmcp::model::{Tool, ToolAnnotations};
@@ -26,7 +24,6 @@ pub(crate) const INSTRUCTIONS: &str = "Faber turns a request in words into a pla
     `approve`, `settle` or `signal`. If it failed, call `debug` with its `requestId` to see which \
     step failed and why.";
 
-/// The behaviour of a tool, from which its annotations are made.
 #[derive(Clone, Copy)]
 enum ToolBehaviour {
     ReadsOnly,
@@ -353,7 +350,6 @@ fn execution_schema() -> Map<String, Value> {
     )
 }
 
-/// Returns the schema of a result, which has either these properties or an error.
 fn output_schema(properties: Value, required: &[&str]) -> Map<String, Value> {
     let mut properties = properties;
     properties["error"] = json!({

@@ -1,5 +1,3 @@
-//! Waits until an execution is finished or needs a person.
-
 use std::{sync::Arc, time::Duration};
 
 use client::{

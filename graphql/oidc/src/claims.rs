@@ -1,5 +1,3 @@
-//! The claims of a caller.
-
 use serde_json::{Map, Value};
 
 /// Maximum number of segments of a claim's path, such as 2 for `realm_access.roles`.

@@ -37,7 +37,6 @@ pub struct StartedSignIn {
     pub max_age: i64,
 }
 
-/// A finished sign-in. The browser keeps `cookie` and goes to the path `return_to`.
 #[derive(Clone, Debug)]
 pub struct FinishedSignIn {
     pub cookie: String,
@@ -46,7 +45,6 @@ pub struct FinishedSignIn {
     pub return_to: String,
 }
 
-/// The content of the cookie during the sign-in.
 #[derive(Debug, Serialize, Deserialize)]
 struct LoginContent {
     state: String,
@@ -90,7 +88,6 @@ impl SignIn {
         Ok(StartedSignIn { url: url.into(), cookie, max_age: LOGIN_SECONDS })
     }
 
-    /// Finishes a sign-in. `answer` has the parameters with which the issuer sent the browser back.
     pub async fn finish(
         &self,
         redirect_url: &str,
@@ -134,7 +131,6 @@ impl SignIn {
         client.ok_or_else(|| failed("`server.oidc.client_id` is not set"))
     }
 
-    /// Opens the cookie of the sign-in, and checks that the answer belongs to it.
     fn open_login(
         &self,
         answer: &BTreeMap<String, String>,
@@ -272,7 +268,6 @@ fn encode_form(pairs: &[(&str, &str)]) -> String {
     url.query().unwrap_or_default().to_owned()
 }
 
-/// Encodes the id and the secret as RFC 6749 asks: each as in a form, and then both in base64.
 fn encode_basic(id: &str, secret: &str) -> String {
     use base64::Engine as _;
     let encode_part = |text: &str| {

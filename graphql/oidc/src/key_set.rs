@@ -43,7 +43,6 @@ enum PublicKey {
 #[derive(Debug)]
 struct Key {
     id: Option<String>,
-    /// The only algorithm for which the provider uses the key.
     algorithm: Option<Algorithm>,
     public: PublicKey,
 }

@@ -22,7 +22,6 @@ pub use code_flow::{FinishedSignIn, StartedSignIn};
 pub use rules::Rule;
 pub use sign_in::{ClientCredentials, NAME_PREFIX, Settings, SignIn, SignInError, SignedIn};
 
-/// Encodes bytes as base64url without padding, as all parts of the protocol do.
 fn encode(bytes: &[u8]) -> String {
     use base64::Engine as _;
     base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes)

@@ -41,7 +41,6 @@ pub(crate) struct Metadata {
     pub(crate) token_endpoint_auth_methods_supported: Vec<String>,
 }
 
-/// The metadata and keys of one fetch.
 #[derive(Debug)]
 pub(crate) struct ProviderState {
     pub(crate) metadata: Metadata,
@@ -62,9 +61,7 @@ pub(crate) struct Provider {
 
 #[derive(Debug, Default)]
 struct Fetches {
-    /// The time at which the last fetch started.
     started_at: Option<Instant>,
-    /// The reason why the last fetch failed.
     failure: Option<String>,
     /// The running fetch. It is a task, because a caller that disconnects must not stop the fetch
     /// for which others wait.
@@ -199,12 +196,10 @@ impl Provider {
         Ok(ProviderState { metadata, keys, fetched_at: Instant::now() })
     }
 
-    /// Returns the claims that the provider has about the holder of an access token.
     pub(crate) async fn fetch_user(&self, url: &Url, access_token: &str) -> Result<Value, String> {
         self.get(url, AddressScope::Near, Some(&format!("Bearer {access_token}"))).await
     }
 
-    /// Sends a form to an endpoint. Returns the status and the JSON answer.
     pub(crate) async fn post_form(
         &self,
         url: &Url,

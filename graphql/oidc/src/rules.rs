@@ -1,20 +1,15 @@
-//! The rules that give rights to claims.
-
 use engine::access::Token;
 
 use crate::claims::Claims;
 
-/// A rule gives rights to the callers that have a claim.
 #[derive(Clone, Debug)]
 pub struct Rule {
     pub claim: String,
-    /// The value of the claim, or one of its values.
     pub value: String,
     /// The rights. The name is replaced by the name of the caller.
     pub rights: Token,
 }
 
-/// Returns the place of the first rule that matches.
 pub(crate) fn find_rule(rules: &[Rule], claims: &Claims) -> Option<usize> {
     rules.iter().position(|rule| claims.contains(&rule.claim, &rule.value))
 }

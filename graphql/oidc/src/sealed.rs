@@ -91,7 +91,6 @@ impl Sealer {
         String::from_utf8(text.to_vec()).ok()
     }
 
-    /// Returns a random text of 43 characters.
     pub(crate) fn random_text(&self) -> Result<String, NoRandomBytes> {
         let mut bytes = [0; 32];
         self.random.fill(&mut bytes).map_err(|_| NoRandomBytes)?;

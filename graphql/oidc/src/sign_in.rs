@@ -1,5 +1,3 @@
-//! The check of callers: signed tokens and sessions become grants.
-
 use std::{fmt, sync::Arc, time::Duration};
 
 use engine::access::{Access, Grant};
@@ -22,7 +20,6 @@ pub const NAME_PREFIX: &str = "oidc:";
 /// audit log, so that two callers could look like one.
 const MAX_NAME_CHARS: usize = 120;
 
-/// The settings of the sign-in.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The issuer, exactly as its tokens and its metadata name it.
@@ -31,7 +28,6 @@ pub struct Settings {
     pub audience: Vec<String>,
     /// Faber as a client of the issuer. `None` if the page has no sign-in.
     pub client: Option<ClientCredentials>,
-    /// The scopes that the sign-in on the page asks for.
     pub scopes: Vec<String>,
     /// The claim that names the caller in the audit log.
     pub name_claim: String,
@@ -41,7 +37,6 @@ pub struct Settings {
     pub public_url: Option<String>,
 }
 
-/// The identity of Faber at the issuer.
 #[derive(Clone)]
 pub struct ClientCredentials {
     pub id: String,
@@ -55,7 +50,6 @@ impl fmt::Debug for ClientCredentials {
     }
 }
 
-/// The reason why a caller has no access.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignInError {
     #[error("the access token is not valid: {0}; sign in again, or get a new token of the issuer")]
@@ -81,7 +75,6 @@ impl From<NoRandomBytes> for SignInError {
     }
 }
 
-/// A caller with access.
 #[derive(Clone, Debug)]
 pub struct SignedIn {
     pub grant: Grant,
@@ -89,7 +82,6 @@ pub struct SignedIn {
     pub valid_for: Duration,
 }
 
-/// Checks callers with the keys and rules of one issuer.
 #[derive(Debug)]
 pub struct SignIn {
     pub(crate) settings: Settings,
@@ -107,7 +99,6 @@ pub(crate) struct SessionContent {
     pub(crate) name: String,
     pub(crate) claim: String,
     pub(crate) value: String,
-    /// The time in seconds since 1970.
     pub(crate) expires_at: i64,
 }
 
@@ -128,7 +119,6 @@ impl SignIn {
         self.settings.public_url.as_deref()
     }
 
-    /// Returns whether the page can sign in.
     pub fn has_client(&self) -> bool {
         self.settings.client.is_some()
     }
@@ -139,7 +129,6 @@ impl SignIn {
         has_token_form(token)
     }
 
-    /// Identifies the holder of a signed access token.
     pub async fn authenticate_token(&self, token: &str) -> Result<SignedIn, SignInError> {
         let claims = self.check_token(token, &self.settings.audience).await?;
         let name = self.read_name(&claims).map_err(SignInError::InvalidToken)?;
@@ -151,7 +140,6 @@ impl SignIn {
         Ok(self.sign_in_as(&name, index, expires_at))
     }
 
-    /// Identifies the holder of a session cookie.
     pub fn authenticate_session(&self, cookie: &str) -> Result<SignedIn, SignInError> {
         let text = self.sealer.open(Purpose::Session, cookie).ok_or(SignInError::SessionEnded)?;
         let session: SessionContent =
@@ -180,7 +168,6 @@ impl SignIn {
         unchecked.check(&state.keys, &expected).map_err(SignInError::InvalidToken)
     }
 
-    /// Returns the name of a caller without [`NAME_PREFIX`].
     pub(crate) fn read_name(&self, claims: &Claims) -> Result<String, String> {
         let claim = &self.settings.name_claim;
         let name = claims.text(claim).ok_or_else(|| format!("it has no text `{claim}`"))?;

@@ -1,5 +1,3 @@
-//! The token check and sessions, with keys of this test.
-
 use std::{collections::BTreeMap, sync::Arc};
 
 use engine::access::{Access, Role, Token};
@@ -38,7 +36,6 @@ impl Clock for FixedClock {
     }
 }
 
-/// The keys of the test's issuer, one for each kind.
 struct Keys {
     random: SystemRandom,
     p256: EcdsaKeyPair,

@@ -1,5 +1,3 @@
-//! The check of a signed token (RFC 7515, RFC 7519).
-
 use serde_json::{Map, Value};
 
 use crate::{
@@ -10,12 +8,10 @@ use crate::{
 
 /// Maximum size of a token. It is limited because everyone can send tokens.
 const MAX_TOKEN_BYTES: usize = 16 << 10;
-/// Maximum number of characters of an unknown algorithm in a message, which is also logged.
 const MAX_SHOWN_CHARS: usize = 20;
 /// Maximum difference between the clock of the provider and the clock of this machine, in seconds.
 pub(crate) const CLOCK_SKEW_SECONDS: i64 = 60;
 
-/// A token whose signature is not yet checked.
 pub(crate) struct UncheckedToken<'a> {
     pub(crate) key_id: Option<String>,
     pub(crate) algorithm: Algorithm,
@@ -29,7 +25,6 @@ pub(crate) struct Expected<'a> {
     pub(crate) issuer: &'a str,
     /// The token must name at least one of them.
     pub(crate) audience: &'a [String],
-    /// The time in seconds since 1970.
     pub(crate) now: i64,
 }
 
@@ -40,7 +35,6 @@ pub(crate) fn has_token_form(text: &str) -> bool {
 }
 
 impl<'a> UncheckedToken<'a> {
-    /// Parses a token. Returns the reason if the token can never be valid.
     pub(crate) fn parse(text: &'a str) -> Result<Self, String> {
         if text.len() > MAX_TOKEN_BYTES {
             return Err(format!("it is larger than {MAX_TOKEN_BYTES} bytes"));

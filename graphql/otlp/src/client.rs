@@ -1,5 +1,3 @@
-//! The HTTP client of the exporter.
-
 use std::time::Duration;
 
 use async_trait::async_trait;

@@ -1,5 +1,3 @@
-//! Converts spans into the types of the OpenTelemetry SDK.
-
 use std::time::{Duration, SystemTime};
 
 use opentelemetry::{

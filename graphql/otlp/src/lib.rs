@@ -22,11 +22,9 @@ use tokio::runtime::Handle;
 pub use self::settings::{ReadVariable, Settings};
 use self::{client::RuntimeClient, convert::to_span_data};
 
-/// Maximum time that the process waits at its end until the last spans are exported.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 const SERVICE_NAME: &str = "service.name";
 
-/// Queues spans, and sends them in batches from a thread of its own.
 #[derive(Debug)]
 pub struct OtlpSink {
     processor: BatchSpanProcessor,

@@ -25,7 +25,6 @@ pub struct Settings {
     pub(super) names_service: bool,
 }
 
-/// Decides which traces are exported.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) struct Sampler {
     /// `true` if Faber exports a trace that a caller started only if the caller exports it.

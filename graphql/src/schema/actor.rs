@@ -1,5 +1,3 @@
-//! Actors as the API returns them.
-
 use async_graphql::{Enum, SimpleObject};
 use shared::actor;
 

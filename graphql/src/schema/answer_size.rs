@@ -1,5 +1,3 @@
-//! Limits the number of bytes of an answer while its fields are resolved.
-
 use std::sync::{
     Mutex, PoisonError,
     atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -22,7 +20,6 @@ pub(super) struct AnswerSize {
     bytes: AtomicUsize,
     /// `true` after a mutation has started.
     has_mutated: AtomicBool,
-    /// Path of the field that made the answer too large.
     oversized_field_path: Mutex<Option<Vec<PathSegment>>>,
 }
 
@@ -47,7 +44,6 @@ impl AnswerSize {
         }
     }
 
-    /// Records that a mutation starts, so that an error can report that the mutation took effect.
     pub(super) fn record_mutation(&self) {
         self.has_mutated.store(true, Ordering::Relaxed);
     }
@@ -77,7 +73,6 @@ impl AnswerSize {
         Err(self.size_error())
     }
 
-    /// Replaces an answer that became too large by an error.
     pub(super) fn complete_answer(&self, answer: Response) -> Response {
         let mut oversized_field_path =
             self.oversized_field_path.lock().unwrap_or_else(PoisonError::into_inner);
@@ -102,7 +97,6 @@ impl AnswerSize {
     }
 }
 
-/// A field of an answer, with the properties that decide how many bytes it needs.
 pub(super) struct CountedField<'a> {
     path_node: &'a QueryPathNode<'a>,
     name: &'a str,

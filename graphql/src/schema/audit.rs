@@ -1,5 +1,3 @@
-//! The audit log: actions, the actors who did them, and the times.
-
 use async_graphql::{Context, ID, InputObject, Object, Result, SimpleObject};
 use engine::Engine;
 use serde_json::Value;

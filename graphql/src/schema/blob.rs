@@ -1,5 +1,3 @@
-//! Large binaries that tools returned.
-
 use async_graphql::{ID, Object};
 use shared::blob;
 

@@ -27,7 +27,6 @@ struct ExpensiveField {
     items: ItemCount,
 }
 
-/// Expected number of items of a field.
 #[derive(Clone, Copy, Debug)]
 enum ItemCount {
     /// The number in an argument such as `first`, or the default of this argument.
@@ -169,7 +168,6 @@ const EXPENSIVE_FIELDS: &[ExpensiveField] = &[
     field_cost("Subscription.requestEvents", 50),
 ];
 
-/// Fields of introspection, with the types that they return.
 const INTROSPECTION_FIELDS: [(&str, &str); 17] = [
     ("Query.__schema", "__Schema"),
     ("Query.__type", "__Type"),
@@ -197,7 +195,6 @@ const DEFAULT_ITEM_COUNT: usize = 10;
 /// number before this limit applies.
 const MAX_COUNTED_ITEMS: usize = 1_000;
 
-/// Costs of the fields of a schema.
 #[derive(Debug)]
 pub(super) struct Costs {
     fields: BTreeMap<String, FieldCost>,
@@ -222,7 +219,6 @@ pub(super) struct Cost {
 }
 
 impl Costs {
-    /// Reads the fields of a schema in the schema definition language.
     pub(super) fn new(sdl: &str) -> Self {
         let mut fields = BTreeMap::new();
         let definitions =
@@ -315,7 +311,6 @@ fn unwrap_list_type(ty: &Type) -> (String, bool) {
     }
 }
 
-/// Computes the cost of one operation.
 struct CostComputation<'a> {
     costs: &'a Costs,
     document: &'a ExecutableDocument,
@@ -400,7 +395,6 @@ impl<'a> CostComputation<'a> {
         cost.base_cost.saturating_add(items.saturating_mul(selection_cost))
     }
 
-    /// Returns the number of items that the arguments ask for.
     fn count_requested_items(&self, cost: &FieldCost, field: &Field) -> usize {
         let Some((argument, default)) = &cost.count_argument else { return 1 };
         let Some(given) = field.get_argument(argument) else { return *default };

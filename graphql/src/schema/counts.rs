@@ -1,5 +1,3 @@
-//! Counts of executions by group.
-
 use std::time::Duration;
 
 use async_graphql::{Enum, ID, SimpleObject};
@@ -15,9 +13,7 @@ use super::{
     scalar::{DateTime, to_int},
 };
 
-/// Maximum number of groups in one answer.
 const MAX_GROUPS: usize = 1_000;
-/// Maximum number of keys of a group.
 const MAX_KEYS: usize = 2;
 
 /// Key by which executions are counted.
@@ -77,7 +73,6 @@ impl From<StoreCount> for ExecutionCount {
     }
 }
 
-/// Arguments of a count.
 pub(super) struct CountArguments {
     pub(super) filter: Option<ExecutionFilter>,
     pub(super) group_by: Vec<ExecutionGroup>,

@@ -1,5 +1,3 @@
-//! Drawings of plans in Mermaid and DOT.
-
 use std::fmt::Write;
 
 use planner::escape;
@@ -42,7 +40,6 @@ pub(super) fn to_graph(plan: &Plan) -> Graph {
     Graph { edges: edges.collect(), names: steps.map(|step| step.id.to_string()).collect() }
 }
 
-/// Labels a step with its id, and with its tool if the names differ.
 fn step_label(step: &ToolExecution, newline: &str, escape: impl Fn(&str) -> String) -> String {
     let (id, tool) = (step.id.as_str(), step.tool.as_str());
     if id == tool {

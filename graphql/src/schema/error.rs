@@ -1,5 +1,3 @@
-//! Errors as the API returns them: a code, a message, and details for some codes.
-
 use async_graphql::{Error, ErrorExtensionValues, Value};
 use engine::EngineError;
 use serde::Serialize;

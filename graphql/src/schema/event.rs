@@ -1,5 +1,3 @@
-//! Events of executions as the API returns them.
-
 use async_graphql::{ID, Object};
 use serde_json::{Map, Value, json};
 use shared::{
@@ -110,7 +108,6 @@ fn omit_if_large(value: &mut Value, maximum: usize) {
     }
 }
 
-/// Returns the content of an event, without its type, step and attempt.
 pub(super) fn event_data(event: &Event) -> Value {
     let mut data = event_details(event);
     if let (Value::Object(fields), Some(index)) = (&mut data, event.part().item) {

@@ -1,5 +1,3 @@
-//! Executions, computed from their logs.
-
 use std::sync::Arc;
 
 use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};
@@ -27,7 +25,6 @@ use super::{
     waits::Wait,
 };
 
-/// Largest page of `events`.
 const MAX_EVENTS: usize = 10_000;
 /// Default of `first` for `findings`, which is also its maximum.
 const DEFAULT_FINDINGS: i32 = 100;
@@ -490,7 +487,6 @@ mod tests {
         Timestamp::from_timestamp_millis(ms).unwrap()
     }
 
-    /// Returns the errors of an execution whose deadline passed during the call of its first step.
     fn deadline_errors(effect: &str, result: Result<Value, ToolError>) -> Vec<(String, String)> {
         let step = |id: &str, on: &[&str]| {
             json!({ "id": id, "tool": "set.tool", "parameters": {}, "depends_on": on,

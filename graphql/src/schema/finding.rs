@@ -1,5 +1,3 @@
-//! Findings as the API returns them.
-
 use async_graphql::{Enum, ID, SimpleObject};
 use serde_json::Value;
 

@@ -41,7 +41,6 @@ pub(super) struct OperationGuard {
 struct GuardSettings {
     engine: Engine,
     limits: Limits,
-    /// Costs of the schema's fields, computed on first use.
     costs: OnceLock<Costs>,
 }
 
@@ -173,7 +172,6 @@ impl OperationGuard {
     }
 }
 
-/// Rejects a root field that needs a higher role than the caller's.
 fn check_role(ctx: &ExtensionContext<'_>, info: &ResolveInfo<'_>) -> ServerResult<()> {
     if info.path_node.parent.is_some() {
         return Ok(());

@@ -1,5 +1,3 @@
-//! Input types: drafts, options and filters.
-
 use std::{collections::BTreeMap, sync::Arc};
 
 use async_graphql::{Enum, ID, InputObject};
@@ -24,7 +22,6 @@ use super::{
     scalar::DateTime,
 };
 
-/// Maximum number of ids in a filter.
 const MAX_FILTER_IDS: usize = 1_000;
 
 /// Draft of a plan, written by a person or a model.

@@ -1,5 +1,3 @@
-//! Positions of nodes and edges, for clients that draw a graph themselves.
-
 use std::collections::BTreeMap;
 
 use async_graphql::{Enum, InputObject, SimpleObject};
@@ -63,7 +61,6 @@ pub(super) struct LayoutEdge {
     points: Vec<f64>,
 }
 
-/// Graph to draw. Edges are pairs of indexes into `names`.
 pub(super) struct Graph {
     pub(super) names: Vec<String>,
     pub(super) edges: Vec<(usize, usize)>,
@@ -98,7 +95,6 @@ pub(super) async fn draw_graph(graph: Graph, options: DrawingOptions) -> ApiResu
     layout.map_err(|err| invalid_argument(format!("the graph cannot be drawn: {err}")))
 }
 
-/// Checks the sizes, and returns one for each node.
 fn check_sizes(graph: &Graph, options: &DrawingOptions) -> ApiResult<Vec<Size>> {
     let checked = |value: Option<f64>, usual, field| match value.unwrap_or(usual) {
         side if SIDE_RANGE.contains(&side) => Ok(side),

@@ -23,7 +23,6 @@ use tokio::{sync::OnceCell, task::JoinSet};
 
 use super::error::{ApiError, ApiResult, limit_exceeded};
 
-/// Maximum number of objects of one list that are loaded at the same time.
 const MAX_PARALLEL_LOADS: usize = 16;
 
 #[expect(clippy::disallowed_types, reason = "the loader's trait returns a `HashMap`")]
@@ -61,7 +60,6 @@ impl Loaders {
         Ok(self.usage.get_or_try_init(|| read).await?.get(tool).cloned())
     }
 
-    /// Returns the live workers of the store. Only the first call reads them.
     pub(super) async fn workers(&self) -> ApiResult<Arc<[WorkerId]>> {
         let read = async { Ok::<_, ApiError>(self.engine.executions.live_workers().await?.into()) };
         Ok(Arc::clone(self.workers.get_or_try_init(|| read).await?))

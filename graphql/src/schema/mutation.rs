@@ -1,5 +1,3 @@
-//! Mutations on plans and executions, and the type of all mutations.
-
 use std::str::FromStr;
 
 use async_graphql::{Context, Enum, ID, MergedObject, Object, Result};
@@ -371,7 +369,6 @@ pub(super) enum BulkAction {
     Retry,
 }
 
-/// Converts an optional input. Without it, returns the default.
 fn or_default<Input: Into<Output>, Output: Default>(input: Option<Input>) -> Output {
     input.map(Into::into).unwrap_or_default()
 }
@@ -390,7 +387,6 @@ async fn record_plan(engine: &Engine, verdict: &Verdict) {
     }
 }
 
-/// Returns the current state of an execution that was just created.
 async fn load_started(
     engine: &Engine,
     id: Result<ExecutionId, EngineError>,

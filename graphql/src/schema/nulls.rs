@@ -18,7 +18,6 @@ pub(super) struct FieldErrors(Mutex<PendingErrors>);
 
 #[derive(Default)]
 struct PendingErrors {
-    /// Errors of nullable fields.
     errors: Vec<ServerError>,
     /// Paths of fields that must be null in the answer: nullable fields that failed, and nullable
     /// parents of failed fields.
@@ -77,7 +76,6 @@ impl FieldErrors {
         error
     }
 
-    /// Adds the errors to an answer, and sets the failed fields to null.
     pub(super) fn complete_answer(&self, mut answer: Response) -> Response {
         let PendingErrors { errors, null_paths, .. } = std::mem::take(&mut *self.lock_pending());
         answer.errors.extend(errors);

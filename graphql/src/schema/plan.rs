@@ -1,5 +1,3 @@
-//! Plans, their steps, and diagnostics of drafts.
-
 use std::sync::Arc;
 
 use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};

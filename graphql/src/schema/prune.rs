@@ -1,5 +1,3 @@
-//! Removal of old data.
-
 use async_graphql::{Context, Object, Result, SimpleObject};
 use engine::{Engine, age, prune};
 use serde_json::json;

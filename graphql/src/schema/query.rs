@@ -1,5 +1,3 @@
-//! Queries of the API.
-
 use async_graphql::{Context, ID, MergedObject, Object, Result};
 use engine::Engine;
 use shared::id::{ExecutionId, PlanId, RequestId};

@@ -1,5 +1,3 @@
-//! Requests: a query, with its plans, its executions, and the transcript of planning.
-
 use async_graphql::{Context, ID, Object, Result, SimpleObject};
 use engine::{Engine, MAX_FINDINGS, find_planning_findings};
 use serde_json::{Value, json};
@@ -16,7 +14,6 @@ use super::{
     timeline::{self, TimelineEntry},
 };
 
-/// Largest page of a timeline.
 const MAX_TIMELINE_ENTRIES: usize = 10_000;
 
 pub(super) struct Request(pub(super) request::Request);
@@ -126,7 +123,6 @@ impl Request {
     }
 }
 
-/// Returns all versions of a request's plan, oldest first.
 pub(super) async fn load_plans(ctx: &Context<'_>, id: shared::id::RequestId) -> Result<Vec<Plan>> {
     let ids = ctx.data::<Engine>()?.store().plan_versions(id).await.map_err(ApiError::from)?;
     let plans = ctx.data::<Loaders>()?.plans(&ids).await?;

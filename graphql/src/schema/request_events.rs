@@ -1,5 +1,3 @@
-//! Follows the transcript of a request, its plans, and the events of its executions.
-
 use std::{
     collections::{BTreeSet, VecDeque},
     time::Duration,
@@ -214,7 +212,6 @@ impl RequestFollower {
         Ok(())
     }
 
-    /// Reads new transcript entries and plans, and queues them by time.
     async fn read_entries_and_plans(&mut self) -> Result<(), ApiError> {
         let store = self.engine.store();
         let new_entries = store.transcript_after(self.request, self.sent_entry_count).await?;

@@ -1,5 +1,3 @@
-//! Retries: their mode, the calls that they would repeat, and the calls that undo an execution.
-
 use async_graphql::{Enum, ID, SimpleObject};
 use planner::reuse::RetryScope;
 
@@ -21,7 +19,6 @@ pub(super) enum RetryMode {
     All,
 }
 
-/// Checks that `mode` and `fromStep` fit together.
 pub(super) fn parse_scope(
     mode: Option<RetryMode>,
     from_step: Option<&str>,

@@ -1,5 +1,3 @@
-//! Saved plans, and the export of plans.
-
 use async_graphql::{Context, ID, Object, Result};
 use engine::{Engine, to_api_form};
 use serde_json::Value;
@@ -13,7 +11,6 @@ use super::{
     scalar::DateTime,
 };
 
-/// Default page size of `savedPlans`.
 const DEFAULT_SAVED_PLANS: i32 = 100;
 
 pub(super) struct SavedPlan(store::SavedPlan);

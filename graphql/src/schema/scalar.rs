@@ -1,5 +1,3 @@
-//! Times and numbers as the API writes them.
-
 use async_graphql::{InputValueError, InputValueResult, Scalar, ScalarType, Value};
 use chrono::{DurationRound, SecondsFormat, TimeDelta};
 use shared::clock::Timestamp;

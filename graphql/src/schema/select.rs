@@ -1,5 +1,3 @@
-//! Tool selection, and tools that the same sentences select.
-
 use async_graphql::{Context, Enum, Object, Result};
 use engine::{CollidingTools, Engine, MAX_SELECTED, SelectedTool, SelectionQuery};
 use planner::select::{Criterion, Similarity};

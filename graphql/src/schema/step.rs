@@ -1,5 +1,3 @@
-//! Steps of an execution, their items, and their compensations.
-
 use std::sync::Arc;
 
 use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};
@@ -23,7 +21,6 @@ use super::{
     scalar::{DateTime, milliseconds_between, to_int, to_milliseconds},
 };
 
-/// Largest page of `items`.
 const MAX_ITEMS: usize = 10_000;
 
 /// State of a step.
@@ -189,7 +186,6 @@ pub(super) struct StepStatus {
 }
 
 impl StepStatus {
-    /// Returns all steps in the order of the plan.
     pub(super) fn list_all(execution: &Arc<Execution>) -> Vec<Self> {
         let numbers = (0..execution.steps().len()).map(StepNumber::new);
         numbers

@@ -1,5 +1,3 @@
-//! Subscriptions of the API.
-
 use async_graphql::{Context, ID, Result, Subscription as GraphqlSubscription};
 use engine::Engine;
 use futures::{Stream, StreamExt};

@@ -1,5 +1,3 @@
-//! The golden copy of the schema, and the parts on which clients rely.
-
 use std::{collections::BTreeMap, fs, path::Path};
 
 use async_graphql::parser::{

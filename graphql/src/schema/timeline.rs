@@ -1,5 +1,3 @@
-//! The timeline of a request: everything that happened under it, by time.
-
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use async_graphql::{ID, SimpleObject};
@@ -22,10 +20,7 @@ use super::{
     scalar::{DateTime, format_time, milliseconds_between, to_int},
 };
 
-/// Maximum number of executions in one timeline, which contains the newest executions of its
-/// request.
 const MAX_EXECUTIONS: usize = 1_000;
-/// Maximum number of events in one timeline, over all its executions.
 const MAX_EVENTS: usize = 200_000;
 
 /// Entry of a request's timeline.
@@ -154,13 +149,10 @@ struct TimelineReader {
     /// Last claim of the worker that owned the execution before `owner`.
     previous_claim: Option<Claimed>,
     started_at: Option<Timestamp>,
-    /// Time of the previous event.
     last_event_at: Option<Timestamp>,
-    /// Attempts and waits that have started and not ended.
     open_entries: BTreeMap<(StepId, Part), OpenEntry>,
 }
 
-/// Start of an attempt or a wait.
 #[derive(Clone, Copy)]
 enum OpenEntry {
     Attempt(Timestamp),
@@ -237,7 +229,6 @@ impl TimelineReader {
         }
     }
 
-    /// Removes the attempt or wait that the event ends, and returns it.
     fn close_entry(&mut self, event: &Event) -> Option<OpenEntry> {
         match event {
             Event::StepSucceeded { step, part, .. }
@@ -273,7 +264,6 @@ impl TimelineReader {
     }
 }
 
-/// Names the step or item that an event is about, or its compensation.
 fn describe_subject(event: &Event) -> String {
     let Some(step) = event.step() else { return String::new() };
     let Part { item, undo } = event.part();

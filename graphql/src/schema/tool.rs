@@ -1,5 +1,3 @@
-//! Tools and toolsets.
-
 use std::sync::Arc;
 
 use async_graphql::{Context, Object, Result};
@@ -30,7 +28,6 @@ pub(super) struct Tool {
 }
 
 impl Tool {
-    /// Returns the tools of a set, in the order of their source.
     pub(super) fn list_of_set(set: &Set) -> Vec<Self> {
         set.tools.iter().map(|tool| Self::new(tool.definition(), set)).collect()
     }
@@ -40,7 +37,6 @@ impl Tool {
         Self { definition, source: set.source.clone(), is_active: set.is_active }
     }
 
-    /// Returns the tool under the name that the toolkit uses for it.
     pub(super) fn with_name(mut self, name: ToolName) -> Self {
         if self.definition.name != name {
             Arc::make_mut(&mut self.definition).name = name;

@@ -1,5 +1,3 @@
-//! Queries and mutations on tools and toolsets.
-
 use async_graphql::{Context, InputObject, Object, Result};
 use engine::{CallReport, DirectCall, Engine, EngineError};
 use serde_json::{Value, json};
@@ -315,7 +313,6 @@ pub(super) struct ToolInput {
 }
 
 impl ToolInput {
-    /// Returns the tool in the form of the configuration.
     fn into_configuration(self) -> Value {
         let effect = self.effect.map(shared::tool::Effect::from);
         let is_callable = self.run.as_object().is_none_or(|fields| !fields.is_empty());
@@ -355,7 +352,6 @@ pub(super) struct ToolSetInput {
 }
 
 impl ToolSetInput {
-    /// Returns the toolset in the form of the configuration.
     fn into_configuration(self) -> Value {
         let mut written = json!({
             "name": self.name,

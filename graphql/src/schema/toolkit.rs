@@ -1,5 +1,3 @@
-//! Queries and mutations on the toolkit, the graph of actions and tools.
-
 use std::{str::FromStr, sync::Arc};
 
 use async_graphql::{Context, InputObject, Object, Result, SimpleObject};

@@ -1,5 +1,3 @@
-//! A stream that reports to its connection when an answer is written.
-
 use std::{
     io::{self, IoSlice},
     pin::Pin,
@@ -30,7 +28,6 @@ impl<T> AnswerStream<T> {
         Self { stream, connection, stall_timer: None, is_stalled: false }
     }
 
-    /// Returns the result of a write unchanged, and records whether the peer reads.
     fn record_write<R>(&mut self, context: &mut Context<'_>, written: Poll<R>) -> Poll<R> {
         if written.is_ready() {
             self.stall_timer = None;

@@ -1,5 +1,3 @@
-//! The state that all handlers share.
-
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
@@ -20,7 +18,6 @@ use super::{
 pub struct Caller {
     /// The headers of the HTTP request or of the WebSocket handshake, without the token.
     pub headers: HeaderMap,
-    /// The payload of `connection_init`, for an operation over a WebSocket.
     pub init: Option<serde_json::Value>,
     pub grant: Grant,
     /// The time at which the token or session of the caller expires. Its connections end then.
@@ -28,7 +25,6 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Waits until the configuration no longer has the caller's token, or its sign-in expires.
     pub(super) async fn wait_until_access_ends(&self) {
         tokio::select! {
             () = self.grant.wait_until_revoked() => (),
@@ -36,7 +32,6 @@ impl Caller {
         }
     }
 
-    /// Waits until the token or session of the caller expires.
     pub(super) async fn wait_until_expired(&self) {
         match self.expires_at {
             Some(expires_at) => sleep_until(expires_at).await,

@@ -1,5 +1,3 @@
-//! Finds bearer tokens in headers and texts.
-
 use axum::http::{HeaderMap, header};
 
 /// Returns the bearer token. Ignores other schemes, because a proxy can use them.

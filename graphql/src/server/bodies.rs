@@ -1,5 +1,3 @@
-//! Bodies that report the progress of a request to its connection.
-
 use std::{
     pin::Pin,
     sync::Arc,

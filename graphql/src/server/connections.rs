@@ -21,10 +21,8 @@ use tokio_util::sync::CancellationToken;
 /// Number of reserve connections beyond the limit. They serve health checks only.
 const RESERVED_CONNECTIONS: usize = 64;
 
-/// Timeout for the head of a request on a reserve connection.
 const RESERVE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Timeout for the head of a request when most connections are in use.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// For this time, a peer is allowed to have more new connections than its limit, because a browser
@@ -34,7 +32,6 @@ const BURST_TIME: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ConnectionLimits {
     pub(super) max_connections: usize,
-    /// Maximum number of connections of one peer that have not yet sent a complete request.
     pub(super) max_new_per_peer: usize,
     pub(super) header_timeout: Duration,
 }
@@ -53,11 +50,9 @@ struct ConnectionTable {
     next_queue_place: u64,
     ordinary_pool: Pool,
     reserve_pool: Pool,
-    /// For each peer, its ordinary connections that have not yet sent a complete request.
     unfinished_by_peer: BTreeMap<IpAddr, BTreeSet<u64>>,
 }
 
-/// Connections that share a limit: the ordinary connections, or the reserve.
 #[derive(Debug, Default)]
 struct Pool {
     open_count: usize,
@@ -89,7 +84,6 @@ pub(super) struct Connection {
 enum AnswerState {
     #[default]
     None,
-    /// The server is still producing the body.
     Started,
     /// Hyper has the whole body, but has perhaps not written all of it.
     Buffered,
@@ -175,8 +169,6 @@ impl Connections {
         })
     }
 
-    /// Closes the oldest connections of a peer that has too many connections without a complete
-    /// request.
     fn evict_oldest_of_peer(&self, connection_table: &mut ConnectionTable, peer: IpAddr) {
         while let Some(new) = connection_table.unfinished_by_peer.get(&peer)
             && new.len() > self.limits.max_new_per_peer
@@ -273,7 +265,6 @@ impl Connection {
         *self.lock_answer() = AnswerState::Started;
     }
 
-    /// Records that hyper has copied the whole body into its buffer.
     pub(super) fn mark_answer_buffered(&self) {
         let mut answer = self.lock_answer();
         if *answer == AnswerState::Started {
@@ -379,7 +370,6 @@ mod tests {
         (0..all.len()).filter(|index| all[*index].close_token.is_cancelled()).collect()
     }
 
-    /// Marks the answer as started, buffered and written.
     fn answer_request(connection: &Connection) {
         connection.mark_answer_started();
         connection.mark_answer_buffered();

@@ -24,7 +24,6 @@ use super::{
 /// Beginning of the paths of health checks, which need no token.
 const HEALTH_PATH_PREFIX: &str = "/health/";
 
-/// Fields of the payload of `connection_init` that can contain the token.
 const TOKEN_FIELDS: [&str; 3] = ["Authorization", "authorization", "token"];
 
 impl From<Denied> for Refusal {
@@ -37,7 +36,7 @@ pub(super) fn is_health(path: &str) -> bool {
     path.starts_with(HEALTH_PATH_PREFIX)
 }
 
-/// Rejects other machines if no tokens are configured, except for health checks.
+/// Rejects other machines if callers need neither a token nor a session, except for health checks.
 pub(super) fn check_peer(access: &Access, request: &Request) -> Result<(), Refusal> {
     let peer = request.extensions().get::<Peer>();
     if peer.is_some_and(|peer| access.can_connect(peer.0)) || is_health(request.uri().path()) {
@@ -76,7 +75,6 @@ fn signed_in_caller(signed_in: SignedIn, headers: HeaderMap, init: Option<Value>
     Caller { headers, init, grant: signed_in.grant, expires_at }
 }
 
-/// The caller of a WebSocket as its handshake identifies it.
 #[derive(Debug)]
 pub(super) struct HandshakeCaller {
     headers: HeaderMap,

@@ -21,8 +21,6 @@ use super::{
 /// Time in seconds for which a browser caches a preflight.
 const PREFLIGHT_MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
-/// The headers of answers that pages of other origins may read, besides those that CORS always
-/// shows.
 const EXPOSED_HEADERS: HeaderValue =
     HeaderValue::from_static("date, mcp-session-id, retry-after, www-authenticate");
 
@@ -55,8 +53,6 @@ pub(super) async fn check_hosts_and_origins(
     response
 }
 
-/// Rejects a request with a foreign host or origin. Returns the origin of an allowed request, or
-/// `None` if it has none.
 fn check_origin(policy: &HostPolicy, request: &Request) -> Result<Option<HeaderValue>, Refusal> {
     let name = requested_host(request)?;
     let host =
@@ -80,8 +76,9 @@ fn check_origin(policy: &HostPolicy, request: &Request) -> Result<Option<HeaderV
     }
 }
 
-/// Rejects requests without `Origin` that a foreign page causes, such as for an image. Links to
-/// this server are allowed, because the foreign page cannot read the page that the browser opens.
+/// Rejects requests without `Origin` that a foreign page causes, such as for an image, if the
+/// browser sends `Sec-Fetch-Site`. Links to this server are allowed, because the foreign page
+/// cannot read the page that the browser opens.
 fn check_not_loaded_by_other_site(headers: &HeaderMap) -> Result<(), Refusal> {
     let has_header =
         |name: &str, value: &str| headers.get(name).is_some_and(|found| found == value);
@@ -122,8 +119,6 @@ fn answer_preflight(request: &Request) -> Option<Response> {
     Some(response)
 }
 
-/// Adds the headers that allow the origin to read the response, and that forbid other pages to show
-/// it in a frame.
 fn add_headers(headers: &mut HeaderMap, origin: Option<HeaderValue>) {
     if let Some(origin) = origin {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);

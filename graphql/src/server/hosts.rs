@@ -61,7 +61,6 @@ impl FromStr for AllowedOrigin {
     }
 }
 
-/// A normalized host name or address, with a port if there is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HostAndPort {
     name: HostName,
@@ -71,12 +70,10 @@ pub(super) struct HostAndPort {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum HostName {
     Address(IpAddr),
-    /// The name in lower case, without the final dot.
     Domain(String),
 }
 
 impl HostAndPort {
-    /// Parses the `Host` header, or an origin without its scheme.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let authority: Authority = text.parse().ok().filter(|_| !text.contains('@'))?;
         let host = authority.host();
@@ -97,13 +94,10 @@ impl HostAndPort {
         Some(Self { name, port })
     }
 
-    /// Returns whether the name contains `*`. An entry allows one name only.
     fn has_wildcard(&self) -> bool {
         matches!(&self.name, HostName::Domain(name) if name.contains('*'))
     }
 
-    /// Returns whether the host is a loopback address, `localhost`, or a name that ends with
-    /// `.localhost`.
     pub(super) fn is_loopback(&self) -> bool {
         match &self.name {
             HostName::Address(address) => address.is_loopback(),
@@ -189,7 +183,6 @@ impl HostPolicy {
     }
 }
 
-/// Returns the host that a request names.
 pub(super) fn requested_host(request: &Request) -> Result<&str, Refusal> {
     if let Some(authority) = request.uri().authority() {
         return Ok(authority.as_str());

@@ -54,12 +54,10 @@ pub(super) async fn handle_request(State(app): State<Arc<App>>, request: HttpReq
     answered.unwrap_or_else(|| Refusal::server_stopping().into_response())
 }
 
-/// Returns whether a body is larger than [`LARGE_BODY_BYTES`] or has an unknown size.
 fn is_large_body(body: &Body) -> bool {
     body.size_hint().upper().is_none_or(|bytes| bytes > LARGE_BODY_BYTES)
 }
 
-/// Answers an HTTP request, and counts it for the metrics.
 async fn answer_and_count(app: &Arc<App>, parts: &Parts, body: Body) -> Response {
     let answered = AssertUnwindSafe(answer_request(app, parts, body)).catch_unwind().await;
     let (kind, response) = answered.unwrap_or_else(|panic| {
@@ -69,7 +67,6 @@ async fn answer_and_count(app: &Arc<App>, parts: &Parts, body: Body) -> Response
     response
 }
 
-/// Identifies the caller of the routes in [`Hooks::member_routes`](super::Hooks::member_routes).
 pub(super) async fn identify_member(
     State(app): State<Arc<App>>,
     request: HttpRequest,
@@ -178,7 +175,6 @@ fn rejection_response(refusal: Refusal) -> Response {
     response
 }
 
-/// Returns the response to a rejected caller, in a media type that the caller accepts.
 fn caller_rejection_response(refusal: Refusal, headers: &HeaderMap) -> Response {
     let mut response = refusal.into_response();
     if matches!(requested_format(headers), Ok(Format::GraphqlResponse)) {
@@ -251,7 +247,6 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), Refusal> {
     Err(Refusal::invalid_request(StatusCode::UNSUPPORTED_MEDIA_TYPE, message))
 }
 
-/// Reads a body within the limits of size and time.
 async fn receive_body(app: &App, headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Refusal> {
     let limit = app.options.max_body_bytes;
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());

@@ -1,5 +1,3 @@
-//! Metrics of the server in the Prometheus text format.
-
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
@@ -22,10 +20,8 @@ pub(super) enum RequestKind {
     Mutation,
     Subscription,
     WebSocket,
-    /// A route of [`Hooks::member_routes`](super::Hooks::member_routes).
     Member,
     Invalid,
-    /// A request that the access checks rejected.
     Forbidden,
 }
 
@@ -57,7 +53,6 @@ impl Metrics {
         *requests.entry((kind, status.as_u16())).or_default() += 1;
     }
 
-    /// Counts and logs a request that the access checks rejected.
     pub(super) fn count_refusal(&self, refusal: &Refusal, request: &RefusedRequest<'_>) {
         self.count_request(RequestKind::Forbidden, refusal.status);
         self.log_refusal(refusal, request);

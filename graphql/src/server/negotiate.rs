@@ -1,5 +1,3 @@
-//! Chooses the format of a response by the `Accept` header.
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     /// `application/json`: a well-formed request gets status 200 even if it fails.
@@ -44,7 +42,6 @@ pub(super) fn choose_format(accept: &str) -> Option<Format> {
     best.map(|(_, _, format)| format)
 }
 
-/// Returns whether the client accepts an event stream with any weight.
 pub(super) fn accepts_stream(accept: &str) -> bool {
     let ranges: Vec<Range<'_>> = accept.split(',').filter_map(Range::parse).collect();
     best_weight(&ranges, Format::EventStream).is_some_and(|(_, weight)| weight > 0)
@@ -62,13 +59,11 @@ enum Precision {
     Exact,
 }
 
-/// Returns the weight of the range that names `format` most precisely.
 fn best_weight(ranges: &[Range<'_>], format: Format) -> Option<(Precision, u16)> {
     let named = ranges.iter().filter_map(|range| Some((range.precision(format)?, range.weight)));
     named.max()
 }
 
-/// One `type/subtype;q=…` of an `Accept` header.
 struct Range<'a> {
     kind: &'a str,
     subtype: &'a str,
@@ -107,7 +102,6 @@ impl<'a> Range<'a> {
     }
 }
 
-/// Parses a weight from `0` to `1` with at most three decimals.
 fn parse_weight(text: &str) -> Option<u16> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
     if decimals.len() > 3 || !decimals.bytes().all(|byte| byte.is_ascii_digit()) {

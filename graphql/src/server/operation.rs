@@ -37,7 +37,6 @@ pub(super) struct Operation {
     pub(super) is_large: bool,
 }
 
-/// Parses the document of a request. The error is the response to the client.
 pub(super) fn parse_operation(mut request: Request) -> Result<Operation, Box<Response>> {
     let refuse = |errors| Box::new(Response::from_errors(document::shorten_errors(errors)));
     if let Err(too_much) = document::check_size(&request.query) {
@@ -75,7 +74,7 @@ impl Operation {
 
     /// Executes a query or a mutation.
     ///
-    /// A mutation runs until it finishes, even if the client disconnects.
+    /// A mutation runs until it finishes or the server stops, even if the client disconnects.
     pub(super) async fn execute(self, app: &Arc<App>, caller: &Arc<Caller>) -> OperationResult {
         let schema = Arc::clone(&app.schema);
         // The token is cancelled when this future is dropped. Then the client has disconnected, or
@@ -135,7 +134,6 @@ pub(super) fn request_kind(kind: OperationType) -> RequestKind {
     }
 }
 
-/// Logs a panic with a new reference and returns an error with that reference.
 pub(super) fn report_panic(panic: &(dyn Any + Send)) -> Refusal {
     let reason = panic
         .downcast_ref::<&str>()
@@ -147,7 +145,6 @@ pub(super) fn report_panic(panic: &(dyn Any + Send)) -> Refusal {
     Refusal::internal(&reference)
 }
 
-/// Returns the operation that the executor would run.
 fn select_operation<'a>(
     document: &'a ExecutableDocument,
     name: Option<&str>,
@@ -164,7 +161,7 @@ fn select_operation<'a>(
     }
 }
 
-/// Returns an error for each non-null variable that is missing or null.
+/// Returns an error for each non-null variable that is null, or that is missing and has no default.
 ///
 /// Without this check, the executor would report a missing variable only when a field reads it,
 /// perhaps after other fields had effects.

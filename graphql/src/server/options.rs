@@ -1,5 +1,3 @@
-//! Options of a server, and the hooks with which the embedding program extends it.
-
 use std::{fmt, sync::Arc, time::Duration};
 
 use axum::{
@@ -22,17 +20,13 @@ use super::{
 pub struct ServerOptions {
     /// `false` serves only health checks and metrics, as `faber worker` does.
     pub has_api: bool,
-    /// Names under which clients reach the server, in addition to the names of this machine.
     pub allowed_hosts: Vec<AllowedHost>,
     /// Origins whose pages are allowed to use the server, in addition to its own pages and to pages
     /// of this machine and of `allowed_hosts`.
     pub allowed_origins: Vec<AllowedOrigin>,
-    /// The path below which a proxy shows the server.
     pub path_prefix: PathPrefix,
     pub access: Access,
-    /// Identifies callers by an issuer. `None` if only tokens of the configuration give access.
     pub sign_in: Option<Arc<SignIn>>,
-    /// The certificate of the server. `None` serves without TLS.
     pub tls: Option<Tls>,
     /// The largest request body and WebSocket message, in bytes.
     pub max_body_bytes: usize,
@@ -79,7 +73,6 @@ impl Default for ServerOptions {
 
 pub type Readiness = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
-/// Returns metrics in the text format of `/metrics`.
 pub type MetricsSource = Arc<dyn Fn() -> BoxFuture<'static, String> + Send + Sync>;
 
 /// Handles requests to unknown paths. `None` means that the server answers with its own status 404.
@@ -96,7 +89,6 @@ pub struct Hooks {
     /// Routes for callers with a token. Each request has the [`Grant`](engine::access::Grant) of
     /// its caller as an extension, and no longer contains the token.
     pub member_routes: Router,
-    /// Exports the spans of requests. `None` if this process exports none.
     pub span_sink: Option<Arc<dyn SpanSink>>,
 }
 

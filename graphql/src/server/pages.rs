@@ -1,5 +1,3 @@
-//! All routes: `/graphql`, health checks, metrics, and the routes that the embedding program adds.
-
 use std::{sync::Arc, time::Duration};
 
 use axum::{

@@ -1,5 +1,3 @@
-//! Reads the parameters of a GraphQL request.
-
 use async_graphql::{Request, Variables};
 use axum::{extract::Query, http::Uri};
 use planner::rounded::LargeIntegers;
@@ -17,7 +15,6 @@ pub(super) fn parse_json_body(body: &[u8]) -> Result<Request, Refusal> {
     Ok(parse_request(value)?.data(LargeIntegers::find(body)))
 }
 
-/// Parses the parameters, which must be a JSON object.
 pub(super) fn parse_request(value: Value) -> Result<Request, Refusal> {
     let mut fields = match value {
         Value::Object(fields) => fields,

@@ -82,12 +82,10 @@ impl fmt::Display for PathPrefix {
 }
 
 impl PathPrefix {
-    /// Returns the prefix. It is empty for the root.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Removes the prefix from the path of a request, if the path begins with it.
     pub(super) fn strip_from(&self, uri: &mut Uri) {
         let Some(path) = uri.path_and_query().and_then(|path| self.strip(path.as_str())) else {
             return;

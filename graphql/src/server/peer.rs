@@ -1,5 +1,3 @@
-//! Addresses of callers.
-
 use std::net::IpAddr;
 
 /// The address of a connection. Every request has it as an extension.

@@ -1,5 +1,3 @@
-//! Rejections before GraphQL execution, and internal errors.
-
 use async_graphql::{ErrorExtensionValues, ServerError};
 use axum::{
     http::{HeaderValue, StatusCode, header},
@@ -36,7 +34,6 @@ impl Refusal {
         Self { status, code: "LIMIT_EXCEEDED", message: message.into() }
     }
 
-    /// Makes the answer to an internal error. The log entry about the error contains `reference`.
     pub(super) fn internal(reference: &str) -> Self {
         Self {
             status: StatusCode::INTERNAL_SERVER_ERROR,

@@ -1,5 +1,3 @@
-//! Formats responses: body and status.
-
 use async_graphql::{ErrorExtensionValues, Response, ServerError, Value};
 use async_graphql_axum::GraphQLResponse;
 use axum::{
@@ -10,10 +8,8 @@ use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
 use super::negotiate::Format;
 
-/// The media type that older clients accept.
 pub(super) const JSON_MEDIA_TYPE: &str = "application/json; charset=utf-8";
 
-/// The media type of the GraphQL over HTTP specification.
 pub(super) const GRAPHQL_RESPONSE_MEDIA_TYPE: &str =
     "application/graphql-response+json; charset=utf-8";
 
@@ -70,7 +66,6 @@ impl From<Response> for Body {
 }
 
 impl Body {
-    /// Returns the errors of an operation that never started.
     pub(super) fn request_errors(&self) -> Option<&[ServerError]> {
         (!self.was_executed).then_some(&self.response.errors)
     }

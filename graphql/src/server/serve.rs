@@ -1,5 +1,3 @@
-//! Accepts connections and owns their tasks until all have ended.
-
 use std::{convert::Infallible, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use async_graphql::Executor;
@@ -139,7 +137,6 @@ async fn serve_until(
     Ok(())
 }
 
-/// The tasks of a server, and the parts that new tasks need.
 struct ServerTasks {
     tasks: JoinSet<()>,
     /// The threads of subscriptions. They are separate, because an event wakes all its subscribers
@@ -160,7 +157,6 @@ struct ServerTasks {
 struct ThreadPool(Option<Runtime>);
 
 impl ThreadPool {
-    /// Starts `count` threads, or one for each core.
     fn start_threads(name: &str, count: Option<usize>) -> io::Result<Self> {
         let mut builder = runtime::Builder::new_multi_thread();
         if let Some(count) = count {
@@ -186,7 +182,6 @@ enum LoopEvent {
 }
 
 impl ServerTasks {
-    /// Accepts connections until `shutdown` resolves.
     async fn accept_until(&mut self, listener: &TcpListener, shutdown: impl Future<Output = ()>) {
         let mut shutdown = pin!(shutdown);
         loop {
@@ -235,7 +230,6 @@ impl ServerTasks {
         };
     }
 
-    /// Waits at most `grace` for all tasks, and then aborts the remaining tasks.
     async fn close(mut self, grace: Duration) {
         self.stopping.cancel();
         let started_at = Instant::now();
@@ -251,7 +245,6 @@ impl ServerTasks {
         self.tasks.shutdown().await;
     }
 
-    /// Waits for all tasks and for tasks that they start.
     async fn drain(&mut self) {
         loop {
             tokio::select! {
@@ -359,7 +352,6 @@ impl AcceptedConnection {
     }
 }
 
-/// Returns the response to a request on a reserve connection that is not a health check.
 fn server_full_response() -> Response {
     let refusal = Refusal::limit_exceeded(
         StatusCode::SERVICE_UNAVAILABLE,

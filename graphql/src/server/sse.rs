@@ -55,7 +55,6 @@ pub(super) async fn stream_operation(
     to_event_stream(stream::poll_fn(move |context| receiver.poll_recv(context)).boxed())
 }
 
-/// Sends events until the stream ends or the client disconnects.
 async fn send_events(mut events: BoxStream<'static, String>, sender: mpsc::Sender<String>) {
     loop {
         let event = tokio::select! {
@@ -69,7 +68,6 @@ async fn send_events(mut events: BoxStream<'static, String>, sender: mpsc::Sende
     }
 }
 
-/// Streams the response of an operation that cannot run.
 pub(super) fn stream_error(response: Response) -> HttpResponse {
     to_event_stream(format_events(stream::once(async { Ok(response) }).boxed()).boxed())
 }
@@ -86,7 +84,6 @@ fn to_event_stream(events: BoxStream<'static, String>) -> HttpResponse {
     answer
 }
 
-/// Formats each response as an event, and adds the event `complete` at the end.
 fn format_events(
     outcomes: BoxStream<'static, OperationResult>,
 ) -> impl Stream<Item = String> + Send + 'static {

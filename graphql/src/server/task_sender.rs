@@ -10,9 +10,7 @@ const MAX_WAITING_TASKS: usize = 64;
 
 pub(super) type TaskFuture = BoxFuture<'static, ()>;
 
-/// A task and the threads that run it.
 pub(super) enum Task {
-    /// Runs on the threads that serve ordinary requests.
     Request(TaskFuture),
     /// Runs on the thread of large requests, so that it delays only other large requests.
     Large(TaskFuture),

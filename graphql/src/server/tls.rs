@@ -22,10 +22,8 @@ const ALPN_PROTOCOL: &[u8] = b"http/1.1";
 /// handshake needs no person and no large upload.
 const MAX_HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 
-/// A certificate chain with its private key.
 #[derive(Clone)]
 pub struct TlsIdentity {
-    /// The certificates in DER, to find changes.
     chain: Vec<CertificateDer<'static>>,
     config: Arc<ServerConfig>,
 }
@@ -89,7 +87,6 @@ impl Tls {
         has_changed
     }
 
-    /// Performs the handshake of a new connection, in at most `max_time`.
     pub(super) async fn accept(
         &self,
         stream: TcpStream,
@@ -134,7 +131,6 @@ mod tests {
         (client.unwrap(), server.unwrap().0)
     }
 
-    /// Connects a client that offers these versions and protocols.
     async fn shake_hands(
         tls: &Tls,
         versions: &[&'static SupportedProtocolVersion],

@@ -1,5 +1,3 @@
-//! Answers requests and operations within the trace of their callers, and makes a span for each.
-
 use std::sync::Arc;
 
 use async_graphql::parser::types::OperationType;
@@ -15,7 +13,6 @@ use shared::trace::{OpenSpan, Scope, SpanContext, SpanKind, SpanSink, current_sc
 
 use super::operation::OperationResult;
 
-/// The span and the scope of one request.
 pub(super) struct TracedRequest {
     span: Option<OpenSpan>,
     scope: Option<Scope>,
@@ -42,7 +39,6 @@ impl TracedRequest {
         self.scope.clone()
     }
 
-    /// Runs the answer in the scope of the request, and ends the span.
     pub(super) async fn answer(self, answer: impl Future<Output = Response>) -> Response {
         let response = with_scope(self.scope, answer).await;
         if let Some(mut span) = self.span {
@@ -122,7 +118,6 @@ impl TracedOperation {
     }
 }
 
-/// A span that ends when this value is dropped.
 struct DroppedSpan {
     span: Option<OpenSpan>,
     error: Option<&'static str>,
@@ -180,7 +175,6 @@ mod tests {
         SpanContext::parse(CALLER, None)
     }
 
-    /// Returns answers that contain the trace context of the task that makes them.
     fn answers(count: usize) -> BoxStream<'static, OperationResult> {
         let answers = stream::iter(0..count).map(|_| {
             let context = current_scope().map(|scope| Value::from(scope.span.traceparent()));
@@ -203,7 +197,6 @@ mod tests {
             assert!(span.has_remote_parent && span.error.is_none());
             let protocol = ("network.protocol.name", AttributeValue::from("websocket"));
             assert!(span.attributes.contains(&protocol), "{span:?}");
-            // The work of each answer belongs to the span.
             assert_eq!(made.len(), 2);
             for answer in made {
                 let context = Value::from(span.context.traceparent());

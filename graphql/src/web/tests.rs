@@ -1,5 +1,3 @@
-//! Responses that a browser gets.
-
 use super::*;
 
 fn request_headers(fields: &[(header::HeaderName, &'static str)]) -> HeaderMap {
@@ -14,7 +12,6 @@ fn pages_below(prefix: &str) -> Pages {
     Pages::new(&prefix.parse().unwrap())
 }
 
-/// Returns the parts of an HTML file that are in double quotes.
 fn quoted_parts(file: &HtmlFile) -> Vec<String> {
     let text = String::from_utf8(file.text.to_vec()).unwrap();
     text.split('"').skip(1).step_by(2).map(str::to_owned).collect()

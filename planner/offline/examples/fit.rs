@@ -35,7 +35,6 @@ use self::common::Case;
 const ROUNDS: usize = 3;
 const FACTORS: [f32; 2] = [1.25, 0.75];
 
-/// A part of the queries, with a name.
 struct Part {
     name: &'static str,
     has: fn(u64) -> bool,
@@ -47,14 +46,12 @@ const PARTS: [Part; 2] = [
     Part { name: "the other ids", has: |id| !id.is_multiple_of(4) },
 ];
 
-/// Judges weights, and remembers the verdicts by the weights.
 struct Judge {
     queries: PathBuf,
     cases: Vec<Case>,
     known: BTreeMap<Vec<u32>, BTreeMap<u64, Verdict>>,
 }
 
-/// The class of a plan, as `score.py` calls it.
 type Verdict = String;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -85,7 +82,6 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 impl Judge {
-    /// Changes one weight after the other as long as the points of a part grow.
     fn fit(&mut self, part: &Part) -> Result<Weights, Box<dyn Error>> {
         let mut best = Weights::default();
         let mut most = self.points(&best, part)?;
@@ -135,7 +131,6 @@ impl Judge {
         Ok(shown.join(", "))
     }
 
-    /// Plans all queries with some weights, and lets `score.py` judge the plans.
     fn verdicts(&mut self, weights: &Weights) -> Result<&BTreeMap<u64, Verdict>, Box<dyn Error>> {
         let mut weights = weights.clone();
         let key: Vec<u32> = weights.values_mut().iter().map(|value| value.to_bits()).collect();

@@ -67,7 +67,6 @@ struct Gold {
     arguments: Map<String, Value>,
 }
 
-/// Counts over one half of a set.
 #[derive(Default)]
 struct Figures {
     queries: u32,
@@ -183,7 +182,6 @@ fn calls(proposal: &Proposal, names: &BTreeMap<String, String>) -> Vec<(String, 
         .collect()
 }
 
-/// Returns whether the calls are the right calls, in any order.
 fn is_exact(calls: &[(String, Value)], gold: &[Gold]) -> bool {
     let mut left: Vec<&(String, Value)> = calls.iter().collect();
     calls.len() == gold.len()

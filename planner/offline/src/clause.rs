@@ -7,20 +7,16 @@ use super::{
     tool::Tool,
 };
 
-/// The relation of a clause to its action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mood {
     Order,
-    /// The clause asks for information. Only tools that read can answer.
     Question,
     /// The clause does not begin with a verb that the planner knows, such as `heating to 17`.
     Fragment,
     Denied,
     Asked,
-    /// The clause mentions an action, but does not ask for it.
     Hypothetical,
     Reported,
-    /// The clause is a condition without an action.
     Condition,
 }
 
@@ -42,9 +38,7 @@ pub(super) struct Clause {
     pub(super) mood: Mood,
     pub(super) verb: Option<Verb>,
     pub(super) condition: Option<Condition>,
-    /// The words between `for each` and the action, if the clause begins with `for each`.
     pub(super) each: Option<Vec<Token>>,
-    /// The query says that the clause comes after the earlier clauses, as `then` does.
     pub(super) is_next: bool,
 }
 
@@ -245,7 +239,6 @@ impl ClauseReader<'_> {
         found.is_some_and(|found| matches!(found.key, "if" | "unless"))
     }
 
-    /// Skips words before a verb: `please`, `also`, `could you`.
     fn skip_fillers(&self, tokens: &[Token], at: usize) -> usize {
         let mut at = at;
         let polite = |at| self.lexicon.moods.find(tokens, at).filter(|found| found.key == "polite");
@@ -286,7 +279,6 @@ impl ClauseReader<'_> {
         })
     }
 
-    /// Returns whether a word begins the object of a verb: an article, a pronoun, `every`, `two`.
     pub(super) fn begins_object(&self, tokens: &[Token], at: usize) -> bool {
         let Some(token) = tokens.get(at) else { return false };
         let is_between = self.lexicon.is_preposition(token)
@@ -354,7 +346,6 @@ impl ClauseReader<'_> {
         Some(clause)
     }
 
-    /// Takes a condition out of a clause: `if X`, or `… in case X` at its end.
     fn take_condition(&self, clause: &mut Clause) {
         let tokens = std::mem::take(&mut clause.tokens);
         let start = self.skip_fillers(&tokens, 0);
@@ -394,7 +385,6 @@ impl ClauseReader<'_> {
         }
     }
 
-    /// Takes `for each X` from the front of a clause.
     fn take_each(&self, clause: &mut Clause) {
         let tokens = &clause.tokens;
         let found = self.lexicon.loops.find(tokens, 0);
@@ -452,7 +442,6 @@ impl ClauseReader<'_> {
     }
 }
 
-/// Reads `each of them` as `them`.
 fn join_each(tokens: &[Token]) -> Vec<Token> {
     let mut joined: Vec<Token> = Vec::new();
     for token in tokens {

@@ -161,8 +161,6 @@ impl Filler<'_> {
         self.tokens.get(at).is_some_and(|token| token.is_any(words))
     }
 
-    /// Returns the parameter or the choice that the verb sets: `rename` sets the title, and `close`
-    /// the state `closed`.
     fn target_parameter(&self) -> Option<&String> {
         self.verb.first().and_then(|at| self.lexicon.file.states.get(&self.tokens[*at].lower))
     }

@@ -1,5 +1,3 @@
-//! The words that the planner knows, from one file.
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::LazyLock,
@@ -173,7 +171,6 @@ impl Lexicon {
         self.concepts(verb).iter().any(|own| own == concept)
     }
 
-    /// Returns the concepts of a verb, by its stem. The concepts are stems, too.
     pub(super) fn concepts(&self, verb: &str) -> &[String] {
         self.verbs.get(verb).map_or(&[], Vec::as_slice)
     }
@@ -189,7 +186,6 @@ impl Lexicon {
         self.nouns.contains_key(stem)
     }
 
-    /// Returns whether a word stands for a noun of several words, such as `PR` for `pull request`.
     pub(super) fn is_compound_of(&self, word: &str, nouns: &[String]) -> bool {
         let whole = nouns.join(" ");
         let has_all = |pair: &[String]| self.is_same_noun(&pair.join(" "), word);
@@ -210,7 +206,6 @@ impl Lexicon {
         Some(month.number_from_month())
     }
 
-    /// Returns the seconds of a unit of time: `mins` are 60.
     pub(super) fn unit(&self, word: &str) -> Option<u32> {
         let is_unit = |unit: &str| {
             unit == word || self.file.forms[unit].iter().any(|form| stem(form) == stem(word))

@@ -55,12 +55,9 @@ use self::{
     tool::Tool,
 };
 
-/// Time limit for planning, including the wait for a free slot.
 const PLANNING_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_RUNNING_QUERIES: usize = 4;
-/// Maximum number of catalogs whose parsed tools are kept.
 const MAX_CATALOGS: usize = 4;
-/// Maximum number of words and marks in a query.
 const MAX_TOKENS: usize = 2_000;
 
 const EMPTY_QUERY_REASON: &str =
@@ -69,7 +66,6 @@ const NO_TOOLS_REASON: &str =
     "there are no tools to plan with: register a toolset, or switch one on";
 const WRONG_LANGUAGE_REASON: &str = "the offline planner reads English only: say it in English, or configure a model (`planner` in the configuration)";
 
-/// The planner that needs no model.
 #[derive(Clone, Debug, Default)]
 pub struct Offline {
     parsed_catalogs: ParsedCatalogs,
@@ -77,13 +73,11 @@ pub struct Offline {
 }
 
 impl Offline {
-    /// Replaces the weights of evidence, to look for better weights.
     #[must_use]
     pub fn with_weights(self, weights: Weights) -> Self {
         Self { weights, ..self }
     }
 
-    /// Proposes a draft on another thread, as [`Self::propose_within`] does, within a time limit.
     pub async fn propose(
         &self,
         query: &str,
@@ -211,7 +205,6 @@ impl Planner for Offline {
     }
 }
 
-/// Cuts a query into tokens, unless it is too long or empty, or there are no tools.
 fn check_limits(query: &str, tools: &[Tool]) -> Result<Vec<Token>, Refusal> {
     let (count, most) = (query.len(), limits::QUERY_BYTES);
     if count > most {
@@ -229,7 +222,6 @@ fn check_limits(query: &str, tools: &[Tool]) -> Result<Vec<Token>, Refusal> {
     }
 }
 
-/// The tools of recent catalogs, read once for all queries over the same catalog.
 #[derive(Clone, Debug, Default)]
 struct ParsedCatalogs(Arc<Mutex<VecDeque<ReadCatalog>>>);
 

@@ -1,5 +1,3 @@
-//! The steps so far, and the values of these steps to which later clauses can refer.
-
 use serde_json::{Map, Value};
 
 use super::{
@@ -25,7 +23,6 @@ pub(super) struct Memory {
 pub(super) struct WantedValue<'a> {
     pub(super) slot: &'a Slot,
     pub(super) tool: &'a Tool,
-    /// The noun in the query, as in `that issue`.
     pub(super) noun: Option<&'a str>,
     pub(super) tools: &'a [Tool],
     pub(super) lexicon: &'a Lexicon,
@@ -43,8 +40,6 @@ pub(super) fn template(id: &str, path: &str) -> Value {
 }
 
 impl Memory {
-    /// Finds a value that is not a text, such as an id, a path or an address, in the latest step
-    /// that has such a value.
     pub(super) fn value_for(&self, wanted: &WantedValue<'_>) -> Option<RecalledValue> {
         self.find(|step| {
             let own = &wanted.tools[step.tool];
@@ -65,8 +60,6 @@ impl Memory {
         })
     }
 
-    /// Finds the id that a step returns, if a parameter of this step is the given name, as in `by
-    /// Alice`.
     pub(super) fn named(&self, name: &str, wanted: &WantedValue<'_>) -> Option<RecalledValue> {
         let name = name.to_lowercase();
         self.find(|step| {
@@ -193,7 +186,6 @@ fn text_field(tool: &Tool, noun: &str, lexicon: &Lexicon) -> Option<String> {
         .or_else(|| is_whole().then(|| main_text(&tool.outputs)))
 }
 
-/// Returns the path of the text that a result consists of, or an empty path for the whole result.
 fn main_text(outputs: &[Output]) -> String {
     let is_text = |output: &&Output| {
         output.kind == OutputKind::Text && output.is_called(&["content", "bodi", "text"])

@@ -1,5 +1,3 @@
-//! Days and times as people write them.
-
 use std::ops::Range;
 
 use chrono::{NaiveDate, NaiveTime};
@@ -67,7 +65,6 @@ fn read_named_day(tokens: &[Token], at: usize) -> Option<(Option<NaiveDate>, usi
     Some((year.and_then(|year| NaiveDate::from_ymd_opt(year, month, day)), end - at))
 }
 
-/// Reads `10:30`, `2pm` and `3:30 pm`.
 fn read_time(tokens: &[Token], at: usize) -> Option<Moment> {
     let token = &tokens[at];
     if !matches!(token.kind, TokenKind::Time | TokenKind::Number) {
@@ -96,7 +93,6 @@ fn read_time(tokens: &[Token], at: usize) -> Option<Moment> {
     Some(Moment { tokens: at..at + len, day: None, time: Some(time) })
 }
 
-/// Writes a day, with the time if there is one.
 pub(super) fn write_moment(day: NaiveDate, time: Option<NaiveTime>) -> String {
     match time {
         Some(time) => format!("{day}T{}", time.format("%H:%M")),

@@ -40,7 +40,6 @@ const MAX_NOTED_TOOLS: usize = 5;
 pub(super) struct PlanningResult {
     pub(super) steps: Vec<DraftStep>,
     pub(super) doubts: Vec<Diagnostic>,
-    /// Scores of the tools that were considered, by clause.
     pub(super) candidates: Vec<Value>,
     pub(super) clauses: Vec<String>,
 }
@@ -52,7 +51,6 @@ pub(super) struct Planning<'a> {
     weights: &'a Weights,
     memory: Memory,
     pub(super) planned: PlanningResult,
-    /// The indexes of the plan's steps that the last clause became.
     last: Vec<usize>,
     previous_clause: Option<Clause>,
     nouns: BTreeSet<String>,
@@ -80,7 +78,6 @@ impl<'a> Planning<'a> {
         }
     }
 
-    /// Lets a chain of tools of `catalog` answer a query that cannot be planned otherwise.
     pub(super) fn with_chain_catalog(self, catalog: &'a Catalog) -> Self {
         Self { chain_catalog: Some(catalog), ..self }
     }
@@ -121,7 +118,6 @@ impl<'a> Planning<'a> {
         Ok(())
     }
 
-    /// Plans a clause, and notes the steps that it became.
     fn plan_part(&mut self, clause: &Clause) -> Result<Option<Refusal>, Refusal> {
         let (steps, notes) = (self.memory.steps.len(), self.planned.candidates.len());
         let passed = self.plan_or_pass(clause);
@@ -203,7 +199,6 @@ impl<'a> Planning<'a> {
         }
     }
 
-    /// Returns the readings of a clause by the tools that `accept` takes, best first.
     fn readings(&self, clause: &Clause, accept: &dyn Fn(&Tool) -> bool) -> Vec<Reading> {
         let fill_context = self.fill_context();
         let mut readings: Vec<Reading> = Vec::new();
@@ -277,8 +272,6 @@ impl<'a> Planning<'a> {
         }
     }
 
-    /// Returns whether the first word after the verb of a clause is an unknown verb, or a word that
-    /// no slot takes and no tool is about.
     fn begins_unplaced(&self, clause: &Clause, best: &Reading) -> bool {
         let is_content = |at: &usize| !self.lexicon.is_filler(&clause.tokens[*at]);
         let first = (clause.verb_places().len()..clause.tokens.len()).find(is_content);

@@ -1,5 +1,3 @@
-//! Reasons why there is no plan, in sentences that say what to do.
-
 use super::{
     clause::Mood,
     tool::{Slot, Tool},
@@ -9,10 +7,8 @@ const MAX_SHOWN_CHARS: usize = 200;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Refusal {
-    /// The problem, and what to do.
     pub(super) message: String,
     pub(super) nearest_tool: Option<String>,
-    /// `true` if no tool does what the words ask for.
     pub(super) fits_nothing: bool,
 }
 

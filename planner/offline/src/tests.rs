@@ -1,5 +1,3 @@
-//! Queries and the drafts that they become.
-
 mod advice;
 mod blog;
 mod chains;
@@ -28,7 +26,6 @@ use shared::{
 
 use super::Offline;
 
-/// Proposes a draft. The tools of a catalog are read once for all queries.
 fn propose(query: &str, catalog: &Catalog) -> Result<Proposal, PlanningError> {
     static PLANNER: LazyLock<Offline> = LazyLock::new(Offline::default);
     PLANNER.propose_blocking(query, catalog)

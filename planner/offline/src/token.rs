@@ -1,5 +1,3 @@
-//! Tokens of a query, such as words, numbers, addresses and quotations.
-
 use std::ops::Range;
 
 use rust_stemmers::{Algorithm, Stemmer};
@@ -11,13 +9,10 @@ pub(super) enum TokenKind {
     Email,
     Url,
     Id,
-    /// An ISO date, perhaps with a time.
     Date,
     Time,
     Path,
-    /// A code such as `A-1001`, `m_55` or `MUG-BLUE`.
     Code,
-    /// Two names with a slash between them, such as `owner/repo`.
     Slug,
     Glob,
     Quoted,
@@ -63,7 +58,6 @@ impl Token {
         self.kind == TokenKind::Word && self.value.chars().next().is_some_and(char::is_uppercase)
     }
 
-    /// Returns whether the token is neither a word nor a mark, so that it can only be a value.
     pub(super) fn is_value(&self) -> bool {
         !matches!(self.kind, TokenKind::Word | TokenKind::Mark)
     }
@@ -82,14 +76,13 @@ impl Token {
     }
 
     /// Returns the noun for the target of a path: `file` if the path has an ending, otherwise
-    /// `directory`.
+    /// `directory`. Returns `None` for a path that begins with a point.
     pub(super) fn path_noun(&self) -> Option<&'static str> {
         let is_path = self.kind == TokenKind::Path && !self.value.starts_with('.');
         let name = self.value.rsplit('/').next().filter(|_| is_path)?;
         Some(if name.contains('.') { "file" } else { "directori" })
     }
 
-    /// Makes a word that the query does not contain at this place.
     pub(super) fn inserted(word: &str, at: usize) -> Self {
         Self::new(TokenKind::Word, at, at, word)
     }
@@ -135,7 +128,6 @@ pub(super) fn unquoted_tokens(query: &str) -> Vec<Token> {
     tokens(&only.value).into_iter().map(moved).collect()
 }
 
-/// Returns the words of tokens as the query has them, unless a clause has them in another order.
 pub(super) fn words_of(query: &str, tokens: &[Token]) -> String {
     match tokens {
         [first, .., last] if tokens.windows(2).all(|pair| pair[0].end <= pair[1].start) => {
@@ -280,7 +272,6 @@ fn has_extension(text: &str) -> bool {
     })
 }
 
-/// Returns whether a text is two names with a slash between them: `owner/repo`, `feature/search`.
 fn is_slug(text: &str) -> bool {
     let is_name = |name: &str| {
         !name.is_empty()

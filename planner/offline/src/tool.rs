@@ -1,5 +1,3 @@
-//! Tools as the planner sees them: verbs, nouns, slots for values, and outputs.
-
 use serde_json::Value;
 use shared::tool::{Effect, ToolDefinition};
 
@@ -31,7 +29,6 @@ pub(super) enum SlotKind {
     Word,
 }
 
-/// A parameter, or a field of the objects in a list parameter.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Slot {
@@ -44,14 +41,11 @@ pub(super) struct Slot {
     pub(super) choices: Vec<String>,
     pub(super) is_required: bool,
     pub(super) is_list: bool,
-    /// The schema asks for an integer or a number. An id may have such a type, too.
     pub(super) is_numeric: bool,
-    /// The schema asks for an integer.
     pub(super) is_whole: bool,
     pub(super) has_time: bool,
     /// The slot is a part of `owner/repo`.
     pub(super) is_slashed: bool,
-    /// Values that the description shows in any way.
     pub(super) options: Vec<String>,
 }
 
@@ -81,13 +75,10 @@ pub(super) enum OutputKind {
 #[derive(Clone, Debug)]
 pub(super) struct Tool {
     pub(super) name: String,
-    /// The words of the tool's name as a request, such as `create author`.
     pub(super) order: String,
     pub(super) has_effect: bool,
-    /// The stem of the verb, with its particle: `turn on`.
     pub(super) verb: String,
     pub(super) nouns: Vec<String>,
-    /// Stems of the words in the first sentence of the description.
     pub(super) about: Vec<String>,
     pub(super) slots: Vec<Slot>,
     pub(super) outputs: Vec<Output>,
@@ -122,7 +113,6 @@ impl Tool {
         self.nouns.iter().chain([&self.verb]).chain(words)
     }
 
-    /// Returns the first output field that lists objects.
     pub(super) fn list(&self) -> Option<&Output> {
         let is_list =
             |output: &&Output| output.kind == OutputKind::List && !output.items.is_empty();
@@ -281,7 +271,6 @@ fn has_type(schema: &Value, kind: &str) -> bool {
     }
 }
 
-/// Follows `$ref` and takes the first type of `anyOf` or `oneOf` that is not null.
 fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     let mut schema = schema;
     for _ in 0..8 {

@@ -4,10 +4,8 @@
 //! here are round numbers set by hand, because fitted values are no better on queries that they
 //! were not fitted on.
 
-/// Declares the weights with their values.
 macro_rules! weights {
     ($($(#[$about:meta])* $name:ident: $value:expr,)*) => {
-        /// The points that each piece of evidence gives to a reading.
         #[derive(Clone, Debug)]
         pub struct Weights {
             $($(#[$about])* pub $name: f32,)*
@@ -22,7 +20,6 @@ macro_rules! weights {
         impl Weights {
             pub const NAMES: &[&str] = &[$(stringify!($name)),*];
 
-            /// Returns the weights in the order of [`NAMES`](Self::NAMES).
             pub fn values_mut(&mut self) -> Vec<&mut f32> {
                 vec![$(&mut self.$name),*]
             }
@@ -31,23 +28,15 @@ macro_rules! weights {
 }
 
 weights! {
-    /// The clause has the verb of the tool.
     verb: 3.0,
     /// The description begins with the verb, or the verb names what the tool makes or sets.
     described: 2.6,
-    /// The verb means the same as the verb of the tool.
     synonym: 2.4,
-    /// The verb and the verb of the tool have related meanings, as two verbs that only read.
     akin: 2.2,
-    /// The clause has no verb.
     related: 1.0,
-    /// A noun of the tool is in the clause.
     noun: 2.0,
-    /// A noun of the tool's name is not in the clause.
     noun_missing: 0.8,
-    /// The clause asks a question, and the tool only reads.
     reads: 1.2,
-    /// A required slot has a value, or is missing one.
     required: 1.0,
     missing: 1.5,
     unplaced: 0.8,
@@ -56,9 +45,7 @@ weights! {
     typed: 0.8,
     /// A value has a form that is more usual for other slots.
     unusual: 0.3,
-    /// A cue of the slot stands before a value.
     cue: 1.0,
-    /// A preposition of the slot stands before a value.
     preposition: 0.6,
     /// In a lookup, the factor for the points of the values, and the cost of a value in small
     /// letters.
@@ -71,9 +58,7 @@ weights! {
     /// Words after the verb fill a slot without any cue. For a name, the weight counts twice.
     bare: 0.4,
     quoted: 0.6,
-    /// A text without quotation marks stands after a cue.
     text: 0.4,
-    /// Each word of a text without quotation marks.
     length: 0.02,
     least: 1.0,
     /// Maximum cost of the words that no slot takes, for a call that acts. For a call that reads,

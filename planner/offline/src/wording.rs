@@ -20,18 +20,14 @@ use super::{
     weights::Weights,
 };
 
-/// The relation of a query to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     Ordered,
     Denied,
-    /// The query asks whether or how to make the call.
     Asked,
     Supposed,
     Reported,
-    /// The query orders the call under a condition.
     Conditional,
-    /// No clause mentions the call.
     Unsaid,
 }
 
@@ -40,7 +36,6 @@ pub struct Wording<'a> {
     query: &'a str,
     tokens: Vec<Token>,
     clauses: Vec<Clause>,
-    /// The stems of the nouns of all tools.
     nouns: BTreeSet<String>,
     lexicon: &'a Lexicon,
 }
@@ -104,7 +99,6 @@ impl<'a> Wording<'a> {
         is_moment || figure.is_some() && self.tokens.iter().any(is_figure)
     }
 
-    /// Returns whether a parameter takes text that people compose, such as the body of a mail.
     pub fn is_composed(&self, tool: &ToolDefinition, parameter: &str) -> bool {
         let tool = Tool::read(tool, String::new(), self.lexicon);
         tool.slots.iter().any(|slot| slot.parameter == parameter && slot.kind == SlotKind::Text)
@@ -154,14 +148,12 @@ impl<'a> Wording<'a> {
         words.iter().any(|token| self.nouns.contains(&token.stem)) && !words.iter().any(is_own)
     }
 
-    /// Returns whether a clause begins with `otherwise`.
     fn is_alternative(&self, clause: &Clause) -> bool {
         let start = clause.tokens.first().map_or(0, |token| token.start);
         let before = self.query.get(..start).unwrap_or_default().to_lowercase();
         before.trim_end_matches([' ', ',']).ends_with("otherwise")
     }
 
-    /// Returns the words of a clause and its condition as the query has them.
     fn text(&self, clause: &Clause) -> String {
         let condition = clause.condition.iter().flat_map(|condition| &condition.tokens);
         let tokens = || condition.clone().chain(&clause.tokens);
@@ -189,7 +181,6 @@ fn join_fragments(clauses: Vec<Clause>, lexicon: &Lexicon) -> Vec<Clause> {
     joined
 }
 
-/// Returns a clause as an order whose verb is the word at a place.
 fn with_verb(clause: &Clause, at: usize, lexicon: &Lexicon) -> Clause {
     let verb = Some(read_verb(lexicon, &clause.tokens, at));
     Clause { mood: Mood::Order, verb, ..clause.clone() }

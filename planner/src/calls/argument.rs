@@ -1,5 +1,3 @@
-//! The values of arguments, in any layout.
-
 use serde_json::{Map, Value};
 
 use super::{KnownTool, lenient, source::Source, word};
@@ -37,7 +35,6 @@ pub(super) fn parse_word(tool: &KnownTool, key: &str, word: &str) -> Value {
     if tool.is_text(key) { Value::from(word) } else { word::parse_word(word) }
 }
 
-/// Returns whether a parameter of the tool begins at `index`, followed by `=` or `:`.
 pub(super) fn has_parameter_at(source: &Source<'_>, index: usize, tool: &KnownTool) -> bool {
     let Some(stop) = source.find_key_end(index) else { return false };
     let sign = source.skip_blanks(stop);

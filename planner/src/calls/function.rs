@@ -1,5 +1,3 @@
-//! Reads calls of the form `set.name(key=value, …)`.
-
 use serde_json::Value;
 
 use super::{
@@ -16,11 +14,9 @@ const DEFINITION_WORDS: [&str; 3] = ["def", "fn", "func"];
 /// write the words before calls.
 const POSSIBLE_DEFINITION_WORDS: [&str; 2] = ["function", "class"];
 
-/// Words after the brackets of a call that begin further arguments.
 const CONTINUATION_WORDS: [&str; 6] = ["with", "using", "passing", "where", "given", "except"];
 
 enum ArgumentsError {
-    /// The text contains no arguments. The scan continues at this position.
     At(usize),
     Cut,
 }
@@ -142,7 +138,6 @@ impl<'a> Arguments<'_, 'a> {
         }
     }
 
-    /// Returns the name of the argument at `index`, its sign, and the start of its value.
     fn read_name(&self, index: usize) -> Result<Option<(&'a str, u8, usize)>, ArgumentsError> {
         let Some(end) = self.source.find_key_end(index) else { return Ok(None) };
         let sign_at = self.source.skip_space(end);

@@ -1,5 +1,3 @@
-//! The tools that a text can call.
-
 use std::{
     cell::{OnceCell, RefCell},
     collections::BTreeMap,
@@ -11,7 +9,6 @@ use shared::{id::ToolName, tool::ToolDefinition};
 
 use crate::catalog::Catalog;
 
-/// The part of a tool's definition that the parser needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KnownTool {
     pub name: ToolName,
@@ -45,7 +42,6 @@ impl KnownTool {
     }
 }
 
-/// Returns the types of a schema without `null`, if it declares any.
 pub(super) fn schema_types(schema: &Value) -> Option<Vec<&str>> {
     let mut types = Vec::new();
     match (schema.get("type"), schema.get("anyOf").or_else(|| schema.get("oneOf"))) {
@@ -119,7 +115,6 @@ impl<'a> CatalogNames<'a> {
     }
 }
 
-/// Returns a name in lower case, with underscores for characters that providers forbid.
 fn provider_name(name: &str) -> String {
     let one = |character: char| {
         if character.is_alphanumeric() || matches!(character, '_' | '-') { character } else { '_' }

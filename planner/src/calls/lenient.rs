@@ -27,13 +27,11 @@ pub(super) struct Object {
     pub(super) fields: Vec<(String, Tree)>,
 }
 
-/// A syntax error, and the values that were read before it.
 #[derive(Debug)]
 pub(super) struct SyntaxError {
     pub(super) position: usize,
     pub(super) resume: usize,
     pub(super) is_cut: bool,
-    /// The open lists and objects, outermost first.
     pub(super) open: Vec<OpenValue>,
 }
 
@@ -65,7 +63,6 @@ impl Object {
         self.fields.into_iter().map(|(key, tree)| (key, tree.into_value())).collect()
     }
 
-    /// Returns the last field with one of these names, ignoring case.
     pub(super) fn get(&self, names: &[&str]) -> Option<&Tree> {
         let is_meant = |key: &str| names.iter().any(|name| key.eq_ignore_ascii_case(name));
         self.fields.iter().rev().find(|(key, _)| is_meant(key)).map(|(_, tree)| tree)
@@ -96,7 +93,6 @@ pub(super) fn read_whole_object(text: &str) -> (Option<Object>, usize) {
 enum ReadError {
     AtPosition,
     AtByte(usize),
-    /// An endless string or comment begins at this byte.
     Endless(usize),
 }
 
@@ -167,7 +163,6 @@ impl Reader<'_, '_> {
         Ok(None)
     }
 
-    /// Adds a value to the innermost open value, and reads the comma if a comma is required.
     fn push_value(&mut self, tree: Tree) -> Result<(), ReadError> {
         let close = match self.open.last_mut() {
             Some(OpenValue::List(items)) => {

@@ -1,9 +1,5 @@
-//! Markers of tools and arguments, and the Markdown around them.
-
 use super::source::Source;
 
-/// Words for arguments. Longer words come before their own prefixes, because the first word that
-/// matches is used.
 const ARGUMENT_NOUNS: [&str; 11] = [
     "arguments",
     "argument",
@@ -17,10 +13,8 @@ const ARGUMENT_NOUNS: [&str; 11] = [
     "input",
     "kwargs",
 ];
-/// Words that may precede the nouns in [`ARGUMENT_NOUNS`], as in `Tool Input`.
 const OWNER_WORDS: [&str; 4] = ["tool", "action", "function", "call"];
 
-/// Returns the end of a marker such as `TOOL:` at a position.
 pub(super) fn tool_marker_end(source: &Source<'_>, index: usize) -> Option<usize> {
     let end = source.find_word_end(index, "tool")?;
     let sign = source.skip(end, |byte| matches!(byte, b'*' | b'`' | b'_'));
@@ -54,7 +48,6 @@ pub(super) fn argument_marker_end(source: &Source<'_>, index: usize) -> Option<u
     (source.byte(object) == Some(b'{')).then_some(object)
 }
 
-/// Returns the name before the argument marker at the end of `line`.
 pub(super) fn name_before_arguments(line: &str) -> Option<&str> {
     let is_around =
         |character: char| character.is_whitespace() || matches!(character, '*' | '`' | '_');
@@ -73,7 +66,6 @@ pub(super) fn name_before_arguments(line: &str) -> Option<&str> {
     Some(before(rest, &OWNER_WORDS).map_or(rest, |end| &rest[..end]))
 }
 
-/// Skips blanks, Markdown, and marks of layout such as bullets, list numbers, quotes and commas.
 pub(super) fn skip_layout(source: &Source<'_>, index: usize) -> usize {
     let mut position = index;
     loop {

@@ -98,7 +98,6 @@ fn key_at<'a>(source: &Source<'a>, index: usize) -> Option<Key<'a>> {
     is_sign.then(|| Key { name: source.slice(index..end), value: source.skip_blanks(sign + 1) })
 }
 
-/// Returns the key after the separator (a comma, `and`, or both) at `end`.
 fn next_key<'a>(source: &Source<'a>, end: usize) -> Option<Key<'a>> {
     let start = source.skip_space(end);
     let comma = source.skip(start, |byte| byte == b',');

@@ -1,5 +1,3 @@
-//! The prompt that describes tools to a model, and the report of a tool's result.
-
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
@@ -10,7 +8,6 @@ use super::{
     sample::{flatten_schema, make_sample, resolve_schema},
 };
 
-/// Maximum depth of the parameters that are described.
 const MAX_DEPTH: usize = 2;
 const MAX_FIELDS: usize = 24;
 const MAX_PARAMETER_LINES: usize = 2_000;
@@ -19,13 +16,12 @@ const EXAMPLE_CHOICES: usize = 4;
 
 pub(super) const SUCCESS_HEADING: &str = "Tool execution successful:";
 pub(super) const FAILURE_HEADING: &str = "Tool execution failed:";
-/// The beginning of the last line of a report.
 pub(super) const REPORT_END: &str = "\nPlease provide a";
 
 /// Writes the system prompt that teaches a model to call these tools. Empty without tools.
 ///
-/// Each tool is listed with its description and parameters, because models guess missing facts. The
-/// example calls one of the tools. The prompt uses display names.
+/// Each tool is listed with its description and parameters, because models guess missing facts. An
+/// example calls one of the tools, if a tool accepts sample values. The prompt uses display names.
 pub fn tool_prompt<'a>(
     tools: impl IntoIterator<Item = &'a ToolDefinition>,
     shown_name: impl Fn(&ToolDefinition) -> ToolName,
@@ -86,7 +82,6 @@ struct DescribedParameter<'a> {
     depth: usize,
 }
 
-/// Describes a parameter and the fields in it while lines are left.
 fn describe_parameter(
     prompt: &mut String,
     root: &Value,
@@ -138,7 +133,7 @@ fn describe_parameter(
     }
 }
 
-/// Returns the types of a value in words. Follows references.
+/// Returns the types of a value in words. Follows references in alternatives.
 fn describe_types(root: &Value, schema: &Value) -> Option<String> {
     if let Some(types) = known::schema_types(schema).filter(|types| !types.is_empty()) {
         return Some(types.join(" or "));
@@ -155,7 +150,6 @@ fn describe_types(root: &Value, schema: &Value) -> Option<String> {
     (!types.is_empty()).then(|| types.join(" or "))
 }
 
-/// Returns each parameter with its schema, and whether it is required.
 pub(super) fn list_parameters(
     tool: &ToolDefinition,
 ) -> impl Iterator<Item = (&String, &Value, bool)> {
@@ -168,8 +162,9 @@ pub(super) fn list_parameters(
 }
 
 /// Writes an example call of one of the tools: of `file_tools.glob` if it is among them, otherwise
-/// of the first tool with required parameters, otherwise of any tool. Returns `None` if no tool
-/// accepts the sample values.
+/// of the first tool that accepts sample values. Tools with required parameters come first, and at
+/// most [`MAX_EXAMPLES_TRIED`] tools are tried. Returns `None` if none of them accepts the sample
+/// values.
 fn example_call(tools: &[(ToolName, &ToolDefinition)]) -> Option<String> {
     if tools.iter().any(|(name, _)| name.as_str() == "file_tools.glob") {
         let args = json!({ "pattern": "*.py", "path": "/home/user" });

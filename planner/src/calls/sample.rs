@@ -1,16 +1,12 @@
-//! Example values for the schemas of parameters.
-
 use std::cell::Cell;
 
 use serde_json::{Map, Value, json};
 
-/// Maximum number of references that are followed in a row, and maximum depth of a sample.
 const MAX_DEPTH: usize = 8;
 /// Maximum number of values in a sample, because recursive schemas could ask for any number.
 const MAX_PARTS: usize = 1_000;
 const PATTERN_COST: usize = 50;
 const MAX_ITEMS: u64 = 8;
-/// Texts that fit common patterns.
 const SAMPLE_TEXTS: [&str; 12] = [
     "a",
     "A",
@@ -38,8 +34,6 @@ pub(super) fn resolve_schema<'a>(root: &'a Value, schema: &'a Value) -> &'a Valu
     current
 }
 
-/// Returns a schema with its references resolved, `allOf` merged and one choice of each
-/// alternative.
 pub(super) fn flatten_schema(root: &Value, schema: &Value, choice: usize) -> Map<String, Value> {
     let mut all = Map::new();
     merge_schema(root, schema, choice, MAX_DEPTH, &mut all);
@@ -94,7 +88,6 @@ pub(super) fn make_sample(root: &Value, name: &str, schema: &Value, choice: usiz
 
 struct Sampler<'a> {
     root: &'a Value,
-    /// The index of the alternative that is taken at each choice.
     choice: usize,
     parts_left: Cell<usize>,
 }

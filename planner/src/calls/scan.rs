@@ -1,5 +1,3 @@
-//! The scan of a text from left to right.
-
 use shared::limits;
 
 use super::{

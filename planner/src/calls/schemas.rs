@@ -1,5 +1,3 @@
-//! Tool schemas for agents, selected by capabilities.
-
 use serde_json::{Map, Value, json};
 use shared::{id::ToolName, tool::ToolDefinition};
 

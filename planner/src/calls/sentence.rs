@@ -15,7 +15,6 @@ use super::{
 const USE_VERB: &str = "use";
 /// Verbs of calls that are only reported as missed.
 const OTHER_VERBS: [&str; 6] = ["using", "call", "calling", "run", "invoke", "execute"];
-/// Words before a call that negate it.
 const NEGATIONS: [&str; 13] = [
     "not", "never", "cannot", "without", "avoid", "than", "called", "calls", "ran", "used",
     "invoked", "executed", "tried",

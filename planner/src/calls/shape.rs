@@ -13,16 +13,13 @@ use super::{
     source::{Attempt, BrokenCall, CallReader, MissReason},
 };
 
-/// Fields that contain only the name of a tool.
 const TOOL_FIELDS: [&str; 2] = ["tool", "tool_name"];
-/// Fields that contain the name of a tool if arguments are next to them.
 const NAME_FIELDS: [&str; 4] = ["name", "function", "action", "recipient_name"];
 const ARGUMENT_FIELDS: [&str; 8] =
     ["args", "arguments", "parameters", "params", "input", "tool_input", "action_input", "kwargs"];
 /// Fields that contain arguments if the object can only be a call.
 const LOOSE_ARGUMENT_FIELDS: [&str; 8] =
     ["arg", "argument", "param", "parameter", "inputs", "data", "payload", "options"];
-/// Fields next to a call that are not arguments.
 const OTHER_FIELDS: [&str; 24] = [
     "type",
     "id",
@@ -50,22 +47,17 @@ const OTHER_FIELDS: [&str; 24] = [
     "plan",
 ];
 
-/// The place of an object decides which fields a call needs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ObjectPlace {
     Prose,
-    /// In `tool_calls`, `tool_uses` or `function_call`.
     ToolCalls,
-    /// In the tags of a call.
     Tags,
 }
 
-/// An object that is a call, even if its tool is not registered.
 struct Shape {
     name: String,
     format: CallFormat,
     args: Option<Tree>,
-    /// Fields next to the name, if no field contains the arguments.
     sibling_fields: Vec<(String, Tree)>,
     span: Range<usize>,
     /// `true` if the object can only be a call.
@@ -154,11 +146,9 @@ fn place_of_field(key: &str) -> ObjectPlace {
 struct UnfinishedCall {
     name: String,
     is_known: bool,
-    /// `true` if the object can only be a call.
     is_certain: bool,
 }
 
-/// Adds the calls in the values that were read before a syntax error, up to an unfinished call.
 fn collect_open(
     reading: &CallReader<'_>,
     open: Vec<OpenValue>,
@@ -278,7 +268,6 @@ fn text_field<'o>(object: &'o Object, names: &[&str]) -> Option<&'o str> {
     names.iter().find_map(|name| object.get(&[name]).and_then(Tree::as_str))
 }
 
-/// Removes and returns the last field with the first of these names that the object has.
 fn take_field(object: &mut Object, names: &[&str]) -> Option<Tree> {
     let name_position = names.iter().find_map(|name| {
         object.fields.iter().rposition(|(key, _)| key.eq_ignore_ascii_case(name))
@@ -314,7 +303,6 @@ fn to_tool_call(reading: &CallReader<'_>, shape: Shape) -> Option<ToolCall> {
     Some(reading.make_call(&tool, args, shape.format, shape.span))
 }
 
-/// Returns the arguments of an argument field, which may be JSON in a string.
 fn read_arguments(reading: &CallReader<'_>, args: Tree, tool: &KnownTool) -> Option<Args> {
     match args {
         Tree::Object(object) => Some(object.into_map()),
@@ -351,8 +339,8 @@ fn merge_siblings(
     Some(args)
 }
 
-/// Reads the arguments beside a tool's name. Each of them must be a parameter, or one of them must
-/// be an object with all arguments.
+/// Reads the arguments beside a tool's name. Each of them must be a parameter, or the only field
+/// must be an object with all arguments.
 fn read_sibling_arguments(fields: Vec<(String, Tree)>, tool: &KnownTool) -> Option<Args> {
     let mut fields = drop_nulls(fields, tool);
     let is_all = |(key, tree): &(String, Tree)| {

@@ -13,10 +13,8 @@ use super::{
     source::{Attempt, BrokenCall, CallReader, MissReason, Source},
 };
 
-/// Labels after a tool's name in the report of a result.
 const RESULT_LABELS: [&str; 5] = ["result:", "error:", "output:", "observation:", "status:"];
 
-/// Ways to write that there are no arguments.
 const NO_ARGUMENTS: [&str; 2] = ["none", "()"];
 /// Labels on the next line that end the call. Any other label may begin arguments.
 const NEW_LINE_LABELS: [&str; 5] = ["thought", "action", "observation", "result", "answer"];
@@ -121,7 +119,6 @@ impl SimpleCall<'_, '_> {
         }
     }
 
-    /// Reads a call without arguments: its line contains nothing else, and no arguments follow.
     fn read_without_arguments(self, behind: usize, after: usize) -> Attempt {
         let source = &self.reading.source;
         let rest = source.skip(behind, |byte| {
@@ -165,8 +162,6 @@ impl SimpleCall<'_, '_> {
     }
 }
 
-/// Returns whether the line at `index`, below a call without arguments, may contain arguments: an
-/// object, a parameter of the tool, or an unknown label.
 fn may_be_argument(source: &Source<'_>, index: usize, tool: Option<&KnownTool>) -> bool {
     if source.byte(index) == Some(b'{') {
         return true;

@@ -9,13 +9,11 @@ use std::{
 pub(super) use super::MissReason;
 use super::{CallFormat, KnownTool, MissedCall, ToolCall};
 
-/// Namespaces that some models put before a function's name.
 const NAMESPACES: [&str; 2] = ["functions.", "default_api."];
 /// Maximum bytes of a name that is looked up. No tool can have a longer name.
 const MAX_NAME_BYTES: usize = 256;
 const MAX_MISSED_CALLS: usize = 32;
 
-/// The text. Positions are bytes.
 pub(super) struct Source<'a> {
     text: &'a str,
     steps: Cell<usize>,
@@ -24,11 +22,9 @@ pub(super) struct Source<'a> {
     comments_never_end: Cell<bool>,
 }
 
-/// The kinds of comments that may occur between values.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Comments {
     Slashes,
-    /// Slashes, and also `# …` where no value can begin.
     All,
 }
 
@@ -55,7 +51,6 @@ impl<'a> Source<'a> {
         self.text.as_bytes().get(index).copied()
     }
 
-    /// Returns a part of the text, or an empty text if the range cuts a character.
     pub(super) fn slice(&self, range: Range<usize>) -> &'a str {
         self.add_steps(range.len());
         self.text.get(range).unwrap_or("")
@@ -131,7 +126,6 @@ impl<'a> Source<'a> {
         end.map(|end| end + 2).ok_or(index)
     }
 
-    /// Skips blanks and Markdown around code: backticks, stars, and the language of a fence.
     pub(super) fn skip_markup(&self, index: usize) -> usize {
         let mut position = self.skip_space(index);
         while let Some(mark @ (b'`' | b'*')) = self.byte(position) {
@@ -239,7 +233,6 @@ pub(super) struct BrokenCall {
 }
 
 impl Attempt {
-    /// Reports an unfinished call of a registered tool at the end of the text.
     pub(super) fn at_end_of_text(reading: &CallReader<'_>, tool: &KnownTool) -> Self {
         let source = &reading.source;
         reading.add_missed(tool.name.as_str(), MissReason::Cut);

@@ -20,12 +20,9 @@ pub(super) enum TagKind {
 pub(super) struct Tag<'a> {
     /// The name without a prefix such as `antml:`.
     pub(super) name: &'a str,
-    /// The full name, which the closing tag repeats.
     pub(super) full: &'a str,
-    /// The `name` attribute, or the name in `<function=name>`.
     pub(super) attribute: Option<String>,
     pub(super) end: usize,
-    /// `true` for an element without content: `<args/>`.
     pub(super) is_empty: bool,
     attributes_text: &'a str,
 }
@@ -56,7 +53,6 @@ impl<'a> Tag<'a> {
         })
     }
 
-    /// Returns the attributes in the form `key="value"`, or `None` if there is other text.
     pub(super) fn attributes(&self) -> Option<Vec<(&'a str, String)>> {
         let mut attributes_text =
             self.attributes_text.strip_suffix('/').unwrap_or(self.attributes_text).trim();

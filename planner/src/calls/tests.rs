@@ -1,5 +1,3 @@
-//! Tests of reading calls from text, and of the time that it takes.
-
 mod forms;
 mod linear;
 mod predecessor_inputs;
@@ -20,7 +18,6 @@ fn parse_calls(text: &str) -> Vec<ToolCall> {
     parse_tool_calls(text, &|name| names.find(name)).expect("the text is small")
 }
 
-/// Returns the calls of a text as JSON: tool, arguments, format.
 fn calls_as_json(text: &str) -> Value {
     parse_calls(text)
         .iter()
@@ -37,7 +34,6 @@ fn check_none(text: &str) {
     assert_eq!(calls_as_json(text), json!([]), "{text}");
 }
 
-/// Returns the calls of a text, and the number of byte reads.
 fn parse_and_count_reads(text: &str) -> (Result<Vec<ToolCall>, LimitExceeded>, usize) {
     let names = CatalogNames::new(tools::catalog());
     let known = |name: &str| names.find(name);

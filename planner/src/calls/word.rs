@@ -1,10 +1,7 @@
-//! Strings and words: the leaves of argument values.
-
 use serde_json::Value;
 
 use super::source::Source;
 
-/// Typographic quotes, opening and closing.
 const TYPOGRAPHIC_QUOTES: [(&str, &str); 2] = [("“", "”"), ("‘", "’")];
 
 /// Returns the end of the opening quote of the string at a position, and whether the string is raw.
@@ -28,7 +25,6 @@ pub(super) fn find_quote(source: &Source<'_>, index: usize) -> Option<(usize, bo
     }
 }
 
-/// Returns whether the string at `index` is a Python expression: `f"{x}"`.
 pub(super) fn is_expression(source: &Source<'_>, index: usize, text: &str) -> bool {
     matches!(source.byte(index), Some(b'f' | b'F')) && text.contains('{')
 }

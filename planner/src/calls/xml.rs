@@ -1,5 +1,3 @@
-//! `<tool_call>…</tool_call>` with all contents that models write.
-
 use std::ops::Range;
 
 use serde_json::Value;
@@ -15,16 +13,12 @@ use super::{
     word,
 };
 
-/// Tags in a call that contain the tool's name.
 const NAME_TAGS: [&str; 5] = ["tool", "name", "tool_name", "function", "function_name"];
-/// Tags in a call that contain the arguments.
 const ARGUMENT_TAGS: [&str; 6] =
     ["args", "arguments", "parameters", "params", "input", "tool_input"];
 
-/// Attributes that are not arguments.
 const OTHER_ATTRIBUTES: [&str; 6] = ["name", "id", "type", "string", "format", "xmlns"];
 
-/// Reads the element that begins at `index`, if it is a call, a result or a thought.
 pub(super) fn read(reading: &CallReader<'_>, tags: &Tags, index: usize) -> Attempt {
     let source = &reading.source;
     let Some(tag) = Tag::read_at(source, index) else { return Attempt::Passed(index + 1) };
@@ -331,8 +325,8 @@ fn is_argument_or_name(tag: &Tag<'_>) -> bool {
     }
 }
 
-/// Returns the range of an element's content, and the end of the element: the first closing tag
-/// outside CDATA.
+/// Returns the range of an element's content, and the end of the element: the first closing tag,
+/// after a CDATA section at the start of the content.
 fn content_range(
     source: &Source<'_>,
     tag: &Tag<'_>,
@@ -357,7 +351,6 @@ fn read_text(source: &Source<'_>, range: Range<usize>) -> TagText {
     }
 }
 
-/// Reads the value of a field (its content or its `value` attribute). Returns the end of the field.
 fn read_field(
     source: &Source<'_>,
     tag: &Tag<'_>,

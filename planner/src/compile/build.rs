@@ -1,5 +1,3 @@
-//! The last phase: builds the plan from the ordered steps.
-
 use shared::{
     condition::Condition,
     diagnostic::Diagnostic,
@@ -16,7 +14,6 @@ use super::{
     references::{DependencyLinks, StepTemplates},
 };
 
-/// Orders the steps and lets [`Plan::from_resolved_steps`] check the plan.
 pub(super) fn build_plan(
     about: PlanInfo,
     names: StepNames,

@@ -1,5 +1,3 @@
-//! Checks the expressions of `flow.compute` steps before anything runs.
-
 use serde_json::{Map, Value};
 use shared::{
     condition::{COMPUTE, ConditionError, Expression, ExpressionError},
@@ -20,7 +18,6 @@ pub(super) fn is_compute(tool: &ToolName) -> bool {
     tool.as_str() == COMPUTE
 }
 
-/// Returns `true` if this path within the parameters is the expression.
 pub(super) fn is_expression(path: &str) -> bool {
     path.strip_prefix('.') == Some(EXPRESSION_FIELD)
 }

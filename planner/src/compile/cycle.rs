@@ -1,15 +1,11 @@
-//! Reports cycles, one for each strongly connected component.
-
 use std::collections::VecDeque;
 
 use shared::{diagnostic::Diagnostic, id::StepNumber};
 
 use super::{Step, names::Naming, references, report::Report};
 
-/// Maximum number of names that a message shows of the start of a long cycle, and of its end.
 const MAX_NAMES_PER_END: usize = 25;
 
-/// Reports a shortest cycle through the first step of each strongly connected component.
 pub(super) fn report_cycles(
     steps: &[Step<'_>],
     naming: &Naming<'_>,
@@ -50,13 +46,11 @@ fn format_cycle(cycle: &[StepNumber], steps: &[Step<'_>]) -> String {
     names.join(" -> ")
 }
 
-/// The component number of a step that is not on a cycle.
 const NO_COMPONENT: u32 = u32::MAX;
 
 /// The strongly connected components that have a cycle, by Tarjan's algorithm without recursion.
 struct Components {
     component_of: Vec<u32>,
-    /// The first step of each component, in draft order.
     first_steps: Vec<StepNumber>,
 }
 
@@ -81,14 +75,10 @@ impl Components {
 struct Tarjan<'a> {
     edges: &'a [Vec<StepNumber>],
     is_placed: &'a [bool],
-    /// The number of the visit in which each step was first visited, counted from one. Zero for a
-    /// step that was not visited.
     visited_at: Vec<u32>,
-    /// The earliest step on the stack that each step reaches.
     lowest_reached: Vec<u32>,
     is_on_stack: Vec<bool>,
     stack: Vec<usize>,
-    /// The current path: steps, each with its next dependency.
     path: Vec<(usize, usize)>,
     clock: u32,
     component_of: Vec<u32>,
@@ -178,7 +168,6 @@ impl<'a> CycleSearch<'a> {
         Self { component_of, edges, predecessors: vec![None; edges.len()] }
     }
 
-    /// Returns a shortest path from `first` along its dependencies back to it.
     fn shortest_cycle(&mut self, first: StepNumber) -> Vec<StepNumber> {
         let mut queue = VecDeque::from([first]);
         while let Some(step) = queue.pop_front() {

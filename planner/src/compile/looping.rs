@@ -1,5 +1,3 @@
-//! Errors of `forEach` and of `{{item}}`.
-
 use serde_json::Value;
 use shared::diagnostic::Diagnostic;
 

@@ -1,5 +1,3 @@
-//! Step ids, and the resolution of names in templates and dependencies.
-
 use std::{cell::OnceCell, collections::BTreeMap};
 
 use indexmap::IndexMap;
@@ -18,8 +16,8 @@ use crate::{
 /// The length of a suffix: `_` and as many digits as [`shared::limits::PLAN_STEPS`] has.
 const SUFFIX_LEN: usize = 7;
 
-/// Gives every step an id. Explicit ids come first. Every other step gets its tool's name, or the
-/// first free name of `name_2`, `name_3`, …
+/// Gives every step an id. Explicit ids come first. Every other step gets its tool's name (or its
+/// own id, if this id is invalid or taken), or the first free name of `name_2`, `name_3`, …
 pub(super) fn assign_ids(draft: &Draft, report: &mut Report) -> Vec<StepId> {
     let mut ids = StepIds::default();
     let mut explicit = Vec::with_capacity(draft.tools.len());
@@ -111,7 +109,6 @@ fn make_base_id(name: &str) -> String {
 
 pub(super) struct Naming<'a> {
     pub(super) names: StepNames,
-    /// The steps that set a variable, in draft order.
     pub(super) variables: BTreeMap<&'a str, Vec<StepNumber>>,
     steps: &'a [Step<'a>],
     /// The steps that use each tool, by its qualified name and by its name without the set.
@@ -182,7 +179,6 @@ impl<'a> Naming<'a> {
     }
 }
 
-/// Returns the name of the step's tool or plan, as it is written.
 fn written_name(step: &DraftStep) -> Option<&str> {
     let tool = step.name.as_deref().or(step.tool_name.as_deref());
     tool.or_else(|| match step.plan.as_ref()? {

@@ -1,5 +1,3 @@
-//! The execution order.
-
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use shared::{diagnostic::Diagnostic, id::StepNumber};
@@ -108,7 +106,6 @@ pub(super) fn check_order(
     }
 }
 
-/// Returns the positions that differ, at most one more than [`MAX_DIFFERENCES`].
 fn order_differences(
     found: &[Option<StepNumber>],
     order: &[StepNumber],

@@ -1,5 +1,3 @@
-//! Checks templates against the output schemas of earlier steps.
-
 use serde_json::Value;
 use shared::{
     diagnostic::Diagnostic,
@@ -11,30 +9,25 @@ use crate::suggest::{did_you_mean, nearest};
 
 /// Maximum number of fields that a message lists if none of them has a similar name.
 const MAX_LISTED_FIELDS: usize = 8;
-/// Keywords that may declare fields outside of `properties`.
 const OTHER_FIELD_KEYWORDS: [&str; 7] =
     ["$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependencies"];
 
 /// The field in which outputs of MCP servers have contents that the schema does not declare.
 const CONTENT_FIELD: &str = "$content";
 
-/// The known shape of an output, or of a part of an output.
 #[derive(Clone, Copy)]
 enum Shape<'a> {
     Single(Option<&'a Value>),
-    /// The output of a loop: a list of this shape.
     ListOf(Option<&'a Value>),
 }
 
 enum PathResult<'a> {
     Found(Shape<'a>),
-    /// This part of the path cannot exist in this shape.
     Missing(&'a str, Shape<'a>),
     /// The shape declares fields, but not this field. It may still exist.
     Undeclared(&'a str, Shape<'a>),
 }
 
-/// Warns about a reference to a field that the output cannot have, or does not declare.
 pub(super) fn check_outputs(
     steps: &[Step<'_>],
     site: &TemplateSite<'_>,
@@ -58,7 +51,6 @@ pub(super) fn check_outputs(
     });
 }
 
-/// Warns about a loop whose list cannot be a list.
 pub(super) fn check_list(steps: &[Step<'_>], index: usize, list: &Reference, report: &mut Report) {
     let Target::Step(target) = list.target else { return };
     let target = &steps[target.get()];
@@ -85,7 +77,6 @@ pub(super) fn check_list(steps: &[Step<'_>], index: usize, list: &Reference, rep
     });
 }
 
-/// Returns a phrase for the output that a reference reads, and its known shape.
 fn describe_target<'a>(
     steps: &'a [Step<'_>],
     site: &TemplateSite<'_>,
@@ -210,7 +201,6 @@ fn follow_schema<'a>(mut schema: &'a Value, path: &'a [Segment]) -> PathResult<'
     PathResult::Found(Shape::Single(Some(schema)))
 }
 
-/// Returns the type of a schema if the schema allows only one type.
 fn single_type(schema: &Value) -> Option<&str> {
     match schema.get("$ref") {
         Some(_) => None,

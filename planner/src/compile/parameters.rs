@@ -185,7 +185,6 @@ pub(super) fn check_all_calls(steps: &[Step<'_>], naming: &Naming<'_>, report: &
     }
 }
 
-/// The compiled schemas, by the name of the tool or plan.
 type Schemas<'a> = BTreeMap<(bool, &'a str), Option<Schema>>;
 
 struct CallChecker<'a> {
@@ -219,7 +218,6 @@ impl<'a> CallChecker<'a> {
         }
     }
 
-    /// Returns whether a violation is certain for any values of the templates.
     fn is_certain(&self, violation: &SchemaViolation) -> bool {
         let is_structural = !matches!(violation.kind, ViolationKind::Other);
         match self.parameters.pointer(&violation.at) {
@@ -232,7 +230,6 @@ impl<'a> CallChecker<'a> {
         }
     }
 
-    /// Returns whether a string stays a string when it is rendered.
     fn is_text(&self, text: &Value) -> bool {
         Template::parse(text, self.names)
             .is_ok_and(|template| !matches!(template, Template::Whole(_)))
@@ -267,7 +264,6 @@ impl<'a> CallChecker<'a> {
         }
     }
 
-    /// Returns whether the execution fills a missing property with a default.
     fn has_default(&self, violation: &SchemaViolation, property: &str) -> bool {
         let schema = schema_at(self.schema, &violation.at)
             .and_then(|schema| schema.get("properties")?.get(property));
@@ -316,7 +312,7 @@ impl<'a> CallChecker<'a> {
     }
 }
 
-/// Returns the schema at a JSON pointer, if it is written without references.
+/// Returns the schema at a JSON pointer, if `properties` and `items` without references lead to it.
 fn schema_at<'a>(schema: &'a Value, pointer: &str) -> Option<&'a Value> {
     pointer.split('/').skip(1).try_fold(schema, |schema, token| {
         let token = token.replace("~1", "/").replace("~0", "~");

@@ -58,7 +58,6 @@ pub fn parse(text: &str) -> Result<Draft, Vec<Diagnostic>> {
     Ok(draft)
 }
 
-/// Reads a draft from a JSON value, like [`parse`].
 pub fn parse_value(value: Value) -> Result<Draft, Vec<Diagnostic>> {
     read(value, 0)
 }
@@ -107,7 +106,6 @@ fn not_json_error(err: &serde_json::Error) -> Diagnostic {
 struct DraftReader<'a> {
     report: &'a mut Report,
     step: usize,
-    /// The number of drafts that contain this draft.
     level: u32,
 }
 

@@ -12,7 +12,6 @@ pub(super) fn step_in_path(place: &str) -> usize {
     inside.and_then(|(number, _)| number.parse().ok()).unwrap_or(0)
 }
 
-/// Returns the path of the first string in a field's value that contains `text`.
 pub(super) fn template_path(step: usize, field: &str, value: &Value, text: &str) -> String {
     format!("tools[{step}].{field}{}", find_string_path(value, text).unwrap_or_default())
 }
@@ -41,7 +40,6 @@ pub(crate) fn key_path(key: &str) -> String {
     }
 }
 
-/// Returns the path segments of a JSON pointer into `value`.
 pub(super) fn pointer_path(pointer: &str, value: &Value) -> String {
     let mut place = String::new();
     let mut value = Some(value);

@@ -1,5 +1,3 @@
-//! Step policies: attempts, timeouts, reactions to a failure.
-
 use std::fmt::Display;
 
 use shared::{
@@ -80,7 +78,6 @@ pub(super) fn read_undo(
     }
 }
 
-/// Reads `maxParallel`. Reports it on a step without a loop.
 fn read_parallel(index: usize, step: &DraftStep, report: &mut Report) -> Option<u32> {
     if step.max_parallel.is_some() && step.for_each.is_none() {
         report.warning(index, || {
@@ -102,7 +99,6 @@ fn read_parallel(index: usize, step: &DraftStep, report: &mut Report) -> Option<
     u32::try_from(maximum).ok()
 }
 
-/// Reads `cacheTtlMs`. Reports it if the output of the step cannot be cached.
 fn read_cache(
     index: usize,
     step: &DraftStep,
@@ -191,7 +187,6 @@ fn read_on_error(index: usize, written: &str, report: &mut Report) -> Option<OnE
 
 struct RangeChecker<'a> {
     step_index: usize,
-    /// A prefix of the field names: empty, or `compensate.`.
     field_prefix: &'static str,
     code: &'static str,
     report: &'a mut Report,

@@ -27,7 +27,6 @@ const MAX_DEPENDENCIES: usize = 16_000_000;
 
 #[derive(Default)]
 pub(super) struct DependencyLinks {
-    /// The dependencies of each step, as sorted draft numbers without repetition.
     pub(super) edges: Vec<Vec<StepNumber>>,
     pub(super) templates: Vec<StepTemplates>,
 }
@@ -352,7 +351,6 @@ fn template_diagnostic(
     }
 }
 
-/// Visits the valid references of every string in a value.
 fn visit_valid_references(value: &Value, names: &StepNames, visit: &mut dyn FnMut(&Reference)) {
     visit_strings(value, &mut |text| {
         let template = Template::parse(text, names);
@@ -364,7 +362,6 @@ fn visit_valid_references(value: &Value, names: &StepNames, visit: &mut dyn FnMu
     });
 }
 
-/// Parses a string again after removing its wrong templates.
 fn parse_without_errors(
     text: &str,
     errors: &[TemplateError],
@@ -389,7 +386,6 @@ fn visit_strings(value: &Value, visit: &mut dyn FnMut(&Value)) {
     }
 }
 
-/// Returns the place that makes one step depend on another, and a suggestion.
 pub(super) fn explain_dependency(
     steps: &[Step<'_>],
     naming: &Naming<'_>,

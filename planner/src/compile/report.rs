@@ -18,7 +18,6 @@ pub(super) const WHOLE_DRAFT: usize = usize::MAX;
 pub(super) struct Report {
     errors: DiagnosticList,
     warnings: DiagnosticList,
-    /// The cost of compiling the regular expressions of conditions and of `flow.compute` so far.
     pattern_cost: usize,
 }
 

@@ -7,7 +7,6 @@ use shared::limits;
 
 use super::policy::{MAX_MULTIPLIER, MAX_PARALLEL, MAX_TIME_MS, ON_ERROR_RULES};
 
-/// Returns the JSON Schema of a plan that a person writes, as JSON or YAML.
 pub fn plan_file_schema() -> Value {
     let mut schema = draft_schema();
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");

@@ -1,16 +1,12 @@
-//! The values of a step that may contain templates.
-
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::{Step, UNDO_PARAMETERS, place};
 
-/// A value of a step that may contain templates.
 #[derive(Clone, Copy)]
 pub(super) struct TemplateSite<'a> {
     pub(super) step_index: usize,
-    /// The field: `parameters`, `forEach`, `compensate.parameters`.
     pub(super) field: &'static str,
     pub(super) value: &'a Arc<Value>,
 }
@@ -19,8 +15,6 @@ pub(super) const PARAMETERS_FIELD: &str = "parameters";
 pub(super) const FOR_EACH_FIELD: &str = "forEach";
 
 impl<'a> TemplateSite<'a> {
-    /// Returns the values of a step that may contain templates. The list comes first, because it
-    /// decides the meaning of items.
     pub(super) fn list_sites(index: usize, step: &'a Step<'_>) -> impl Iterator<Item = Self> {
         let parameters = Some((PARAMETERS_FIELD, &step.checked_parameters.parameters));
         let list = step.for_each.as_ref().map(|list| (FOR_EACH_FIELD, list));

@@ -1,5 +1,3 @@
-//! Steps that execute another plan, and plans that are written inside other plans.
-
 use std::collections::BTreeMap;
 
 use shared::{
@@ -16,15 +14,12 @@ use crate::{
     suggest::did_you_mean,
 };
 
-/// The compiled inline drafts of a draft, by the number of their step.
 pub(super) type InlinePlans = BTreeMap<usize, Result<SubPlan, Vec<Diagnostic>>>;
 
-/// The inputs that a draft shares with its inline drafts.
 pub(super) struct DraftTree<'a> {
     pub(super) catalog: &'a Catalog,
     pub(super) plans: &'a SubPlans,
     pub(super) about: &'a mut dyn FnMut(&Draft) -> PlanInfo,
-    /// The inline plans, innermost first.
     pub(super) inner_plans: Vec<Plan>,
 }
 
@@ -78,9 +73,7 @@ impl DraftTree<'_> {
     }
 }
 
-/// The plan that a step executes, if it was found.
 pub(super) struct FoundPlan<'a> {
-    /// The name that the compiled step shows in place of a tool.
     pub(super) name: String,
     pub(super) plan: Option<&'a SubPlan>,
 }
@@ -140,7 +133,6 @@ pub(super) fn too_deep_error(index: usize) -> Diagnostic {
         .with_help("nest fewer plans, or copy the steps of one into another")
 }
 
-/// Changes the path of an inline draft's diagnostic to a path in the outer draft.
 pub(super) fn with_step_path(index: usize, mut diagnostic: Diagnostic) -> Diagnostic {
     let dot = if diagnostic.path.is_empty() { "" } else { "." };
     diagnostic.path = format!("tools[{index}].plan{dot}{}", diagnostic.path);

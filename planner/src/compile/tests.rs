@@ -1,5 +1,3 @@
-//! Tests of the contract's sentences about plans.
-
 #![expect(clippy::needless_raw_string_hashes, reason = "`expect-test` writes them")]
 
 mod computations;
@@ -120,7 +118,6 @@ fn list_ids(plan: &Plan) -> Vec<String> {
     plan.steps().iter().map(|step| step.id.to_string()).collect()
 }
 
-/// Returns the dependencies of each step as `step: a b`.
 fn list_dependencies(plan: &Plan) -> Vec<String> {
     let steps = plan.steps().iter();
     let on = |on: &[shared::id::StepNumber]| {
@@ -142,7 +139,6 @@ fn list_codes(diagnostics: &[Diagnostic]) -> Vec<String> {
         .collect()
 }
 
-/// Returns a draft of `flow.echo` steps from ids and dependencies.
 fn draft_of_steps(steps: &[(&str, &[&str])]) -> Value {
     let steps = steps
         .iter()

@@ -1,5 +1,3 @@
-//! Resolves the tool of each step and of each compensation.
-
 use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value;
@@ -17,7 +15,6 @@ use crate::{
     suggest::{MAX_CANDIDATES, did_you_mean},
 };
 
-/// The tool that a step calls, or the plan that it executes, if it was found.
 #[derive(Clone, Debug)]
 pub(super) struct ToolChoice<'a> {
     /// The name that the plan stores. If no such tool exists, the name in the draft.
@@ -93,7 +90,6 @@ fn tool_name(written: &str) -> ToolName {
 
 struct Call<'a> {
     step_index: usize,
-    /// A prefix of the field names: empty, or `compensate.`.
     field_prefix: &'static str,
     name: Option<&'a str>,
     tool_name: Option<&'a str>,
@@ -193,10 +189,8 @@ impl<'a> Call<'a> {
 }
 
 const MAX_FAILED_SETS: usize = 3;
-/// Separates a failed toolset from the reason of its failure.
 const FAILED_SEPARATOR: &str = ", which failed: ";
 
-/// Names the failed toolsets that may have a tool, with the reason why the first of them failed.
 fn describe_failed_sets(written: &str, catalog: &Catalog) -> Option<String> {
     let suspects = catalog.find_failed_sets(written);
     let first = suspects.first()?;

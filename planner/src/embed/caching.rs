@@ -1,5 +1,3 @@
-//! Embedders that keep vectors in the store or in memory.
-
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
@@ -17,7 +15,6 @@ const CHUNK_TEXTS: usize = 256;
 const MAX_RECENT_TEXTS: usize = 512;
 const MAX_RECENT_BYTES: usize = 4 << 10;
 
-/// An embedder that reads vectors from the store if they exist there.
 #[derive(Debug)]
 pub struct CachingEmbedder {
     inner: Arc<dyn Embedder>,
@@ -193,7 +190,6 @@ mod tests {
 
     use super::*;
 
-    /// Embeds a text as its length and first byte, and records its calls.
     #[derive(Debug, Default)]
     struct LengthEmbedder {
         asked_texts: Mutex<Vec<String>>,
@@ -240,7 +236,6 @@ mod tests {
         let count = once.len();
         once.dedup();
         assert_eq!((count, once.len()), (201, 201));
-        // This embedder stands for another process with the same store.
         let kept = CachingEmbedder::new(length_embedder.clone(), store);
         assert_eq!(kept.embed(&texts).await.unwrap(), want);
         assert_eq!(

@@ -1,5 +1,3 @@
-//! The configured embedder.
-
 use std::{
     fmt,
     path::PathBuf,
@@ -24,7 +22,6 @@ pub enum Source {
     Directory(PathBuf),
     Server(ServerConfig),
     Builtin,
-    /// An embedder of a program that uses this library.
     Own(Arc<dyn Embedder>),
     Invalid(String),
 }
@@ -58,7 +55,6 @@ impl Source {
     }
 }
 
-/// One model: an embedder for stored texts, and an embedder for queries.
 #[derive(Clone, Debug)]
 pub struct Embedding {
     pub source: String,

@@ -1,5 +1,3 @@
-//! A sentence encoder: tokenizer, transformer and pooling.
-
 use std::path::Path;
 
 use ndarray::{ArrayView2, Axis};

@@ -14,7 +14,6 @@ use super::{
     weights::InvalidModel,
 };
 
-/// The files that influence vectors.
 const VECTOR_FILES: [&str; 6] = [
     WEIGHTS_FILE,
     TOKENIZER_FILE,
@@ -24,10 +23,8 @@ const VECTOR_FILES: [&str; 6] = [
     "sentence_bert_config.json",
 ];
 const CHUNK_BYTES: usize = 1 << 20;
-/// Number of bytes of the fingerprint in the name.
 const FINGERPRINT_BYTES: usize = 8;
 
-/// Returns the name of the directory with a fingerprint of its files.
 pub(super) fn name_with_fingerprint(directory: &Path) -> Result<String, InvalidModel> {
     let mut hash = Sha256::new();
     let mut chunk = vec![0; CHUNK_BYTES];

@@ -41,7 +41,6 @@ static BUILTIN_TOKENIZER: &[u8] = include_bytes!("builtin/tokenizer.json");
 pub struct Local {
     model: String,
     encoder: Arc<Encoder>,
-    /// A permit for each thread that may encode.
     threads: Arc<Semaphore>,
 }
 
@@ -132,7 +131,6 @@ impl Embedder for Local {
     }
 }
 
-/// Vectors with the indexes of their texts.
 type EncodedTexts = Vec<(usize, Vec<f32>)>;
 
 impl Local {
@@ -145,7 +143,6 @@ impl Local {
     }
 }
 
-/// Splits texts, shortest first, into batches.
 fn batch_ranges(lens: &[usize]) -> Vec<Range<usize>> {
     let mut batches = Vec::new();
     let (mut start, mut bytes) = (0, 0);

@@ -1,5 +1,3 @@
-//! The arithmetic of a transformer, on rows of numbers.
-
 use std::ops::Range;
 
 use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis, Slice, linalg::general_mat_mul};

@@ -20,9 +20,7 @@ use super::{
 };
 
 pub const DEFAULT_HUB: &str = "https://huggingface.co";
-/// The owner of models without an owner in their name.
 const DEFAULT_OWNER: &str = "sentence-transformers";
-/// The SHA-256 of recommended models' weights, by repository.
 const PINNED_SHA256: [(&str, &str); 1] = [(
     "sentence-transformers/all-MiniLM-L6-v2",
     "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
@@ -88,7 +86,6 @@ impl PullError {
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     pub name: &'a str,
-    /// The expected SHA-256 of the weights, in hexadecimal.
     pub sha256: Option<&'a str>,
 }
 
@@ -139,7 +136,6 @@ pub async fn pull(
     Ok(Pulled { path, model, from: Some(from) })
 }
 
-/// Returns the repository of a model: `owner/name`.
 fn repository_name(name: &str) -> Result<String, PullError> {
     let is_part = |part: &str| {
         let is_fit = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
@@ -164,12 +160,10 @@ struct HubRepository<'a> {
     client: Client,
     hub: &'a str,
     repository: &'a str,
-    /// The SHA-256 that the weights must have, even if the hub names another checksum.
     pinned: Option<String>,
 }
 
 impl HubRepository<'_> {
-    /// Returns the URL and the revision of the downloaded files.
     async fn download_files(
         &self,
         directory: &Path,
@@ -228,7 +222,6 @@ impl HubRepository<'_> {
     }
 }
 
-/// Lists the models in a directory and in the directories of owners.
 pub fn list_models(models: &Path) -> Vec<String> {
     let names = |folder: &Path| {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();

@@ -39,7 +39,6 @@ const USER_AGENT_NAME: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
 
 #[derive(Clone)]
 pub struct ServerConfig {
-    /// The URL before `/embeddings`, such as `https://api.openai.com/v1`.
     pub base_url: String,
     pub model: String,
     pub api_key: Option<String>,
@@ -84,7 +83,6 @@ struct Entry {
 }
 
 enum RequestFailure {
-    /// A retry may help, after the wait that the server asks for.
     Temporary(String, Option<Duration>),
     Permanent(String),
     Text(String),
@@ -280,7 +278,6 @@ fn count_batch_texts(texts: &[&str]) -> usize {
     fit.count().max(1)
 }
 
-/// Parses an answer. Its vectors have indexes and may come in any order.
 fn parse_vectors(body: &[u8], texts: usize) -> Result<Vec<Vec<f32>>, String> {
     let answer: Answer = serde_json::from_slice(body)
         .map_err(|err| format!("its answer is not a list of vectors ({err})"))?;

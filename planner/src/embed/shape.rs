@@ -1,5 +1,3 @@
-//! The configuration files of a BERT model.
-
 use std::{fs, io::ErrorKind, path::Path};
 
 use serde::{Deserialize, de::DeserializeOwned};
@@ -7,7 +5,6 @@ use serde::{Deserialize, de::DeserializeOwned};
 use super::{math::Activation, weights::InvalidModel};
 
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
-/// The default maximum number of tokens of a text, as in BERT.
 const DEFAULT_MAX_TOKENS: usize = 512;
 
 /// The only supported architecture: `model_type` in `config.json`.
@@ -80,9 +77,7 @@ impl ModelShape {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pooling {
-    /// The results of several methods are concatenated.
     pub(super) methods: Vec<PoolingMethod>,
-    /// `true` if vectors are scaled to length 1.
     pub(super) is_normalized: bool,
 }
 
@@ -91,7 +86,6 @@ pub(super) enum PoolingMethod {
     First,
     Largest,
     Mean,
-    /// The sum, divided by the square root of the number of tokens.
     MeanBySquareRoot,
 }
 

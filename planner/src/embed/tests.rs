@@ -14,14 +14,12 @@ use super::{
     weights::{InvalidModel, Weights},
 };
 
-/// A text, and the vector that a model should return.
 #[derive(Deserialize)]
 struct ReferenceVector {
     text: String,
     vector: Vec<f32>,
 }
 
-/// Returns reproducible numbers without a pattern for a tensor.
 fn reproducible_numbers(name: &str, len: usize) -> Vec<f32> {
     let seed: u64 = name.bytes().map(u64::from).sum();
     let shift = if name.ends_with("orm.weight") { 1.0 } else { 0.0 };

@@ -17,7 +17,6 @@ const MAX_LAYERS: usize = 256;
 #[derive(Debug)]
 pub(super) struct Transformer {
     word_embeddings: Array2<f32>,
-    /// Position embeddings, with the embedding of the first token type added.
     positions: Array2<f32>,
     norm: Norm,
     layers: Vec<Layer>,
@@ -52,8 +51,6 @@ impl Transformer {
         })
     }
 
-    /// Returns the vectors of all tokens of the texts, one row for each token, one text after
-    /// another.
     pub(super) fn encode_tokens(&self, texts: &[Vec<u32>]) -> Result<Array2<f32>, InvalidModel> {
         let mut rows = self.look_up_embeddings(texts)?;
         self.norm.apply(&mut rows);
@@ -149,7 +146,6 @@ impl Layer {
         })
     }
 
-    /// Returns the attention of each token to the tokens of its text.
     fn attend_tokens(&self, rows: &Array2<f32>, texts: &[Vec<u32>], heads: usize) -> Array2<f32> {
         let all = self.attention.apply(rows);
         let size = rows.ncols();
@@ -175,7 +171,6 @@ impl Layer {
         mixed
     }
 
-    /// Updates each token by the result of the attention and by the dense layers.
     fn apply_feed_forward(&self, rows: &mut Array2<f32>, mixed: &Array2<f32>) {
         self.attention_output.add_to(rows, mixed);
         self.attention_norm.apply(rows);

@@ -19,9 +19,7 @@ use serde_json::Value;
 
 use super::math::{Linear, Norm};
 
-/// Number of values that share a scale in a quantised matrix.
 const GROUP_LEN: usize = 32;
-/// The first tensor of every BERT model.
 const FIRST_TENSOR: &str = "embeddings.word_embeddings.weight";
 /// Maximum size of the header of a file. Large models need much less, because they have a few
 /// hundred tensors.
@@ -73,10 +71,8 @@ enum WeightsSource {
 #[derive(Debug)]
 pub(super) struct Weights {
     tensors: BTreeMap<String, Tensor>,
-    /// The offset of the first tensor in bytes.
     data_start: u64,
     source: WeightsSource,
-    /// A prefix of all tensor names, such as `bert.`.
     prefix: String,
 }
 
@@ -279,7 +275,6 @@ fn shape_matrix(
         .map_err(|err| InvalidModel::for_tensor(name, err))
 }
 
-/// Converts a half-precision number (sign, five bits of exponent, ten of fraction).
 fn from_half(bits: u16) -> f32 {
     let (sign, exponent) = (u32::from(bits & 0x8000) << 16, u32::from(bits >> 10) & 31);
     let fraction = u32::from(bits & 1_023);

@@ -14,7 +14,6 @@ const MIN_PLACEHOLDER_LIMIT: usize = 4_000;
 pub(super) struct LayeredGraph {
     pub(super) real_node_count: usize,
     pub(super) layer_of: Vec<usize>,
-    /// The nodes of each layer, in order.
     pub(super) layers: Vec<Vec<usize>>,
     /// The successors of each node, one layer below it.
     pub(super) below: Vec<Vec<usize>>,
@@ -26,7 +25,6 @@ pub(super) struct LayeredGraph {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum EdgePath {
     Loop,
-    /// The edge leads from its upper end to its lower end through these placeholders.
     ViaPlaceholders {
         upper: usize,
         placeholders: Vec<usize>,
@@ -74,7 +72,6 @@ impl LayeredGraph {
         layered
     }
 
-    /// Returns the maximum number of layers that an edge may pass and still get placeholders.
     fn max_span(&self, down: &[(usize, usize)]) -> usize {
         let passes = |(upper, lower): &(usize, usize)| {
             self.layer_of[*lower].saturating_sub(self.layer_of[*upper] + 1)
@@ -160,7 +157,6 @@ fn find_reversed_edges(nodes: usize, edges: &[GraphEdge]) -> Vec<bool> {
     reversed
 }
 
-/// Puts every node one layer below its lowest predecessor.
 fn assign_layers(nodes: usize, down: &[(usize, usize)]) -> Vec<usize> {
     let mut below = vec![Vec::new(); nodes];
     let mut waiting = vec![0_usize; nodes];

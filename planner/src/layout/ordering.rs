@@ -1,5 +1,3 @@
-//! The order of nodes within layers, with few crossing edges.
-
 use super::layers::LayeredGraph;
 
 const MAX_SWEEPS: usize = 24;

@@ -1,25 +1,19 @@
-//! The positions of ordered nodes, and the routes of edges between them.
-
 use super::{
     Drawing, GraphEdge, Point, Size, Style,
     layers::{EdgePath, LayeredGraph},
 };
 
 const SWEEPS: usize = 12;
-/// The space of an edge that passes a layer, as a share of the gap between nodes.
 const PASSING_EDGE_SPACE: f64 = 0.5;
 /// The pull between placeholders of one edge, which keeps long edges straight.
 const EDGE_PULL: f64 = 6.0;
 /// The pull of a node without neighbours towards its current place.
 const LOOSE_NODE_PULL: f64 = 0.01;
-/// The share of a node's side that its edges use.
 const PORT_SHARE: f64 = 0.7;
 const MAX_PORT_GAP: f64 = 14.0;
 const LOOP_SIZE: f64 = 16.0;
-/// The maximum distance from a line at which a point counts as a point on the line.
 const STRAIGHT_TOLERANCE: f64 = 0.05;
 
-/// Places the nodes of ordered layers and routes the edges between them.
 pub(super) fn draw_layers(
     graph: &LayeredGraph,
     sizes: &[Size],
@@ -115,7 +109,6 @@ fn self_loop_points(Point { x, y }: Point, Size { width, height }: Size) -> Vec<
         .into()
 }
 
-/// Removes points on a straight line, and restores the direction of reversed edges.
 fn straighten_path(points: Vec<Point>, is_reversed: bool) -> Vec<Point> {
     let mut kept: Vec<Point> = Vec::with_capacity(points.len());
     for point in points {
@@ -135,7 +128,6 @@ fn straighten_path(points: Vec<Point>, is_reversed: bool) -> Vec<Point> {
 }
 
 struct PlacedNodes {
-    /// The centre of each node and of each placeholder.
     centres: Vec<Point>,
     bands: Vec<LayerBand>,
     width: f64,
@@ -210,7 +202,6 @@ fn layer_bands(graph: &LayeredGraph, sizes: &[Size], style: &Style) -> Vec<Layer
     graph.layers.iter().map(band).collect()
 }
 
-/// Returns the leftmost offsets of a layer's nodes.
 fn node_offsets(graph: &LayeredGraph, layer: &[usize], sizes: &[Size], style: &Style) -> Vec<f64> {
     let mut offsets = Vec::with_capacity(layer.len());
     let mut before: Option<(f64, usize)> = None;
@@ -226,7 +217,6 @@ fn node_offsets(graph: &LayeredGraph, layer: &[usize], sizes: &[Size], style: &S
     offsets
 }
 
-/// A run of adjacent nodes at minimal distance from each other.
 struct Block {
     position: f64,
     weight: f64,
@@ -267,7 +257,6 @@ fn move_nodes_to_neighbours(
     }
 }
 
-/// Returns the preferred position of a node, and its weight.
 fn preferred_position(
     graph: &LayeredGraph,
     node: usize,

@@ -1,5 +1,3 @@
-//! Rules for every drawing, and the quality of some drawings.
-
 use proptest::prelude::*;
 
 use super::*;
@@ -10,7 +8,6 @@ fn draw_graph(nodes: usize, edges: &[(usize, usize)]) -> Drawing {
     layout_graph(&vec![NODE_SIZE; nodes], edges, &Style::default())
 }
 
-/// Returns the number of crossings between straight lines from centre to centre.
 fn count_straight_crossings(drawing: &Drawing, edges: &[(usize, usize)]) -> usize {
     let side = |a: Point, b: Point, c: Point| (b.x - a.x) * (c.y - a.y) - (b.y - a.y) * (c.x - a.x);
     let lines: Vec<(Point, Point)> =
@@ -73,8 +70,6 @@ fn a_dense_graph_is_drawn_with_bounded_work() {
     check_drawing(&drawing, 1_500, &edges);
 }
 
-/// Asserts that nodes do not overlap, that everything is inside the drawing, and that edges start
-/// and end at their nodes.
 fn check_drawing(drawing: &Drawing, nodes: usize, edges: &[(usize, usize)]) {
     let mut sorted_nodes: Vec<Point> = drawing.nodes.clone();
     sorted_nodes.sort_by(|a, b| a.y.total_cmp(&b.y).then(a.x.total_cmp(&b.x)));

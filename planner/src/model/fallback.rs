@@ -1,12 +1,9 @@
-//! A model with a fallback.
-
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
 use super::{Model, ModelError, Question, Reply};
 
-/// Asks the second model when the first model fails.
 #[derive(Debug)]
 pub struct Fallback {
     first: Arc<dyn Model>,

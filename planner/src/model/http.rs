@@ -1,5 +1,3 @@
-//! HTTP exchanges with a limit on the size of the answer.
-
 use std::time::Duration;
 
 use reqwest::{Client, RequestBuilder, StatusCode, header::HeaderMap, redirect::Policy};
@@ -20,7 +18,6 @@ pub(super) struct Answer {
 #[derive(Debug)]
 pub(super) enum ExchangeError {
     Unreachable(String),
-    /// The connection was lost before the end of the answer, with this reason.
     ConnectionLost(String),
     TooLong,
 }
@@ -38,7 +35,8 @@ pub(super) fn build_client(is_local: bool) -> reqwest::Result<Client> {
     if is_local { builder.no_proxy() } else { builder }.build()
 }
 
-/// Sends a request and reads the answer. Closes the connection if the answer is too long.
+/// Sends a request and reads the answer. Closes the connection if the answer is too long, and then
+/// returns only the beginning of an error.
 pub(super) async fn send_request(request: RequestBuilder) -> Result<Answer, ExchangeError> {
     let response = request.send().await;
     let mut response =

@@ -20,28 +20,23 @@ const SERVERS: [(&str, &str); 3] = [
     ("LM Studio", "http://127.0.0.1:1234/v1"),
 ];
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
-/// The command that downloads a model.
 pub const PULL_COMMAND: &str = "faber models pull planner";
 
-/// The name under which a started server offers the downloaded model.
 pub const STARTED_MODEL: &str = "faber-planner";
 
 #[derive(Clone, Debug)]
 pub struct StartedServer {
-    /// The address before `chat/completions`.
     pub url: String,
     /// The key of the server. Other users of the machine do not know it, so they cannot use the
     /// server.
     pub key: Key,
 }
 
-/// Starts a server for the downloaded model.
 #[async_trait]
 pub trait ServerStarter: Debug + Send + Sync {
     /// Returns a running server. The error names what is missing, and the remedy.
     async fn start_server(&self) -> Result<StartedServer, String>;
 
-    /// Describes how the server would be started, without starting it.
     fn describe(&self) -> Result<String, String>;
 }
 
@@ -63,7 +58,6 @@ pub struct LocalModel {
 }
 
 impl LocalModel {
-    /// Creates the model. Sends nothing.
     pub fn new(settings: &Settings) -> Self {
         let servers: Vec<(String, String)> = match &settings.base_url {
             Some(url) => vec![("the server".to_owned(), url.trim_end_matches('/').to_owned())],
@@ -93,7 +87,6 @@ impl LocalModel {
         Ok(provider)
     }
 
-    /// Returns the first server that has the requested model.
     async fn search_servers(&self) -> Result<Option<(String, Provider)>, ModelError> {
         for (server, url) in &self.servers {
             if let Some(model) = self.find_model(url).await? {
@@ -138,8 +131,8 @@ impl LocalModel {
         Ok(models.into_iter().find(is_wanted))
     }
 
-    /// Returns the first model of a server that writes text and runs on this machine. Skips models
-    /// that Ollama lists but runs in its cloud.
+    /// Returns the first model of a server whose name does not show that it makes embeddings or
+    /// runs in Ollama's cloud.
     async fn find_first_model(&self, url: &str) -> Result<Option<String>, ModelError> {
         let is_local = |id: &str| !id.contains("embed") && !id.ends_with("cloud");
         let models = self.list_models(url).await?;

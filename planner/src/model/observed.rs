@@ -1,5 +1,3 @@
-//! Counts the questions to a model, and makes a span of each.
-
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -15,7 +13,6 @@ use super::{Model, ModelError, Question, Reply};
 #[derive(Debug)]
 pub(super) struct ObservedModel {
     model: Arc<dyn Model>,
-    /// The provider and the name of the model, as in the configuration.
     name: String,
     provider: &'static str,
 }

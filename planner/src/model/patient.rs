@@ -1,5 +1,3 @@
-//! Retries of questions.
-
 use std::{
     hash::{BuildHasher, RandomState},
     sync::{
@@ -46,12 +44,10 @@ impl RetryingModel {
         Self::with_seed(model, retry_policy, RandomState::new().hash_one(0))
     }
 
-    /// Adds retries to a model. The same seed gives the same waits.
     pub fn with_seed(model: Arc<dyn Model>, retry_policy: ModelRetryPolicy, seed: u64) -> Self {
         Self { model, retry_policy, random_state: AtomicU64::new(seed) }
     }
 
-    /// Returns a random wait between half of a wait and the whole wait.
     fn random_part(&self, of: Duration) -> Duration {
         // Uses Knuth's multiplier. The upper bits of its results are random enough.
         let step = |state: u64| state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

@@ -40,13 +40,11 @@ pub struct Provider {
 struct Answer {
     text: String,
     calls: Vec<NativeCall>,
-    /// The reason why the model stopped, if the provider names it.
     stop: Option<Stop>,
     tokens: Tokens,
 }
 
 impl Provider {
-    /// Creates a client. Sends nothing.
     pub fn new(settings: &Settings) -> Result<Self, ModelError> {
         let name = settings.name();
         let refused = |reason: String| ModelError::Refused { model: name.clone(), reason };
@@ -150,7 +148,6 @@ impl Provider {
         Ok(Some((name, value)))
     }
 
-    /// Returns whether the provider lists the model.
     pub async fn is_listed(&self) -> Result<bool, ModelError> {
         let list = self.exchange_json(self.client.get(format!("{}models", self.base_url))).await?;
         let wanted = self.settings.model.as_str();
@@ -213,7 +210,6 @@ fn parse_base_url(settings: &Settings) -> Result<String, String> {
     Ok(format!("{}/", written.trim_end_matches('/')))
 }
 
-/// Adds the missing fields of an object schema, which providers require.
 fn object_schema(schema: &Value) -> Value {
     match schema {
         Value::Object(fields) if !fields.is_empty() => {
@@ -243,7 +239,6 @@ fn read_text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// Removes thoughts in tags before the text.
 fn remove_thoughts(text: &str) -> &str {
     let start = text.trim_start();
     let rest = start.strip_prefix("<think>").and_then(|rest| rest.split_once("</think>"));

@@ -1,10 +1,7 @@
-//! The providers that the configuration knows by name.
-
 use crate::suggest::did_you_mean;
 
 use Format::{Anthropic, OpenAi};
 
-/// The provider whose server is searched on this machine.
 const LOCAL_PROVIDER: &str = "local";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,12 +94,10 @@ impl ProviderKind {
         self.name
     }
 
-    /// Returns whether the server is searched on this machine.
     pub fn is_local(self) -> bool {
         self.name == LOCAL_PROVIDER
     }
 
-    /// Returns whether the servers of this provider can force an answer to follow a large schema.
     pub(super) fn has_grammars(self) -> bool {
         [LOCAL_PROVIDER, "ollama"].contains(&self.name)
     }

@@ -17,10 +17,8 @@ use crate::embed::pull::{
     download::{self, DownloadRequest, HeadResult},
 };
 
-/// The name of the model in `faber models pull`, and of its folder.
 pub const PLANNER_MODEL: &str = "planner";
 const NOTE_FILE: &str = "model.json";
-/// The prefix of a file that is being downloaded.
 const UNCHECKED_PREFIX: &str = "new-";
 const GGUF_MAGIC: &[u8] = b"GGUF";
 
@@ -31,7 +29,6 @@ const MODEL_SHA256: &str = "6a1a2eb6d15622bf3c96857206351ba97e1af16c30d7a74ee389
 const MODEL_BYTES: u64 = 1_117_320_736;
 const LICENCE: &str = "Apache-2.0";
 
-/// A model that can be downloaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
     pub url: Url,
@@ -43,7 +40,6 @@ pub struct Offer {
     pub sha256: Option<String>,
 }
 
-/// The origin of a downloaded model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Downloaded {
     pub file: String,

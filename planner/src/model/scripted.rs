@@ -1,5 +1,3 @@
-//! A scripted model for tests.
-
 use std::{
     collections::VecDeque,
     sync::{Mutex, PoisonError},
@@ -10,7 +8,6 @@ use async_trait::async_trait;
 
 use super::{Model, ModelError, Question, Reply, Stop, Tokens};
 
-/// A model that answers from a list and keeps the questions.
 #[derive(Debug, Default)]
 pub(crate) struct Scripted {
     answers: Mutex<VecDeque<Result<Reply, ModelError>>>,
@@ -18,7 +15,6 @@ pub(crate) struct Scripted {
 }
 
 impl Scripted {
-    /// Creates a model that gives these answers in order, and then refuses.
     pub(crate) fn new(answers: Vec<Result<Reply, ModelError>>) -> Self {
         Self { answers: Mutex::new(answers.into()), questions: Mutex::default() }
     }
@@ -54,7 +50,6 @@ pub(crate) fn reply_with(text: &str) -> Result<Reply, ModelError> {
     })
 }
 
-/// Returns a temporary error, with the provider's wait in seconds.
 pub(crate) fn busy(seconds: Option<u64>) -> Result<Reply, ModelError> {
     let wait = seconds.map(Duration::from_secs);
     Err(ModelError::Unavailable { model: "scripted".to_owned(), reason: "busy".to_owned(), wait })

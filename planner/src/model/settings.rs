@@ -1,5 +1,3 @@
-//! The settings of a model.
-
 use std::{fmt, sync::Arc, time::Duration};
 
 use shared::secret_file::SecretFile;
@@ -29,7 +27,6 @@ pub struct Settings {
     /// The temperature. Without a value, the provider decides.
     pub temperature: Option<f64>,
     pub price: Option<Price>,
-    /// If true, the provider is asked for plans that follow their schema.
     pub structured_output: bool,
     /// If true, tools are offered through the interface of the provider. Otherwise they are
     /// described in words.
@@ -50,12 +47,10 @@ pub enum Key {
 }
 
 impl Settings {
-    /// Returns `PROVIDER/MODEL`.
     pub fn name(&self) -> String {
         format!("{}/{}", self.provider.name(), self.model)
     }
 
-    /// Creates the model with its retries and its fallback. Sends nothing.
     pub fn build_model(&self) -> Result<Arc<dyn Model>, ModelError> {
         let patience = ModelRetryPolicy { retries: self.retries, ..ModelRetryPolicy::default() };
         let model: Arc<dyn Model> = if self.provider.is_local() {

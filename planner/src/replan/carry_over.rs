@@ -6,7 +6,8 @@ use crate::{
 };
 
 /// Copies retries, timeouts, the compensation and other settings of the earlier plan to the same
-/// steps of a draft. A call that needed approval needs it again under any step id.
+/// steps of a draft, unless the draft sets them. A call that needed approval needs it again under
+/// any step id.
 ///
 /// `catalog` is the catalog with which the draft is compiled. The planner may know only a part of
 /// this catalog, in which short names can mean other tools.
@@ -39,7 +40,6 @@ fn keep_field<T: Clone>(field: &mut Option<T>, earlier: Option<&T>) {
     }
 }
 
-/// Returns the step's tool or plan under a name that is unique for it.
 fn called_tool(step: &DraftStep, catalog: &Catalog) -> Option<String> {
     if let Some(SubDraft::Named(plan)) = &step.plan {
         return Some(format!("plan {plan}"));

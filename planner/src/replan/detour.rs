@@ -39,7 +39,6 @@ const SUFFIX_LEN: usize = 4;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub tool: ToolName,
-    /// The tools that the step depended on.
     pub before: Vec<ToolName>,
 }
 
@@ -51,7 +50,6 @@ pub struct Detour {
     pub warnings: Vec<Diagnostic>,
 }
 
-/// Returns the failures of an execution for which a detour can help.
 pub fn failures_of(ended: &Execution) -> Vec<Failure> {
     let plan = ended.plan();
     let steps = plan.steps().iter().zip(ended.steps());
@@ -121,7 +119,6 @@ fn failed_steps(earlier: &EarlierPlan) -> Result<Vec<String>, String> {
 struct DetourPlanner<'a> {
     earlier: &'a EarlierPlan,
     graph: ChainGraph,
-    /// The effects of tools, by their full names.
     effects: BTreeMap<String, Effect>,
     avoided_tools: BTreeSet<usize>,
     given_values: Vec<Given>,
@@ -163,7 +160,6 @@ impl<'a> DetourPlanner<'a> {
         planner
     }
 
-    /// Collects the literal parameters of the plan, and the outputs of the steps that succeeded.
     fn collect_values(&mut self, suspects: &BTreeSet<&str>) {
         for (step, result) in self.earlier.draft.tools.iter().zip(&self.earlier.results) {
             let Some(index) = step.name.as_deref().and_then(|name| self.graph.find(name)) else {
@@ -251,7 +247,6 @@ impl<'a> DetourPlanner<'a> {
         Ok(())
     }
 
-    /// Returns the outputs of a step that other steps use, if each is a whole value.
     fn used_paths(&self, id: &str) -> Result<BTreeSet<String>, String> {
         let mut paths = BTreeSet::new();
         for step in self.draft.tools.iter().filter(|step| step.id.as_deref() != Some(id)) {
@@ -273,8 +268,6 @@ impl<'a> DetourPlanner<'a> {
         Ok(paths)
     }
 
-    /// Adds the calls of a route in the place of a failed step. Returns the value that the route
-    /// leads to.
     fn add_route(&mut self, route: &Route, failed: &DraftStep, position: &mut usize) -> Value {
         let mut ids: Vec<String> = Vec::new();
         for step in &route.steps {
@@ -326,7 +319,6 @@ impl<'a> DetourPlanner<'a> {
         if is_free(&base) { base } else { numbered.find(is_free).unwrap_or_default() }
     }
 
-    /// Lets acting steps wait for a person if a value that may reach them is a guess.
     fn finish(self) -> Detour {
         let Self { mut draft, guesses, effects, earlier, .. } = self;
         draft.query.clone_from(&earlier.draft.query);
@@ -406,7 +398,6 @@ fn replace_value(value: &mut Value, old: &str, new: &Value) {
     }
 }
 
-/// Replaces a dependency on a step by a dependency on its successor.
 fn replace_dependency(step: &mut DraftStep, old: &str, new: Option<&str>) {
     let written = step.depends_on.take();
     let one = written.as_ref().and_then(Value::as_str).map(str::to_owned);

@@ -29,7 +29,6 @@ pub const MAX_EXECUTIONS: usize = 1_000;
 /// Maximum bytes of calls of a new plan that are compared. The comparison blocks the thread, so the
 /// limit keeps it short.
 pub const MAX_COMPARED_BYTES: usize = 32 << 20;
-/// The fixed part of a compared call's size.
 pub const CALL_BYTES: usize = 64;
 const ECHO_TOOL: &str = "flow.echo";
 
@@ -43,7 +42,6 @@ pub struct RepeatGuard<'a> {
     ended: &'a Execution,
     /// Steps by tool and parameters. Numbers in parameters are normalized.
     calls: BTreeMap<ToolName, StepsByParameters>,
-    /// The steps that called a tool for items of a list.
     lists: BTreeMap<ToolName, Vec<StepId>>,
     children: Vec<ExecutionId>,
     /// `true` if some executions were not read, so their calls are unknown.
@@ -63,7 +61,6 @@ enum Repeat<'a> {
 struct NewPlan<'a> {
     execution: &'a Execution,
     reusable: &'a [bool],
-    /// Bytes of calls that may still be compared.
     budget: Cell<usize>,
 }
 
@@ -91,7 +88,6 @@ impl<'a> RepeatGuard<'a> {
         steps.for_each(|(planned, step)| self.add_step(planned, step));
     }
 
-    /// Removes and returns a child execution that was not added yet.
     pub fn pop_child(&mut self) -> Option<ExecutionId> {
         self.children.pop()
     }
@@ -133,7 +129,6 @@ impl<'a> RepeatGuard<'a> {
         }
     }
 
-    /// Returns an error for each step of a new plan that would repeat an effect, or may repeat one.
     pub fn find_repeats(&self, draft: &Draft, plan: &Arc<Plan>) -> Vec<Diagnostic> {
         let reusable = reusable_steps(self.ended, plan);
         // Reports nothing, because a plan that reuses too much is rejected for that reason.
@@ -206,10 +201,8 @@ impl<'a> RepeatGuard<'a> {
     }
 }
 
-/// The parameters of a call before its plan runs.
 enum RenderedParameters {
     Known(Value),
-    /// A template refers to an output that does not exist yet.
     Unknown,
     TooLarge,
 }
@@ -242,17 +235,14 @@ impl NewPlan<'_> {
     }
 }
 
-/// Returns the execution of a new plan as it would start.
 fn create_execution(ended: &Execution, plan: &Arc<Plan>) -> Option<Execution> {
     let event = Event::Created(Box::new(create_replan(ended, plan).ok()?));
     let created = RecordedEvent { seq: Seq::START.next(), at: ended.created_at(), by: None, event };
     Execution::create(ended.id(), Arc::clone(plan), &created).ok()
 }
 
-/// The values that templates find before the plan runs.
 struct KnownValues<'a> {
     execution: &'a Execution,
-    /// An item and its index.
     item: Option<(&'a Value, Value)>,
 }
 
@@ -293,7 +283,6 @@ impl LookUpValues for KnownValues<'_> {
     }
 }
 
-/// Returns the output of an unconditional `flow.echo` step with literal parameters.
 fn echo_output(step: &ToolExecution) -> Option<&Value> {
     match &step.template {
         Template::Literal(parameters) if step.tool.as_str() == ECHO_TOOL => {
@@ -308,7 +297,6 @@ fn has_effect(planned: &ToolExecution, step: &Step) -> bool {
     step.has_once_call(planned.policy.effect) && is_lasting(step)
 }
 
-/// Returns whether a step or one of its items has succeeded, or may have, and was not compensated.
 fn is_lasting(step: &Step) -> bool {
     match &step.items {
         Some(items) => items.as_slice().iter().any(is_lasting),

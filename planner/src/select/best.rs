@@ -1,7 +1,5 @@
-//! The best of many scores.
-
-/// Returns the positions of the `max_count` best scores. Returns more of them if each score may be
-/// wrong by `slack`. `is_allowed` filters the positions.
+/// Returns the positions of the `max_count` best scores. Returns more of them if scores are equal,
+/// or if each score may be wrong by `slack`. `is_allowed` filters the positions.
 pub(super) fn candidate_places(
     scores: &[f64],
     max_count: usize,

@@ -1,5 +1,3 @@
-//! Collisions: pairs of tools with similar examples.
-
 use super::{rows::Rows, vector};
 
 /// Number of vectors of a block. A block fits into the processor's first cache, and is read once
@@ -25,7 +23,6 @@ pub enum Similarity {
     Cosine,
 }
 
-/// There are more than [`MAX_COLLISIONS`] pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("more than {MAX_COLLISIONS} pairs of tools are that similar: use a higher `threshold`")]
 pub struct TooManyPairs;

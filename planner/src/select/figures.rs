@@ -1,8 +1,5 @@
-//! Quality of a selection, measured with queries whose right tools are known.
-
 use std::collections::BTreeSet;
 
-/// Number of the first tools that count for recall.
 const RECALL_TOOLS: usize = 5;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -14,7 +11,6 @@ pub struct SelectionQuality {
 }
 
 impl SelectionQuality {
-    /// Adds a query with the tools that it should find, and the selected tools, best first.
     pub fn add_query(&mut self, right_tools: &BTreeSet<&str>, selected: &[&str]) {
         self.query_count += 1;
         let place = selected.iter().position(|tool| right_tools.contains(tool));
@@ -37,12 +33,10 @@ impl SelectionQuality {
         self.divide_by_queries(self.hit_sum)
     }
 
-    /// Returns the mean share of the right tools among the first five.
     pub fn recall_at_5(&self) -> f64 {
         self.divide_by_queries(self.recall_sum)
     }
 
-    /// Returns the mean of one divided by the rank of the first right tool.
     pub fn reciprocal_rank(&self) -> f64 {
         self.divide_by_queries(self.reciprocal_rank_sum)
     }

@@ -22,7 +22,6 @@ const LEXICAL_WEIGHT: f32 = 0.18;
 const NAME_WEIGHT: f32 = 0.05;
 /// The weight of learned outcomes, which are between -1 and 1.
 const LEARNED_WEIGHT: f64 = 0.05;
-/// The weight of the best part. The whole query has the remaining weight.
 const PART_WEIGHT: f64 = 0.5;
 
 struct QueryMeaning {
@@ -110,7 +109,6 @@ impl Selector {
     }
 }
 
-/// Returns the scores of words and names, for each tool.
 fn lexical_scores(words: &Lexical, text: &str, allowed: &[bool]) -> Vec<f32> {
     let (mut lexical, names) = words.score_tools_and_names(text);
     let max_score = lexical
@@ -169,7 +167,6 @@ impl ScoreInputs<'_> {
     }
 }
 
-/// Combines the points of the query with the points of its best part.
 fn combine_points(mut points: impl Iterator<Item = f64>) -> f64 {
     let whole = points.next().unwrap_or_default();
     let Some(part) = points.reduce(f64::max) else { return whole };

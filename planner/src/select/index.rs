@@ -29,10 +29,8 @@ pub(super) struct Index {
     positions: Option<IndexPart<BTreeMap<ToolName, usize>>>,
 }
 
-/// The tools to select from. The list keeps its address until a tool changes.
 pub type Tools = Arc<[Arc<ToolDefinition>]>;
 
-/// The mean of a tool's examples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Centroid {
     /// The mean, which is not normalized.
@@ -42,8 +40,6 @@ pub struct Centroid {
 }
 
 impl Centroid {
-    /// Returns the mean of the vectors of examples. Returns `None` without vectors, or if their
-    /// lengths differ.
     pub fn mean_of(examples: &[Vec<f32>]) -> Option<Self> {
         let first = examples.first()?;
         if examples.iter().any(|example| example.len() != first.len()) {
@@ -65,13 +61,10 @@ struct IndexPart<T> {
 #[derive(Clone, Debug, Default)]
 pub struct Centroids {
     pub(super) rows: Rows,
-    /// For each row, the index of the tool's least similar example, and the cosine of that example
-    /// to the centroid.
     least_similar_index: Vec<(usize, f64)>,
 }
 
 impl Index {
-    /// Returns the index of each tool, by its qualified name.
     pub(super) fn positions(&mut self, tools: &Tools) -> Arc<BTreeMap<ToolName, usize>> {
         if let Ok(positions) = IndexPart::current_or_earlier(self.positions.as_ref(), tools) {
             return positions;
@@ -148,7 +141,6 @@ impl Index {
     }
 }
 
-/// Returns the vector of one text for each tool. A blank text has no vector.
 async fn text_rows(
     part: &mut Option<IndexPart<Rows>>,
     tools: &Tools,
@@ -217,7 +209,6 @@ impl<T> IndexPart<T> {
     }
 }
 
-/// The earlier entries, and the earlier index of each present tool.
 struct EarlierEntries<'a, T> {
     entries: Option<&'a T>,
     positions: Vec<Option<usize>>,
@@ -287,7 +278,6 @@ pub(super) fn list_examples(tool: &ToolDefinition) -> impl Iterator<Item = &str>
     tool.examples.iter().map(String::as_str).filter(|example| !example.trim().is_empty())
 }
 
-/// Splits indexes of tools into batches of about [`BATCH_TEXTS`] texts.
 fn text_batches(positions: &[usize], texts: impl Fn(usize) -> usize) -> Vec<&[usize]> {
     let (mut batches, mut start, mut count) = (Vec::new(), 0, 0);
     for (end, index) in positions.iter().enumerate() {
@@ -303,7 +293,6 @@ fn text_batches(positions: &[usize], texts: impl Fn(usize) -> usize) -> Vec<&[us
     batches
 }
 
-/// Embeds texts, and checks that each has a vector.
 pub(super) async fn embed_all(
     embedder: &dyn Embedder,
     texts: &[&str],

@@ -10,9 +10,7 @@ use shared::tool::ToolDefinition;
 
 use super::words;
 
-/// Limits how much a repeated word counts.
 const SATURATION: f32 = 1.2;
-/// Reduces the scores of long documents.
 const LENGTH_PENALTY: f32 = 0.75;
 /// The weight of words in names. It is the highest, because names are short and precise.
 const NAME_WEIGHT: f32 = 2.0;
@@ -47,8 +45,6 @@ struct Word {
     names: Vec<Posting>,
 }
 
-/// The index of a tool, and a weight. The types are small, because a common word has an entry for
-/// every tool.
 type Posting = (u32, f32);
 
 impl Lexical {
@@ -88,7 +84,6 @@ impl Lexical {
         lexical
     }
 
-    /// Computes the share of each word in each name, by the words' weights.
     fn weigh_names(&mut self) {
         let Self { documents, words } = self;
         for (index, document) in (0_u32..).zip(&*documents) {
@@ -110,8 +105,6 @@ impl Lexical {
         self.score_words(&query_words(query))
     }
 
-    /// Returns the scores of [`score_tools`](Self::score_tools), and the share of each tool's name
-    /// that the query contains.
     pub(super) fn score_tools_and_names(&self, query: &str) -> (Vec<f32>, Vec<f32>) {
         let query_words = query_words(query);
         let mut shares = vec![0.0; self.documents.len()];
@@ -140,7 +133,6 @@ fn add_postings(postings: &[Posting], factor: f32, scores: &mut [f32]) {
     }
 }
 
-/// Returns the words of a query and their frequencies.
 fn query_words(query: &str) -> BTreeMap<String, f32> {
     let mut query_words = BTreeMap::new();
     for word in words::stem_words(query) {
@@ -175,7 +167,6 @@ impl Document {
     }
 }
 
-/// Returns a tool's description without the tool's name at its beginning.
 pub(super) fn description_without_name(tool: &ToolDefinition) -> &str {
     let described = tool.description.strip_prefix(tool.name.as_str());
     let described = described.and_then(|rest| rest.strip_prefix(':'));

@@ -58,8 +58,6 @@ impl Outcomes {
         self.kinds.iter().map(|kind| kind.query.as_str())
     }
 
-    /// Adds the success of each tool for a query of the kind with this index. Without an index, the
-    /// query starts a new kind.
     pub fn learn(
         &mut self,
         kind: Option<usize>,
@@ -81,7 +79,6 @@ impl Outcomes {
         drop_lightest(known_tools, MAX_TOOLS, Outcome::current_weight);
     }
 
-    /// Removes the kinds that got no query since a time. Returns the number of removed kinds.
     pub fn forget(&mut self, before: Timestamp) -> usize {
         let had = self.kinds.len();
         self.kinds.retain(|kind| kind.at.is_some_and(|at| at >= before));
@@ -146,7 +143,6 @@ impl Outcome {
     }
 }
 
-/// Returns the kind of a query, from its cosine to the first query of each kind.
 pub(super) fn nearest_kind(cosines: impl Iterator<Item = f64>) -> Option<usize> {
     let nearest = cosines.enumerate().max_by(|a, b| match a.1.total_cmp(&b.1) {
         // Of equally near kinds, the earliest is returned.

@@ -5,7 +5,6 @@ use std::{collections::BTreeSet, sync::LazyLock};
 pub(super) const MAX_PARTS: usize = 16;
 const MIN_WORDS: usize = 2;
 
-/// Words that begin a clause with a request of its own.
 const REQUEST_WORDS: &str = "\
     accept access activate add adjust allocate alter analyze apply are arrange ask assess assign \
     assist attach block book browse build buy calculate call can cancel change check collect \
@@ -24,12 +23,9 @@ const REQUEST_WORDS: &str = "\
     summarize take tell text track transfer translate trash turn unblock unlock unsubscribe update \
     upload use validate verify view visualize want what when where which who why will would write";
 
-/// Words that separate two clauses.
 const SEPARATORS: [&str; 3] = ["and", "but", "then"];
-/// Words between two clauses that mean nothing for the selection.
 const LINK_WORDS: [&str; 9] =
     ["also", "and", "but", "finally", "next", "please", "so", "then", "to"];
-/// Words at the beginning of a part that only connect it to the previous part.
 const CONNECTING_WORDS: [&str; 19] = [
     "additionally",
     "afterwards",
@@ -71,7 +67,6 @@ pub(super) fn split_parts(query: &str) -> Vec<&str> {
     parts
 }
 
-/// Splits a query into sentences, except inside quotation marks.
 fn split_sentences(query: &str) -> Vec<&str> {
     let (mut sentences, mut start, mut is_quoted) = (Vec::new(), 0, false);
     let mut chars = query.char_indices().peekable();
@@ -96,7 +91,6 @@ fn split_sentences(query: &str) -> Vec<&str> {
     sentences
 }
 
-/// Cuts a sentence before each clause that begins like a request.
 fn split_clauses<'a>(sentence: &'a str, parts: &mut Vec<&'a str>) {
     let words = split_words(sentence);
     let (mut start, mut quotes) = (0, 0);
@@ -114,7 +108,6 @@ fn split_clauses<'a>(sentence: &'a str, parts: &mut Vec<&'a str>) {
     keep_part(&words[start..], sentence, parts);
 }
 
-/// Returns the end of the clause that begins at `start`, if it is separated from the next clause.
 fn clause_end(before: &[Word<'_>], start: usize) -> Option<usize> {
     let mut end = before.len();
     let mut is_parted = false;
@@ -142,7 +135,6 @@ fn keep_part<'a>(words: &[Word<'_>], sentence: &'a str, parts: &mut Vec<&'a str>
 struct Word<'a> {
     start: usize,
     text: &'a str,
-    /// The word in lower case, without punctuation.
     lower: String,
 }
 

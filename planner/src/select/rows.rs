@@ -8,14 +8,12 @@ use super::{
     vector::{self, QueryVector},
 };
 
-/// Vectors of one length with their tools, in the order of the tools.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rows {
     dimensions: usize,
     owners: Vec<usize>,
     numbers: Vec<f32>,
     norms: Vec<f64>,
-    /// The same vectors, normalized and as integers.
     integers: Vec<i16>,
 }
 
@@ -59,7 +57,6 @@ impl Rows {
         self.row_of_owner(owner).map(|row| self.row(row))
     }
 
-    /// Returns the tools with a vector, in order.
     pub(super) fn owners(&self) -> &[usize] {
         &self.owners
     }
@@ -72,13 +69,11 @@ impl Rows {
         self.norms[row]
     }
 
-    /// Returns a vector, normalized and as integers.
     pub(super) fn integers(&self, row: usize) -> &[i16] {
         let width = vector::padded_width(self.dimensions);
         &self.integers[row * width..(row + 1) * width]
     }
 
-    /// Returns the maximum error of a quick cosine.
     pub(super) fn slack(&self) -> f64 {
         vector::slack(self.dimensions)
     }
@@ -88,8 +83,6 @@ impl Rows {
         self.row_of_owner(owner).map_or(0.0, |row| query.cosine(self.row(row), self.norms[row]))
     }
 
-    /// Calls `visit` with the quick cosine of each tool's vector to each query, in one pass over
-    /// the vectors.
     pub(super) fn visit_quick_cosines(
         &self,
         query: &[QueryVector],

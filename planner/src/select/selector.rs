@@ -1,5 +1,3 @@
-//! Selects tools and keeps the index of tools current.
-
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex as Plain, PoisonError},
@@ -26,7 +24,6 @@ pub const DEFAULT_MARGIN: f64 = 0.01;
 pub struct Selector {
     embedders: Option<EmbedderPair>,
     index: Mutex<Index>,
-    /// The kinds of queries at the last selection, with their vectors.
     kinds: Mutex<Kinds>,
     /// The last error of learned outcomes. It is kept so that the same error is logged only once.
     pub(super) last_learning_error: LastLoggedError,
@@ -84,7 +81,6 @@ impl LastLoggedError {
     }
 }
 
-/// One model: an embedder for stored texts, and an embedder for queries.
 #[derive(Clone, Debug)]
 pub(super) struct EmbedderPair {
     pub(super) text_embedder: Arc<dyn Embedder>,
@@ -96,9 +92,7 @@ pub struct SelectionRequest<'a> {
     pub query: &'a str,
     pub by: Criterion,
     pub limit: usize,
-    /// The margin of a hit: see [`DEFAULT_MARGIN`].
     pub margin: f64,
-    /// Learned outcomes, and the time for which they count.
     pub outcomes: Option<(&'a Outcomes, Timestamp)>,
 }
 
@@ -148,7 +142,6 @@ impl Selector {
         Self::with_embedders(pair)
     }
 
-    /// Creates a selector without an index, with the two embedders of one model.
     pub fn from_embedding(embedding: &Embedding) -> Self {
         let (texts, queries) = (Arc::clone(&embedding.texts), Arc::clone(&embedding.queries));
         Self::with_embedders(Some(EmbedderPair { text_embedder: texts, query_embedder: queries }))

@@ -1,5 +1,3 @@
-//! Tables and properties of selection, with an embedder of known vectors.
-
 mod centroids;
 mod growing;
 mod hybrid;
@@ -25,7 +23,6 @@ use shared::{
 use super::{Criterion, Match, Outcomes, SelectError, SelectionRequest, Selector, Tools};
 use crate::embed::{EmbedError, Embedder};
 
-/// An embedder that knows some texts and records its calls.
 #[derive(Debug, Default)]
 struct KnownVectors {
     vectors: BTreeMap<&'static str, Vec<f32>>,
@@ -38,7 +35,6 @@ impl KnownVectors {
         Arc::new(Self { vectors: vectors.into_iter().collect(), ..Self::default() })
     }
 
-    /// Returns the texts that were embedded since the last call.
     fn take_embedded_texts(&self) -> Vec<String> {
         std::mem::take(&mut self.asked_texts.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -97,7 +93,6 @@ fn list_tools(tools: impl IntoIterator<Item = Arc<ToolDefinition>>) -> Tools {
     tools.into_iter().collect()
 }
 
-/// Returns a question for five tools with the default margin.
 fn selection_request(query: &str, by: Criterion) -> SelectionRequest<'_> {
     SelectionRequest { query, by, limit: 5, margin: 0.01, outcomes: None }
 }

@@ -6,12 +6,10 @@
 
 /// Number of independent sums, so that the processor computes them in parallel.
 const PARALLEL_SUMS: usize = 8;
-/// The integer that represents 1.
 const SCALE: f64 = 32_767.0;
 /// Length of a run of integers. Runs are padded with zeros, so no loop has a remainder.
 const INTEGER_RUN_LEN: usize = 32;
 
-/// The vector of a query, as floating-point numbers and as integers.
 #[derive(Clone, Debug)]
 pub(super) struct QueryVector {
     numbers: Vec<f32>,
@@ -81,12 +79,10 @@ pub(super) fn mean_vector<'a>(
     Some(sums.into_iter().map(|sum| to_f32(sum / count)).collect())
 }
 
-/// Returns the padded length of an integer vector.
 pub(super) fn padded_width(dimensions: usize) -> usize {
     dimensions.next_multiple_of(INTEGER_RUN_LEN)
 }
 
-/// Appends a normalized integer vector of [`padded_width`] numbers.
 pub(super) fn append_integers(vector: &[f32], norm: f64, integers: &mut Vec<i16>) {
     let scale = if norm > 0.0 { SCALE / norm } else { 0.0 };
     let end = integers.len() + padded_width(vector.len());

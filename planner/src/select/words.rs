@@ -68,7 +68,6 @@ enum CharKind {
     Upper,
     Digit,
     WholeWord,
-    /// A character that separates words.
     Other,
 }
 

@@ -1,10 +1,10 @@
 //! Typed backward chaining: a chain of tools that read leads from known values to a wanted value.
 //!
 //! A [`Field`] is a parameter or an output of a tool. Two fields have the same type if their names
-//! agree with the things that they belong to (`id` of `get_order` and `order_id`), or if their
-//! schemas describe them in the same words. A [`Route`] is the cheapest chain from [`Given`] values
-//! to a wanted field ([`search`]). Items of lists are never part of a route, because a list does
-//! not show which of its items is meant.
+//! agree with the things that they belong to (`id` of `get_order` and `order_id`). They also have
+//! the same type if their schemas describe them in the same words. A [`Route`] is the cheapest
+//! chain from [`Given`] values to a wanted field ([`search`]). Items of lists are never part of a
+//! route, because a list does not show which of its items is meant.
 //!
 //! The tools are sorted by name, so that their order in a catalog changes nothing.
 
@@ -34,7 +34,6 @@ const MAX_TOOLS: usize = 4_000;
 
 #[derive(Clone, Debug)]
 pub struct ChainTool {
-    /// The name that plans use.
     pub name: String,
     pub inputs: Vec<Field>,
     pub outputs: Vec<Field>,
@@ -45,7 +44,6 @@ pub struct ChainTool {
     is_cautioned: bool,
 }
 
-/// A known value of the type of a field.
 #[derive(Clone, Debug)]
 pub struct Given {
     pub value: Value,
@@ -61,30 +59,24 @@ impl Given {
         Self { value, keys, form, shape: field.shape, cost: 0 }
     }
 
-    /// Returns whether a field has the type of the value.
     pub fn has_type_of(&self, field: &Field) -> bool {
         self.keys.iter().any(|key| key.fit != Fit::Near && field.keys.contains(key))
     }
 
-    /// Makes the search prefer other values that cost less.
     #[must_use]
     pub fn with_cost(self, cost: u32) -> Self {
         Self { cost, ..self }
     }
 }
 
-/// The tools of a catalog, linked by the types of their fields.
 #[derive(Clone, Debug, Default)]
 pub struct ChainGraph {
     tools: Vec<ChainTool>,
-    /// Outputs of tools in chains, by type.
     producers: BTreeMap<Key, Vec<(usize, usize)>>,
-    /// Required parameters of tools in chains, by type.
     consumers: BTreeMap<Key, Vec<(usize, usize)>>,
 }
 
 impl ChainGraph {
-    /// Builds the graph of tools, each with the name that plans use.
     pub fn new(tools: impl IntoIterator<Item = (String, Arc<ToolDefinition>)>) -> Self {
         let mut tools: Vec<(String, Arc<ToolDefinition>)> = tools.into_iter().collect();
         tools.sort_by(|a, b| a.0.cmp(&b.0));

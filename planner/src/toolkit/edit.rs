@@ -1,11 +1,8 @@
-//! Changes of a toolkit: adding, removing, scoring.
-
 use indexmap::{IndexMap, IndexSet};
 use shared::id::NodeName;
 
 use super::{Node, NodeKind, Toolkit, ToolkitError, Vertex, Warning};
 
-/// The other end of an edge, and its score.
 pub(super) type Link = (NodeName, f64);
 
 impl Toolkit {
@@ -108,8 +105,6 @@ impl Toolkit {
         removed
     }
 
-    /// Merges another graph into this graph: adds new vertices and edges, replaces the descriptions
-    /// and origins of existing vertices, and keeps the scores of existing edges.
     pub fn update(&mut self, other: &Self) -> Result<(), ToolkitError> {
         for (name, node) in other.nodes() {
             self.check_kind(name, node.kind)?;
@@ -203,7 +198,6 @@ impl Toolkit {
         self.vertices = arranged;
     }
 
-    /// Rejects a name that has another kind already.
     fn check_kind(&self, name: &NodeName, kind: NodeKind) -> Result<(), ToolkitError> {
         match self.get(name.as_str()) {
             Some(there) if there.kind != kind => {

@@ -27,10 +27,6 @@ const MAX_FOLLOWERS: usize = 200;
 /// Number of half-lives after which all weights are rescaled, before they overflow.
 pub(crate) const MAX_HALF_LIVES: f64 = 30.0;
 
-/// Learned calls and transitions.
-///
-/// Weights are relative to a time: an observation one half-life later counts twice as much. So no
-/// weight changes while time passes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Learned {
@@ -45,7 +41,6 @@ struct ToolCounts {
     calls: f64,
     /// Calls that were followed by another call.
     left: f64,
-    /// The number of these calls for each tool that followed.
     next: BTreeMap<ToolName, f64>,
 }
 
@@ -94,7 +89,6 @@ impl Learned {
         1.0
     }
 
-    /// Returns the factor that converts weights to counts at a time.
     fn fade_factor(&self, at: Timestamp) -> f64 {
         self.since.map_or(1.0, |since| (-half_lives_between(since, at)).exp2())
     }
@@ -160,7 +154,6 @@ impl Learned {
         Some(score.clamp(MIN_SCORE, 1.0))
     }
 
-    /// Returns the number of calls of a tool on behalf of the actions that call it.
     fn count_calls(
         &self,
         toolkit: &Toolkit,
@@ -171,7 +164,6 @@ impl Learned {
         seen / caller_count(toolkit, name)
     }
 
-    /// Returns the number of transitions from a tool of one action to a tool of another action.
     fn transition_count(
         &self,
         toolkit: &Toolkit,
@@ -203,13 +195,11 @@ fn caller_count(toolkit: &Toolkit, tool: &NodeName) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX)).max(1.0)
 }
 
-/// Returns the number of half-lives between two times, at least 0.
 pub(crate) fn half_lives_between(since: Timestamp, at: Timestamp) -> f64 {
     let passed = (at - since).max(TimeDelta::zero());
     passed.as_seconds_f64() / HALF_LIFE.as_seconds_f64()
 }
 
-/// Removes the entries with the least weight until `limit` entries are left.
 pub(crate) fn drop_lightest<T>(
     all: &mut BTreeMap<ToolName, T>,
     limit: usize,

@@ -1,5 +1,3 @@
-//! The order in which a graph is written.
-
 use std::collections::BTreeMap;
 
 use shared::id::NodeName;
@@ -18,8 +16,6 @@ impl Toolkit {
             .collect()
     }
 
-    /// Returns the names of [`Self::ordered_nodes`], and the edges as pairs of places in this list
-    /// of names.
     pub fn numbered_graph(&self) -> (Vec<&NodeName>, Vec<(usize, usize)>) {
         let names: Vec<&NodeName> =
             self.ordered_nodes().into_iter().map(|(name, _)| name).collect();
@@ -30,7 +26,6 @@ impl Toolkit {
         (names, edges)
     }
 
-    /// Returns the edges, ordered by source and then by target.
     pub fn ordered_edges(&self) -> Vec<Edge<'_>> {
         let order = self.topological_order();
         let mut places = vec![0; order.len()];
@@ -49,8 +44,6 @@ impl Toolkit {
         edges
     }
 
-    /// Returns the places of all vertices in topological order, or in the order of addition if
-    /// there is a cycle.
     fn topological_order(&self) -> Vec<usize> {
         let mut waiting: Vec<usize> =
             self.vertices.values().map(|vertex| vertex.before.len()).collect();

@@ -1,5 +1,3 @@
-//! The neighbourhood of a few actions.
-
 use std::collections::BTreeSet;
 
 use shared::id::NodeName;
@@ -9,7 +7,6 @@ use super::{Node, NodeKind, Toolkit};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RecommendationReach {
     pub threshold: f64,
-    /// Maximum number of `next` edges between a given action and a recommended action.
     pub hops: usize,
 }
 
@@ -19,7 +16,6 @@ impl Default for RecommendationReach {
     }
 }
 
-/// Recommended tools and actions, each in the order of the graph.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolsAndActions<'a> {
     pub tools: Vec<(&'a NodeName, &'a Node)>,
@@ -79,7 +75,6 @@ impl Toolkit {
         ToolsAndActions { tools, actions }
     }
 
-    /// Returns the successors of a kind over edges that reach the threshold.
     fn strong_successors(
         &self,
         from: &str,
@@ -92,7 +87,6 @@ impl Toolkit {
             .filter(move |to| self.get(to).is_some_and(|node| node.kind == kind))
     }
 
-    /// Returns the graph of the vertices in `kept` and the edges that reach the threshold.
     fn strong_part(&self, kept: &BTreeSet<&str>, threshold: f64) -> Self {
         let mut part = Self::default();
         let chosen = || self.vertices.iter().filter(|(name, _)| kept.contains(name.as_str()));

@@ -1,5 +1,3 @@
-//! The test graph of Faber's predecessor with its table, and rules for every graph.
-
 mod learned;
 mod properties;
 mod tables;
@@ -17,7 +15,6 @@ fn links(of: &[(&str, f64)]) -> Vec<(NodeName, f64)> {
     of.iter().map(|(node, score)| (name(node), *score)).collect()
 }
 
-/// Returns the predecessor's test graph: four actions with a tool each.
 fn seed() -> Toolkit {
     let mut graph = Toolkit::default();
     for index in 1..=4 {

@@ -5,7 +5,7 @@
 //! Chains share vertices: a tool of several actions is one vertex.
 //!
 //! Faber adds two fields. `score`, on a tool of an action or on a link of a chain, is the score of
-//! the edge that leads there; it defaults to the [default score](super::DEFAULT_SCORE). `order`
+//! the edge that leads there. Without it, the [default score](super::DEFAULT_SCORE) counts. `order`
 //! lists actions and tools in the order of their addition, if it differs from the order of the
 //! chains.
 
@@ -23,13 +23,11 @@ const FILE_KEYS: [&str; 4] = ["tools", "actions", "toolkit", "order"];
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReadToolkit {
     pub toolkit: Toolkit,
-    /// The parts that were left out, and the reasons.
     pub warnings: Vec<String>,
 }
 
 struct Action {
     node: Node,
-    /// The names of the action's tools, with the scores of the edges.
     tools: Vec<(String, f64)>,
 }
 
@@ -276,8 +274,6 @@ fn link_entry(name: &NodeName, score: f64) -> Value {
     }
 }
 
-/// Returns chains with each `next` edge once and each action at least once, and the order in which
-/// a reader meets actions and tools.
 fn list_chains(toolkit: &Toolkit) -> (Vec<Value>, IndexSet<&NodeName>) {
     let edges = |name: &NodeName, kind: EdgeKind| {
         let edges = toolkit.successors(name.as_str()).filter(move |edge| edge.kind == kind);

@@ -20,12 +20,10 @@ const MAX_LISTED_WORDS: usize = 60;
 /// query, may be longer.
 const MAX_PART_WORDS: usize = 6;
 const MAX_PARTS: usize = 500;
-/// Maximum number of output fields that a template may name.
 const MAX_FIELDS: usize = 80;
 const MAX_TOOLS: usize = 40;
 const MAX_STEPS: usize = 8;
 const MAX_LEVELS: usize = 2;
-/// Parameters whose text the model composes.
 const COMPOSED_PARAMETERS: [&str; 16] = [
     "body",
     "caption",
@@ -52,7 +50,6 @@ const NUMBER_WORDS: [&str; 13] = [
     "eleven", "twelve",
 ];
 
-/// Returns the schema of plans for a query, or `None` if there are no tools or too many.
 pub(super) fn plan_schema_for_query(query: &str, catalog: &Catalog) -> Option<Value> {
     let tools: Vec<&ToolDefinition> = catalog.list_plannable().map(AsRef::as_ref).collect();
     if tools.is_empty() || tools.len() > MAX_TOOLS {
@@ -160,8 +157,6 @@ fn any_of_schema<const N: usize>(all: [Value; N]) -> Value {
     Value::from_iter([("anyOf", Value::from_iter(all))])
 }
 
-/// Returns a schema of the parts of the query that a value can copy, or of any short text if no
-/// parts are listed.
 fn copied_text_schema(query: &str) -> Value {
     let parts = list_parts(query);
     if parts.is_empty() {
@@ -225,8 +220,6 @@ fn copied_number_schema(query: &str) -> Value {
     if numbers.is_empty() { json!({ "enum": [1] }) } else { json!({ "enum": numbers }) }
 }
 
-/// Returns a schema of templates: a step or the item, and then output fields of the tools or
-/// indexes.
 fn template_schema(tools: &[&ToolDefinition]) -> Value {
     let mut fields = BTreeSet::new();
     for schema in tools.iter().filter_map(|tool| tool.output_schema.as_ref()) {

@@ -18,7 +18,6 @@ use crate::{
 };
 
 const MAX_DIAGNOSTICS: usize = 50;
-/// The warning about a path that an output does not declare.
 const UNDECLARED_PATH: &str = "plan.path_not_declared";
 const MAX_REMINDERS: usize = 8;
 /// Maximum number of bytes that the prompt shows of one step's result, and of all results together.
@@ -34,7 +33,6 @@ const REPLAN_REQUEST: &str = "Write the whole plan again so that it completes th
 - A step with `plan` instead of `name` keeps it.
 - If no change helps, answer that it is impossible.";
 
-/// The reason that the prompt gives for a plan that asked for a replan.
 const REPLAN_REASON: &str =
     "stopped where its author could not plan further; its steps have results now";
 
@@ -59,7 +57,6 @@ Answer with one JSON object and nothing else:
 Example: "List the open orders of Ann and mail each number to ann@x.com"
 {"tools": [{"name": "listOrders", "parameters": {"customer": "Ann", "state": "open"}}, {"name": "sendMail", "parameters": {"to": "ann@x.com", "text": "{{item.number}}"}, "forEach": "{{listOrders.orders}}"}]}"#;
 
-/// The rule about [`REPLAN`], for plans that may use this tool.
 const REPLANNING_RULE: &str = r#"
 - If later steps depend on results in a way that templates, `when` and `forEach` cannot say, plan up to there. End with {"name": "flow.replan", "parameters": {"goal": "what is left to do"}} and its `dependsOn`. You get the results and plan again. Avoid it, because it takes time."#;
 
@@ -73,8 +70,6 @@ fn planning_rules(catalog: &Catalog) -> String {
     format!("{before}{more}{after}")
 }
 
-/// Returns the rules with the tools, then the request. The first message is the same for all
-/// requests over the same tools, so that a server can reuse its work.
 pub(super) fn first_messages(query: &str, hint: Option<&Draft>, catalog: &Catalog) -> Vec<Message> {
     let (rules, tools) = (planning_rules(catalog), tool_lines::write_all_lines(catalog));
     let mut text = format!("<request>\n{}\n</request>", fence_data(&json!(query)));
@@ -154,7 +149,6 @@ pub(super) fn answer_form(typed: Option<Value>) -> AnswerForm {
     AnswerForm { name: "plan", schema, typed }
 }
 
-/// Returns the form of a replan's answer. Its steps may have fields of the earlier plan.
 pub(super) fn replan_form() -> AnswerForm {
     let mut form = answer_form(None);
     let step = &mut form.schema["properties"]["tools"]["items"];
@@ -205,8 +199,8 @@ pub(super) fn repair_message(
     text
 }
 
-/// Returns the tools of the steps with errors. For a name without a plannable tool, returns the
-/// tool with the most similar name.
+/// Returns the tools of the steps with errors, at most [`MAX_REMINDERS`]. For a name without a
+/// plannable tool, returns the tool with the most similar name.
 fn tools_to_repeat<'a>(
     errors: impl Iterator<Item = &'a Diagnostic>,
     draft: Option<&Draft>,
@@ -238,7 +232,6 @@ fn tools_to_repeat<'a>(
     tools
 }
 
-/// Returns the index of the step with which a path begins.
 fn step_in_path(path: &str) -> Option<usize> {
     path.strip_prefix("tools[")?.split(']').next()?.parse().ok()
 }

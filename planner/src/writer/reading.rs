@@ -18,11 +18,8 @@ use crate::{
 
 const STEP_LIST_NAMES: [&str; 8] =
     ["tools", "steps", "tool_calls", "toolCalls", "calls", "selectedTools", "tasks", "actions"];
-/// Field names for a plan inside an answer.
 const PLAN_FIELDS: [&str; 5] = ["plan", "answer", "result", "response", "output"];
-/// Field names for the reason why there are no steps.
 const REASON_FIELDS: [&str; 5] = ["reason", "refusal", "error", "message", "explanation"];
-/// Fields of a step, each with other names that models use for it.
 const FIELD_NAMES: [(&str, &[&str]); 9] = [
     ("id", &["stepId", "step_id", "step", "key"]),
     ("name", &["toolName", "tool_name", "tool", "function", "action"]),
@@ -34,7 +31,6 @@ const FIELD_NAMES: [(&str, &[&str]); 9] = [
     ("onError", &["on_error"]),
     ("timeoutMs", &["timeout_ms"]),
 ];
-/// Fields of a step that are read under one name only.
 const FIELDS_WITHOUT_ALIASES: [&str; 7] = [
     "retry",
     "requiresApproval",
@@ -52,8 +48,6 @@ pub(super) enum ParsedAnswer {
     Prose(String),
 }
 
-/// Reads an answer. Errors have the form of the compiler's errors. Steps may execute only sub-plans
-/// in `known_plans`, because the catalog does not show the tools of other plans.
 pub(super) fn read_answer(
     text: &str,
     catalog: &Catalog,
@@ -154,7 +148,6 @@ fn impossible_reason(found: &Value) -> Option<String> {
     }
 }
 
-/// Converts a plan that a model wrote to the form of a draft.
 fn shape_plan(
     found: Value,
     catalog: &Catalog,
@@ -211,7 +204,6 @@ fn unwrap_plan(mut fields: Map<String, Value>) -> Map<String, Value> {
     fields
 }
 
-/// The reader of one step: its index, the known names, and the warnings so far.
 struct StepReader<'a, 'b> {
     step_index: usize,
     names: &'a CatalogNames<'b>,
@@ -328,7 +320,6 @@ mod tests {
         }
     }
 
-    /// Replies with the same plan in various forms.
     const REPLIES: [(&str, &str); 14] = [
         ("as it should be", include_str!("replies/plain.txt")),
         ("in a fence, amid prose", include_str!("replies/fenced.txt")),

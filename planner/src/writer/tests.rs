@@ -1,5 +1,3 @@
-//! The conversation with a model that answers from a script.
-
 use std::sync::Arc;
 
 use serde_json::json;
@@ -24,7 +22,6 @@ pub(super) fn plan_info() -> PlanInfo {
     PlanInfo { id, request, version: 1, query, planner, created_at: Timestamp::UNIX_EPOCH }
 }
 
-/// A blog, and an inactive tool.
 pub(crate) fn make_catalog() -> Catalog {
     let tool = |name: &str, set: &str, required: &[&str], is_active: bool| {
         let properties: serde_json::Map<_, _> =
@@ -59,7 +56,6 @@ pub(crate) fn make_catalog() -> Catalog {
     ])
 }
 
-/// Returns a catalog with one tool, `make`.
 pub(super) fn catalog_with_tool(description: &str, input: Value, output: Option<Value>) -> Catalog {
     let definition = ToolDefinition {
         name: "make".parse().unwrap(),
@@ -74,7 +70,6 @@ pub(super) fn catalog_with_tool(description: &str, input: Value, output: Option<
     Catalog::new([CatalogTool { definition: Arc::new(definition), is_active: true }])
 }
 
-/// Compiles proposed drafts.
 struct TestCompiler;
 
 #[async_trait]

@@ -17,25 +17,19 @@ use crate::catalog::Catalog;
 /// Maximum number of bytes of all lines in full detail. If the lines have more bytes, each line is
 /// shortened.
 const MAX_DETAILED_BYTES: usize = 2_400;
-/// Maximum depth of nested objects that a line shows.
 const MAX_LEVELS: usize = 2;
-/// Maximum number of members of an enumeration that a line shows.
 const MAX_MEMBERS: usize = 12;
-/// Maximum number of bytes of a name, of a format, and of a member of an enumeration.
 const MAX_NAME_BYTES: usize = 80;
 
 #[derive(Clone, Copy)]
 struct DetailLimits {
-    /// Maximum number of bytes of a description.
     description_bytes: usize,
-    /// Maximum number of fields of an object in an output.
     max_fields: usize,
 }
 
 const FULL_DETAIL: DetailLimits = DetailLimits { description_bytes: 240, max_fields: 16 };
 const SHORT_DETAIL: DetailLimits = DetailLimits { description_bytes: 60, max_fields: 4 };
 
-/// Returns the lines of all plannable tools.
 pub(super) fn write_all_lines(catalog: &Catalog) -> String {
     let lines = |detail| -> String {
         catalog.list_plannable().map(|tool| write_line(tool, catalog, detail) + "\n").collect()
@@ -48,7 +42,6 @@ pub(super) fn write_full_line(tool: &ToolDefinition, catalog: &Catalog) -> Strin
     write_line(tool, catalog, FULL_DETAIL)
 }
 
-/// Returns the shortest name that means a tool.
 pub(super) fn short_name(tool: &ToolDefinition, catalog: &Catalog) -> String {
     let plain = tool.name.as_str();
     let is_plain = catalog
@@ -77,7 +70,6 @@ fn write_line(tool: &ToolDefinition, catalog: &Catalog, detail: DetailLimits) ->
     line
 }
 
-/// Formats parameters, such as `name, other?: number`.
 fn list_parameters(schema: &Value, levels: usize) -> String {
     let required = schema["required"].as_array();
     let is_required = |name: &str| {
@@ -122,8 +114,6 @@ fn describe_type(schema: &Value, levels: usize) -> String {
     }
 }
 
-/// Formats output fields, such as `{a, list[{b, c}]}`, or the type of an output that is not an
-/// object.
 fn list_fields(schema: &Value, levels: usize, max_count: usize) -> String {
     let schema = without_null(schema);
     match (type_name(schema), schema["properties"].as_object()) {
@@ -150,8 +140,6 @@ fn list_names(fields: &Map<String, Value>, levels: usize, max_count: usize) -> S
     lines.join(", ")
 }
 
-/// Returns the first alternative that is not null, or the schema itself if it has a type or no such
-/// alternative.
 fn without_null(schema: &Value) -> &Value {
     let alternatives = ["anyOf", "oneOf"].iter().find_map(|key| schema[key].as_array());
     let first = alternatives.and_then(|all| all.iter().find(|one| type_name(one) != "null"));

@@ -1,8 +1,5 @@
-//! Labels on the command line.
-
 use shared::labels;
 
-/// Parses `KEY=VALUE`.
 pub(super) fn parse_label(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("write `KEY=VALUE`, such as `team=shop`")?;
     labels::check_key(key)?;

@@ -1,5 +1,3 @@
-//! Arguments of commands that create, save and export plans.
-
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};

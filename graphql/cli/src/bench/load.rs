@@ -1,5 +1,3 @@
-//! Runs many executions of one plan.
-
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
@@ -20,7 +18,6 @@ pub(crate) enum StopCondition {
     Time(Duration),
 }
 
-/// Durations of executions, from the request until the last event is durable.
 #[derive(Debug)]
 pub(crate) struct RunTimes {
     pub(crate) wall_time: Duration,

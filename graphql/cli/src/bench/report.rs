@@ -1,5 +1,3 @@
-//! The results of a benchmark.
-
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
@@ -18,7 +16,6 @@ const PROBED_COMMITS: usize = 200;
 /// Maximum number of commits before the measured commits, so that the files of the store have their
 /// usual size during the measurement.
 const MAX_WARM_UP_COMMITS: u64 = 3_000;
-/// Maximum duration of the commits before the measured commits, for a slow disk.
 const MAX_WARM_UP_TIME: Duration = Duration::from_secs(2);
 
 pub(crate) struct Report {
@@ -36,7 +33,6 @@ impl Report {
         Self { fields, commit_count: 0 }
     }
 
-    /// Creates the report of the workload `plan`, which measures the compiler and uses no store.
     pub(crate) fn for_compiler(wall_time: Duration, steps: usize) -> Self {
         let texts = [("workload", "plan"), ("store", "none"), ("effect", "read")];
         let texts = texts.map(|(name, text)| (name.to_owned(), Value::from(text)));
@@ -127,7 +123,6 @@ impl Report {
     }
 }
 
-/// Appends the event with the number `n + 1` to the log.
 async fn append_small_event(store: &dyn Store, id: ExecutionId, n: u64) -> Result<(), BenchError> {
     let event = Event::CancelRequested { reason: None };
     let recorded = RecordedEvent { seq: Seq(n + 1), at: Timestamp::UNIX_EPOCH, by: None, event };

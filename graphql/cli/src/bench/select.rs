@@ -62,7 +62,6 @@ pub(crate) async fn run_selection(
     first.ask("anything", Criterion::Centroid).await?;
     report.set("vectors_made_and_kept_s", to_seconds(started_at.elapsed()));
 
-    // Simulates another process that finds all vectors in the store.
     let reopened = SelectionBench::new(&bench_node.store, &corpus, tools).await?;
     let started_at = Instant::now();
     reopened.ask("anything", Criterion::Centroid).await?;
@@ -165,8 +164,6 @@ impl SelectionBench {
     }
 }
 
-/// Adds one tool to a store that has the vectors of all other tools, so that only the new tool's
-/// texts are embedded.
 async fn add_one_tool(
     store: &Arc<dyn Store>,
     corpus: &Corpus,

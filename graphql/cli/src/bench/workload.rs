@@ -1,6 +1,3 @@
-//! The workloads `chain`, `fanout`, `dag` and `subscribe`, which run executions, and `plan`, which
-//! runs the compiler.
-
 use std::{
     collections::BTreeMap,
     sync::Arc,
@@ -52,7 +49,6 @@ pub(crate) async fn run_chain(
     run_executions(bench_node, args, report, &plan, load).await
 }
 
-/// Runs steps in parallel, and one step that depends on all of them.
 pub(crate) async fn run_fanout(
     bench_node: &BenchNode,
     args: &BenchArgs,
@@ -75,10 +71,8 @@ pub(crate) async fn run_fanout(
 }
 
 struct Load {
-    /// Number of steps of the plan.
     steps: usize,
     concurrency: usize,
-    /// Number of executions, unless `--runs` or `--seconds` is given.
     runs: usize,
 }
 
@@ -122,7 +116,6 @@ struct DagStep {
     ms: u64,
 }
 
-/// Runs sleeping steps with the dependencies of a file.
 pub(crate) async fn run_dag(
     bench_node: &BenchNode,
     args: &BenchArgs,
@@ -231,7 +224,6 @@ pub(crate) async fn run_subscribers(
     Ok(())
 }
 
-/// Measures how long the compiler needs for a large plan, and for a large graph with a cycle.
 pub(crate) fn measure_compiler(steps: usize) -> Value {
     let drafts = (0..steps.max(1)).map(|n| {
         let before = [n.checked_sub(1), n.checked_sub(7)].into_iter().flatten();
@@ -260,7 +252,6 @@ pub(crate) fn measure_compiler(steps: usize) -> Value {
     report.to_json()
 }
 
-/// Returns a graph in which only one edge closes a cycle.
 fn cyclic_draft(nodes: usize, edges: usize) -> Draft {
     let mut before: Vec<Vec<String>> = vec![Vec::new(); nodes];
     let mut seed = 1_u64;

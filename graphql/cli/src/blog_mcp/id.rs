@@ -7,7 +7,6 @@ use std::{
 
 use shared::clock::Timestamp;
 
-/// Creates ids. The random part differs between processes.
 #[derive(Debug)]
 pub(super) struct IdSource {
     random: u64,

@@ -1,5 +1,3 @@
-//! The operations of the tools on the data, and their checks.
-
 use serde_json::{Map, Value, json};
 use shared::clock::Timestamp;
 
@@ -115,7 +113,6 @@ fn check_references(
     Ok(())
 }
 
-/// Rejects an e-mail address that another author has.
 fn check_email(
     arguments: &Map<String, Value>,
     data: &Data,

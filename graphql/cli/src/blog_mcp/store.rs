@@ -1,5 +1,3 @@
-//! The data of the demo in one JSON file, which several processes can share.
-
 use std::{
     fs::{self, File, TryLockError},
     io::{self, Write},
@@ -13,7 +11,6 @@ use serde_json::{Map, Value};
 
 use super::{CallError, tools::DocumentKind};
 
-/// Number of attempts to lock the file, with a pause of `LOCK_PAUSE` after each.
 const LOCK_TRIES: u32 = 1_000;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
@@ -99,8 +96,6 @@ impl Store {
         Ok(result)
     }
 
-    /// Locks a separate file, because a change replaces the data file, and a lock does not move to
-    /// the new file.
     fn lock(&self) -> Result<File, StoreError> {
         let open = || {
             fs::create_dir_all(self.folder())?;

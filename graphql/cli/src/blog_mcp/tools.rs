@@ -1,5 +1,3 @@
-//! The demo's tools in one table, from which their schemas are made.
-
 use std::sync::Arc;
 
 use mcp::EXAMPLES_FIELD;

@@ -1,5 +1,3 @@
-//! `faber tools add`: writes a toolset into the configuration file.
-
 use std::{
     fs::{self, OpenOptions},
     io::{self, Write as _},
@@ -20,7 +18,6 @@ use crate::{
     local_engine::build_launcher,
 };
 
-/// Tests the connection of a toolset, and then adds it to the file.
 pub(crate) async fn add_toolset(app: &App, new: NewToolset) -> Result<ExitStatus, Failure> {
     if app.config.server.is_some() {
         let reason = "`faber tools add` writes a file of this machine, so it needs no `--server`";
@@ -73,7 +70,6 @@ fn refuse_existing(app: &App, name: &ToolSetName) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Connects the toolset, and returns the number of its tools.
 async fn count_tools(app: &App, set: SetConfig) -> Result<usize, Failure> {
     let config = &app.config;
     let base = config.base_folder().map_err(|err| Failure::usage(err.to_string()))?;
@@ -94,7 +90,6 @@ async fn count_tools(app: &App, set: SetConfig) -> Result<usize, Failure> {
     Err(Failure::new("TOOL_UNAVAILABLE", message))
 }
 
-/// Reads a file. A missing file is empty.
 fn read_text(path: &Path) -> Result<String, Failure> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(text),
@@ -103,15 +98,14 @@ fn read_text(path: &Path) -> Result<String, Failure> {
     }
 }
 
-/// Creates a file, or replaces it as a whole and keeps its permissions. Fails if somebody has
-/// changed it meanwhile.
+/// Creates a file, or replaces it as a whole and keeps its permissions. Fails if its content is no
+/// longer `text`.
 fn replace_text(path: &Path, text: &str, edited: &str) -> io::Result<()> {
     if !path.exists() {
         let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
         file.write_all(edited.as_bytes())?;
         return file.sync_all();
     }
-    // Replaces the file behind a link, and not the link.
     let path: PathBuf = path.canonicalize()?;
     let mut file = NamedTempFile::new_in(path.parent().unwrap_or(Path::new(".")))?;
     file.write_all(edited.as_bytes())?;

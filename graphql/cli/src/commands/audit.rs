@@ -1,9 +1,7 @@
-//! `faber audit`: lists actions, the actors who did them, and the times.
-
 use chrono::{SecondsFormat, TimeDelta};
 use client::{
     failure::Failure,
-    page::Page,
+    page::PageRequest,
     types::AuditEntry,
     view::{
         format::{clip_text, format_second, format_step_name},
@@ -20,7 +18,6 @@ use crate::{ExitStatus, args::AuditArgs, session::Session};
 
 const HEADINGS: &[&str] = &["TIME", "ACTOR", "ACTION", "TARGET", "DETAIL"];
 const MAX_DETAIL_COLUMNS: usize = 60;
-/// The kinds of actors, which `--actor` accepts in place of a name.
 const ACTOR_KINDS: [&str; 4] = ["token", "user", "local", "faber"];
 
 pub(crate) async fn list_audit(
@@ -38,7 +35,7 @@ pub(crate) async fn list_audit(
         "from": time("--since", since)?, "to": time("--until", until)?,
     });
     let fields = AuditEntry::FIELDS.to_owned();
-    let page = Page { kind: "audit", filter, first: part.first, after: part.after, fields };
+    let page = PageRequest { kind: "audit", filter, first: part.first, after: part.after, fields };
     show_page(session, page, HEADINGS, entry_row).await
 }
 

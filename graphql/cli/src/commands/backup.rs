@@ -163,8 +163,6 @@ fn create_spool_folder() -> Result<TempDir, BackupError> {
     })
 }
 
-/// Records in the audit log that the user of this machine has written a backup or history into the
-/// store.
 async fn record_action(
     app: &App,
     store: &dyn Store,
@@ -179,7 +177,6 @@ async fn record_action(
     Ok(())
 }
 
-/// Reads a time, or an age before the present time of the store.
 async fn parse_since(store: &dyn Store, text: &str) -> Result<Timestamp, Failure> {
     if let Ok(time) = text.parse() {
         return Ok(time);

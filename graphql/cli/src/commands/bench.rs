@@ -52,7 +52,6 @@ impl Drop for TemporaryStore {
     }
 }
 
-/// Removes a database file and all files in its folder whose names start with the database's name.
 fn remove_with_siblings(path: &Path) {
     let (Some(folder), Some(name)) =
         (path.parent(), path.file_name().and_then(|name| name.to_str()))

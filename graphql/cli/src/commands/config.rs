@@ -1,5 +1,3 @@
-//! `faber config` and its subcommands.
-
 use std::path::PathBuf;
 
 use client::{

@@ -1,5 +1,3 @@
-//! `faber debug`, `faber trace` and `faber blob`.
-
 use std::path::Path;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};

@@ -1,5 +1,3 @@
-//! `faber doctor` checks the configuration, the store and the tools.
-
 mod clashes;
 mod models;
 mod safety;
@@ -32,14 +30,12 @@ use crate::{
     session::{Need, Session},
 };
 
-/// The fields of a toolset that a check needs.
 const SET_FIELDS: &str = "name active status error tools { name }";
 
 struct Check {
     name: String,
     result: Result<String, String>,
     help: &'static str,
-    /// `true` if the check found a problem that does not stop anything from working.
     is_warning: bool,
 }
 
@@ -53,7 +49,6 @@ impl Check {
     }
 }
 
-/// Checks everything. If settings are wrong, checks the parts that do not depend on them.
 pub(crate) async fn check_all(app: &App, faults: Faults) -> Result<ExitStatus, Failure> {
     let mut checks = check_configuration(app, &faults.wrong_settings);
     let config = &app.config;
@@ -63,8 +58,8 @@ pub(crate) async fn check_all(app: &App, faults: Faults) -> Result<ExitStatus, F
     } else {
         let sets = &config.toolsets.value;
         checks.push(safety::check_confinement(sets, sandbox::kernel_support()));
-        // Skips a setting that is wrong: the loader has replaced it by its default, which needs no
-        // check.
+        // Some checks below are skipped if their setting is wrong, because the loader has replaced
+        // it by its default.
         checks.extend(safety::check_sign_in(config, variable));
         let has_sign_in = config.http_server.value.oidc.is_some();
         if faults.has_valid_setting("access") && (!has_sign_in || !config.access.value.is_empty()) {
@@ -93,8 +88,6 @@ pub(crate) async fn check_all(app: &App, faults: Faults) -> Result<ExitStatus, F
     finish_checks(app, &checks)
 }
 
-/// Checks only the server. Tool sources are not checked, because a health check would then restart
-/// the server when a tool source is unavailable.
 pub(crate) async fn check_readiness(app: &App) -> Result<ExitStatus, Failure> {
     let Some(server) = &app.config.server else {
         let reason = "`faber doctor --ready` asks a server: name it with `--server`";
@@ -180,7 +173,6 @@ async fn check_store(app: &App) -> Check {
     Check::new("store", result, help)
 }
 
-/// Checks that a store can be created, without creating it.
 fn check_missing_store(path: &Path) -> Result<String, String> {
     let display_path = path.display();
     let folder = path.ancestors().skip(1).find(|folder| folder.exists());
@@ -203,8 +195,6 @@ async fn check_clock(app: &App) -> Option<Check> {
     Some(Check::new("clock", Err(difference), help))
 }
 
-/// Opens the engine. If the store does not exist, opens an empty store in memory instead, so that
-/// the check creates no file.
 async fn open_engine(app: &App) -> Result<LocalEngine, Failure> {
     if missing_store(app.setup()).is_none() {
         return LocalEngine::open(app.setup(), Need::Tools).await;
@@ -247,7 +237,6 @@ async fn check_local(app: &App, faults: &Faults) -> Result<Vec<Check>, Failure> 
     Ok(checks)
 }
 
-/// Adds missing programs of command tools to the checks of the tools' toolsets.
 async fn report_missing_programs(local: &LocalEngine, checks: &mut [Check]) -> Result<(), Failure> {
     for (set, reasons) in local.engine.tools.inventory.registry().missing_programs().await? {
         let name = format!("toolset {set}");
@@ -269,7 +258,6 @@ async fn check_effects(local: &LocalEngine) -> Result<Option<Check>, Failure> {
     Ok((!idle.is_empty()).then(|| Check::warning("effects", reason, help)))
 }
 
-/// Checks that every limit on calls names an existing tool or toolset.
 fn check_limits(limits: &CallLimits, toolbox: &Toolbox) -> Check {
     let sets = toolbox.sets();
     let exists = |calls: &LimitedCalls| match calls {

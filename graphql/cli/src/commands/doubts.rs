@@ -20,16 +20,15 @@ use crate::session::Session;
 /// planner wrote the draft because the model's plan was invalid.
 const OFFLINE_DOUBTS: [&str; 3] =
     ["plan.unplaced_words", "plan.guessed_value", "plan.model_failed"];
-/// Codes of doubts that the guard adds to a model's plan.
 const GUARD_DOUBTS: [&str; 2] = ["plan.not_asked", "plan.invented_value"];
 
-/// Shows a plan made from a query. If the plan has doubts, asks the user whether to execute it,
-/// unless `is_confirmed` is set. Returns the steps that the user approves, or `None` if the user
-/// refuses the plan.
+/// Shows a plan made from a query. Asks the user whether to execute the plan, unless `is_confirmed`
+/// is set, in two cases: the plan of the offline planner has doubts and calls a tool with an
+/// effect, or the guard makes steps wait for an approval. Returns the steps that the user approves,
+/// or `None` if the user refuses the plan.
 ///
-/// Without a terminal or with `--json`, the command cannot ask. Then, unless `is_confirmed` is set,
-/// a doubtful plan of the offline planner is refused if it calls a tool with an effect. The steps
-/// that the guard doubts wait for an approval.
+/// Without a terminal or with `--json`, the command cannot ask. Unless `is_confirmed` is set, it
+/// then refuses a plan of the first case, and lets the steps of the second case wait.
 pub(crate) async fn accept_plan(
     session: &Session<'_>,
     plan: &Plan,

@@ -1,6 +1,3 @@
-//! Reports toolsets that have failed: as one warning, or as the failure of a command that needs
-//! such a toolset.
-
 use std::time::Duration;
 
 use client::{Client, failure::Failure, view::plain};
@@ -72,7 +69,6 @@ pub(crate) async fn warn_of_failed_sets(session: &Session<'_>) {
     session.screen.say(&session.screen.err.yellow(text));
 }
 
-/// Rejects the name of a toolset that does not exist, has failed or does not answer.
 pub(crate) async fn check_named_set(client: &Client, name: &str) -> Result<(), Failure> {
     let states = load_states(client).await?;
     match states.iter().find(|set| set.name == name) {
@@ -106,14 +102,12 @@ pub(crate) fn suggest_set<'a>(
         .unwrap_or_else(|| "`faber toolsets list` lists all toolsets".to_owned())
 }
 
-/// Returns `true` if a tool's name begins with the name of a toolset that has failed.
 pub(crate) async fn names_failed_set(client: &Client, tool: &str) -> Result<bool, Failure> {
     let Some(prefix) = set_prefix(tool) else { return Ok(false) };
     let states = load_states(client).await?;
     Ok(states.iter().any(|set| set.name == prefix && set.has_failed()))
 }
 
-/// Returns the failure for an unknown tool, if a toolset has failed that could contain the tool.
 pub(crate) async fn failure_of_failed_set(
     client: &Client,
     tool: &str,

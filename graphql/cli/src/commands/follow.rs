@@ -35,7 +35,6 @@ const OWNER_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Number of successive polls that must find no owner before the command warns or stops. One poll
 /// is not enough, because another worker needs time to claim the execution.
 const MIN_POLLS_WITHOUT_OWNER: usize = 3;
-/// Poll interval while a finished execution gets a new plan.
 const REPLAN_POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// Number of successive polls that must find no worker for the replan before the command warns.
 const MIN_POLLS_WITHOUT_REPLANNER: usize = 20;
@@ -44,7 +43,6 @@ const QUESTIONS_PER_PAGE: usize = 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Watch,
-    /// Drive the execution, and return its outcome.
     Drive,
     /// Wait until the execution is finished. Drive it if no other worker drives it. Stop if no
     /// worker can drive it.
@@ -52,8 +50,8 @@ pub(crate) enum Purpose {
 }
 
 /// Watches an execution, and the executions that replans start for it. Stops when the execution is
-/// finished or waits for a person, when the user presses Ctrl-C, or, with [`Purpose::Finish`], when
-/// no worker drives the execution.
+/// finished or waits for a person, after a signal such as Ctrl-C, or, with [`Purpose::Finish`],
+/// when no worker drives the execution.
 pub(crate) async fn watch_to_end(
     session: &Session<'_>,
     id: ExecutionId,
@@ -115,8 +113,8 @@ struct Follower<'a> {
 }
 
 impl Follower<'_> {
-    /// Watches the execution, and drives it if `purpose` requires that. Returns after Ctrl-C at any
-    /// time, because the execution can already be running.
+    /// Watches the execution, and drives it if `purpose` requires that. Returns after a signal such
+    /// as Ctrl-C at any time, because the execution can already be running.
     async fn run_until_stopped(&self) -> Result<StopReason, Failure> {
         tokio::select! {
             stopped = self.run_until_finished() => stopped,
@@ -158,9 +156,6 @@ impl Follower<'_> {
         }
     }
 
-    /// Waits until the replan of a finished execution has started the next execution or is given
-    /// up. Returns [`StopReason::Finished`] if there is no replan, or if the command only watches
-    /// and no worker replans.
     async fn await_replan(&self) -> Result<StopReason, Failure> {
         #[derive(Deserialize)]
         struct ReplanProgress {
@@ -218,7 +213,6 @@ impl Follower<'_> {
         }
     }
 
-    /// Waits until the execution has had no live worker for [`MIN_POLLS_WITHOUT_OWNER`] polls.
     async fn await_loss_of_owner(&self) {
         let mut polls = 0;
         while polls < MIN_POLLS_WITHOUT_OWNER {
@@ -304,8 +298,6 @@ impl EventReader<'_> {
         }
     }
 
-    /// Shows events until the execution is finished, waits for a person or, with
-    /// [`Purpose::Finish`], has no owner. Returns `None` if the stream ends first.
     async fn show_until_stopped(
         &mut self,
         mut unowned: Pin<&mut impl Future<Output = ()>>,
@@ -457,7 +449,6 @@ struct ExecutionFindings {
     findings: Vec<Finding>,
 }
 
-/// Returns the answer that a command in the inbox contains for a step or an item such as `step[3]`.
 fn find_answer_in_command(command: &Command, task_name: &str) -> Option<&'static str> {
     let Command::Approve { step, item, approved, .. } = command else { return None };
     let is_meant = if let Some(item) = item {
@@ -469,8 +460,6 @@ fn find_answer_in_command(command: &Command, task_name: &str) -> Option<&'static
     is_meant.then_some(if *approved { "was approved" } else { "was rejected" })
 }
 
-/// Returns whether a finding names an answer or an action that the execution waits for. A wait for
-/// a child does not count, because the child's own findings contain the question.
 fn is_question(finding: &Finding) -> bool {
     finding.kind == FindingKind::Wait
         && finding.severity < Severity::Info
@@ -491,8 +480,6 @@ pub(crate) async fn show_state(
     Ok(ExitStatus::Done)
 }
 
-/// Ends a command after a signal: waits for the calls of this process, then prints the state and
-/// how to continue.
 async fn print_detached(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatus, Failure> {
     // If Ctrl-C interrupted the stop of the worker, or if the query fails, the state is unknown.
     let head: Option<ExecutionHead> = if session.drain().await {

@@ -1,10 +1,8 @@
-//! `faber list` and `faber prune`: requests, plans and executions.
-
 use std::fmt::Write as _;
 
 use client::{
     failure::Failure,
-    page::Page,
+    page::PageRequest,
     types::{ExecutionStatus, Finding, Plan, Pruned, Request, Severity},
     view::{
         format::{
@@ -46,14 +44,20 @@ pub(crate) async fn list(session: &Session<'_>, subcommand: List) -> Result<Exit
                      findings(first: 1) {{ {row} }} }} findings(first: 1) {{ {row} }}"
                 );
             }
-            let page =
-                Page { kind: "requests", filter, first: part.first, after: part.after, fields };
+            let page = PageRequest {
+                kind: "requests",
+                filter,
+                first: part.first,
+                after: part.after,
+                fields,
+            };
             show_page(session, page, REQUEST_HEADINGS, request_row).await
         }
         List::Plans { search, request, part } => {
             let filter = json!({ "search": search, "requestId": request });
             let fields = if is_json { Plan::fields() } else { Plan::VALUES.to_owned() };
-            let page = Page { kind: "plans", filter, first: part.first, after: part.after, fields };
+            let page =
+                PageRequest { kind: "plans", filter, first: part.first, after: part.after, fields };
             show_page(session, page, PLAN_HEADINGS, plan_row).await
         }
         List::Executions { state, request, plan, tool, needs_person, details, since, part } => {
@@ -73,14 +77,18 @@ pub(crate) async fn list(session: &Session<'_>, subcommand: List) -> Result<Exit
             } else {
                 format!("{EXECUTION_FIELDS} findings(first: 1) {{ {row} }}")
             };
-            let page =
-                Page { kind: "executions", filter, first: part.first, after: part.after, fields };
+            let page = PageRequest {
+                kind: "executions",
+                filter,
+                first: part.first,
+                after: part.after,
+                fields,
+            };
             show_page(session, page, EXECUTION_HEADINGS, execution_row).await
         }
     }
 }
 
-/// Returns the filter for labels that are written `KEY` or `KEY=VALUE`.
 fn label_filter(labels: &[String]) -> Value {
     let pairs = labels.iter().map(|label| match label.split_once('=') {
         Some((key, value)) => (key.to_owned(), json!(value)),
@@ -96,7 +104,6 @@ const REQUEST_HEADINGS: &[&str] =
 const PLAN_HEADINGS: &[&str] = &["PLAN", "VERSION", "STEPS", "CREATED", "QUERY"];
 const EXECUTION_HEADINGS: &[&str] =
     &["EXECUTION", "STATE", "STEPS", "CREATED", "TOOK", LABELS_HEADING, "WHY", "PLAN"];
-/// The fields of an execution that a row shows in addition to a finding.
 const EXECUTION_FIELDS: &str =
     "executionId planId state createdAt startedAt finishedAt total successful labels";
 const MAX_REASON_COLUMNS: usize = 72;
@@ -104,7 +111,7 @@ const MAX_LABELS_COLUMNS: usize = 40;
 
 pub(super) async fn show_page<T: DeserializeOwned>(
     session: &Session<'_>,
-    page: Page,
+    page: PageRequest,
     headings: &[&str],
     row: impl Fn(&T, Paint) -> Vec<String>,
 ) -> Result<ExitStatus, Failure> {
@@ -128,8 +135,6 @@ fn remove_column<T>(mut cells: Vec<T>, index: Option<usize>) -> Vec<T> {
     cells
 }
 
-/// Removes finished executions that are older than an age, then plans and requests without an
-/// execution.
 pub(crate) async fn prune(session: &Session<'_>, older_than: &str) -> Result<ExitStatus, Failure> {
     age::parse(older_than).map_err(Failure::usage)?;
     let arguments = [("olderThan: String!", json!(older_than))];

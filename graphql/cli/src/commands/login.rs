@@ -1,5 +1,3 @@
-//! `faber login` and `faber logout`: OAuth logins to MCP servers.
-
 mod browser;
 mod callback;
 
@@ -71,7 +69,6 @@ fn refuse_server(app: &App, command: &str) -> Result<(), Failure> {
     )))
 }
 
-/// Finds a toolset in the configuration, or among the added toolsets.
 async fn find_set(app: &App, name: &str) -> Result<SetConfig, Failure> {
     let configured = &app.config.toolsets.value;
     let missing = || unknown_set_failure(name, configured.iter().map(|set| set.name.as_str()));

@@ -8,7 +8,6 @@ use serde_json::json;
 
 use crate::{ExitStatus, args::Cli, screen::Screen};
 
-/// Writes `faber.1`, and a page such as `faber-tools-call.1` for each visible command.
 pub(crate) fn write_pages(folder: &Path, screen: &Screen) -> Result<ExitStatus, Failure> {
     generate_pages(folder).map_err(|err| {
         Failure::usage(format!("cannot write manual pages into `{}`: {err}", folder.display()))

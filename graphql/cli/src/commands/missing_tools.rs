@@ -19,7 +19,6 @@ use shared::{
 
 use crate::session::Session;
 
-/// Maximum number of failed toolsets that a message names.
 const MAX_FAILURES: usize = 3;
 
 pub(crate) async fn check_plan(session: &Session<'_>, plan: &Text) -> Result<(), Failure> {
@@ -76,8 +75,8 @@ pub(crate) async fn check_draft(session: &Session<'_>, draft: &Value) -> Result<
     refuse_missing(session, &missing)
 }
 
-/// Checks that the tools exist which an execution can still call. Does nothing if a live worker
-/// owns the execution.
+/// Checks that the tools exist which an execution can still call. Does nothing if the execution is
+/// finished, if a live worker owns it, or if a server executes it.
 pub(crate) async fn check_execution(session: &Session<'_>, id: ExecutionId) -> Result<(), Failure> {
     let Some(engine) = session.engine() else { return Ok(()) };
     if !session.is_unowned(id).await? {

@@ -1,5 +1,3 @@
-//! `faber models`: downloads and lists embedding models and the planning model.
-
 use std::io::{self, IsTerminal};
 
 use client::{failure::Failure, view::plain};
@@ -76,7 +74,6 @@ async fn pull_model(app: &App, request: Request<'_>) -> Result<ExitStatus, Failu
     Ok(ExitStatus::Done)
 }
 
-/// Shows the size and the licence of the planning model, and downloads it if the user agrees.
 async fn pull_planner(
     app: &App,
     url: Option<&str>,

@@ -1,5 +1,3 @@
-//! Commands that create, revise, save and export plans.
-
 use std::path::Path;
 
 use client::operations::{
@@ -90,7 +88,6 @@ pub(crate) async fn revise(app: &App, id: &str, file: &Path) -> Result<ExitStatu
     Ok(ExitStatus::Done)
 }
 
-/// Reads a plan from a file and shows its warnings.
 pub(crate) async fn read_plan_file(app: &App, file: &Path) -> Result<WrittenPlan, Failure> {
     let plan = plan_file::read_plan(file).await?;
     // If the file has errors, `WrittenPlan::check` reports the warnings together with the errors of
@@ -102,7 +99,6 @@ pub(crate) async fn read_plan_file(app: &App, file: &Path) -> Result<WrittenPlan
     Ok(plan)
 }
 
-/// Shows a plan that is not executed, without its warnings.
 pub(crate) fn show_draft(screen: &Screen, plan: &Plan) {
     screen.say(&draw_short_plan(plan, screen.err));
     if let Some(query) = draw_marked_query(plan, screen.err) {
@@ -136,7 +132,6 @@ fn show_warnings(screen: &Screen, plan: &Plan) {
     }
 }
 
-/// Makes the API's options of planning. `labels` are the labels of the new request.
 pub(crate) fn planning_options(planning: &Planning, labels: &[(String, String)]) -> Value {
     remove_nulls(json!({
         "toolSets": (!planning.toolsets.is_empty()).then_some(&planning.toolsets),
@@ -147,7 +142,6 @@ pub(crate) fn planning_options(planning: &Planning, labels: &[(String, String)])
     }))
 }
 
-/// Returns labels in the form of the API, or `None` if there are no labels.
 pub(crate) fn label_object(labels: &[(String, String)]) -> Option<Labels> {
     (!labels.is_empty()).then(|| labels.iter().cloned().collect())
 }
@@ -226,7 +220,6 @@ async fn load_saved_plans(client: &Client) -> Result<Vec<Value>, Failure> {
     }
 }
 
-/// Lists the properties of a JSON Schema. Optional properties end with `?`.
 fn input_names(schema: &Value) -> String {
     let required = schema["required"].as_array();
     let names = schema["properties"].as_object().into_iter().flatten().map(|(name, _)| {

@@ -1,5 +1,3 @@
-//! A line that shows the progress of a command on standard error.
-
 use std::{
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
@@ -11,7 +9,6 @@ use crate::screen::Screen;
 
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Shows one line on a terminal, and nothing elsewhere.
 pub(crate) struct ProgressLine {
     terminal: Option<Term>,
     shown_at: Mutex<Option<Instant>>,

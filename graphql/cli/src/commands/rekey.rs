@@ -29,7 +29,6 @@ use crate::{
     signals,
 };
 
-/// Time between two lines of progress where there is no terminal.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
 pub(crate) async fn rekey(app: &App) -> Result<ExitStatus, Failure> {
@@ -130,7 +129,6 @@ fn describe_left(left: &LeftValues) -> Option<String> {
     })
 }
 
-/// Shows a line on a terminal, and otherwise prints a line now and then.
 struct ProgressDisplay<'a> {
     screen: &'a Screen,
     line: ProgressLine,

@@ -1,5 +1,3 @@
-//! Commands that start, continue or watch executions: `run`, `execute`, `agent` and `watch`.
-
 use std::path::Path;
 
 use client::operations::{
@@ -57,7 +55,6 @@ pub(crate) async fn run(app: &App, args: RunArgs) -> Result<ExitStatus, Failure>
         .await
 }
 
-/// An execution, and the steps that the user approved before the start.
 struct StartedExecution {
     id: ExecutionId,
     approved: Vec<Text>,
@@ -151,8 +148,6 @@ pub(crate) async fn execute(
     watch_to_end(session, started.execution_id, Purpose::Drive).await
 }
 
-/// Executes a plan, or the newest plan of a request. Returns `None` if the user does not want to
-/// repeat the calls of the last execution.
 async fn start_again(
     session: &Session<'_>,
     args: &ExecuteArgs,

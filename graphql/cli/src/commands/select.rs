@@ -1,5 +1,3 @@
-//! `faber tools select`, `collisions` and `eval`.
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
@@ -25,7 +23,6 @@ use crate::{
 };
 
 const DEFAULT_LIMIT: i32 = 5;
-/// Number of best tools among which `eval` looks for the expected tools.
 const MAX_RANK: i32 = 100;
 const MAX_WRONG_NAMES: usize = 5;
 
@@ -36,7 +33,6 @@ struct Criteria {
     all: bool,
 }
 
-/// Selects tools for one query, or reads queries from standard input.
 pub(crate) async fn select(session: &Session<'_>, args: SelectArgs) -> Result<ExitStatus, Failure> {
     let Some(query) = &args.query else { return ask_for_queries(session, &args).await };
     let by = args.by.unwrap_or(RankMethod::Centroid);
@@ -84,7 +80,6 @@ fn show_matches(session: &Session<'_>, found: &Value) -> Result<ExitStatus, Fail
     })
 }
 
-/// Reads queries from standard input until the input ends, or the user enters `q` or an empty line.
 async fn ask_for_queries(session: &Session<'_>, args: &SelectArgs) -> Result<ExitStatus, Failure> {
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     let unreadable = |err| Failure::usage(format!("standard input cannot be read: {err}"));
@@ -101,7 +96,6 @@ async fn ask_for_queries(session: &Session<'_>, args: &SelectArgs) -> Result<Exi
         }
         match answer_query(session, query, args).await {
             Ok(()) => (),
-            // Reports the failure and continues with the next query.
             Err(failure) if screen.json => screen.print_json(&failure.to_json())?,
             Err(failure) => screen.say(&screen.err.red(plain::safe_line(&failure.message))),
         }

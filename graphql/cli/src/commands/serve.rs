@@ -123,7 +123,6 @@ pub(crate) async fn run_worker(app: &App) -> Result<ExitStatus, Failure> {
     Ok(ExitStatus::Done)
 }
 
-/// Opens the sign-in of `server.oidc`, if there is one. Then every caller needs a token or a session.
 fn open_sign_in(app: &App, access: Access) -> Result<(Access, Option<Arc<SignIn>>), Failure> {
     let config = &app.config;
     let Some(oidc) = &config.http_server.value.oidc else { return Ok((access, None)) };
@@ -135,8 +134,6 @@ fn open_sign_in(app: &App, access: Access) -> Result<(Access, Option<Arc<SignIn>
     Ok((access, Some(Arc::new(sign_in))))
 }
 
-/// Listens on an address. `option` is the command-line option for another address, which an error
-/// names.
 async fn open_listener(
     wanted: SocketAddr,
     option: &str,
@@ -160,8 +157,8 @@ fn warn_of_missing_tokens(app: &App, address: SocketAddr, access: &Access) {
     }
 }
 
-/// Warns that a proxy on this machine makes all its clients look like this machine, which needs no
-/// token.
+/// Warns if `server.allowed_hosts` is set and callers need no token, because a proxy on this
+/// machine makes all its clients look like this machine.
 fn warn_of_missing_sign_in(app: &App, access: &Access) {
     if !app.config.http_server.value.allowed_hosts.values.is_empty() && !access.requires_token() {
         app.screen.say(&app.screen.err.yellow(
@@ -187,7 +184,8 @@ pub(crate) async fn serve_mcp(app: &App) -> Result<ExitStatus, Failure> {
     ended.map(|()| ExitStatus::Done)
 }
 
-/// Returns the limit on connections. Warns if the system allows fewer.
+/// Returns the configured limit on connections. If the file descriptors of the process do not
+/// suffice for it, warns and returns a lower limit.
 fn max_connections(app: &App) -> usize {
     let wanted = app.config.limits.max_connections();
     // A quarter of the file descriptors remains for the store, tools and logs.
@@ -213,8 +211,6 @@ fn warn_of_missing_confinement(app: &App) {
     )));
 }
 
-/// Warns of tool patterns of access tokens that match no tool, after the toolsets have connected or
-/// their timeout has passed.
 fn warn_of_unmatched_patterns(app: &App, local: &LocalEngine, tasks: &mut JoinSet<()>) {
     if app.config.access.value.is_empty() {
         return;
@@ -237,8 +233,6 @@ fn warn_of_unmatched_patterns(app: &App, local: &LocalEngine, tasks: &mut JoinSe
     });
 }
 
-/// Warns of entries of `source.effects` that match no tool, after the toolsets have connected or
-/// their timeout has passed.
 fn warn_of_unmatched_effects(app: &App, local: &LocalEngine, tasks: &mut JoinSet<()>) {
     let (screen, engine) = (app.screen.clone(), local.engine.clone());
     let connect_timeout = app.config.limits.options().connect;
@@ -258,8 +252,6 @@ fn warn_of_unmatched_effects(app: &App, local: &LocalEngine, tasks: &mut JoinSet
     });
 }
 
-/// Starts pruning as the configuration sets it. Dropping the returned tasks stops the
-/// pruning.
 fn start_retention(app: &App, local: &LocalEngine) -> (Arc<Retention>, JoinSet<()>) {
     let (retention, mut tasks) = (Arc::new(Retention::default()), JoinSet::new());
     let executions = app.config.retention.value.clone().unwrap_or_default();
@@ -277,7 +269,6 @@ fn listen_for_service_signals() -> Result<ServiceSignals, Failure> {
     ServiceSignals::listen().map_err(deaf)
 }
 
-/// Reloads the configuration at each SIGHUP, until a signal ends the process.
 async fn reload_until_end(mut signals: ServiceSignals, mut reloader: Reloader) {
     while signals.receive().await == ServiceSignal::Reload {
         // A store that does not answer must not delay the end.

@@ -1,5 +1,3 @@
-//! The command that settles a call whose outcome is unknown.
-
 use client::operations::find_execution;
 use client::{
     Argument,
@@ -61,8 +59,6 @@ pub(crate) async fn settle(app: &App, args: SettleArgs) -> Result<ExitStatus, Fa
     answer_and_drive(app, &args.id, "settleStep", &arguments, !args.no_run).await
 }
 
-/// Records the outcome of a call of a finished execution, and prints the commands that the user can
-/// run next.
 async fn settle_finished(
     session: &Session<'_>,
     id: ExecutionId,
@@ -116,7 +112,6 @@ struct CompensatingCall {
     parameters: Value,
 }
 
-/// Returns the call that would undo the step, if the execution did not make this call.
 async fn missing_compensation(
     session: &Session<'_>,
     id: ExecutionId,

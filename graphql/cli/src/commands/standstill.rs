@@ -35,8 +35,6 @@ impl QuietTimer {
         Self { is_user_told: true, ..self }
     }
 
-    /// Begins a new pause that is twice as long. After each pause, the command reads the whole log
-    /// of the execution, and a long log is slow to read.
     pub(super) fn begin_longer_pause(self) -> Self {
         let pause = (self.pause * 2).min(MAX_PAUSE);
         Self { next_check_at: Instant::now() + pause, pause, is_user_told: false }
@@ -67,12 +65,10 @@ impl WaitState {
     }
 }
 
-/// Returns whether an execution could continue, but no worker of the server claims it.
 pub(super) async fn lacks_worker(session: &Session<'_>, id: ExecutionId) -> Result<bool, Failure> {
     Ok(WaitState::read(session, id).await?.find_wait_for_worker().is_some())
 }
 
-/// Returns why an execution does not continue: no worker claims it, or it waits for an event.
 pub(super) async fn find_reason(
     session: &Session<'_>,
     id: ExecutionId,

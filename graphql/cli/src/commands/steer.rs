@@ -1,5 +1,3 @@
-//! Commands that steer executions: cancel, pause, resume, retry, replan, approve and signal.
-
 use std::{
     io::{self, IsTerminal, Write as _},
     pin::pin,
@@ -33,7 +31,6 @@ use crate::{
 };
 
 const MAX_LISTED_CALLS: usize = 20;
-/// Time after which a command reports that it waits for a worker.
 const HINT_DELAY: Duration = Duration::from_millis(200);
 
 pub(crate) async fn resume(
@@ -248,7 +245,6 @@ async fn send_and_drive(
     }
 }
 
-/// Waits for `work`. If this takes long, tells the user that a worker must apply the command.
 async fn hint_if_slow<T>(screen: &Screen, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     tokio::select! {
@@ -272,8 +268,8 @@ pub(super) async fn send_command(
     client.mutate(mutation, &arguments, ExecutionHead::FIELDS).await
 }
 
-/// Sends an answer to a waiting execution. Then drives the execution if `should_drive` is set and
-/// no other worker drives it.
+/// Sends an answer to a waiting execution. Then drives the root of its tree if `should_drive` is
+/// set and no live worker drives the root.
 pub(super) async fn answer_and_drive(
     app: &App,
     id: &str,
@@ -315,7 +311,6 @@ pub(super) async fn answer_and_drive(
         .await
 }
 
-/// Returns the root of an execution's tree if it can continue and no live worker drives it.
 async fn find_root_to_drive(
     session: &Session<'_>,
     id: ExecutionId,
@@ -342,7 +337,6 @@ async fn find_root_to_drive(
     }
 }
 
-/// Shows an execution after a command. Tells the user if no worker applies the command.
 async fn show_recorded(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatus, Failure> {
     if session.is_unowned(id).await? {
         let hint = format!(
@@ -360,11 +354,9 @@ struct RepeatedCalls {
     repeated_calls: Vec<RepeatedCall>,
 }
 
-/// Calls of `ONCE` tools that a command would repeat, with the heading of their list.
 pub(crate) struct Repetition<'a> {
     pub(crate) heading: &'a str,
     pub(crate) calls: &'a [RepeatedCall],
-    /// `true` if the user passed `--yes`, so that no question is needed.
     pub(crate) is_confirmed: bool,
 }
 
@@ -401,7 +393,6 @@ fn refuse_unknown_calls(calls: &[RepeatedCall]) -> Option<Failure> {
     Some(refuse_repetition(&format!("`{step}` ({tool}){more}"), &first.remedies))
 }
 
-/// Refuses to repeat a call whose outcome is unknown, and names the commands that settle it.
 fn refuse_repetition(call: &str, remedies: &[Remedy]) -> Failure {
     let commands = remedies.iter().filter_map(|remedy| remedy.command.as_ref());
     let commands: Vec<String> = commands.map(|command| format!("`{command}`")).collect();
@@ -434,7 +425,8 @@ async fn confirm_retry(
 }
 
 /// Asks the user before a new execution repeats calls of `ONCE` tools that the plan's last
-/// execution made. A dry run is ignored, because it made no calls.
+/// execution made. Ignores dry runs, because they made no calls. Looks for the last execution only
+/// among the 20 newest executions.
 pub(crate) async fn confirm_new_execution(
     session: &Session<'_>,
     plan: &Text,
@@ -475,9 +467,8 @@ fn draw_calls(calls: &[RepeatedCall]) -> String {
     align_rows(&rows.collect::<Vec<_>>())
 }
 
-/// Asks the user. Returns `false` for any answer except yes.
 pub(super) async fn ask_person(question: &str) -> Result<bool, Failure> {
-    // Ignores a failure, because reading the answer then fails, too.
+    // Ignores a failure, because the user can still answer.
     let _ = write!(io::stderr(), "{question}");
     let read = tokio::task::spawn_blocking(|| {
         let mut line = String::new();

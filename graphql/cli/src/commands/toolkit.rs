@@ -1,5 +1,3 @@
-//! `faber toolkit`.
-
 use std::fmt::Write as _;
 
 use client::{
@@ -52,7 +50,6 @@ pub(crate) async fn run_toolkit_command(
     }
 }
 
-/// Warns of names that the toolkit does not contain. Fails if it contains none of the names.
 async fn check_names(
     session: &Session<'_>,
     names: &[String],
@@ -121,7 +118,6 @@ async fn show_graph(
     Ok(ExitStatus::Done)
 }
 
-/// Draws every action with its tools and the actions that can follow it.
 fn draw_toolkit(toolkit: &Toolkit, paint: Paint) -> String {
     let mut text = String::new();
     for action in &toolkit.actions {

@@ -1,5 +1,3 @@
-//! `faber tools` and `faber toolsets`.
-
 use std::{fmt::Write as _, path::Path};
 
 use client::{
@@ -164,7 +162,8 @@ async fn switch_toolsets(
 }
 
 async fn list_toolsets(session: &Session<'_>) -> Result<ExitStatus, Failure> {
-    // Queries the tools first, because this query waits until the toolsets are connected.
+    // Queries the tools first, because this query waits until the toolsets are connected or a
+    // timeout has passed.
     session.client.query::<Value>("tools", &[], "name").await?;
     let found = session.client.query("toolSets", &[], &ToolSet::fields()).await?;
     let headings = ["SET", "SOURCE", "STATUS", "TOOLS", "ACTIVE", "DESCRIPTION"];
@@ -194,8 +193,7 @@ async fn call_tool(
     let called: ToolResult = read_answer(found.clone())?;
     let is_done = called.status == "success";
     let error = called.error.unwrap_or_default();
-    // The API returns this message if no tool has the name. An error of the tool itself has another
-    // message.
+    // The API returns this message if no tool has the name.
     if !is_done && *error == format!("Tool not found: {name}") {
         return Err(unknown_tool_failure(&session.client, name).await?);
     }
@@ -223,7 +221,6 @@ struct LoadedTool {
     status: Text,
 }
 
-/// Registers the tools of a file. Skips tools that exist already.
 async fn load_tools(
     session: &Session<'_>,
     file: &Path,

@@ -16,7 +16,6 @@ use super::{ConfigError, calls};
 
 const TOKEN_KEYS: [&str; 7] = ["name", "token_env", "token_file", "role", "tools", "limits", "see"];
 const LIMIT_KEYS: [&str; 5] = ["calls", "per_tool", "starts", "executions", "stored_bytes"];
-/// Units of `stored_bytes`.
 const BYTE_UNITS: [(&str, u64); 4] =
     [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
 /// Maximum number of tokens. It is limited because each request is compared with each token.
@@ -24,9 +23,7 @@ const MAX_TOKENS: usize = 1_000;
 /// Maximum number of patterns of a token. It is limited because each call is matched with each
 /// pattern.
 const MAX_PATTERNS: usize = 1_000;
-/// Maximum number of environment variables that added toolsets are allowed to use.
 const MAX_SECRETS: usize = 1_000;
-/// Length of a token's secret below which Faber warns that the secret can be guessed.
 const MIN_SECRET_BYTES: usize = 16;
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -63,7 +60,6 @@ impl TokenSource {
         }
     }
 
-    /// Returns the variable or the file, for messages.
     fn place(&self) -> &str {
         match self {
             Self::Variable(name) => name,
@@ -98,7 +94,6 @@ impl TokenSource {
 }
 
 impl AccessConfig {
-    /// Returns the files with tokens.
     pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
         self.tokens.iter().filter_map(|token| match &token.source {
             TokenSource::File(file) => Some(file.path()),
@@ -106,8 +101,6 @@ impl AccessConfig {
         })
     }
 
-    /// Returns `true` if there are no tokens. The server then accepts connections from this machine
-    /// only.
     pub fn is_empty(&self) -> bool {
         self.tokens.is_empty()
     }
@@ -141,7 +134,6 @@ impl AccessConfig {
         Ok(Access::new(self.open_tokens(sets, variable)?))
     }
 
-    /// Like [`open`](Self::open), but returns the tokens.
     pub fn open_tokens(
         &self,
         sets: &[SetConfig],
@@ -163,7 +155,6 @@ impl AccessConfig {
         Ok(tokens)
     }
 
-    /// Returns the setting without the tokens.
     pub(super) fn to_json(&self) -> Value {
         self.tokens.iter().map(TokenConfig::to_json).collect()
     }
@@ -219,7 +210,6 @@ impl TokenConfig {
     }
 }
 
-/// Reads the setting. A relative path starts at `base`.
 pub(super) fn read(value: Option<Value>, base: &Path) -> Result<AccessConfig, String> {
     let fields = match value {
         None | Some(Value::Null) => return Ok(AccessConfig::default()),
@@ -252,7 +242,6 @@ pub(super) fn read(value: Option<Value>, base: &Path) -> Result<AccessConfig, St
     Ok(AccessConfig { tokens, secrets })
 }
 
-/// Reads the names of environment variables that added toolsets are allowed to use.
 fn read_secret_names(value: Option<&Value>) -> Result<Option<BTreeSet<String>>, String> {
     let wrong = || {
         format!(
@@ -393,7 +382,6 @@ fn read_bytes(fields: &Map<String, Value>) -> Result<Option<u64>, String> {
     bytes.filter(|bytes| *bytes > 0).map(Some).ok_or_else(wrong)
 }
 
-/// Parses a size such as `10GiB`.
 fn parse_bytes(text: &str) -> Option<u64> {
     let (unit, factor) = BYTE_UNITS.into_iter().find(|(unit, _)| text.trim().ends_with(unit))?;
     text.trim().strip_suffix(unit)?.trim().parse::<u64>().ok()?.checked_mul(factor)

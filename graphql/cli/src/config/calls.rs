@@ -1,5 +1,3 @@
-//! The setting `limits.calls`: limits on calls of tools.
-
 use executor::call_limits::{CallLimits, LimitRule, LimitedCalls};
 use planner::suggest::did_you_mean;
 use serde_json::{Map, Value};
@@ -85,7 +83,6 @@ fn read_concurrency(value: Option<&Value>) -> Result<Option<u32>, String> {
         .ok_or_else(|| format!("`concurrency` is {value}; write a whole number from 1"))
 }
 
-/// Parses a rate such as `100/min`.
 pub(super) fn parse_rate(text: &str) -> Option<Rate> {
     let (calls, unit) = text.split_once('/')?;
     let calls = calls.trim().parse().ok().filter(|number| *number > 0)?;

@@ -43,8 +43,6 @@ fn append_list(text: &str, set: &Value) -> Result<String, String> {
     Ok(format!("{text}{line_end}{KEY}:\n{}", format_item(set, "  ")?))
 }
 
-/// Inserts a toolset behind the last one. Returns `None` if the last one is not written as a block
-/// that begins with `- `.
 fn insert_item(text: &str, last: usize, set: &Value) -> Option<String> {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let line = yaml::find_line(text, &format!("{KEY}[{last}]"), None)?;
@@ -73,7 +71,6 @@ fn indentation(line: &str) -> usize {
     line.len() - line.trim_start_matches(' ').len()
 }
 
-/// Formats a list with one item as YAML, with `indent` before each line.
 fn format_item(set: &Value, indent: &str) -> Result<String, String> {
     let item = yaml::format(&json!([set]))?;
     Ok(item.lines().flat_map(|line| [indent, line, "\n"]).collect())

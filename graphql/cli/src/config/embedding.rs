@@ -18,14 +18,8 @@ pub enum EmbeddingConfig {
     /// Selection compares words, because there are no embeddings.
     Off,
     /// A model: the path of its folder, or the name of a downloaded model.
-    Model {
-        written: String,
-        /// The folder of the model, if `written` is a path.
-        path: PathBuf,
-    },
-    /// A server with the API of `OpenAI`.
+    Model { written: String, path: PathBuf },
     Server {
-        /// The address to which `/embeddings` is appended.
         base_url: String,
         model: String,
         api_key_env: Option<String>,
@@ -43,7 +37,6 @@ struct WrittenEmbedding {
     builtin: Option<bool>,
 }
 
-/// Reads the setting. A relative path starts at `base`.
 pub(super) fn read(value: Option<Value>, base: &Path) -> Result<Option<EmbeddingConfig>, String> {
     const VALID_FORMS: &str = "write `{ builtin: true }`, `{ model: DIRECTORY }` or \
                          `{ base_url: http://…/v1, model: NAME }`";
@@ -79,7 +72,6 @@ pub(super) fn read(value: Option<Value>, base: &Path) -> Result<Option<Embedding
 }
 
 impl EmbeddingConfig {
-    /// Returns the setting without a password.
     pub(super) fn to_json(&self) -> Value {
         match self {
             Self::Builtin => json!({ "builtin": true }),
@@ -107,7 +99,6 @@ impl Config {
         self.data.join(MODELS_FOLDER)
     }
 
-    /// Returns the configured source of embeddings, if there is one.
     pub fn embedding_source(&self) -> Option<Source> {
         Some(match &self.embedding.value {
             EmbeddingConfig::Off => return None,
@@ -136,7 +127,6 @@ impl Config {
     }
 }
 
-/// Returns the key in a variable, or the reason why the variable has none.
 fn find_key(name: Option<&str>) -> Result<Option<String>, String> {
     let Some(name) = name else { return Ok(None) };
     let key = variable(name).map(|key| key.trim().to_owned()).filter(|key| !key.is_empty());

@@ -12,13 +12,11 @@ use super::{ConfigError, environment::variable};
 
 const VALID_FORM: &str =
     "write `{ keys: [{ id: NAME, env: VARIABLE }] }`, with `file` or `command` in place of `env`";
-/// Maximum time that a command has to print a key.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncryptionConfig {
     keys: Vec<KeyConfig>,
-    /// The key that encrypts new values.
     active_key_id: String,
     encrypt_queries: bool,
 }
@@ -33,7 +31,6 @@ struct KeyConfig {
 enum KeySource {
     Variable(String),
     File(SecretFile),
-    /// A program and its arguments. It prints the key.
     Command(Vec<String>),
 }
 
@@ -55,7 +52,6 @@ struct WrittenKey {
     command: Option<Vec<String>>,
 }
 
-/// Reads the setting. A relative path starts at `base`.
 pub(super) fn read(value: Option<Value>, base: &Path) -> Result<Option<EncryptionConfig>, String> {
     let value = match value {
         None | Some(Value::Null) => return Ok(None),
@@ -105,7 +101,6 @@ impl KeyConfig {
         Ok(Self { id: written.id, source })
     }
 
-    /// Returns the text of the key, or the reason why the key is not available.
     async fn find(
         &self,
         variable: &(dyn Fn(&str) -> Option<String> + Sync),
@@ -154,7 +149,6 @@ impl EncryptionConfig {
         Ok(ring)
     }
 
-    /// Returns the keys that are available, and the reasons why the other keys are missing.
     pub(crate) async fn open_keys_with(
         &self,
         variable: &(dyn Fn(&str) -> Option<String> + Sync),
@@ -181,7 +175,6 @@ impl EncryptionConfig {
         Ok((ring, missing))
     }
 
-    /// Returns the files with keys.
     pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
         self.keys.iter().filter_map(|key| match &key.source {
             KeySource::File(file) => Some(file.path()),
@@ -189,7 +182,6 @@ impl EncryptionConfig {
         })
     }
 
-    /// Returns the setting. It names variables, files and commands, and contains no keys.
     pub(super) fn to_json(&self) -> Value {
         let keys = self.keys.iter().map(|KeyConfig { id, source }| match source {
             KeySource::Variable(name) => json!({ "id": id, "env": name }),

@@ -1,5 +1,3 @@
-//! Environment variables that Faber reads.
-
 use std::{env, ffi::OsString, path::PathBuf};
 
 use client::Secret;
@@ -11,24 +9,17 @@ pub struct Environment {
     pub store: Option<String>,
     pub config: Option<PathBuf>,
     pub server: Option<String>,
-    /// `FABER_TOKEN`: the token for servers.
     pub token: Option<Secret>,
     pub listen: Option<String>,
     pub metrics: Option<String>,
-    /// `FABER_LOG`: a filter for the log.
     pub log: Option<String>,
-    /// `FABER_LOG_FORMAT`: the form of the log.
     pub log_format: Option<String>,
-    /// `FABER_BLOG_FILE`: the file of the demo.
     pub blog_file: Option<PathBuf>,
-    /// `HF_ENDPOINT`: the server for downloading models.
     pub hub: Option<String>,
     pub data_home: Option<PathBuf>,
     pub home: Option<PathBuf>,
     pub host: Option<String>,
-    /// `USER` or `LOGNAME`: the name of the user.
     pub user: Option<String>,
-    /// `BROWSER`: the program that opens addresses.
     pub browser: Option<String>,
     /// `true` if `DISPLAY` or `WAYLAND_DISPLAY` is set, so that programs can open windows.
     pub has_display: bool,

@@ -43,7 +43,6 @@ pub(super) const SETTING_KEYS: [&str; 17] = [
     "log_format",
     "log_level",
 ];
-/// The name of the toolset that contains the tools of the setting `tools_files`.
 const TOOLS_FILES_SET: &str = "tools";
 
 #[expect(clippy::struct_field_names, reason = "the fields are called like the settings")]
@@ -54,7 +53,6 @@ pub(super) struct File {
     pub(super) planner: Option<PlannerConfig>,
     pub(super) plan_cache: Option<PlanCache>,
     pub(super) guard: Option<Guard>,
-    /// The toolsets, and the value of the setting as the file contains it.
     pub(super) toolsets: Option<(Vec<SetConfig>, Value)>,
     pub(super) limits: Limits,
     pub(super) retention: Option<RetentionPolicy>,
@@ -73,7 +71,6 @@ pub(super) struct File {
     pub(super) log_level: Option<String>,
 }
 
-/// Reads a file. The error names all mistakes.
 pub(super) fn read(path: &Path) -> Result<File, Mistakes> {
     let mistakes = |list: Vec<Mistake>| Mistakes { file: path.to_owned(), list };
     let read = read_text(path).and_then(|text| Ok((base_folder(path)?, text)));
@@ -88,7 +85,6 @@ pub(super) struct PartialFile {
     pub(super) omitted_settings: Vec<String>,
 }
 
-/// Like [`read`], but omits settings that are wrong.
 pub(super) fn read_valid_settings(path: &Path) -> PartialFile {
     let read = read_text(path).and_then(|text| Ok((base_folder(path)?, text)));
     match read {
@@ -123,7 +119,6 @@ fn parse_valid_settings(text: &str, base: &Path) -> PartialFile {
     PartialFile { file, mistakes, omitted_settings }
 }
 
-/// Returns the mistakes of one setting. Each toolset can have a mistake of its own.
 fn find_mistakes(key: &str, value: &Value, base: &Path) -> Vec<String> {
     if key == "toolsets" && value.is_array() {
         return toolsets::read_each(value, base).1;
@@ -151,7 +146,6 @@ fn base_folder(path: &Path) -> Result<PathBuf, String> {
     Ok(path.parent().map_or_else(PathBuf::new, Path::to_owned))
 }
 
-/// Parses the text of a file. Relative paths start at `base`.
 pub(super) fn parse(text: &str, base: &Path) -> Result<File, Vec<Mistake>> {
     let fields = parse_fields(text).map_err(|reason| vec![Mistake::of_syntax(reason)])?;
     // Looks for every mistake only if there is one, because then each setting is read again.
@@ -293,7 +287,6 @@ fn add_line(text: &str, reason: &str) -> String {
     Mistake::locate(text, reason).to_string()
 }
 
-/// Reads the setting `toolkit_files`. All files become one graph.
 fn read_toolkit(files: Option<Value>, base: &Path) -> Result<Option<ToolkitFiles>, String> {
     let files: Vec<PathBuf> = match files {
         None | Some(Value::Null) => return Ok(None),
@@ -406,7 +399,6 @@ pub(super) fn resolve_store(url: &str, base: &Path) -> String {
     }
 }
 
-/// Joins a path to its base, and removes each `.` in it.
 fn join_path(base: &Path, path: impl AsRef<Path>) -> PathBuf {
     base.join(path).components().collect()
 }

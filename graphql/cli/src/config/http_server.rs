@@ -25,7 +25,6 @@ pub struct HttpServerConfig {
     pub allowed_origins: Entries<AllowedOrigin>,
     pub path_prefix: PathPrefix,
     pub oidc: Option<OidcConfig>,
-    /// The certificate. `None` serves without TLS.
     pub tls: Option<TlsFiles>,
 }
 
@@ -38,7 +37,6 @@ impl HttpServerConfig {
     }
 }
 
-/// The files of a certificate chain and of its key, both in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
     chain: SecretFile,
@@ -68,7 +66,6 @@ impl TlsFiles {
         Ok(Some(Self { chain: file("cert_file")?, key: file("key_file")? }))
     }
 
-    /// Reads the files, and checks that the key fits the certificate.
     pub fn open(&self) -> Result<TlsIdentity, ConfigError> {
         let read = |file: &SecretFile| file.read();
         let identity = read(&self.chain).and_then(|chain| {
@@ -87,7 +84,6 @@ impl TlsFiles {
     }
 }
 
-/// Entries of a list, with their texts in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entries<T> {
     pub values: Vec<T>,
@@ -100,7 +96,6 @@ impl<T> Default for Entries<T> {
     }
 }
 
-/// Reads the setting. A relative path starts at `base`.
 pub(super) fn read(value: Option<Value>, base: &Path) -> Result<Option<HttpServerConfig>, String> {
     let fields = match value {
         None | Some(Value::Null) => return Ok(None),

@@ -17,7 +17,6 @@ use super::{
 
 struct Limit {
     key: &'static str,
-    /// The description for editors.
     about: &'static str,
     default: fn() -> u64,
     minimum: u64,
@@ -119,7 +118,6 @@ const LIMITS: [Limit; 12] = [
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
     numbers: Vec<(&'static str, Setting<u64>)>,
-    /// The limits on calls, and the setting `limits.calls` as the file contains it.
     calls: (Arc<CallLimits>, Value),
 }
 
@@ -166,7 +164,6 @@ impl Limits {
         &self.calls.0
     }
 
-    /// Takes the limits on calls from another configuration, and leaves the numbers as they are.
     pub fn take_calls_from(&mut self, other: Self) {
         self.calls = other.calls;
     }
@@ -195,7 +192,6 @@ impl Limits {
         self.size_of("request_bytes")
     }
 
-    /// Returns the approximate size limit of a response of the API.
     pub fn answer_bytes(&self) -> usize {
         self.size_of("answer_bytes")
     }
@@ -214,7 +210,6 @@ impl Limits {
         self.duration_of("connect_timeout_ms")
     }
 
-    /// Returns how long running steps are allowed to continue at shutdown.
     pub fn drain_time(&self) -> Duration {
         self.duration_of("drain_ms")
     }
@@ -233,7 +228,6 @@ impl Limits {
     }
 }
 
-/// Returns the JSON Schema of the setting. `calls` is the schema of the limits on calls.
 pub(super) fn limits_schema(calls: Value) -> Value {
     let fields = LIMITS.iter().map(|limit| {
         let Limit { key, about, default, minimum, maximum } = limit;

@@ -1,5 +1,3 @@
-//! The form of the log.
-
 use std::fs;
 
 use clap::ValueEnum;
@@ -43,7 +41,6 @@ impl LogFormat {
     }
 }
 
-/// Returns the format and its origin. `None` means the default format.
 pub(super) fn read_setting(
     flags: &Flags,
     environment: &Environment,

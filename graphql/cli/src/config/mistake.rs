@@ -1,5 +1,3 @@
-//! Mistakes in a file of the configuration, with their lines and paths.
-
 use std::{
     fmt,
     path::{Path, PathBuf},
@@ -17,7 +15,6 @@ pub struct Mistake {
     /// The path of the wrong value, such as `toolsets[2].source.mcp.command`. If a key is missing,
     /// the path may end with this key.
     pub path: Option<String>,
-    /// The reason and the remedy.
     pub reason: String,
 }
 
@@ -26,7 +23,6 @@ impl Mistake {
         Self { line: None, path: None, reason }
     }
 
-    /// Returns a mistake of the syntax, with the line that the message of the parser names.
     pub(super) fn of_syntax(reason: String) -> Self {
         let after = reason.split_once("line ").map(|(_, rest)| rest);
         let digits = after.map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next());
@@ -65,7 +61,6 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// Splits "`name` rest" into the name and the rest.
 fn split_quoted(text: &str) -> Option<(&str, &str)> {
     text.strip_prefix('`')?.split_once('`')
 }
@@ -90,14 +85,13 @@ pub struct Mistakes {
 }
 
 impl Mistakes {
-    /// Returns a message for each mistake, with file, line and path.
     pub fn messages(&self) -> impl Iterator<Item = String> {
         let file = self.file.display();
         self.list.iter().map(move |mistake| format!("`{file}`: {mistake}"))
     }
 
-    /// Returns the first message and the number of mistakes, because the error of a command has one
-    /// line.
+    /// Returns the first message, and the number of mistakes if there are several, because the
+    /// error of a command has one line.
     pub(super) fn summary(&self) -> String {
         let first = self.messages().next().unwrap_or_default();
         match self.list.len() {

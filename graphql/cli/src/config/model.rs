@@ -1,5 +1,3 @@
-//! The setting `planner`.
-
 use std::{path::Path, time::Duration};
 
 use planner::{
@@ -52,7 +50,6 @@ pub struct ModelConfig {
 
 /// Keys of `planner` that apply to every planner. Does not include `provider`.
 const RULE_KEYS: [&str; 2] = ["cache", "guard"];
-/// The fields of [`WrittenModel`], for the message about an unknown key.
 const MODEL_KEYS: [&str; 14] = [
     "provider",
     "model",
@@ -97,7 +94,6 @@ struct WrittenPrice {
     output: f64,
 }
 
-/// Reads the setting. A relative path starts at `base`.
 pub(super) fn read(value: Option<Value>, base: &Path) -> Result<Option<PlannerConfig>, String> {
     match value {
         None | Some(Value::Null) => Ok(None),
@@ -127,7 +123,6 @@ pub(super) fn read(value: Option<Value>, base: &Path) -> Result<Option<PlannerCo
     }
 }
 
-/// Explains that the offline planner does not read a key of `planner`.
 fn describe_unused_key(key: &str) -> String {
     let known_keys = MODEL_KEYS.iter().chain(&RULE_KEYS).copied();
     match did_you_mean(key, known_keys.clone()) {
@@ -311,7 +306,6 @@ impl ModelConfig {
         name.map_or(Key::None, |name| Key::Variable(name.to_owned(), value(name)))
     }
 
-    /// Returns the files with keys of the model and of its fallback.
     fn key_files(&self) -> Vec<&Path> {
         let fallback = self.fallback.as_deref().into_iter().flat_map(Self::key_files);
         self.api_key_file.iter().map(SecretFile::path).chain(fallback).collect()

@@ -32,7 +32,6 @@ const KEYS: [&str; 9] = [
 const RULE_KEYS: [&str; 6] = ["claim", "value", "role", "tools", "limits", "see"];
 /// Maximum number of rules. It is limited because each request is compared with each rule.
 const MAX_RULES: usize = 1_000;
-/// Maximum number of audiences, and of scopes.
 const MAX_NAMES: usize = 100;
 const DEFAULT_SCOPE: &str = "openid";
 const DEFAULT_NAME_CLAIM: &str = "sub";
@@ -52,7 +51,6 @@ pub struct OidcConfig {
 #[derive(Clone, Debug, PartialEq)]
 struct ClientConfig {
     id: String,
-    /// `None` for a public client.
     secret: Option<SecretSource>,
 }
 
@@ -76,7 +74,6 @@ struct RuleConfig {
 }
 
 impl OidcConfig {
-    /// Reads the secret and makes the settings. A relative path starts at `base`.
     pub fn open(
         &self,
         base: &Path,
@@ -109,7 +106,6 @@ impl OidcConfig {
         }
     }
 
-    /// Returns the setting without the secret.
     pub(super) fn to_json(&self) -> Value {
         let secret = self.client.as_ref().and_then(|client| client.secret.as_ref());
         let (variable, file) = match secret {
@@ -192,7 +188,6 @@ impl RuleConfig {
     }
 }
 
-/// Reads `server.oidc`.
 pub(super) fn read(value: Option<&Value>) -> Result<Option<OidcConfig>, String> {
     let fields = match value {
         None | Some(Value::Null) => return Ok(None),

@@ -69,7 +69,6 @@ impl Config {
         Logins::new(self.data.join("logins"))
     }
 
-    /// Returns the programs of the toolsets that are given as paths.
     pub fn own_programs(&self) -> Vec<PathBuf> {
         self.toolsets.value.iter().flat_map(SetConfig::programs).collect()
     }

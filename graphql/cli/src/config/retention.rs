@@ -1,5 +1,3 @@
-//! The setting `retention`.
-
 use std::time::Duration;
 
 use engine::{
@@ -19,7 +17,6 @@ const MIN_RETENTION: Duration = Duration::from_mins(1);
 const MAX_RULES: usize = 64;
 const STATES: [&str; 3] = ["succeeded", "failed", "cancelled"];
 
-/// The ages that the file sets.
 #[derive(Default)]
 pub(super) struct RetentionSetting {
     pub(super) executions: Option<RetentionPolicy>,
@@ -128,7 +125,6 @@ fn read_age(place: &str, value: Value) -> Result<Option<Duration>, String> {
     Ok(Some(kept))
 }
 
-/// Returns a policy in the form of the configuration.
 pub(super) fn show_policy(policy: &RetentionPolicy) -> Value {
     if let Some(age) = policy.single_age() {
         return json!(age::format(age));

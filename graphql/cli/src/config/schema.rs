@@ -27,7 +27,6 @@ use super::{
 
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 
-/// Returns the JSON Schema of `faber.yaml`.
 pub fn config_schema() -> Value {
     let mut schema = object_schema("The configuration of Faber.", &[], settings_schemas());
     schema["$schema"] = json!(DIALECT);

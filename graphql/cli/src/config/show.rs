@@ -1,5 +1,3 @@
-//! Shows the configuration with origins and without secrets.
-
 use serde_json::{Map, Value, json};
 
 use super::{Config, EncryptionConfig, Origin, TlsFiles, oidc::OidcConfig, retention};
@@ -7,7 +5,6 @@ use super::{Config, EncryptionConfig, Origin, TlsFiles, oidc::OidcConfig, retent
 const MASK: &str = "***";
 
 impl Config {
-    /// Returns the effective configuration with the origins of the values.
     pub fn to_json(&self) -> Value {
         let mut limits: Map<String, Value> = self
             .limits
@@ -108,8 +105,6 @@ pub(super) fn mask_url(url: &str) -> String {
     }
 }
 
-/// Masks values in the environment, headers and credentials of toolsets. References to secrets
-/// stay visible.
 fn mask_sets(sets: &Value) -> Value {
     match sets {
         Value::Array(items) => items.iter().map(mask_sets).collect(),

@@ -10,7 +10,6 @@ use shared::store::LabelFilter;
 
 use super::{Config, Environment, Flags, Origin, PlannerConfig, file, retention::AuditAge, show};
 
-/// Returns the first mistake as text.
 fn parse(text: &str, base: &Path) -> Result<file::File, String> {
     file::parse(text, base).map_err(|mistakes| mistakes[0].to_string())
 }

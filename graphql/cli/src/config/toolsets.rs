@@ -12,7 +12,6 @@ use toolsets::sources::SetConfig;
 
 use super::{Origin, Setting};
 
-/// Returns the demo toolset: this program as an MCP server.
 pub(super) fn demo_toolset() -> (Setting<Vec<SetConfig>>, Value) {
     let written = json!([{
         "name": "blog",

@@ -1,12 +1,9 @@
-//! Tests whole screens, which are drawn from events with fixed times.
-
 use client::{types::Event, view::news::ExecutionView};
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
 use super::*;
 
-/// Formats the time of an event, given in seconds after the start.
 fn format_event_time(second: f64) -> String {
     #[expect(clippy::cast_possible_truncation, reason = "a few seconds")]
     let since = chrono::TimeDelta::milliseconds((second * 1_000.0) as i64);
@@ -17,8 +14,6 @@ fn parse_time(text: &str) -> Timestamp {
     text.parse().expect("the text is a valid time")
 }
 
-/// Draws the screen at the time `second`, after the events. Each event has its second, type, step
-/// and data.
 fn draw(plan: &Value, size: Size, events: &[(f64, &str, &str, Value)], second: f64) -> String {
     let plan = serde_json::from_value(plan.clone()).unwrap();
     let (mut drawing, mut board) = (Drawing::new(&plan), ExecutionView::new("exec_1_aaaaaaaaa"));

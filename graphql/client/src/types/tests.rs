@@ -1,5 +1,3 @@
-//! Compares the selections of fields with the schema, and the structs with the selections.
-
 use std::collections::BTreeSet;
 
 use async_graphql::parser::{
@@ -94,7 +92,6 @@ fn is_plain_value(schema: &ServiceDocument, field: &FieldDefinition) -> bool {
     !is_object && !field.arguments.iter().any(|argument| is_required(&argument.node))
 }
 
-/// Checks the text of a selection, and the struct into which the client reads the answer.
 #[track_caller]
 fn check_fields<T: for<'de> Deserialize<'de>>(name: &str, text: &str, needs_all_values: bool) {
     let schema = parse_schema(graphql::schema::schema_text()).unwrap();
@@ -106,7 +103,6 @@ fn check_fields<T: for<'de> Deserialize<'de>>(name: &str, text: &str, needs_all_
     assert!(!read.is_empty(), "{name} is read by a struct");
     if needs_all_values {
         let missing: Vec<_> = read.iter().filter(|field| !selected.contains(**field)).collect();
-        // Only the selection of summaries contains `retries`.
         assert!(missing.iter().all(|field| **field == "retries"), "{name} lacks {missing:?}");
         for field in &find_object(&schema, name).fields {
             let is_selected = selected.contains(field.node.name.node.as_str());

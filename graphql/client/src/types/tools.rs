@@ -1,5 +1,3 @@
-//! Tools, toolsets and the toolkit.
-
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
@@ -132,7 +130,6 @@ pub struct Toolkit {
 impl Toolkit {
     pub const FIELDS: &str = "actions { name description } tools { name description toolSet \
         source active effect } edges { from to kind score learned } mermaid dot svg yaml";
-    /// The fields that views show.
     pub const VIEW_FIELDS: &str =
         "actions { name description } tools { name } edges { from to kind score learned }";
     pub const NAME_FIELDS: &str = "actions { name } tools { name }";

@@ -50,13 +50,11 @@ pub fn draw_findings(findings: &[Finding], paint: Paint) -> Vec<String> {
     chosen.into_iter().map(|finding| draw_finding(finding, paint)).chain(more).collect()
 }
 
-/// Draws the commands that help, one per line, below a finding.
 pub fn draw_remedies(finding: &Finding, paint: Paint) -> Vec<String> {
     let lead = format!("  {} ", paint.cyan("help:"));
     draw_commands(finding, paint).into_iter().map(|line| format!("{lead}{line}")).collect()
 }
 
-/// Draws the commands that help, one per line, ready to be copied.
 pub fn draw_commands(finding: &Finding, paint: Paint) -> Vec<String> {
     let helping = finding.remedies.iter().filter(|remedy| remedy.command.is_some());
     let hints: Vec<(String, String)> =
@@ -73,7 +71,6 @@ pub fn command_and_label(remedy: &Remedy) -> Option<(String, String)> {
     Some((command, format!("{}{danger}", remedy.label)))
 }
 
-/// Counts the findings whose kind and severity are both `WARNING`.
 pub fn count_warnings(findings: &[Finding]) -> usize {
     let is_warning = |finding: &&Finding| {
         finding.kind == FindingKind::Warning && finding.severity == Severity::Warning

@@ -1,5 +1,3 @@
-//! Formats of values that several views use.
-
 use std::{collections::BTreeMap, fmt::Display};
 
 use serde_json::Value;
@@ -8,7 +6,6 @@ use shared::clock::Timestamp;
 use super::plain;
 use crate::types::Text;
 
-/// Maximum number of characters of a query or a description in a table.
 const TABLE_TEXT_CHARS: usize = 300;
 
 pub fn format_duration(ms: f64) -> String {
@@ -24,7 +21,6 @@ pub fn format_duration(ms: f64) -> String {
     }
 }
 
-/// Formats a number with a noun: `1 step`, `2 steps`.
 pub fn count_noun<N: Copy + Display + PartialEq + From<u8>>(n: N, singular: &str) -> String {
     let ending = if n == N::from(1) { "" } else { "s" };
     format!("{n} {singular}{ending}")
@@ -52,7 +48,6 @@ pub fn first_line(text: &str) -> String {
     plain::safe_line(&clip_text(text.lines().next().unwrap_or_default(), TABLE_TEXT_CHARS))
 }
 
-/// Formats labels in one line: `env=test team=shop`.
 pub fn format_labels(labels: &BTreeMap<Text, Text>) -> String {
     let pairs = labels.iter().map(|(key, value)| format!("{key}={value}"));
     pairs.collect::<Vec<_>>().join(" ")
@@ -73,7 +68,6 @@ pub fn indent_json(value: &Value, columns: usize) -> String {
     lines.join("\n")
 }
 
-/// Formats the name of a step, with the index of an item: `step[3]`.
 pub fn format_step_name(step: &str, index: Option<u64>) -> String {
     match index {
         Some(index) => format!("{step}[{index}]"),
@@ -81,7 +75,6 @@ pub fn format_step_name(step: &str, index: Option<u64>) -> String {
     }
 }
 
-/// Lists the first `max` names: `` `a`, `b` and 7 more ``.
 pub fn list_names<T: AsRef<str>>(names: &[T], max: usize) -> String {
     let mut shown_names: Vec<String> = names
         .iter()
@@ -99,7 +92,6 @@ pub fn list_names<T: AsRef<str>>(names: &[T], max: usize) -> String {
     }
 }
 
-/// Quotes a name for a shell, and escapes it for a terminal.
 pub fn quote_for_shell(name: &str) -> String {
     engine::quote_for_shell(&plain::safe_line(name))
 }

@@ -18,31 +18,20 @@ use super::{
 };
 use crate::types::{Event, EventData, ShownState};
 
-/// Maximum number of reused steps that are named.
 const MAX_REUSED_NAMES: usize = 6;
 /// Maximum number of failed and waiting items of one list that have their own news.
 const MAX_ITEM_NEWS: usize = 5;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum News {
-    Step {
-        name: String,
-        view: StepView,
-    },
-    Progress {
-        name: String,
-        progress: Progress,
-    },
-    Approved {
-        name: String,
-    },
-    /// The outputs of these steps are reused from an earlier execution.
+    Step { name: String, view: StepView },
+    Progress { name: String, progress: Progress },
+    Approved { name: String },
     Reused(Vec<String>),
     Note(String),
 }
 
 impl News {
-    /// Prefixes the names of steps with the path of a child.
     #[must_use]
     pub fn with_prefix(self, prefix: &str) -> Self {
         let placed = |name: String| format!("{prefix}{name}");
@@ -56,7 +45,6 @@ impl News {
     }
 }
 
-/// Formats news as one line. Returns `None` for news without a line.
 pub fn format_news(news: &News, width: usize, paint: Paint) -> Option<String> {
     match news {
         News::Progress { .. } | News::Approved { .. } => None,
@@ -76,7 +64,6 @@ struct LoopCount {
     reported: usize,
 }
 
-/// A part of a step that runs.
 #[derive(Clone, Copy, Debug, Default)]
 struct RunningPart {
     /// The start of the part, moved later by the time without a worker, so that only work counts.
@@ -86,7 +73,6 @@ struct RunningPart {
     is_detached: bool,
 }
 
-/// The state of an execution, folded from the events read so far.
 #[derive(Clone, Debug, Default)]
 pub struct ExecutionView {
     id: String,

@@ -1,5 +1,3 @@
-//! The outcome of an execution: a one-line summary below its findings.
-
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde_json::Value;
@@ -55,8 +53,6 @@ pub fn paint_state(name: &str, paint: Paint) -> String {
     }
 }
 
-/// Returns the lines for a finished execution: findings with their remedies, retries, and the
-/// summary.
 pub fn draw_ending(execution: &ExecutionStatus, paint: Paint) -> Vec<String> {
     let mut lines = Vec::new();
     let outcome = Outcome::new(execution);

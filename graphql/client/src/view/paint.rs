@@ -53,7 +53,6 @@ impl Paint {
         if self.is_on { format!("{mark}{text}{END}") } else { text.into() }
     }
 
-    /// Turns marks into colours, and escapes all other text.
     pub fn to_terminal(self, text: &str) -> String {
         let mut drawn = String::with_capacity(text.len());
         for (before, letter, after) in plain::with_neighbours(text) {

@@ -51,7 +51,6 @@ pub fn safe_json(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Escapes a line that Faber has coloured, and keeps the colours.
 pub fn safe_coloured(text: &str) -> String {
     let (text, end) = text.strip_suffix('\n').map_or((text, ""), |text| (text, "\n"));
     let mut escaped = String::with_capacity(text.len());
@@ -74,7 +73,6 @@ pub fn safe_coloured(text: &str) -> String {
     escaped + end
 }
 
-/// Appends a character of a foreign text, given its neighbours.
 pub fn push_escaped(escaped: &mut String, before: char, letter: char, after: char) {
     match letter {
         letter if !should_escape(before, letter, after) => escaped.push(letter),
@@ -94,8 +92,8 @@ pub fn with_neighbours(text: &str) -> impl Iterator<Item = (char, char, char)> {
     before.zip(text.chars()).zip(after).map(|((before, letter), after)| (before, letter, after))
 }
 
-/// Returns whether a character is escaped. Joiners are kept between letters and emojis that need
-/// them.
+/// Returns whether a character is escaped. Joiners are kept between two characters from U+0300 on,
+/// which include the letters and emojis that need them.
 fn should_escape(before: char, letter: char, after: char) -> bool {
     match letter {
         '\u{200c}' | '\u{200d}' => {

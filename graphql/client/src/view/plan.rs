@@ -1,5 +1,3 @@
-//! Draws plans, diagnostics and failures.
-
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde_json::Value;
@@ -16,7 +14,6 @@ use crate::{
 };
 
 const MAX_STEPS: usize = 60;
-/// Maximum number of steps of a plan that is drawn in full before it is executed.
 const MAX_STEPS_IN_FULL: usize = 20;
 const MAX_PARAMETER_CHARS: usize = 100;
 const MAX_NAME_COLUMNS: usize = 40;
@@ -74,8 +71,6 @@ fn draw_head(plan: &Plan, paint: Paint) -> String {
     format!("{}  {about}", paint.bold(plan.plan_id.to_string()))
 }
 
-/// Describes a step with its parameters and conditions. Names its tool if the step has another name
-/// than the tool.
 fn describe_step(step: &PlannedStep, paint: Paint) -> String {
     let (id, tool) = (&*step.step_id, &*step.tool_name);
     let mut parts = Vec::new();
@@ -171,7 +166,6 @@ pub fn draw_failure(failure: &Failure, paint: Paint) -> String {
         let _ = write!(drawn, "{between}{head}: {}", plain::safe_line(&failure.message));
     }
     let nearest = more("nearest").and_then(Value::as_array).into_iter().flatten();
-    // Leaves out names that the message contains already.
     let nearest: Vec<String> = nearest
         .filter_map(|name| name.as_str().map(plain::safe_line))
         .filter(|name| !failure.message.contains(&format!("`{name}`")))

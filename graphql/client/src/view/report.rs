@@ -1,5 +1,3 @@
-//! The report of `faber debug`.
-
 #[cfg(test)]
 mod tests;
 
@@ -28,13 +26,13 @@ use crate::types::{
 
 const MAX_QUERY_CHARS: usize = 400;
 const MAX_PARAMETERS: usize = 20;
-/// Maximum number of other executions of the request in a report, and of children of the execution.
 const MAX_OTHER_EXECUTIONS: usize = 10;
 const MAX_COMMANDS: usize = 10;
 const MAX_ITEMS: usize = 10;
 
-/// Reports on the execution `id` and its children. Without `id`, reports on the newest execution of
-/// the request. A full report contains all executions, every value, and the transcript.
+/// Reports on the execution `id` and its children. Without `id`, or if the request lacks this
+/// execution, reports on the newest execution without a parent. A full report contains all
+/// executions, every value, and the transcript.
 pub fn draw_report(request: &Request, id: Option<&str>, is_full: bool, paint: Paint) -> String {
     let all = || request.executions.iter();
     let roots = all().filter(|execution| execution.parent_execution_id.is_none());
@@ -121,7 +119,6 @@ fn describe_retries(request: &Request, execution: &ExecutionStatus) -> String {
     }
 }
 
-/// Names the execution that a replan started, or the reason why no execution started.
 fn describe_continuation(execution: &ExecutionStatus) -> String {
     let replanning = execution.replanning.as_ref();
     let reason =
@@ -324,8 +321,6 @@ fn describe_origin(transcript: &[TranscriptEntry], plan: &Plan) -> String {
 
 type Hint = (String, String);
 
-/// Lists the remedies of the findings, best first, and then commands that suit the execution's
-/// state.
 fn list_next_commands(
     request: &Request,
     execution: &ExecutionStatus,

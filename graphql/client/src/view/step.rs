@@ -26,7 +26,6 @@ pub struct StepView {
     pub next: Option<NextAction>,
 }
 
-/// Progress that a tool reports, or finished items of a list.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Progress {
     pub done: f64,
@@ -136,7 +135,6 @@ impl StepView {
 }
 
 impl Progress {
-    /// Draws the progress, as a bar if the total is known.
     pub fn draw(&self) -> String {
         let Self { done, total, message } = self;
         let mut text = match total {
@@ -158,7 +156,6 @@ impl Progress {
     }
 }
 
-/// Returns the code at the start of a detail such as `tool.failed: no`.
 fn parse_leading_code(detail: &str) -> Option<&str> {
     let code = detail.split_once(": ").map_or(detail, |(code, _)| code);
     (!code.contains(' ')).then_some(code)
@@ -178,7 +175,6 @@ pub fn state_mark(state: ShownState, paint: Paint) -> String {
     }
 }
 
-/// Returns the word for a state if its sign alone is ambiguous.
 fn state_word(state: ShownState) -> Option<&'static str> {
     Some(match state {
         ShownState::Skipped => "skipped",

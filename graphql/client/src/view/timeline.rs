@@ -28,7 +28,6 @@ pub struct Timeline<'a> {
     started_at: Option<Timestamp>,
     is_short: bool,
     width: usize,
-    /// The steps that determined the duration of the execution.
     critical_steps: BTreeSet<&'a str>,
     paint: Paint,
 }
@@ -108,7 +107,6 @@ impl<'a> Timeline<'a> {
         line.trim_end().to_owned()
     }
 
-    /// Formats the start of a step relative to the start of the execution.
     fn format_start(&self, step: &StepStatus) -> String {
         let since = self.started_at.zip(step.started_at);
         let since = since.and_then(|(from, at)| ms_between(from, at));
@@ -146,7 +144,6 @@ impl<'a> Timeline<'a> {
         })
     }
 
-    /// Returns the parameters and the output of each step of a short execution.
     pub fn draw_values(&self) -> Vec<String> {
         let ran = self.steps.iter().filter(|step| step.attempts > 0 || step.reused);
         let lines = ran.filter(|_| self.is_short).filter_map(|step| {
@@ -165,7 +162,6 @@ impl<'a> Timeline<'a> {
     }
 }
 
-/// Lists the items of a step that run, wait, will be retried, failed or were cancelled.
 pub fn list_items(step: &StepStatus, max: usize, lead: &str) -> Vec<String> {
     use ShownState::{Compensated, Pending, Skipped, Succeeded};
     let is_shown =
@@ -216,14 +212,11 @@ pub fn describe_attempts(step: &StepStatus) -> String {
     format!("{} attempts{between}", step.attempts)
 }
 
-/// Returns the time between the attempts of a finished step: delays before a retry, and time
-/// without a worker.
 fn compute_idle_ms(step: &StepStatus) -> Option<f64> {
     let rest = step.duration_ms? - step.work_ms? - step.waited_ms.unwrap_or_default();
     (step.attempts > 1 && rest >= 1.0).then_some(rest)
 }
 
-/// Returns the word for a state if its sign alone is ambiguous, and further words such as `reused`.
 fn list_state_words(step: &StepStatus) -> impl Iterator<Item = String> {
     let reason = step.skip_reason.as_ref().map(|reason| reason.to_string().replace('_', " "));
     let is_told = reason.is_none()
@@ -234,7 +227,6 @@ fn list_state_words(step: &StepStatus) -> impl Iterator<Item = String> {
     state.into_iter().chain(reason).chain(reused)
 }
 
-/// Counts the items of a list: `300 items ✓`, `297 of 300 items ✓, 3 failed`.
 pub fn describe_tally(tally: &ItemTally) -> String {
     let items = count_noun(tally.total, "item");
     if tally.successful == tally.total {

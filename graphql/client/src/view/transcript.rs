@@ -187,7 +187,6 @@ fn draw_error(content: &Value, paint: Paint) -> Option<String> {
     Some(format!("{code}: {}", plain::safe_block(message)))
 }
 
-/// Draws a prompt or a reply: its measures first, then every text.
 fn draw_exchange(fields: &Map<String, Value>, paint: Paint) -> String {
     let mut parts = vec![plain::safe_line(&format_measures(fields))];
     for (key, value) in fields.iter().filter(|(key, _)| !MEASURE_FIELDS.contains(&key.as_str())) {
@@ -210,7 +209,6 @@ fn draw_exchange(fields: &Map<String, Value>, paint: Paint) -> String {
     parts.join("\n")
 }
 
-/// Formats the measures as one line: `round 2, gpt-x, 812 tokens, 1.3 s`.
 fn format_measures(fields: &Map<String, Value>) -> String {
     let measures = MEASURE_FIELDS.iter().filter_map(|key| {
         let value = fields.get(*key).filter(|value| !value.is_null())?;

@@ -24,7 +24,6 @@ const MAX_CALLERS: usize = 1_024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum AlertKind {
     BadTokens,
-    /// A caller used a tool that the patterns of its token exclude.
     ForbiddenTool,
     Limit,
 }
@@ -60,7 +59,6 @@ impl Alerts {
         self.counts[kind as usize].load(Ordering::Relaxed)
     }
 
-    /// Counts an unknown token. Raises an alert if the peer has sent five of them within a minute.
     pub(super) fn report_bad_token(&self, peer: IpAddr, now: Instant) {
         if self.count_attempt(peer, now) >= ALARMING_BAD_TOKENS {
             let details = "one peer sends unknown access tokens";

@@ -1,10 +1,7 @@
-//! A rate limiter, which works as a token bucket.
-
 use std::time::{Duration, Instant};
 
 use shared::store::Rate;
 
-/// A token bucket. It is full at the start and refills continuously.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bucket {
     rate: Rate,

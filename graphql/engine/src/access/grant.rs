@@ -1,5 +1,3 @@
-//! The permissions of a caller.
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, PoisonError},
@@ -37,7 +35,6 @@ const ACTIVATION_TOOLS: [&str; 2] = ["activate_toolset", "deactivate_toolset"];
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Limits {
-    /// Limit on the sum of tool calls and starts of executions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls: Option<Rate>,
     /// Limit for each tool. The start of an execution counts once for each tool of its plan.
@@ -87,17 +84,13 @@ impl AccessError {
 pub struct Grant {
     rights: Option<Arc<Rights>>,
     actor: Option<Arc<Actor>>,
-    /// The name of the MCP client that the caller uses.
     client: Option<Arc<str>>,
-    /// Cancelled when the configuration loses or changes the token.
     revoked: Option<CancellationToken>,
 }
 
-/// A token, and the uses that count toward its limits.
 #[derive(Debug)]
 pub(super) struct Rights {
     token: Token,
-    /// The name of the token as actors have it.
     actor_name: String,
     usage: Mutex<LimitUsage>,
     quotas: QuotaMeter,
@@ -238,8 +231,8 @@ impl Grant {
         self.revoked.iter().for_each(CancellationToken::cancel);
     }
 
-    /// Waits until the configuration no longer has the token of this grant. A server then closes
-    /// the connections of the caller.
+    /// Waits until the configuration loses or changes the token of this grant. A server then closes
+    /// the connections of the caller. Never returns if the grant has no such token.
     pub async fn wait_until_revoked(&self) {
         match &self.revoked {
             Some(revoked) => revoked.cancelled().await,
@@ -247,18 +240,15 @@ impl Grant {
         }
     }
 
-    /// Returns an unrestricted grant of an actor.
     pub fn of_actor(actor: Actor) -> Self {
         Self { actor: Some(Arc::new(actor)), ..Self::default() }
     }
 
-    /// Returns this grant with the name of the MCP client that the caller uses.
     #[must_use]
     pub fn through_client(&self, client: &str) -> Self {
         Self { client: Some(client.into()), ..self.clone() }
     }
 
-    /// Returns the identity of the caller, or `default` if the grant has no identity.
     pub fn actor(&self, default: Option<&Arc<Actor>>) -> Option<Arc<Actor>> {
         let actor = self.actor.as_ref().or(default)?;
         Some(match &self.client {
@@ -273,7 +263,6 @@ impl Grant {
         self.rights.as_ref().map(|rights| rights.actor_name.as_str())
     }
 
-    /// Returns the name of the token if the caller sees only what belongs to it.
     pub fn visible_token(&self) -> Option<&str> {
         let rights = self.rights.as_ref()?;
         let is_restricted = rights.token.see == See::Own && rights.token.role != Role::Admin;
@@ -294,7 +283,6 @@ impl Grant {
         Err(AccessError::Role { field, needed, token, role })
     }
 
-    /// Returns whether the caller is allowed to use the tool with this qualified name.
     pub fn allows(&self, tool: &ToolName) -> bool {
         self.rights.as_ref().is_none_or(|rights| rights.allows(tool.as_str()))
     }
@@ -305,7 +293,6 @@ impl Grant {
             .is_none_or(|rights| rights.token.tools.is_none() && rights.token.role == Role::Admin)
     }
 
-    /// Returns the tools that the caller's agents are allowed to use.
     pub fn agent_reach(&self) -> ToolReach {
         let Some(rights) = &self.rights else { return ToolReach::default() };
         let switches = ACTIVATION_TOOLS.iter().map(|name| format!("{TOOL_SET}.{name}"));
@@ -319,7 +306,8 @@ impl Grant {
         }
     }
 
-    /// Returns the permissions for automatic replans, or `None` without restrictions.
+    /// Returns the permissions for automatic replans, or `None` if the caller is allowed to use
+    /// every tool.
     pub fn replan_permissions(&self) -> Option<ReplanPermissions> {
         let rights = self.rights.as_ref().filter(|_| !self.allows_every_tool())?;
         let Token { name, role, tools, .. } = &rights.token;
@@ -336,7 +324,6 @@ impl Grant {
         Self { actor: Some(Arc::new(Actor::faber())), ..grant }
     }
 
-    /// Rejects an agent that is allowed other tools than the caller.
     pub fn check_reach(&self, reach: &ToolReach) -> Result<(), AccessError> {
         let own_reach = self.agent_reach();
         let is_within = own_reach.tools == reach.tools
@@ -396,8 +383,8 @@ impl Grant {
         checked.inspect_err(|err| rights.raise_quota_alert(err))
     }
 
-    /// Checks the quotas of the caller's token before a start, and counts the start. `owner` is the
-    /// token to which the new execution belongs.
+    /// Checks the quotas of the caller's token before a start, and counts the start if the quotas
+    /// allow it. `owner` is the token to which the new execution belongs.
     pub async fn admit_start(
         &self,
         store: &dyn Store,
@@ -409,8 +396,8 @@ impl Grant {
         admitted.inspect_err(|err| rights.raise_quota_alert(err))
     }
 
-    /// Counts one use of each tool. If this would exceed a limit, counts nothing and returns an
-    /// error.
+    /// Counts one use of the token, and one use of each tool. If this would exceed a limit, counts
+    /// nothing and returns an error.
     pub fn count_uses<'a>(
         &self,
         tools: impl IntoIterator<Item = &'a ToolName>,

@@ -32,7 +32,6 @@ const BYTES_MAX_AGE: Duration = Duration::from_secs(10);
 /// The same if the bytes exceed the quota, so that a removal helps soon.
 const EXCESS_MAX_AGE: Duration = Duration::from_secs(1);
 
-/// The quotas of a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quotas {
     /// Starts of executions in a period. After a quiet time, all of them can come at once.
@@ -61,7 +60,6 @@ pub enum QuotaError {
     Store(#[from] StoreError),
 }
 
-/// Checks the quotas of one token.
 #[derive(Debug)]
 pub(super) struct QuotaMeter {
     token: String,
@@ -89,7 +87,7 @@ impl QuotaMeter {
     }
 
     /// Checks all quotas, and counts the start. Counts nothing if a quota refuses the start. If the
-    /// execution belongs to another token, as a retry does, only the start counts.
+    /// execution does not belong to this token, as a retry can, checks only the quota of starts.
     pub(super) async fn admit_start(
         &self,
         store: &dyn Store,
@@ -235,7 +233,6 @@ impl ReadBytes {
     }
 }
 
-/// Formats a rate as the configuration writes it.
 fn format_rate(rate: Rate) -> String {
     let Rate { calls, per_ms } = rate;
     match per_ms {

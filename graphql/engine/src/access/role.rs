@@ -1,5 +1,3 @@
-//! Roles, and the role that each field of the API needs.
-
 use std::{fmt, str::FromStr};
 
 /// The role of a caller. Each role includes the roles before it.
@@ -66,7 +64,6 @@ pub(super) const OPERATOR_MUTATIONS: [&str; 17] = [
 /// Queries that need an operator, because programs use the result to call tools.
 const OPERATOR_QUERIES: [&str; 1] = ["parseToolCalls"];
 
-/// Queries that need an admin.
 const ADMIN_QUERIES: [&str; 1] = ["audit"];
 
 pub(super) fn mutation_role(name: &str) -> Role {

@@ -1,8 +1,5 @@
-//! Which requests and executions a token shows to its holder.
-
 use std::{fmt, str::FromStr};
 
-/// Which requests, plans, executions and calls the holder of a token sees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum See {
     #[default]

@@ -1,5 +1,3 @@
-//! An access token, stored as a digest.
-
 use std::hint::black_box;
 
 use sha2::{Digest as _, Sha256};

@@ -1,16 +1,13 @@
-//! Replaces the tokens of a running server.
-
 use std::sync::{Arc, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
 use super::{Access, Grant, Token, grant::Rights};
 
-/// Names of tokens that a replacement affected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TokenChanges {
     pub added: Vec<String>,
-    /// Tokens with another secret, role, tool or limit than before.
+    /// Tokens whose secret or rights differ from before.
     pub changed: Vec<String>,
     pub removed: Vec<String>,
 }

@@ -44,14 +44,12 @@ pub(super) struct Turn {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct TurnCall {
-    /// Position of the call among all calls of the reply.
     pub(super) n: usize,
     pub(super) tool: String,
     pub(super) args: Map<String, Value>,
     /// Maximum number of bytes of the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) most: Option<usize>,
-    /// Id that the provider gave the call. A call that the model wrote as text has no id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,
     /// Data that Faber must send back to the provider with the result.
@@ -86,7 +84,6 @@ struct CompletedCall<'a> {
 }
 
 impl Turn {
-    /// Returns the called tools in the order of the calls in the reply.
     pub(super) fn called_tools(&self) -> Vec<&str> {
         let mut wanted: Vec<_> = self.read.iter().chain(&self.repeat).chain(&self.call).collect();
         wanted.sort_by_key(|call| call.n);

@@ -1,5 +1,3 @@
-//! The plan of an agent.
-
 use planner::draft::{Draft, DraftStep};
 use serde_json::{Map, Value, json};
 use shared::tool::Effect;
@@ -12,7 +10,6 @@ use crate::access::Limits;
 /// and the prefix of the step that makes them.
 pub(super) const NAMED_EFFECTS: [(&str, Effect); 3] =
     [("read", Effect::Read), ("repeat", Effect::Idempotent), ("call", Effect::Once)];
-/// Timeout of a turn, long enough for retries of the model and its fallback.
 const TURN_TIMEOUT_MS: i64 = 30 * 60 * 1_000;
 
 /// Returns the plan of an agent. `limits` are the limits of its caller's token.

@@ -11,12 +11,12 @@ use serde_json::Value;
 
 use super::history::PastTurn;
 
-/// Fields that name the tool in the JSON of a call, in the formats of common models.
 const TOOL_FIELDS: [&str; 6] =
     ["tool", "toolName", "tool_name", "name", "function", "function_call"];
 
-/// Returns `true` if a reply has no text before its first call and after its last call, apart from
-/// thoughts, a fence, and brackets or tags that enclose the calls.
+/// Returns `true` if the text before the first call and after the last call is empty, or begins
+/// with a bracket or a tag, as if it enclosed the calls. Ignores thoughts at the start, and a
+/// fence.
 pub(super) fn has_only_calls(text: &str, calls: &[ToolCall]) -> bool {
     let (Some(first), Some(last)) = (calls.first(), calls.last()) else { return false };
     let text = remove_thoughts(text);
@@ -28,7 +28,8 @@ pub(super) fn has_only_calls(text: &str, calls: &[ToolCall]) -> bool {
     });
     let after = text.get(end..).unwrap_or_default().trim_start();
     let after = after.strip_prefix("```").unwrap_or(after);
-    // The text around the calls is allowed if it is a list, an object or tags that enclose them.
+    // The text around the calls is allowed if it begins like a list, an object or tags that enclose
+    // them.
     let is_wrapping =
         |text: &str, with: [char; 3]| text.trim().is_empty() || text.trim().starts_with(with);
     is_wrapping(before, ['{', '[', '<']) && is_wrapping(after, ['}', ']', '<'])
@@ -36,7 +37,6 @@ pub(super) fn has_only_calls(text: &str, calls: &[ToolCall]) -> bool {
 
 #[derive(Debug)]
 pub(super) struct QuotedCalls {
-    /// The texts of all results, without whitespace.
     text_without_whitespace: String,
     calls: Vec<ToolCall>,
 }
@@ -55,7 +55,6 @@ impl QuotedCalls {
         Self { text_without_whitespace, calls }
     }
 
-    /// Returns `true` if a result contains the call in any format.
     pub(super) fn contains(&self, call: &ToolCall) -> bool {
         let is_same = |known: &ToolCall| (&known.tool, &known.args) == (&call.tool, &call.args);
         self.contains_literally(call) || self.calls.iter().any(is_same)
@@ -66,7 +65,6 @@ impl QuotedCalls {
     }
 }
 
-/// Adds every text in a value, and every object that has the form of a call.
 fn add_texts(value: &Value, texts: &mut Vec<String>) {
     let mut left = vec![value];
     while let Some(value) = left.pop() {
@@ -82,7 +80,6 @@ fn add_texts(value: &Value, texts: &mut Vec<String>) {
     }
 }
 
-/// Removes the model's thoughts, such as `<think>…</think>`, from the start of a text.
 fn remove_thoughts(text: &str) -> &str {
     let text = text.trim();
     let Some((tag, rest)) = text.strip_prefix('<').and_then(|rest| rest.split_once('>')) else {

@@ -86,7 +86,6 @@ pub(super) fn read_queries(reply: &Reply, has_native_tools: bool) -> Vec<String>
     queries
 }
 
-/// Finds the tools that fit a query best, without the tools that are offered already.
 pub(super) async fn find_tools(
     selector: &Selector,
     all: &Tools,
@@ -117,8 +116,6 @@ pub(super) fn describe_found(found: &[Arc<ToolDefinition>], toolbox: &Toolbox) -
     json!({ "available now": lines }).to_string()
 }
 
-/// Returns the messages that show the model its searches and the results. `results` has one text
-/// for each query.
 pub(super) fn show_searches(reply: &Reply, results: Vec<String>) -> Vec<Message> {
     let own_message = Message::Assistant { text: reply.text.clone(), calls: reply.calls.clone() };
     if reply.calls.is_empty() {

@@ -1,5 +1,3 @@
-//! Tests of agents, with scripted answers of the model and real tools.
-
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex},
@@ -43,7 +41,6 @@ impl Model for ScriptedModel {
     }
 }
 
-/// Returns a reply with text and calls.
 pub(crate) fn reply_with(text: &str, calls: &[(&str, Value)]) -> Reply {
     let calls = calls.iter().enumerate().map(|(n, (tool, arguments))| NativeCall {
         id: format!("call_{n}"),
@@ -65,7 +62,6 @@ pub(crate) fn reply_with(text: &str, calls: &[(&str, Value)]) -> Reply {
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct NoArguments {}
 
-/// Returns toolsets with one tool for each effect, and an inactive toolset.
 pub(super) fn make_toolbox() -> Toolbox {
     let make = |set, name, effect| {
         let run = |NoArguments {}, _: ToolContext| async { Ok::<_, ToolError>("done") };

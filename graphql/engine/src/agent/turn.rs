@@ -1,5 +1,3 @@
-//! A turn of an agent: asks the model and reads its calls.
-
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -113,13 +111,10 @@ pub(super) fn model_steps(agent_context: &Arc<AgentContext>) -> Vec<Arc<dyn Tool
     ]
 }
 
-/// The parts of a question to the model that are not in the history: the offered tools and the
-/// searches for tools.
 struct Offer<'a> {
     turns_left: &'a str,
     tools: &'a [Arc<ToolDefinition>],
     can_search: bool,
-    /// The searches of this turn with their results.
     searches: &'a [Message],
 }
 
@@ -225,8 +220,9 @@ impl TurnParameters {
 }
 
 impl AskStep {
-    /// Asks the model. If the reply only searches for tools, asks again with the results. Returns
-    /// the last reply with the tokens of all replies, and the found tools.
+    /// Asks the model. If the reply only searches for tools, asks again with the results, at most
+    /// [`search::MAX_SEARCHES`] times. Returns the last reply with the tokens of all replies, and
+    /// the found tools.
     async fn ask_and_search(
         &self,
         parameters: &TurnParameters,
@@ -389,11 +385,9 @@ pub(super) fn active_catalog(toolbox: &Toolbox, reach: &ToolReach) -> Catalog {
     Catalog::new(tools.map(|tool| CatalogTool { definition: Arc::clone(tool), is_active: true }))
 }
 
-/// A call that a model requests, in the provider's format or in its text.
 struct RequestedCall {
     tool: String,
     args: Value,
-    /// Id that the provider gave the call.
     id: Option<String>,
     signatures: Vec<String>,
     /// `true` if a model without native calls wrote this call and the result of a tool contains it,
@@ -403,7 +397,6 @@ struct RequestedCall {
 
 struct TextCalls {
     calls: Vec<RequestedCall>,
-    /// Texts that look like calls but are not calls.
     missed: Vec<MissedCall>,
 }
 
@@ -579,7 +572,6 @@ impl Turn {
         self.refused.push(Refused { wanted: TurnCall { n, tool, ..TurnCall::default() }, error });
     }
 
-    /// Adds one error for a reply in whose text the calls cannot be read.
     fn refuse_unreadable_text(&mut self, error: String) {
         self.more = true;
         let wanted = TurnCall { tool: "?".to_owned(), ..TurnCall::default() };
@@ -596,7 +588,7 @@ impl Turn {
     }
 
     /// Limits the result of each call to an equal share of half the free bytes, so that later turns
-    /// get the other half.
+    /// get the other half. The limit is at least [`MIN_PART_BYTES`].
     fn limit_results(&mut self, bytes_left: usize) {
         let n = self.accepted_calls().count().max(1);
         let share = (bytes_left / 2 / n).max(MIN_PART_BYTES);
@@ -611,7 +603,6 @@ impl ReplyReader<'_> {
         self.grant.as_ref()?.count_uses([&tool.qualified_name()]).err().map(|err| err.to_string())
     }
 
-    /// Raises an alert if the model requests an existing tool that the token does not allow.
     fn alert_if_forbidden(&self, tool: &str) {
         let named = tool.parse().ok().and_then(|name| self.toolbox.find_own(&name));
         if let (Some(grant), Some(tool)) = (&self.grant, named) {

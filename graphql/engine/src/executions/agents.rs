@@ -23,8 +23,6 @@ pub struct AgentOptions {
 }
 
 impl Executions {
-    /// Starts an agent: a model that answers a query with the tools that the caller is allowed to
-    /// use.
     pub async fn start_agent(
         &self,
         query: &str,

@@ -40,7 +40,6 @@ impl Executions {
         }
     }
 
-    /// Records that the caller created a version of a plan.
     pub async fn record_plan(&self, plan: &Plan) {
         let info = plan.info();
         let target = AuditTarget {
@@ -53,7 +52,6 @@ impl Executions {
     }
 }
 
-/// Stores an entry about an action that has happened. Logs a failure.
 pub async fn record_entry(store: &dyn Store, entry: AuditEntry) {
     if let Err(err) = store.put_audit_entries(std::slice::from_ref(&entry)).await {
         let (actor, action) = (&entry.actor, &entry.action);

@@ -1,5 +1,3 @@
-//! One action for many executions.
-
 use std::time::Duration;
 
 use chrono::TimeDelta;
@@ -45,12 +43,13 @@ impl BulkAction {
 
 impl Executions {
     /// Applies an action to every execution that matches the filter and that the action can change,
-    /// oldest first. Returns the number of changed executions. Stops early if the client disconnects.
+    /// oldest first. Returns the number of changed executions. Stops early if the client
+    /// disconnects, or at a limit of its token after the first change.
     ///
-    /// Ignores executions that are created after this request, and does not retry executions that
-    /// would repeat a call with an unknown outcome. `per_second` spreads the actions over time. For
-    /// retries, all new executions are created immediately, each with a later `startAt`, so that
-    /// the schedule survives a crash.
+    /// Ignores executions that are created after this request, skips damaged executions, and does
+    /// not retry executions that would repeat a call with an unknown outcome. `per_second` spreads
+    /// the actions over time. For retries, all new executions are created immediately, each after
+    /// the first with a later `startAt`, so that the schedule survives a crash.
     pub async fn steer_all(
         &self,
         filter: &ExecutionFilter,

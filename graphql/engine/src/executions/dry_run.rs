@@ -37,7 +37,6 @@ impl Executions {
         Ok(self.control.record_dry_run(start, verdicts).await?)
     }
 
-    /// Returns the sub-plans that cannot run in this process, and the reasons.
     async fn find_missing_plans(
         &self,
         plan: &Arc<Plan>,
@@ -145,7 +144,6 @@ impl DryRun<'_> {
         CheckedStep { parameters, warnings, error }
     }
 
-    /// Compiles the plan again with its input and the current tools.
     fn compile_again(&self) -> Vec<Diagnostic> {
         let input = InputOnly(&self.options.input);
         let mut draft = Draft::from_plan(self.plan);
@@ -174,7 +172,6 @@ fn unresolved_references(template: &Template, input: &InputOnly<'_>) -> Vec<Arc<
     texts
 }
 
-/// Returns an error if the `forEach` of a step refers to the input and finds no list.
 fn check_for_each_list(step: &ToolExecution, input: &InputOnly<'_>) -> Option<ToolError> {
     let list = &step.for_each.as_ref()?;
     if list.list.target != Target::Input {
@@ -280,7 +277,6 @@ fn escape_text(text: &str) -> String {
     text.replace("{{", "{{{{")
 }
 
-/// Returns the index of the step in a path of a draft, such as `tools[1].parameters`.
 fn step_index(path: &str) -> Option<usize> {
     path.strip_prefix("tools[")?.split_once(']')?.0.parse().ok()
 }

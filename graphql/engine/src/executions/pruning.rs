@@ -1,5 +1,3 @@
-//! Prunes old data in batches.
-
 use std::time::Duration;
 
 use shared::{
@@ -12,7 +10,6 @@ use crate::selection::learning::forget_queries;
 
 /// Number of executions in a batch. A larger batch would delay other writes to the store.
 const BATCH_LEN: usize = 100;
-/// Maximum number of batches that one request prunes.
 const MAX_BATCHES: usize = 10;
 
 /// Prunes up to about a thousand executions that finished more than `age` ago.

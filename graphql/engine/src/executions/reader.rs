@@ -1,5 +1,3 @@
-//! Reads executions and follows their logs.
-
 use std::{collections::BTreeMap, sync::Arc};
 
 use futures::{FutureExt, Stream, StreamExt, stream, stream::BoxStream};
@@ -16,14 +14,13 @@ use tokio::sync::Mutex;
 use crate::error::EngineError;
 
 const PAGE_SIZE: usize = 64;
-/// Maximum number of the newest executions of a plan that are searched for retries.
 const MAX_RETRIES: usize = 1_000;
 const MAX_CACHED_RETRIES: usize = 50_000;
 
 pub struct ExecutionReader {
     pub(super) store: Arc<dyn Store>,
     /// For each execution, the execution that it retries. The value never changes, so the cache
-    /// never expires.
+    /// has no expiry time.
     retry_of: Arc<Mutex<BTreeMap<ExecutionId, Option<ExecutionId>>>>,
 }
 
@@ -42,8 +39,6 @@ impl EventBudget {
         self.event_count == 0 || self.bytes == 0
     }
 
-    /// Subtracts an event from the budget. Returns `false` if nothing was left. The last event is
-    /// allowed to exceed the limit on bytes.
     fn spend_event(&mut self, event: &RecordedEvent) -> bool {
         if self.is_spent() {
             return false;
@@ -54,7 +49,6 @@ impl EventBudget {
     }
 }
 
-/// Returns an execution as its log describes it now, if it exists.
 pub(crate) async fn load_execution(
     store: &dyn Store,
     id: ExecutionId,
@@ -76,7 +70,7 @@ pub(crate) async fn load_execution(
 }
 
 /// Returns the execution as its log describes it up to a position, or as it is now if the log is
-/// shorter. Returns `None` if the execution does not exist.
+/// shorter. Returns `None` if the execution or its plan does not exist.
 pub(super) async fn load_execution_until(
     store: &dyn Store,
     id: ExecutionId,
@@ -109,22 +103,18 @@ impl ExecutionReader {
         Self { store, retry_of: Arc::default() }
     }
 
-    /// Returns a reader of another view of the same store.
     pub(super) fn with_store(&self, store: Arc<dyn Store>) -> Self {
         Self { store, retry_of: Arc::clone(&self.retry_of) }
     }
 
-    /// Returns an execution as its log describes it now, if it exists.
     pub async fn load(&self, id: ExecutionId) -> Result<Option<Execution>, EngineError> {
         load_execution(&*self.store, id).await
     }
 
-    /// Returns an execution, or an error if it does not exist.
     pub(crate) async fn expect(&self, id: ExecutionId) -> Result<Execution, EngineError> {
         self.load(id).await?.ok_or_else(|| EngineError::not_found("execution", id))
     }
 
-    /// Returns the events after a position, oldest first, within a budget.
     pub async fn events(
         &self,
         id: ExecutionId,
@@ -143,7 +133,6 @@ impl ExecutionReader {
         Ok(events)
     }
 
-    /// Follows a log from a position until the execution has finished.
     pub fn follow_log(
         &self,
         id: ExecutionId,
@@ -203,7 +192,6 @@ impl ExecutionReader {
         Ok(heads)
     }
 
-    /// Returns the execution that continues a finished execution after a replan.
     pub async fn next(&self, finished: &Execution) -> Result<Option<Arc<Execution>>, EngineError> {
         if !finished.state().is_finished() || finished.parent().is_some() {
             return Ok(None);

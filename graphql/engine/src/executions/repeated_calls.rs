@@ -1,5 +1,3 @@
-//! The calls that a retry would repeat.
-
 use planner::reuse::{RetryScope, find_kept_steps};
 use shared::{
     event::Settled,
@@ -14,7 +12,6 @@ use crate::{error::EngineError, plans::library::reuse_error};
 
 const MAX_READ_EXECUTIONS: usize = 1_000;
 
-/// Calls of a tool with the effect `ONCE` that a retry would repeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepeatedCall {
     /// The step of the retried execution. Calls of a sub-plan are listed under the step that
@@ -48,7 +45,6 @@ struct Child {
 }
 
 impl CallCount {
-    /// Adds a call whose outcome is known.
     fn add_known_call(&mut self, step: &StepId, tool: &ToolName, calls: usize) {
         self.add_calls(RepeatedCall {
             step: step.clone(),

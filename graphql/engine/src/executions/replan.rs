@@ -57,7 +57,6 @@ pub enum Stage {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trigger {
-    /// A caller of the API requested the replan.
     Request,
     /// The option `replans` of the execution, or a step with `flow.replan`, requested the replan.
     Automatic,
@@ -81,7 +80,8 @@ impl ExecutionReader {
         Ok(Some(Replanning { stage, reason, given_up }))
     }
 
-    /// Returns a finished plan with its results, and the failures of the versions before it.
+    /// Returns a finished plan with its results, and the failures of at most [`limits::REPLANS`]
+    /// executions before it.
     async fn load_earlier_plan(&self, finished: &Execution) -> Result<EarlierPlan, EngineError> {
         let mut earlier = EarlierPlan::of(finished);
         let mut before = finished.retry_of();
@@ -156,7 +156,6 @@ impl Replanner for AutoReplanner {
         if let Some(passing) = temporary_store_failure(&err) {
             return Err(passing.clone());
         }
-        // Returns if another worker has started the next execution in the meantime.
         if self.has_next_execution(finished).await? {
             return Ok(());
         }
@@ -373,7 +372,6 @@ fn check_replannable(finished: &Execution) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Returns the error of the store if it is temporary.
 fn temporary_store_failure(err: &EngineError) -> Option<&StoreError> {
     match err {
         EngineError::Store(err) if !err.is_permanent() => Some(err),

@@ -153,7 +153,6 @@ impl Executions {
         .await
     }
 
-    /// Stores the decision about a failed step as a record.
     async fn record_settlement(
         &self,
         settled: &SettledTask,
@@ -178,7 +177,6 @@ impl Executions {
         Ok(())
     }
 
-    /// Checks the output of a decision, and returns the decision in its stored form.
     async fn read_decision(
         &self,
         tool: &ToolName,
@@ -205,7 +203,6 @@ impl Executions {
         }
     }
 
-    /// Checks an output against the limits and the tool's `outputSchema`.
     async fn check_settled_output(
         &self,
         tool: &ToolName,
@@ -256,7 +253,6 @@ fn read_step(id: ExecutionId, order: &SettleOrder) -> Result<(StepId, Option<u32
     }
 }
 
-/// Fails if the step has a loop and no item is given, or if an item is given for any other step.
 fn check_item(
     execution: &Execution,
     number: StepNumber,

@@ -129,7 +129,6 @@ impl Executions {
         .await
     }
 
-    /// Sends a signal for which a step waits now or will wait later.
     pub async fn signal(
         &self,
         id: ExecutionId,
@@ -204,17 +203,14 @@ impl Executions {
     }
 }
 
-/// Returns whether the event says that a command changed nothing.
 pub(super) fn is_ignored(event: &Event) -> bool {
     matches!(event, Event::CommandIgnored { .. })
 }
 
-/// Returns whether a step or an item waits for an approval or for a decision about an error.
 fn waits_for_person(step: &Step) -> bool {
     matches!(step.state, StepState::Waiting(WaitReason::Approval | WaitReason::Decision { .. }))
 }
 
-/// Splits the name of an item, such as `step[3]`, into the step and the index.
 pub(super) fn split_item_name(name: &str) -> Option<(&str, Option<u32>)> {
     match name.strip_suffix(']') {
         None => Some((name, None)),

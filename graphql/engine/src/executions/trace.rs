@@ -1,5 +1,3 @@
-//! The trace of an execution, made from its log.
-
 use std::collections::VecDeque;
 
 use executor::for_each_attempt;
@@ -16,8 +14,8 @@ use crate::EngineError;
 const MAX_EXECUTIONS: usize = 1_000;
 
 impl Executions {
-    /// Returns the spans of an execution and of its sub-plans. They are equal to the spans that a
-    /// worker exports.
+    /// Returns the spans of an execution and of its sub-plans, at most of `MAX_EXECUTIONS`
+    /// executions. They are equal to the spans that a worker exports.
     ///
     /// The span of an execution that has not finished ends at its last event.
     pub async fn load_trace(&self, id: ExecutionId) -> Result<Vec<FinishedSpan>, EngineError> {

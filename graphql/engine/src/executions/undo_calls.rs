@@ -1,5 +1,3 @@
-//! The calls that undo an execution if it is cancelled now.
-
 use shared::{
     execution::{AttemptKind, Execution, StepState},
     id::{ExecutionId, StepId, ToolName},
@@ -10,7 +8,6 @@ use crate::error::EngineError;
 
 const MAX_READ_EXECUTIONS: usize = 1_000;
 
-/// A call that undoes a step, or an item of its list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UndoCall {
     /// The execution that has the step: the given execution, or the execution of one of its
@@ -24,8 +21,8 @@ pub struct UndoCall {
 
 impl ExecutionReader {
     /// Returns the calls that undo the finished steps of an unfinished execution and of its
-    /// sub-plans. The calls of each execution are in the order in which Faber makes them. Returns
-    /// no calls if the execution does not compensate.
+    /// sub-plans. Reads a limited number of sub-plans. The calls of each execution are in the order
+    /// in which Faber makes them. Returns no calls of an execution that does not compensate.
     pub async fn undo_calls(&self, execution: &Execution) -> Result<Vec<UndoCall>, EngineError> {
         let (mut calls, mut children) = (list_undo_calls(execution), list_open_children(execution));
         for _ in 0..MAX_READ_EXECUTIONS {
@@ -39,7 +36,6 @@ impl ExecutionReader {
     }
 }
 
-/// Returns the calls of an execution, in the order in which Faber makes them.
 fn list_undo_calls(execution: &Execution) -> Vec<UndoCall> {
     if execution.state().is_finished() {
         return Vec::new();

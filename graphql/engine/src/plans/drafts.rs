@@ -1,5 +1,3 @@
-//! Plans from drafts that a caller wrote.
-
 use std::sync::Arc;
 
 use planner::{
@@ -30,7 +28,6 @@ impl Plans {
         to_verdict(self.compile_draft(draft).await.map(|compiled| Arc::new(compiled.plan)))
     }
 
-    /// Compiles a draft for a caller as a plan of a new request.
     async fn compile_draft(&self, draft: &Draft) -> Result<Compiled, EngineError> {
         let request = RequestId::draw(self.clock.now());
         let info = self.new_info(request, find_or_derive_query(draft), EXPLICIT_PLANNER);
@@ -103,7 +100,6 @@ impl Plans {
         to_verdict(self.store_compiled(Compiled { plan, ..compiled }, transcript).await)
     }
 
-    /// Compiles a draft and stores the plan as the next version of the request of another plan.
     pub async fn revise(&self, id: PlanId, draft: &Draft) -> Result<Verdict, EngineError> {
         let Some(plan) = self.library.load(id).await? else {
             return Err(EngineError::not_found("plan", id));
@@ -139,7 +135,6 @@ fn to_verdict(compiled: Result<Arc<Plan>, EngineError>) -> Result<Verdict, Engin
     }
 }
 
-/// Returns the query of a draft. If the draft has none, makes a query from the names of its tools.
 fn find_or_derive_query(draft: &Draft) -> String {
     if let Some(query) = draft.query.as_deref().filter(|query| !query.trim().is_empty()) {
         return query.to_owned();
@@ -159,7 +154,6 @@ fn find_or_derive_query(draft: &Draft) -> String {
     query
 }
 
-/// Returns the names of all tools that a draft and the drafts inside it call.
 fn collect_tool_names(draft: &Draft) -> Vec<ToolName> {
     let mut names = Vec::new();
     for step in &draft.tools {

@@ -1,5 +1,3 @@
-//! Plans as drafts that can be stored elsewhere.
-
 use std::sync::Arc;
 
 use futures::{FutureExt, future::BoxFuture};

@@ -33,7 +33,6 @@ use self::values::{
 pub enum Guard {
     /// The plan only gets a warning for each such call.
     Off,
-    /// The steps of such calls wait for an approval.
     #[default]
     Approve,
     /// The plan is refused if the query does not ask for a call. A step whose values the query does
@@ -53,7 +52,6 @@ impl Guard {
     }
 }
 
-/// A query with the rule and the words that decide which calls of its plans are allowed.
 pub(super) struct GuardedQuery<'a> {
     guard: Guard,
     lowercase_query: String,
@@ -61,12 +59,11 @@ pub(super) struct GuardedQuery<'a> {
     catalog: &'a Catalog,
     /// Tools of the earlier plan whose steps needed no approval.
     accepted_tools: BTreeSet<ToolName>,
-    /// Values of the earlier plan and of its outputs. A replan may use them although the query does
-    /// not contain them.
+    /// Values of those steps, and of all outputs of the earlier plan. A replan may use them
+    /// although the query does not contain them.
     known_values: BTreeSet<String>,
 }
 
-/// A call that a step makes, or that undoes it.
 struct Call<'a> {
     path: String,
     tool: &'a ToolName,
@@ -90,9 +87,9 @@ impl<'a> GuardedQuery<'a> {
         Self { guard, lowercase_query, wording, catalog, accepted_tools, known_values }
     }
 
-    /// Accepts the values of an earlier plan, and the tools of its steps that need no approval,
-    /// because a person wrote this plan or the guard checked it. Also accepts the values that its
-    /// steps returned.
+    /// Accepts the values and the tools of those steps of an earlier plan that need no approval,
+    /// because a person wrote this plan or the guard checked it. Also accepts the values that all
+    /// of its steps returned.
     pub(super) fn accept_earlier_calls(mut self, earlier: &EarlierPlan) -> Self {
         for step in earlier.draft.tools.iter().filter(|step| step.requires_approval != Some(true)) {
             let undo = step.compensate.as_ref().and_then(|undo| undo["name"].as_str());
@@ -110,8 +107,6 @@ impl<'a> GuardedQuery<'a> {
         self
     }
 
-    /// Applies the rule of the guard to a plan: adds warnings, makes steps wait for an approval, or
-    /// refuses the plan.
     pub(super) async fn check(
         &self,
         proposed: ProposedPlan,
@@ -207,7 +202,6 @@ impl<'a> GuardedQuery<'a> {
         Some(Diagnostic { severity, ..found })
     }
 
-    /// Returns the paths and texts of values that neither the query nor an output contains.
     fn find_invented_values(
         &self,
         parameters: &Value,

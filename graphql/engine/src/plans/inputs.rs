@@ -1,5 +1,3 @@
-//! The input of a saved plan: a JSON Schema, or a short form that becomes one.
-
 use planner::suggest::did_you_mean;
 use serde_json::{Map, Value, json};
 use shared::{

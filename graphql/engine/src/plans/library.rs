@@ -1,5 +1,3 @@
-//! Stored plans, and the names of saved plans.
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, PoisonError},
@@ -26,20 +24,17 @@ use super::{export, inputs};
 use crate::error::EngineError;
 
 const MAX_NAME_CHARS: usize = 128;
-/// Maximum number of saved plans that are compared with a misspelt name.
 const MAX_COMPARED_NAMES: usize = 1_000;
 const MAX_SUB_PLANS: usize = 1_000;
-/// Maximum number of requests whose labels are cached.
 const MAX_LABELLED_REQUESTS: usize = 1_024;
 
 pub struct PlanLibrary {
-    /// The store as the caller sees it.
     store: Arc<dyn Store>,
     /// The whole store. A plan that the caller sees can execute plans that the caller does not see,
     /// and their tools must be checked, too.
     whole_store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    /// Cached labels of requests whose plans were started. The cache never expires, because labels
+    /// Cached labels of requests whose plans were started. Entries never expire, because labels
     /// of a request never change.
     labels: Arc<Mutex<BTreeMap<RequestId, Labels>>>,
 }
@@ -49,7 +44,6 @@ impl PlanLibrary {
         Self { whole_store: Arc::clone(&store), store, clock, labels: Arc::default() }
     }
 
-    /// Returns the library as a caller sees it through `store`.
     pub(super) fn seen_through(&self, store: Arc<dyn Store>) -> Self {
         let (clock, labels) = (Arc::clone(&self.clock), Arc::clone(&self.labels));
         Self { store, whole_store: Arc::clone(&self.whole_store), clock, labels }
@@ -128,7 +122,6 @@ impl PlanLibrary {
         Ok(levels)
     }
 
-    /// Returns a plan and all plans that it executes, each once.
     pub(super) async fn list_with_sub_plans(
         &self,
         plan: &Arc<Plan>,
@@ -139,7 +132,6 @@ impl PlanLibrary {
         Ok(plans.filter(|plan| seen.insert(plan.id())).cloned().collect())
     }
 
-    /// Returns whether a step of a plan, or of a plan that it executes, has a compensation.
     pub(crate) async fn has_compensation(&self, plan: &Arc<Plan>) -> Result<bool, StoreError> {
         let compensates = |plan: &Plan| plan.steps().iter().any(|step| step.compensate.is_some());
         if compensates(plan) {
@@ -148,14 +140,13 @@ impl PlanLibrary {
         Ok(self.list_sub_plan_levels(plan).await?.iter().flatten().any(|plan| compensates(plan)))
     }
 
-    /// Returns the tools of a plan and of all plans that it executes.
     pub async fn list_tools(&self, plan: &Arc<Plan>) -> Result<BTreeSet<ToolName>, EngineError> {
         let plans = self.list_with_sub_plans(plan).await?;
         Ok(plans.iter().flat_map(|plan| plan.called_tools()).cloned().collect())
     }
 
     /// Returns the tools that a retry can call: the tools of the steps that run again, of the plans
-    /// that these steps execute, and of compensations.
+    /// that these steps execute, and, if the execution compensates, of compensations.
     pub async fn list_retry_tools(
         &self,
         finished: &Execution,
@@ -242,7 +233,6 @@ impl PlanLibrary {
         self.store.list_saved_plans(after, first).await
     }
 
-    /// Returns the plan that is saved under a name, if there is one.
     pub async fn saved_plan(&self, name: &str) -> Result<Option<SavedPlan>, StoreError> {
         if name.is_empty() || name.len() > MAX_NAME_CHARS {
             return Ok(None);
@@ -251,7 +241,7 @@ impl PlanLibrary {
     }
 
     /// Returns the plan that is saved under a name. If there is none, the error suggests a similar
-    /// name.
+    /// name, unless no name is similar.
     pub(crate) async fn find_saved_plan_or_suggest(
         &self,
         name: &str,

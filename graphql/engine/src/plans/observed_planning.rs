@@ -1,5 +1,3 @@
-//! Plans queries, and records a metric and a span for each of them.
-
 use std::{sync::Arc, time::Instant};
 
 use shared::{

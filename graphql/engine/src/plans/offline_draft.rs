@@ -12,11 +12,9 @@ use super::{PlanningScope, Plans};
 /// sees the tool that requests a replan, and the tools of the offline draft, or in a replan those
 /// of the earlier plan.
 const DEFAULT_MODEL_TOOLS: usize = 8;
-/// Code of the warning that the plan is the draft of the offline planner and not a model's plan.
 const MODEL_FAILED_CODE: &str = "plan.model_failed";
 
 impl Plans {
-    /// Makes the draft of the offline planner, and keeps the best candidates for a model.
     pub(super) async fn draft_offline(
         &self,
         query: &str,
@@ -31,7 +29,8 @@ impl Plans {
     }
 
     /// Keeps the best candidates for a model, because the model reads each of them. Also keeps the
-    /// tools of `plan` and the tool that requests a replan.
+    /// tools of `plan` and the tool that requests a replan. Keeps all candidates if there are few,
+    /// or if the caller set `max_tools`.
     pub(super) async fn keep_best_candidates(
         &self,
         query: &str,
@@ -59,7 +58,7 @@ impl Plans {
 
 /// Returns the draft of the offline planner if the model's plan is still invalid after all repairs.
 /// If the model does not answer, returns an error that only mentions the draft, because the caller
-/// asked for a model.
+/// asked for a model. Returns other errors unchanged.
 pub(super) fn replace_failed_plan(
     err: PlanningError,
     draft: ProposedPlan,

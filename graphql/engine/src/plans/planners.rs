@@ -1,5 +1,3 @@
-//! The planners: one without a model, and a model if one is configured.
-
 use std::sync::{Arc, OnceLock};
 
 use planner::{
@@ -42,7 +40,6 @@ impl Planners {
         Self { offline, model: None, access: Arc::default() }
     }
 
-    /// Adds a model, and the tools of its agents to the toolbox.
     pub(crate) fn with_model(
         self,
         settings: &Settings,
@@ -149,7 +146,6 @@ impl Planners {
 }
 
 impl ConfiguredModel {
-    /// Returns whether a name is `model`, the name of the provider, or the name of the model.
     fn is_named(&self, name: &str) -> bool {
         let own_name = self.planner.name();
         is_same_name(name, MODEL_PLANNER)

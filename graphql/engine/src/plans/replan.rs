@@ -1,5 +1,3 @@
-//! Drafts of the next version of a plan, for an execution that has finished.
-
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -101,8 +99,6 @@ impl Plans {
     }
 }
 
-/// Returns the error for a replan without a model if the offline planner did not make the plan from
-/// a query.
 fn missing_model_error() -> PlanningError {
     let message = "without a model, Faber can replan only a plan that was made from a query, and \
                    only around failed calls of `READ` tools: configure a model, or write the next \

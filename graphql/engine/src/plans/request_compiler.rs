@@ -1,5 +1,3 @@
-//! The compiler of the drafts of one request.
-
 use async_trait::async_trait;
 use planner::{PlanCompiler, Rejection, catalog::Catalog, compile::Compiled, draft::Draft};
 use shared::{diagnostic::Diagnostic, id::RequestId};

@@ -28,7 +28,6 @@ const UNRELATED_TOOLS: [&str; 11] = [
     "paint_i", "paint_j", "paint_k",
 ];
 
-/// Returns an engine with twelve tools, and its model.
 async fn engine_with_model(answers: &[Value]) -> (Embedded, crate::Engine, Arc<ScriptedModel>) {
     let run = |_: Page, _: ToolContext| async { Ok::<_, ToolError>("done") };
     let paint = |name: &'static str| function("own", name, "Paints a wall.", Effect::Once, run);

@@ -1,5 +1,3 @@
-//! The transcript of a request while it is being planned.
-
 use std::sync::Arc;
 
 use planner::Note;

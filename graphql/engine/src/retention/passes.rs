@@ -33,15 +33,12 @@ const FULL_PASS_INTERVAL: TimeDelta = TimeDelta::days(1);
 /// remove again. If the store kept more executions, the next full pass finds them.
 const MAX_REFUSED: usize = 4_096;
 
-/// The passes of a process. They keep their positions between two rounds.
 pub(super) struct RetentionPasses {
     policy: RetentionPolicy,
     /// For each age, the time until which the pass has read the finished executions.
     read_until_by_age: BTreeMap<Duration, Timestamp>,
     plan_pass: DocumentPass,
     request_pass: DocumentPass,
-    /// Executions that the store did not remove, because a worker owned them or their parent was
-    /// running.
     refused_heads: BTreeMap<ExecutionId, ExecutionHead>,
     heads_to_retry: Vec<ExecutionHead>,
     full_pass_at: Option<Timestamp>,
@@ -62,7 +59,6 @@ enum RoundPart {
 struct DocumentPass {
     /// Earlier passes have read the documents that were created before this time.
     done_before: Option<Timestamp>,
-    /// The running pass: the age limit with which it began, and its position.
     running_pass: Option<RunningPass>,
 }
 
@@ -216,8 +212,6 @@ impl DocumentPass {
         Page { first: PAGE_LEN, after: Some(running.after.clone()) }
     }
 
-    /// Moves the position of the running pass. Returns the documents of the page that no earlier
-    /// pass has read.
     fn finish_page<T, Id>(
         &mut self,
         Listing { items, has_more }: Listing<T>,

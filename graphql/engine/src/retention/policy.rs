@@ -1,5 +1,3 @@
-//! The ages after which finished executions and audit entries are removed.
-
 use std::{collections::BTreeSet, time::Duration};
 
 use shared::{
@@ -7,10 +5,8 @@ use shared::{
     store::{ExecutionHead, LabelFilter},
 };
 
-/// The ages of finished executions, by their labels and states.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RetentionPolicy {
-    /// The ages of executions to which no rule applies.
     pub ages: RetentionAges,
     /// Only the first rule whose labels an execution has applies to the execution.
     pub rules: Vec<RetentionRule>,
@@ -20,12 +16,10 @@ pub struct RetentionPolicy {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetentionRule {
-    /// The rule applies to executions that have all of these labels.
     pub labels: Vec<LabelFilter>,
     pub ages: RetentionAges,
 }
 
-/// An age for each state in which an execution ends. `None` keeps executions for ever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RetentionAges {
     pub completed: Option<Duration>,
@@ -60,12 +54,10 @@ impl RetentionPolicy {
         rule.map_or(self.ages, |rule| rule.ages).age_of_state(head.state)
     }
 
-    /// Returns the age of all executions if there are no rules and all states have the same age.
     pub fn single_age(&self) -> Option<Duration> {
         self.ages.single_age().filter(|_| self.rules.is_empty())
     }
 
-    /// Returns every age of executions, the shortest first.
     pub fn all_ages(&self) -> BTreeSet<Duration> {
         let rules = self.rules.iter().flat_map(|rule| rule.ages.list_ages());
         rules.chain(self.ages.list_ages()).flatten().collect()
@@ -82,7 +74,6 @@ impl RetentionAges {
         }
     }
 
-    /// Returns the age if all states have the same age.
     pub fn single_age(&self) -> Option<Duration> {
         self.completed.filter(|age| *self == Self::from(*age))
     }

@@ -57,7 +57,6 @@ const MAX_QUERIES_PER_ROUND: usize = 100;
 /// Maximum time for which queries wait for an embedder that does not answer. Then their lessons are
 /// dropped.
 const MAX_OUTAGE: TimeDelta = TimeDelta::hours(1);
-/// Maximum number of attempts to remove queries while other nodes learn.
 const MAX_FORGET_ATTEMPTS: usize = 8;
 
 pub struct Learning {
@@ -65,7 +64,6 @@ pub struct Learning {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     selectors: Arc<Selectors>,
-    /// The lessons that were read last, and the time at which they were read.
     cached_lessons: Mutex<Option<(Instant, Arc<Lessons>)>>,
     /// `true` if the log has the warning that queries wait for an embedder.
     has_warned: AtomicBool,
@@ -77,10 +75,9 @@ struct RoundResult {
     has_more: bool,
 }
 
-/// Finished executions, oldest first, each with the time when it finished.
 struct FinishedExecutions {
     heads: Vec<(ExecutionHead, Timestamp)>,
-    /// The list includes all executions that finished until this time.
+    /// The executions that finished until this time were read.
     until: Timestamp,
     has_more: bool,
 }
@@ -104,7 +101,6 @@ impl Learning {
         *self.lock_cache() = lessons.map(|lessons| (Instant::now(), lessons));
     }
 
-    /// Learns from finished executions at each interval, until `stop` is cancelled.
     pub async fn keep_learning(self: Arc<Self>, stop: CancellationToken) {
         loop {
             // A round can be interrupted at any time, because it writes to the store only at its
@@ -191,8 +187,9 @@ impl Learning {
         Ok(if is_stored { RoundResult { count, has_more } } else { RoundResult::default() })
     }
 
-    /// Adds all outcomes or none. Returns `false` if the embedder fails, so that a later round must
-    /// try again. Drops the outcomes if no embedder is configured.
+    /// Adds all outcomes or none, and of many outcomes only the newest. Returns `false` if the
+    /// embedder fails, so that a later round must try again. Drops the outcomes if no embedder is
+    /// configured.
     async fn learn_outcomes(&self, outcomes: &mut Outcomes, mut new: Vec<QueryOutcome>) -> bool {
         let new = new.split_off(new.len().saturating_sub(MAX_QUERIES_PER_ROUND));
         let err = match self.add_outcomes(outcomes.clone(), new).await {
@@ -249,7 +246,6 @@ impl Learning {
         Some(lessons)
     }
 
-    /// Returns the first executions with a lesson that finished after `since` and until `until`.
     async fn read_finished(
         &self,
         since: Timestamp,
@@ -282,8 +278,9 @@ impl Learning {
         }
     }
 
-    /// Returns executions that finished after `since` and until `until`, oldest first. If there are
-    /// too many, returns only the newest.
+    /// Returns completed and failed executions that finished after `since` and until `until`,
+    /// oldest first. Leaves out executions with long logs, and executions that were created more
+    /// than [`MAX_DURATION`] before `since`. If there are too many, returns only the newest.
     async fn list_finished(
         &self,
         since: Timestamp,

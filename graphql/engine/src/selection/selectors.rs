@@ -1,5 +1,3 @@
-//! The selectors of tools: by words, and by the configured embedder.
-
 use std::sync::{Arc, OnceLock};
 
 use planner::{
@@ -124,7 +122,6 @@ impl Selectors {
         )
     }
 
-    /// Returns the kind of a query: the group of similar queries in `outcomes` to which it belongs.
     pub(super) async fn query_kind(
         &self,
         outcomes: &Outcomes,

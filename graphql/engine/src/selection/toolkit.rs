@@ -34,9 +34,7 @@ pub type WeightedEdge = (NodeName, f64);
 pub struct NewAction {
     pub name: NodeName,
     pub description: String,
-    /// The actions that can follow the new action.
     pub next: Vec<WeightedEdge>,
-    /// The actions that the new action can follow.
     pub before: Vec<WeightedEdge>,
     pub tools: Vec<WeightedEdge>,
 }
@@ -55,7 +53,6 @@ impl ToolkitChange {
 }
 
 impl Selection {
-    /// Returns the current toolkit with the tools that the caller is allowed to use.
     pub async fn toolkit(&self) -> Result<Arc<Toolkit>, EngineError> {
         Ok(self.visible_part(self.tools.toolkit.load().await?))
     }
@@ -83,7 +80,6 @@ impl Selection {
         Ok(toolkit.subgraph(graph_names.iter().map(String::as_str)))
     }
 
-    /// Returns the score of an edge of the toolkit, and 1.0 if there is no such edge.
     pub async fn toolkit_score(&self, from: &str, to: &str) -> Result<f64, EngineError> {
         let toolkit = self.toolkit().await?;
         self.wait_for_tools_unless_in(&toolkit, [to]).await;
@@ -213,7 +209,6 @@ impl Selection {
         Ok(changed.await?.0)
     }
 
-    /// Changes the score of an edge. Returns whether the edge exists.
     pub async fn set_score(
         &self,
         from: &NodeName,
@@ -228,8 +223,8 @@ impl Selection {
         Ok(changed.await?.0)
     }
 
-    /// Stores a change. Fails if the result is too large, if an action has the name of a tool, or
-    /// if the caller is not allowed to use a new tool. Calls `change` again if another node has
+    /// Stores a change. Fails if the result is too large, if a new action has the name of a tool,
+    /// or if the caller is not allowed to use a new tool. Calls `change` again if another node has
     /// changed the toolkit.
     async fn change_toolkit<T>(
         &self,
@@ -256,7 +251,6 @@ impl Selection {
         Ok((returned, self.visible_part(toolkit)))
     }
 
-    /// Returns a graph without the tools that the caller is not allowed to use.
     fn visible_part(&self, toolkit: Arc<Toolkit>) -> Arc<Toolkit> {
         let Selection { tools, .. } = self;
         if tools.grant.allows_every_tool() {
@@ -281,8 +275,6 @@ impl Selection {
             .unwrap_or_else(|| name.clone())
     }
 
-    /// Returns the names that the graph uses for registered tools, by the qualified names of the
-    /// tools.
     fn names_in_graph(&self, graph: &Toolkit) -> BTreeMap<ToolName, NodeName> {
         let mut known_names = BTreeMap::new();
         for (name, _) in graph.nodes().filter(|(_, node)| node.kind == NodeKind::Tool) {

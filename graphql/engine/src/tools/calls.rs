@@ -1,5 +1,3 @@
-//! Calls of tools outside plans.
-
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     sync::Arc,
@@ -38,7 +36,6 @@ enum Callee {
 
 enum RecordedName {
     Exact(String),
-    /// The name of a tool without its toolset, which is unknown.
     InAnySet(String),
 }
 
@@ -51,7 +48,6 @@ impl RecordedName {
     }
 }
 
-/// The result of a request to call a tool outside plans.
 #[derive(Debug)]
 pub struct CallReport {
     pub call: DirectCall,
@@ -138,7 +134,6 @@ impl Tools {
         DirectCall { tool: shown_name.unwrap_or_else(|_| call.tool.clone()), ..call }
     }
 
-    /// Waits for a permit if a limit of the configuration applies to the call.
     async fn acquire_permit(
         &self,
         call: &DirectCall,
@@ -231,8 +226,9 @@ impl Tools {
         names
     }
 
-    /// Returns the usage of each tool on all nodes, in plans and outside plans. If a toolset was
-    /// renamed, the usage under its former name is added to that under the current name.
+    /// Returns the usage of each tool that the caller is allowed to use, on all nodes, in plans and
+    /// outside plans. If a toolset was renamed, the usage under its former name is added to that
+    /// under the current name.
     pub async fn load_usage(&self) -> Result<Vec<Usage>, EngineError> {
         self.flush_usage().await?;
         let mut usages: BTreeMap<ToolName, Usage> = BTreeMap::new();
@@ -252,7 +248,7 @@ impl Tools {
     }
 
     /// Adds the counted calls to the store. The write completes even if the caller disconnects, so
-    /// no call is lost or counted twice.
+    /// that no call is lost or counted twice unless the process ends.
     #[expect(clippy::disallowed_methods, reason = "awaited, and ends soon if the caller leaves")]
     async fn flush_usage(&self) -> Result<(), StoreError> {
         let (toolbox, store) = (self.toolbox().clone(), Arc::clone(&self.store));
@@ -262,7 +258,6 @@ impl Tools {
         added.await.map_err(lost)?
     }
 
-    /// Adds the counted calls to the store at each interval until `stop`, and once more at the end.
     pub async fn flush_usage_regularly(self: Arc<Self>, stop: CancellationToken) {
         loop {
             let is_last = tokio::select! {

@@ -1,5 +1,3 @@
-//! Stored calls outside plans.
-
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -84,7 +82,6 @@ async fn put_call(
     store.put_record(&record, WriteCondition::Never).await.map(drop)
 }
 
-/// Returns the last calls of the requested tools, newest first, within the limits of an answer.
 pub(super) async fn list_calls(
     store: &dyn Store,
     first: usize,
@@ -102,7 +99,6 @@ pub(super) async fn list_calls(
             if calls.len() >= maximum || bytes >= limits::ANSWER_BYTES {
                 return Ok(calls);
             }
-            // Skips a record that was removed after its name was listed.
             let found = store.find_record(RecordKind::Call, name).await?.and_then(read_call);
             if let Some(call) = found.filter(|call| is_wanted(&call.tool)) {
                 let result = call.result.as_ref().map_or_else(String::len, json_size);
@@ -138,7 +134,6 @@ fn tool_in_record_name(name: &str) -> Option<&str> {
     name.splitn(3, ' ').nth(2)
 }
 
-/// Returns the name of the token that made a call.
 pub(crate) fn token_in_record_name(name: &str) -> Option<String> {
     let (_, token) = name.split(' ').nth(1)?.split_once(TOKEN_SEPARATOR)?;
     Some(token.replace("%20", " ").replace("%25", "%"))

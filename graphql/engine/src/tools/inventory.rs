@@ -16,14 +16,12 @@ use crate::error::EngineError;
 #[derive(Debug)]
 pub struct Inventory {
     registry: Registry,
-    /// Maximum time to wait for a toolset that is connecting.
     connect_timeout: Duration,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingTool {
     pub tool: ToolName,
-    /// The error of the tool's toolset, if that toolset has failed.
     pub failure: Option<String>,
 }
 
@@ -40,7 +38,6 @@ impl Inventory {
         self.registry.toolbox()
     }
 
-    /// Reads the changes of toolsets that other nodes made.
     pub async fn read_changes(&self) {
         if let Err(err) = self.registry.sync().await {
             tracing::warn!(%err, "cannot see whether toolsets have changed");
@@ -81,8 +78,8 @@ impl Inventory {
         self.toolbox().wait_for_names(names, self.connect_timeout).await;
     }
 
-    /// Returns the given tools that this process lacks, after their toolsets have connected. A tool
-    /// of a deactivated toolset is not missing.
+    /// Returns the given tools that this process lacks, after their toolsets have connected or the
+    /// timeout has passed. A tool of a deactivated toolset is not missing.
     pub async fn missing_tools(&self, tools: BTreeSet<ToolName>) -> Vec<MissingTool> {
         let names: Vec<ToolName> = tools.into_iter().collect();
         self.wait_for_tools(&names).await;
@@ -129,7 +126,6 @@ impl Inventory {
         Ok(self.registry.switch(names, is_active).await?)
     }
 
-    /// Returns the deactivated toolsets that act on this machine, without the toolsets in `except`.
     pub(crate) fn inactive_machine_sets(&self, except: &[ToolSetName]) -> Vec<ToolSetName> {
         let is_off = |set: &ToolSet| {
             set.acts_on_this_machine && !set.is_active && !except.contains(&set.name)
@@ -137,7 +133,6 @@ impl Inventory {
         self.toolbox().sets().into_iter().filter(is_off).map(|set| set.name).collect()
     }
 
-    /// Returns the registered tool that a name in the toolkit means.
     pub fn find_tool(&self, name: &NodeName) -> Option<Arc<ToolDefinition>> {
         match self.toolbox().find(&to_tool_name(name)) {
             ToolLookup::Tool(tool) | ToolLookup::Inactive(tool) => {
@@ -147,7 +142,6 @@ impl Inventory {
         }
     }
 
-    /// Returns the qualified name of the tool that a name in the toolkit means.
     pub fn qualify_name(&self, name: &NodeName) -> ToolName {
         self.find_tool(name).map_or_else(|| to_tool_name(name), |tool| tool.qualified_name())
     }

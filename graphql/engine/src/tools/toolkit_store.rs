@@ -102,7 +102,6 @@ impl ToolkitStore {
         Ok(self.store.put_record(&record, unless).await?)
     }
 
-    /// Caches the graph of a record that was read after this revision.
     fn cache_toolkit(
         &self,
         revision: u64,

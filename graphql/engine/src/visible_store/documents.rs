@@ -1,5 +1,3 @@
-//! Requests, plans, lists and counts of one token.
-
 use std::sync::Arc;
 
 use async_trait::async_trait;

@@ -32,7 +32,6 @@ pub fn find_line(text: &str, path: &str, key: Option<&str>) -> Option<u64> {
     }
 }
 
-/// A value with the lines of its keys or items.
 enum Node {
     Map(Vec<(String, u64, Node)>),
     List(Vec<(u64, Node)>),

@@ -1,5 +1,3 @@
-//! Tests of the cost of operations.
-
 use std::collections::BTreeSet;
 
 use async_graphql::parser::parse_query;

@@ -1,5 +1,3 @@
-//! Tests answers with errors for nullable fields, non-null fields and lists.
-
 use std::sync::Arc;
 
 use async_graphql::{

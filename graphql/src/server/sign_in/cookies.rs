@@ -1,5 +1,3 @@
-//! The cookies of the sign-in.
-
 use std::fmt::Write as _;
 
 use axum::http::{HeaderMap, header};
@@ -71,7 +69,6 @@ fn is_secure(base_url: &str) -> bool {
     base_url.starts_with("https://")
 }
 
-/// Returns the path prefix, or `/`.
 pub(super) fn base_path(base_url: &str) -> &str {
     let rest = base_url.split_once("://").map_or(base_url, |(_, rest)| rest);
     rest.find('/').map_or("/", |start| &rest[start..])

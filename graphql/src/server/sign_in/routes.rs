@@ -1,5 +1,3 @@
-//! The routes of the sign-in on the page, and the metadata of RFC 9728.
-
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
@@ -35,13 +33,11 @@ pub(super) fn build_routes(state: Arc<SignInState>) -> Router {
         .with_state(state)
 }
 
-/// Returns the route with which the page finds out that there is no sign-in.
 pub(super) fn build_routes_without_issuer() -> Router {
     let report = || async { Json(json!({ "canSignIn": false, "caller": null })) };
     Router::new().route(STATUS_PATH, get(report))
 }
 
-/// Sends the browser to the issuer.
 async fn start_login(
     State(state): State<Arc<SignInState>>,
     Query(parameters): Parameters,
@@ -58,7 +54,6 @@ async fn start_login(
     }
 }
 
-/// Answers the browser that comes back from the issuer.
 async fn finish_login(
     State(state): State<Arc<SignInState>>,
     Query(parameters): Parameters,
@@ -86,7 +81,6 @@ async fn end_session(State(state): State<Arc<SignInState>>, request: Request) ->
     response
 }
 
-/// Tells the page whether it can offer a sign-in, and who is signed in.
 async fn report_status(State(state): State<Arc<SignInState>>, request: Request) -> Response {
     let base_url = state.base_url(&request);
     let cookie = Cookie::Session.read_from(request.headers(), &base_url);
@@ -159,7 +153,6 @@ fn add_cookies(response: &mut Response, cookies: &[String]) {
     }
 }
 
-/// Shows why a sign-in failed, with a link that starts it again.
 fn show_failure(err: SignInError, base_url: &str) -> Response {
     let Refusal { status, message, .. } = err.into();
     let prefix = base_path(base_url).trim_end_matches('/');

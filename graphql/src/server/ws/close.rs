@@ -1,5 +1,3 @@
-//! Close codes and the closing handshake of WebSockets.
-
 use std::time::Duration;
 
 use axum::{
@@ -12,7 +10,6 @@ use futures::{Sink, SinkExt as _, Stream, StreamExt as _};
 /// code needs two of them.
 const MAX_REASON_BYTES: usize = 123;
 
-/// Timeout for the client's answer to a close.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone, PartialEq, Eq)]

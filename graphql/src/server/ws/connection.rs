@@ -43,10 +43,8 @@ const MAX_OUTBOX_MESSAGES: usize = 32;
 /// A client that sends nothing for this number of keep-alive intervals is disconnected.
 const MAX_SILENT_INTERVALS: u32 = 3;
 
-/// Timeout of a close, including the messages before it.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// An output with the id of its operation.
 type TaggedOutput = (Arc<str>, Output);
 
 pub(super) struct Connection {
@@ -69,9 +67,7 @@ enum ConnectionEvent {
     Written(Result<(), Error>),
     InitTimeout,
     Tick,
-    /// The token or session of the caller has expired.
     Expired,
-    /// The configuration no longer has the token of the caller.
     Revoked,
     Stop,
 }
@@ -102,7 +98,6 @@ impl Connection {
         }
     }
 
-    /// Runs until the server or the client closes the WebSocket.
     pub(super) async fn run(mut self) {
         let end = loop {
             let input = self.next_event().await;
@@ -230,8 +225,6 @@ impl Connection {
         ControlFlow::Break(Some(Closing::forbidden(refusal.message)))
     }
 
-    /// Sends keep-alive messages, and closes the connection of a client that is silent or reads
-    /// nothing.
     fn check_timeouts(&mut self) -> ControlFlow<ConnectionEnd> {
         let options = &self.app.options;
         if self.outbox.has_unsent_bytes {
@@ -301,7 +294,6 @@ impl Outbox {
         self.has_unsent_bytes = true;
     }
 
-    /// Writes all messages. Dropping the future loses no message.
     async fn write(&mut self) -> Result<(), Error> {
         poll_fn(|context| self.poll_write(context)).await?;
         self.has_unsent_bytes = false;

@@ -18,7 +18,6 @@ pub(super) enum Subprotocol {
 }
 
 impl Subprotocol {
-    /// The subprotocols in order of preference.
     pub(super) const BY_PREFERENCE: [Self; 2] = [Self::TransportWs, Self::Legacy];
 
     pub(super) fn name(self) -> &'static str {

@@ -30,7 +30,6 @@ pub(super) fn wants_upgrade(parts: &Parts) -> bool {
     upgrade.is_some_and(|protocol| protocol.eq_ignore_ascii_case("websocket"))
 }
 
-/// Upgrades a request to a WebSocket, and starts a task of the server's loop for it.
 pub(super) async fn upgrade_request(app: &Arc<App>, mut parts: Parts) -> Response {
     let caller = match entry::read_handshake(&app.options.access, &parts) {
         Ok(caller) => caller,

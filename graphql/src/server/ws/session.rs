@@ -21,12 +21,7 @@ use super::{
 pub(super) enum SessionEffect {
     IdentifyClient(Option<serde_json::Value>),
     Send(String),
-    /// Run an operation until it ends or is aborted.
-    Start {
-        id: String,
-        operation: Box<Operation>,
-        abort: AbortRegistration,
-    },
+    Start { id: String, operation: Box<Operation>, abort: AbortRegistration },
     Close(Closing),
 }
 
@@ -181,7 +176,6 @@ impl Session {
         SessionEffect::Send(self.protocol.error_message(id, errors))
     }
 
-    /// Stops an operation, and sends no message about it.
     fn stop_operation(&mut self, id: &str) {
         if let Some(running) = self.running_operations.remove(id) {
             running.abort();

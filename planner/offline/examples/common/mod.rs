@@ -23,7 +23,6 @@ pub(crate) struct Case {
     pub(crate) catalog: Catalog,
 }
 
-/// Reads the queries of a JSONL file, with the tools of the folder `tools` beside it.
 pub(crate) fn read_cases(queries: &Path) -> Result<Vec<Case>, Box<dyn Error>> {
     let folder = queries.parent().unwrap_or(Path::new(".")).join("tools");
     let catalogs = read_catalogs(&folder)?;
@@ -39,7 +38,6 @@ pub(crate) fn read_cases(queries: &Path) -> Result<Vec<Case>, Box<dyn Error>> {
     Ok(cases)
 }
 
-/// Plans a query and returns the outcome.
 pub(crate) fn plan(planner: &Offline, case: &Case) -> Value {
     let proposal = match planner.propose_blocking(&case.query, &case.catalog) {
         Ok(proposal) => proposal,

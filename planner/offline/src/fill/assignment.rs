@@ -1,18 +1,12 @@
-//! The choice of the candidates that fit together best.
-
 use super::{Candidate, Filler, reading::Repeat, to_f32};
 use crate::tool::SlotKind;
 
-/// Maximum number of partial assignments that are kept at each token.
 const BEAM_WIDTH: usize = 24;
 
-/// The chosen candidates with the sum of their scores, minus the costs of the words that no slot
-/// takes.
 #[derive(Clone, Default)]
 pub(super) struct Assignment {
     pub(super) candidates: Vec<usize>,
     pub(super) score: f32,
-    /// The number of candidates that fill each slot.
     counts: Vec<u8>,
 }
 

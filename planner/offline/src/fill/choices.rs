@@ -1,5 +1,3 @@
-//! Candidates for choices, flags, examples of descriptions, and patterns of file names.
-
 use std::{cmp::Reverse, ops::Range};
 
 use serde_json::json;
@@ -72,14 +70,11 @@ impl Filler<'_> {
         })
     }
 
-    /// Adds the examples of a description that the query contains, and the names that follow an
-    /// example in a list.
     pub(super) fn add_examples(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
         if slot.kind != SlotKind::Word {
             return;
         }
         let shown = self.shown_examples(slot);
-        // Reads a list such as `the kitchen, the bedroom and the hallway`.
         let read = |next: usize| {
             let other = shown.iter().find(|(tokens, _)| tokens.start == next);
             let end = other.map_or(next + 1, |(tokens, _)| tokens.end);

@@ -18,8 +18,6 @@ pub(super) struct CueContext {
 }
 
 impl Filler<'_> {
-    /// Returns whether a word announces a value of a slot: its name, a synonym, or the noun of an
-    /// id.
     pub(super) fn is_cue(&self, token: &Token, slot: &Slot) -> bool {
         if token.kind != TokenKind::Word {
             return false;

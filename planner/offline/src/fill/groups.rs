@@ -66,7 +66,6 @@ impl Filler<'_> {
         }
     }
 
-    /// Adds `owner/repo` for the two parameters that a repository needs.
     pub(super) fn add_slugs(&self, candidates: &mut Vec<Candidate>) {
         let weights = self.weights;
         let slot_of =

@@ -22,7 +22,6 @@ use crate::{
 
 const MAX_CALLS: usize = 16;
 
-/// The place where a value of a slot begins, and the value.
 type PlacedValue = (usize, Value);
 
 pub(crate) fn look_up(fill_context: &FillContext<'_>, clause: &Clause, tool: usize) -> Reading {
@@ -146,7 +145,6 @@ impl Filler<'_> {
         }
     }
 
-    /// Returns the value that a mention gives a slot, and the points for its fit.
     fn mention_fit(&self, mention: &Mention, slot: &Slot) -> Option<(Value, f32)> {
         let weights = self.weights;
         let score = weights.typed + self.score_nearby_words(mention, slot);

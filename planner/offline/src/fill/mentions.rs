@@ -1,5 +1,3 @@
-//! Finds the values that a query mentions, such as figures, names, days, quotations and codes.
-
 use std::ops::Range;
 
 use serde_json::{Number, Value};
@@ -11,13 +9,10 @@ use crate::{
     tool::{Slot, is_alike},
 };
 
-/// The number of tokens before and after a value that can tell the slot of the value.
 const MAX_TOKENS_BEFORE: usize = 8;
 const MAX_TOKENS_AFTER: usize = 4;
-/// A word counts less with each word between it and the value.
 const WEIGHT_DECAY: f32 = 0.85;
 const MAX_UNIT_BYTES: usize = 6;
-/// The most words of a value in small letters.
 const MAX_VALUE_WORDS: usize = 3;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -27,14 +22,11 @@ pub(super) enum MentionKind {
         value: Number,
         is_share: bool,
     },
-    /// Words that begin with capital letters: `Museum of Art`.
     Name,
     /// A token that is neither a word nor a figure, such as a quotation, a code or an address.
     Text,
     Moment,
-    /// A list in brackets: `[1, 2]`.
     List(Value),
-    /// One to three words in small letters, which may be a value.
     Words,
 }
 
@@ -42,9 +34,7 @@ pub(super) enum MentionKind {
 pub(super) struct Mention {
     pub(super) tokens: Range<usize>,
     pub(super) kind: MentionKind,
-    /// Stems of the words around the value, each with its weight.
     pub(super) near_words: Vec<(String, f32)>,
-    /// The place of the word before the value and its article.
     pub(super) before: Option<usize>,
     /// `true` if the value continues a list of values of one kind: `Rome` in `Oslo and Rome`.
     pub(super) is_joined: bool,
@@ -114,7 +104,6 @@ impl Filler<'_> {
         }
     }
 
-    /// Makes a mention with the words around it, from `start` to `end`.
     pub(super) fn mention(
         &self,
         tokens: Range<usize>,
@@ -162,7 +151,6 @@ impl Filler<'_> {
         }
     }
 
-    /// Reads a list in brackets, where the tool takes lists: `[1, 2]`, `['a', 'b']`.
     fn read_list(&self, at: usize) -> Option<(MentionKind, usize)> {
         let has_lists = self.tool.slots.iter().any(|slot| slot.is_list);
         let open = Some(&self.tokens[at]).filter(|token| has_lists && token.is_mark("["))?;
@@ -174,8 +162,6 @@ impl Filler<'_> {
         Some((MentionKind::List(list), closing + 1))
     }
 
-    /// Returns whether a name consists of words of the tool and its slots, so that it is not a
-    /// value.
     fn is_tool_or_slot_name(&self, range: Range<usize>) -> bool {
         let tokens = &self.tokens[range];
         let is_own = |token: &Token| {
@@ -250,7 +236,6 @@ impl Filler<'_> {
         Some((MentionKind::Figure { value: scaled.unwrap_or(value), is_share }, end))
     }
 
-    /// Returns the end of the name that begins at a place: `Lebron James`, `Museum of Art`.
     fn name_end(&self, at: usize) -> Option<usize> {
         // A capital letter at the start of a sentence does not make a name.
         let is_verb = || {

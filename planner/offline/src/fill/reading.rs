@@ -1,5 +1,3 @@
-//! Values for slots, and a clause that is read as calls of a tool.
-
 use std::{collections::BTreeMap, ops::Range};
 
 use serde_json::{Map, Value, json};
@@ -9,18 +7,15 @@ use crate::tool::Tool;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Filling {
     One(Value),
-    /// Several values, with one call for each of them.
     Many(Vec<Value>),
 }
 
 impl Filling {
-    /// Makes a filling with one value, or with several values for several calls.
     pub(crate) fn from_values(mut values: Vec<Value>) -> Self {
         if values.len() == 1 { Self::One(values.remove(0)) } else { Self::Many(values) }
     }
 }
 
-/// Words that may fill one slot, or several slots that belong together.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
     pub(super) fills: Vec<(usize, Filling)>,
@@ -33,11 +28,9 @@ pub(super) struct Candidate {
     pub(super) repeat: Repeat,
 }
 
-/// The way in which a slot that has a value gets a further value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Repeat {
     Never,
-    /// The value continues a list, after the value that ends at this token.
     After(usize),
     Apart,
 }
@@ -52,18 +45,15 @@ impl Candidate {
         self.fills[0].0
     }
 
-    /// Sets the tokens that are the value.
     pub(super) fn valued(self, value: Range<usize>) -> Self {
         Self { value, ..self }
     }
 }
 
-/// The meaning of a clause as calls of a tool.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reading {
     pub(crate) tool: usize,
     pub(crate) score: f32,
-    /// The score of the verb and the nouns, without the score of the values.
     pub(crate) words_score: f32,
     pub(crate) has_noun: bool,
     pub(crate) fillings: BTreeMap<usize, Filling>,

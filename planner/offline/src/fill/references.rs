@@ -101,8 +101,6 @@ impl Filler<'_> {
         !is_foreign
     }
 
-    /// Returns whether a bare pronoun can be the value of a slot: of an id, of most required slots,
-    /// of a place (`there`) or of an address (`her`).
     fn can_mean_pronoun(&self, place: usize, slot: &Slot) -> bool {
         let token = &self.tokens[place];
         let is_person = token.is_any(&["him", "her", "his", "them"]);

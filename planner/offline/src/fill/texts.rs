@@ -13,7 +13,6 @@ use crate::{
 const MAX_EXTENTS: usize = 8;
 
 struct ValueStart {
-    /// The place where the cue begins, including the words that belong to the cue.
     start: usize,
     value: usize,
     score: f32,
@@ -26,12 +25,10 @@ enum Announcer {
     Preposition,
     /// The text stands after `about`, which is the first word of the text.
     About,
-    /// The text stands after the verb and its noun, without any cue.
     Verb,
 }
 
 impl Filler<'_> {
-    /// Adds texts after cues (`titled X`, `saying X`) and after the verb (`play Miles Davis`).
     pub(super) fn add_texts(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
         for place in 0..self.tokens.len() {
             let Some(opening) = self.opening(place, slot) else { continue };
@@ -74,8 +71,6 @@ impl Filler<'_> {
         Some(ValueStart { start: place, value, score, announced_by })
     }
 
-    /// Adds the text that an opening announces: a quotation, or the words up to each place at which
-    /// they may end.
     fn add_text(
         &self,
         at: usize,
@@ -182,8 +177,6 @@ impl Filler<'_> {
         }
     }
 
-    /// Returns the places at which a text that begins at `start` may end, such as before marks,
-    /// cues and prepositions.
     fn extents(&self, start: usize, slot: &Slot) -> Vec<usize> {
         let stops = (start + 1..self.tokens.len()).filter(|place| self.is_stop(*place, slot));
         let mut ends: Vec<usize> = stops.take(MAX_EXTENTS - 1).collect();

@@ -39,7 +39,6 @@ impl Filler<'_> {
         }
     }
 
-    /// Returns the value that one token gives a slot, and the points for its fit.
     fn typed_value(&self, at: usize, slot: &Slot) -> Option<(Value, f32)> {
         let weights = self.weights;
         let token = &self.tokens[at];
@@ -94,8 +93,6 @@ impl Filler<'_> {
             && !slot.mentions(&noun.stem)
     }
 
-    /// Returns whether a token is only a part of a day or a time. Quotations and the values of a
-    /// slot for a word are exceptions.
     fn is_part_of_moment(&self, at: usize, slot: &Slot) -> bool {
         let is_possible = slot.kind != SlotKind::Word && self.tokens[at].kind != TokenKind::Quoted;
         is_possible && self.moments.iter().any(|moment| moment.tokens.contains(&at))
@@ -130,7 +127,6 @@ impl Filler<'_> {
         }
     }
 
-    /// Returns whether the word after a number is its unit: `12 minutes`.
     fn has_unit(&self, at: usize, slot: &Slot) -> bool {
         let is_content =
             |token: &&Token| token.kind == TokenKind::Word && !self.lexicon.is_filler(token);
@@ -182,7 +178,6 @@ impl Filler<'_> {
         candidates.push(self.propose(at, value, context.start..last, score));
     }
 
-    /// Returns the day in the latest step that has one, for words such as `at 11:00 that day`.
     fn recalled_day(&self) -> Option<chrono::NaiveDate> {
         let steps = self.fill_context.memory.steps.iter().rev();
         let mut values = steps.flat_map(|step| step.parameters.values());

@@ -6,8 +6,6 @@ use super::{Filler, to_f32};
 use crate::token::{Token, TokenKind};
 
 impl Filler<'_> {
-    /// Scores the nouns of the tool that the clause contains. Also returns whether there is such a
-    /// noun.
     pub(super) fn score_nouns(
         &self,
         claimed_tokens: &[bool],
@@ -36,12 +34,10 @@ impl Filler<'_> {
         (score, found > 0)
     }
 
-    /// Returns whether two adjacent words of the clause mean a noun: `pull request` means `pr`.
     fn has_compound(&self, noun: &str) -> bool {
         self.tokens.windows(2).any(|pair| self.lexicon.is_same_noun(&pair_stem(pair), noun))
     }
 
-    /// Returns the cost of a token that no parameter takes.
     pub(super) fn unplaced_cost(&self, at: usize) -> f32 {
         let token = &self.tokens[at];
         let weights = self.weights;
@@ -58,8 +54,6 @@ impl Filler<'_> {
         }
     }
 
-    /// Returns whether a word is a filler or adds nothing to what the tool's name, description and
-    /// slots say already.
     fn is_known_word(&self, at: usize) -> bool {
         let token = &self.tokens[at];
         self.lexicon.is_filler(token)

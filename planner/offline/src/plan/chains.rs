@@ -40,7 +40,6 @@ impl LinkedTools {
 }
 
 impl Planning<'_> {
-    /// Returns the places of the words that may name a value: `order` in `the order is A-1020`.
     fn name_before(&self, tokens: &[Token], at: usize) -> Range<usize> {
         let is_small = |place: &usize| self.lexicon.is_filler(&tokens[*place]);
         let end = at - (0..at).rev().take(MAX_SMALL_WORDS).take_while(is_small).count();
@@ -97,13 +96,11 @@ impl Planning<'_> {
         true
     }
 
-    /// Returns whether a clause may order a call with an effect.
     fn may_act(&self, clause: &Clause) -> bool {
         let fits = |tool: &Tool| tool.has_effect && self.verb_fit(clause, tool).score > 0.0;
         clause.verb.is_some() && self.tools.iter().any(fits) || self.names_order(clause)
     }
 
-    /// Returns the value of a token for the parameters that the words before it name.
     fn named_value(&self, linked: &LinkedTools, tokens: &[Token], at: usize) -> Option<Given> {
         let name = self.name_before(tokens, at);
         let words: Vec<&str> = tokens[name].iter().map(|token| token.stem.as_str()).collect();
@@ -126,7 +123,6 @@ impl Planning<'_> {
         Some(Given::new(value_for(&tokens[at], field(place))?, field(place)))
     }
 
-    /// Returns the outputs that a clause names best, if they are of one type.
     fn wanted_outputs(&self, linked: &LinkedTools, clause: &Clause) -> Option<Vec<(usize, usize)>> {
         let has_output = |places: &[Place]| places.iter().any(|place| !place.is_input);
         let pieces = clause.tokens.split(|token| !self.is_content(token));
@@ -146,14 +142,12 @@ impl Planning<'_> {
     }
 }
 
-/// Returns whether a token is a value that can identify something.
 fn is_given(token: &Token) -> bool {
     let is_word = || !token.value.contains(char::is_whitespace);
     matches!(token.kind, TokenKind::Code | TokenKind::Id | TokenKind::Number | TokenKind::Email)
         || token.kind == TokenKind::Quoted && is_word()
 }
 
-/// Returns the value of a token in the type of a parameter, if it has the form of its examples.
 fn value_for(token: &Token, field: &Field) -> Option<Value> {
     let figure = number(&token.value);
     let examples = read_options(&field.description);

@@ -1,5 +1,3 @@
-//! Checks of a reading before it becomes a step: refusals and doubts.
-
 use serde_json::Value;
 use shared::diagnostic::Diagnostic;
 

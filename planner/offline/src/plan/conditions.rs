@@ -15,7 +15,6 @@ use crate::{
     tool::{Output, OutputKind, SlotKind, Tool},
 };
 
-/// A fact in the output of a step: of an earlier step, or of a new call that reads the fact.
 struct Fact {
     step: Option<usize>,
     reading: Reading,
@@ -25,7 +24,6 @@ struct Fact {
 
 struct Statement {
     tokens: Vec<Token>,
-    /// The sign and the number of a comparison.
     comparison: Option<(String, f64)>,
     is_negated: bool,
     /// `true` if the statement only says that something exists, or that nothing exists: `there are
@@ -68,7 +66,6 @@ impl Planning<'_> {
         self.add_reading(&Clause { is_next: false, ..main }, best, Some(&when))
     }
 
-    /// Reads a condition. `shared` are the parameters of the action, as far as they are known.
     fn read_fact(
         &self,
         condition: &Condition,
@@ -195,7 +192,6 @@ impl Planning<'_> {
         Some(format!("{{}}.{} {sign} \"{choice}\"", state.path))
     }
 
-    /// Returns the path of the number that a comparison names, or of the only number.
     fn compared_output<'t>(
         &self,
         statement: &Statement,

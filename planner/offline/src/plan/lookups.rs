@@ -18,7 +18,6 @@ use crate::{
 const MAX_LOOKUP_TOOLS: usize = 4;
 
 impl Planning<'_> {
-    /// Returns whether the plan only calls one tool with values of the query.
     pub(super) fn is_plain_read(&self) -> bool {
         let first = self.memory.steps.first().map(|step| step.tool);
         let is_plain = |step: &PlannedStep| {
@@ -29,8 +28,6 @@ impl Planning<'_> {
         !has_condition && self.memory.steps.iter().all(is_plain)
     }
 
-    /// Returns whether there are so few tools that values can tell which tool is meant, and no tool
-    /// has an effect.
     fn has_few_tools(&self) -> bool {
         self.tools.len() <= MAX_LOOKUP_TOOLS && !self.tools.iter().any(|tool| tool.has_effect)
     }
@@ -64,7 +61,6 @@ impl Planning<'_> {
         true
     }
 
-    /// Scores the words that a query shares with each tool: less if other tools have them, too.
     fn score_shared_words(&self, tokens: &[Token]) -> Vec<f32> {
         let words = tokens.iter().filter(|token| self.is_content(token));
         let words: BTreeSet<&String> = words.map(|token| &token.stem).collect();

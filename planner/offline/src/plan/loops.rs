@@ -1,5 +1,3 @@
-//! Loops: a step that lists the items, and the action for each of them.
-
 use serde_json::{Map, Value, json};
 
 use super::{Planning, steps::Call};
@@ -13,8 +11,6 @@ use crate::{
 };
 
 impl Planning<'_> {
-    /// Returns whether a clause such as `delete all emails from X` acts on each item of a call that
-    /// lists the items.
     pub(super) fn is_loop(&self, clause: &Clause, best: &Reading) -> bool {
         let is_word = |(at, token): (usize, &Token)| {
             token.kind == TokenKind::Word
@@ -41,7 +37,6 @@ impl Planning<'_> {
         self.finish_loop(clause, &rest, action, step)
     }
 
-    /// Plans `for each X do Y`.
     pub(super) fn plan_each(&mut self, clause: &Clause, each: &[Token]) -> Result<(), Refusal> {
         let rest = Clause { is_next: clause.is_next, ..Clause::question(each.to_vec()) };
         let main = Clause { each: None, ..clause.clone() };
@@ -117,8 +112,6 @@ impl Planning<'_> {
         Ok(())
     }
 
-    /// Fills the missing slots of an action with the fields of an item, or with the parameters of
-    /// the list.
     fn fill_from_item(&self, action: &mut Reading, step: usize) {
         let list = &self.memory.steps[step];
         let output = self.tools[list.tool].list();
@@ -138,7 +131,6 @@ impl Planning<'_> {
         }
     }
 
-    /// Turns a call about the first item of a list into a call for each item.
     pub(super) fn repeat_over_items(
         &self,
         step: usize,

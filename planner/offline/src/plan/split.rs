@@ -44,8 +44,6 @@ impl Planning<'_> {
         None
     }
 
-    /// Reads two parts as complete calls of one tool, if the parts give different values to the
-    /// same required slot.
     fn read_parts(
         &self,
         first: Clause,
@@ -81,7 +79,6 @@ impl Planning<'_> {
         let is_write = self.lexicon.means(&verb.stem, "write");
         let copy = clause.tokens.iter().position(|token| token.is("copy"));
         if let Some(at) = copy.filter(|at| is_write && *at > 0 && !has_copy) {
-            // Handles `save a copy as X`.
             let mut clause = clause.clone();
             clause.tokens.splice(at - 1..=at, [Token::inserted("it", clause.tokens[at].start)]);
             return Some(vec![clause]);

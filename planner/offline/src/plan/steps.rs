@@ -1,5 +1,3 @@
-//! Readings that become steps of the plan.
-
 use planner::draft::DraftStep;
 use serde_json::{Map, Value};
 use shared::id::{RESERVED_STEP_IDS, STEP_ID_LEN, is_step_id_char};
@@ -19,7 +17,6 @@ const SUFFIX_LEN: usize = 4;
 pub(super) struct Call<'c> {
     pub(super) tool: usize,
     pub(super) parameters: Map<String, Value>,
-    /// The list of a loop, as a template.
     pub(super) each: Option<String>,
     pub(super) when: Option<&'c str>,
     /// `true` if the query says that the step comes after the steps of the last clause.
@@ -28,7 +25,6 @@ pub(super) struct Call<'c> {
 }
 
 impl Planning<'_> {
-    /// Adds the calls of a reading. The error explains why they cannot be added.
     pub(super) fn add_reading(
         &mut self,
         clause: &Clause,

@@ -1,5 +1,3 @@
-//! Scores how well the verb of a clause fits a tool.
-
 use super::Planning;
 use crate::{
     clause::{Clause, Mood, Verb},
@@ -40,7 +38,6 @@ impl Planning<'_> {
         VerbFit { score, ..none }
     }
 
-    /// Scores a tool for a question, or for a fragment such as `heating to 17`.
     fn fit_without_verb(&self, clause: &Clause, tool: &Tool) -> f32 {
         let weights = self.weights;
         let is_said = |word: &str| clause.tokens.iter().any(|token| token.is(word));
@@ -66,8 +63,6 @@ impl Planning<'_> {
         if is_verb { self.weights.described } else { 0.0 }
     }
 
-    /// Scores a verb that means the same as the tool's verb or the first word of its description,
-    /// or that only reads as the tool's verb does.
     fn fit_of_concepts(&self, verb: &Verb, tool: &Tool) -> f32 {
         let concepts = self.lexicon.concepts(&verb.stem);
         let own = self.lexicon.concepts(&tool.verb);

@@ -6,7 +6,6 @@ use crate::{
     tool::{Slot, Tool},
 };
 
-/// Returns words for a value, and the value as text.
 fn sample(schema: &Value, name: &str) -> (String, String) {
     let text = |said: &str| (said.to_owned(), said.to_owned());
     if let Some(choice) = schema["enum"][0].as_str() {

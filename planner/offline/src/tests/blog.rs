@@ -1,5 +1,3 @@
-//! The tools of a blog, which most examples in the documentation use.
-
 use expect_test::expect;
 
 use super::*;

@@ -8,7 +8,6 @@ fn text_schema() -> Value {
     json!({ "type": "string" })
 }
 
-/// Returns a tool that only reads. Its input is required, and each output is a text.
 fn link(name: &str, input: &str, outputs: &[&str]) -> ToolDefinition {
     let mut fields = json!({});
     for output in outputs {

@@ -1,5 +1,3 @@
-//! Queries that only read, and that give the values in any order.
-
 use super::*;
 
 fn read(name: &str, description: &str, fields: Value) -> ToolDefinition {
@@ -58,7 +56,6 @@ fn paired_values_become_parallel_calls() {
     assert_eq!(calls(said), [call("Oslo", 3), call("Rome", 3)]);
 }
 
-/// Returns the parameters of the calls of a tool that reads, if it is the only tool.
 fn parameters(tool: ToolDefinition, query: &str) -> Vec<Value> {
     let proposal = propose(query, &catalog(vec![tool])).unwrap();
     proposal.draft.tools.into_iter().map(|step| step.parameters.unwrap()).collect()

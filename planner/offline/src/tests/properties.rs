@@ -1,5 +1,3 @@
-//! Properties of every query.
-
 use std::time::Instant;
 
 use proptest::prelude::*;
@@ -118,7 +116,6 @@ fn word() -> impl Strategy<Value = String> {
     prop_oneof![4 => proptest::sample::select(words.to_vec()).prop_map(str::to_owned), 1 => any::<String>()]
 }
 
-/// The start of one test query, joined with the end of another test query.
 fn spliced_query() -> impl Strategy<Value = String> {
     let queries: Vec<String> = queries("dev").into_iter().map(|(.., query)| query).collect();
     let query = proptest::sample::select(queries);
@@ -132,7 +129,6 @@ fn spliced_query() -> impl Strategy<Value = String> {
         })
 }
 
-/// Returns whether a value comes from the query, the schema or an earlier step.
 fn is_said(value: &Value, schema: &Value, query: &str) -> bool {
     let query = query.to_lowercase();
     match value {

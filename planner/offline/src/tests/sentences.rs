@@ -15,7 +15,6 @@ fn reads(mut tool: ToolDefinition, output: Value) -> ToolDefinition {
     tool
 }
 
-/// A shop, files, issues and a mailer.
 #[expect(clippy::too_many_lines, reason = "a list of tools")]
 fn office() -> Catalog {
     let issue =

@@ -73,7 +73,6 @@ pub(super) fn queries(name: &str) -> Vec<(u64, String, String)> {
     .collect()
 }
 
-/// The outcome of a query in one line.
 fn summary(planner: &Offline, catalog: &Catalog, query: &str) -> String {
     match planner.propose_blocking(query, catalog) {
         Ok(proposal) => show(&proposal).trim_end().replace('\n', " ; "),

@@ -1,5 +1,3 @@
-//! Hostile texts of a megabyte are read in linear time.
-
 use shared::limits;
 
 use super::{parse_and_count_reads, tools};
@@ -14,7 +12,6 @@ fn check_only_call(name: &str, text: &str) {
     assert!(steps <= maximum, "{name}: {steps} steps for {} bytes", text.len());
 }
 
-/// Texts after which a reader may have to go back.
 const HOSTILE_PARTS: &[&str] = &[
     "{",
     "[",
@@ -148,7 +145,6 @@ const HOSTILE_PARTS: &[&str] = &[
     "\u{201c}",
 ];
 
-/// The texts with the most reads for each byte.
 const HOSTILE_TEXTS: [&str; 12] = [
     "{",
     "[",

@@ -1,5 +1,3 @@
-//! The test inputs of Faber's predecessor, with the results that it should have returned.
-
 use serde_json::json;
 
 use super::{CallFormat::*, check_none, check_only_call};

@@ -1,5 +1,3 @@
-//! Properties of random texts and calls.
-
 use proptest::{collection::vec, prelude::*, sample::select};
 use serde_json::{Map, Value, json};
 
@@ -72,7 +70,6 @@ const PIECES: [&str; 63] = [
     "</arg_value>",
 ];
 
-/// Valid calls, which a test changes at random.
 const CALLS: [&str; 9] = [
     r#"{"tool": "file_tools.glob", "args": {"pattern": "*.py"}}"#,
     "file_tools.grep(pattern=\"TODO\", case_insensitive=true, context_lines=2)",
@@ -85,9 +82,7 @@ const CALLS: [&str; 9] = [
     "- TOOL: file_tools.glob\n- ARGS:\n  - pattern: é\n",
 ];
 
-/// Parameters of generated calls.
 const PARAMETERS: [&str; 4] = ["pattern", "path", "output_mode", "context_lines"];
-/// Values with and without quotes, in the forms that models write.
 const VALUES: [&str; 24] = [
     "*.py",
     "/tmp",

@@ -1,5 +1,3 @@
-//! Calls as real models write them.
-
 use std::sync::Arc;
 
 use serde_json::{Value, json};

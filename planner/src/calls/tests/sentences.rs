@@ -10,7 +10,6 @@ const GREP: &str = "file_tools.grep";
 const SAVE: &str = "memory_tools.save_context";
 const WRITE: &str = "code_tools.write_file";
 
-/// Returns the tools of missed calls, each with the reason.
 fn missed_calls(text: &str) -> Vec<String> {
     let names = CatalogNames::new(tools::catalog());
     let read = read_tool_calls(text, &|name| names.find(name)).expect("the text is small");

@@ -1,5 +1,3 @@
-//! The prompt, the report of a result, and the schemas for models.
-
 use expect_test::expect;
 use serde_json::json;
 use shared::tool::ToolDefinition;

@@ -19,7 +19,6 @@ fn compile_steps(tools: &Value) -> Result<Plan, Vec<Diagnostic>> {
     compile(&parse_value(json!({ "tools": tools }))?, plan_info(), &catalog_with_compute())
 }
 
-/// Compiles a computation after a step `list`.
 #[expect(clippy::needless_pass_by_value, reason = "so that tests can write values in place")]
 fn check(parameters: Value, expected: Expect) {
     let tools = json!([

@@ -1,5 +1,3 @@
-//! The whole text of diagnostics, as people and models read it.
-
 use expect_test::{Expect, expect};
 
 use super::*;

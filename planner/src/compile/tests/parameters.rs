@@ -1,5 +1,3 @@
-//! Checks of parameters against schemas, sizes and known outputs.
-
 use super::*;
 
 fn author_draft(change: &Value) -> Value {
@@ -70,7 +68,6 @@ fn parameters_with_templates_are_not_checked_by_the_compiler() {
             json!({ "age": "{{s}}", "emial": "{{s}}" }),
             vec!["plan.invalid_parameters tools[1].parameters.emial"],
         ),
-        // Literals beside templates are checked.
         (
             json!({ "age": "{{s}}", "tags": ["{{s}}", 5] }),
             vec!["plan.invalid_parameters tools[1].parameters.tags[1]"],

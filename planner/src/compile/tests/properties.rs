@@ -1,5 +1,3 @@
-//! Properties of random drafts.
-
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use serde_json::Map;
 
@@ -80,7 +78,6 @@ fn undo() -> impl Strategy<Value = Value> {
     prop_oneof![3 => made, 1 => value()]
 }
 
-/// A step with optional fields, chosen at random.
 fn step() -> impl Strategy<Value = DraftStep> {
     let numbers = [option::weighted(0.1, -9_i64..20), option::weighted(0.1, -9_i64..20)];
     let [parallel, cache] = numbers;
@@ -136,7 +133,6 @@ fn draft() -> impl Strategy<Value = Draft> {
     })
 }
 
-/// A draft that may contain an inline draft.
 fn draft_with_inline_drafts() -> impl Strategy<Value = Draft> {
     (draft(), option::weighted(0.3, draft())).prop_map(|(mut draft, inner)| {
         if let (Some(step), Some(inner)) = (draft.tools.first_mut(), inner) {
@@ -151,7 +147,6 @@ fn sub_plans() -> SubPlans {
     SubPlans::new([("c".to_owned(), SubPlan { id, depth: 0, inputs: None })])
 }
 
-/// Valid steps with random features. Each step refers only to earlier steps.
 fn valid_steps() -> impl Strategy<Value = Value> {
     let step = (0_usize..6, any::<[bool; 6]>(), 0_usize..100);
     vec(step, 1..10).prop_map(|steps| {
@@ -197,7 +192,6 @@ fn valid_steps() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Dependencies without cycles, by step number, in any order.
 fn acyclic_edges() -> impl Strategy<Value = Vec<Vec<usize>>> {
     (1_usize..12)
         .prop_flat_map(|n| {
@@ -218,7 +212,6 @@ fn cyclic_edges() -> impl Strategy<Value = Vec<Vec<usize>>> {
 
 fn draft_of_edges(edges: &[Vec<usize>]) -> Value {
     let step = |(index, on): (usize, &Vec<usize>)| {
-        // Half of the dependencies are templates.
         let (by_name, by_template): (Vec<usize>, Vec<usize>) =
             on.iter().partition(|n| **n % 2 == 0);
         let by_name: Vec<_> = by_name.iter().map(|n| format!("s{n}")).collect();
@@ -228,7 +221,6 @@ fn draft_of_edges(edges: &[Vec<usize>]) -> Value {
     json!({ "tools": edges.iter().enumerate().map(step).collect::<Vec<_>>() })
 }
 
-/// The execution order by the contract's rule, in quadratic time.
 fn naive_order(edges: &[Vec<usize>]) -> Vec<usize> {
     let mut placed = Vec::new();
     let is_ready = |index: &usize, placed: &[usize]| {

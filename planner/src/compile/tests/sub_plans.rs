@@ -29,7 +29,6 @@ fn saved_sub_plans() -> SubPlans {
     ])
 }
 
-/// Returns the plans of a draft and of its inline drafts, with the plan of the draft itself last.
 fn compile_with_inline_plans(tools: &Value) -> Result<Vec<Plan>, Vec<Diagnostic>> {
     let draft = parse_value(json!({ "tools": tools }))?;
     let mut drawn = 100;

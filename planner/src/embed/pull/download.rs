@@ -1,5 +1,3 @@
-//! The download of one file over HTTP, with resumption.
-
 use std::{
     fs::{self, File, OpenOptions},
     io::{Read, Write},
@@ -84,7 +82,6 @@ fn read_headers(headers: &HeaderMap) -> FileInfo {
     }
 }
 
-/// Downloads a file, or the part of it that is missing.
 pub(crate) async fn fetch_file(
     client: &Client,
     request: &DownloadRequest<'_>,
@@ -142,7 +139,6 @@ pub(crate) async fn fetch_file(
     fs::rename(part, path).map_err(disk)
 }
 
-/// Requests a file from an offset, and follows redirects.
 async fn request_from_offset(client: &Client, url: &Url, from: u64) -> Result<Response, PullError> {
     let mut current = url.clone();
     for _ in 0..=MAX_REDIRECTS {

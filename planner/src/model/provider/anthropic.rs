@@ -1,5 +1,3 @@
-//! Anthropic's messages.
-
 use serde_json::{Map, Value, json};
 
 use super::{Answer, object_schema, read_arguments, read_text};

@@ -18,7 +18,6 @@ use super::{
 };
 
 const MAX_SHOWN_CHARS: usize = 300;
-/// Words in refusals of an answer's schema.
 const SCHEMA_WORDS: [&str; 2] = ["response_format", "json_schema"];
 
 impl Provider {
@@ -94,7 +93,6 @@ impl Provider {
         ModelError::Refused { model: self.name.clone(), reason }
     }
 
-    /// Returns the beginning of a provider's message, without the key.
     pub(super) fn shorten_without_key(&self, message: &str) -> String {
         let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
         let message = match &self.settings.key {

@@ -1,5 +1,3 @@
-//! `OpenAI`'s chat completions.
-
 use serde_json::{Map, Value, json};
 
 use super::{Answer, object_schema, read_arguments, read_text, remove_thoughts};

@@ -1,6 +1,3 @@
-//! Tests of the providers: requests over real HTTP to servers that the tests start, and the formats
-//! of each provider.
-
 use std::{
     convert::Infallible,
     net::Ipv4Addr,
@@ -69,7 +66,6 @@ pub(in crate::model) fn settings_of(provider: ProviderKind, base_url: Option<Str
     }
 }
 
-/// Returns a provider for a server that does not exist.
 pub(super) fn unreachable_provider() -> Provider {
     let base_url = Some("http://127.0.0.1:1/v1".to_owned());
     Provider::new(&settings_of(ProviderKind::find_by_name("openai").unwrap(), base_url)).unwrap()
@@ -177,7 +173,6 @@ fn call_arguments_may_be_text() {
     }
 }
 
-/// A conversation with a call and its result.
 fn conversation() -> Question {
     let call = NativeCall {
         id: "c1".to_owned(),

@@ -1,5 +1,3 @@
-//! Detours of plans about orders, and failures that have no detour.
-
 use serde_json::json;
 
 use super::*;
@@ -79,7 +77,6 @@ fn earlier(plan: Value, results: Vec<StepResult>, failures: Vec<Failure>) -> Ear
     EarlierPlan { draft, results, reason: String::new(), is_requested: false, failures }
 }
 
-/// Returns the plan in which the second of three steps failed.
 fn without_email(err: ToolError) -> EarlierPlan {
     let order = succeeded("order", json!({ "order_id": "A-1", "customer_id": "C-3" }));
     let results = vec![order, failed("email", Effect::Read, err), skipped("send")];

@@ -1,9 +1,6 @@
-//! Selection by centroids: hits, margins, limits and collisions.
-
 use super::*;
 use crate::select::{Centroid, Collision, Similarity};
 
-/// Two tools with different examples, and one tool without examples.
 fn make_world() -> (Arc<KnownVectors>, Tools) {
     let known = KnownVectors::new([
         ("what time is it", vec![1.0, 0.0, 0.0]),

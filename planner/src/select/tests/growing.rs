@@ -1,5 +1,3 @@
-//! The index embeds only texts that are new.
-
 use super::*;
 
 fn make_world() -> (Arc<KnownVectors>, Selector) {
@@ -62,7 +60,6 @@ async fn a_new_tool_embeds_only_its_own_texts() {
     select_both_ways(vec![make_tool("one", "a", &["b"]), make_tool("two", "c", &["d"])]).await;
     assert_eq!(known.take_embedded_texts(), ["query", "query"]);
 
-    // One tool has changed, and the tool `two` has disappeared.
     assert_eq!(select_both_ways(vec![make_tool("one", "a", &["x"])]).await, ["one", "one"]);
     assert_eq!(known.take_embedded_texts(), ["x", "query", "a", "query"]);
     assert_eq!(select_both_ways(Vec::new()).await, Vec::<String>::new());

@@ -1,7 +1,6 @@
 use super::*;
 use crate::embed::Embedding;
 
-/// Two tools that differ only in meaning, and two that differ only in words.
 fn make_world() -> (Arc<KnownVectors>, Tools) {
     let known = KnownVectors::new([
         ("clock: Says the hour.", vec![1.0, 0.0, 0.0]),
@@ -94,7 +93,6 @@ async fn learned_outcomes_change_scores_slightly() {
     let before = learned(&outcomes, "read form K2").await;
     assert!(before.iter().all(|found| found.learned.is_none()), "{before:?}");
     assert_eq!(selector.kind(&outcomes, "read form K2").await.unwrap(), None);
-    // The query is of the same kind as “how late is it”.
     outcomes.learn(None, "how late is it", &[(good.clone(), true)], at);
     assert_eq!(selector.kind(&outcomes, "how late is it").await.unwrap(), Some(0));
     assert_eq!(learned(&outcomes, "read form K2").await, before, "that query is of another kind");

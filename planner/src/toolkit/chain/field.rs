@@ -6,9 +6,7 @@ use serde_json::Value;
 
 use crate::select::words;
 
-/// Maximum nesting of objects whose fields are outputs.
 const MAX_LEVELS: usize = 3;
-/// Maximum number of references of a schema that are followed.
 const MAX_REFERENCES: usize = 8;
 /// Minimum number of different words outside [`COMMON_WORDS`] that a description needs. Only then
 /// can the description serve as the type of a field.
@@ -33,7 +31,6 @@ const READING_VERBS: &str = "get read show find fetch search lookup look retriev
 /// Words after which a tool's name no longer names the thing: `get_order_by_number` is about an
 /// order.
 const END_WORDS: [&str; 9] = ["by", "from", "for", "of", "with", "using", "to", "in", "on"];
-/// Words with which a description warns of its tool.
 const CAUTION_WORDS: [&str; 22] = [
     "deprecated",
     "legacy",
@@ -70,7 +67,6 @@ static WRAPPER_STEMS: LazyLock<BTreeSet<String>> = LazyLock::new(|| stems(WRAPPE
 static COMMON_STEMS: LazyLock<BTreeSet<String>> = LazyLock::new(|| stems(COMMON_WORDS));
 static VERB_STEMS: LazyLock<BTreeSet<String>> = LazyLock::new(|| stems(READING_VERBS));
 
-/// The quality of the fit of two fields, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fit {
     /// The names agree, and so do the things to which the fields belong.
@@ -95,7 +91,6 @@ pub(super) struct Key {
     text: String,
 }
 
-/// A parameter or an output field with a scalar value.
 #[derive(Clone, Debug)]
 pub struct Field {
     /// The name of a parameter, or the path of an output.
@@ -118,20 +113,17 @@ impl Field {
         self.keys.iter().filter(is_sure).any(|key| other.keys.contains(key))
     }
 
-    /// Returns whether the value identifies a thing.
     pub fn is_id(&self) -> bool {
         self.names.first().and_then(|name| name.last()).is_some_and(|last| is_id(last))
     }
 }
 
-/// The shape of a value, and its format or its choices as [`Field::form`] writes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ValueForm<'a> {
     pub(super) shape: Shape,
     pub(super) form: &'a str,
 }
 
-/// Returns the fit of a value in a field, or `None` if they do not fit.
 pub(super) fn fit_of(key: &Key, value: ValueForm<'_>, to: &Field) -> Option<Fit> {
     let ValueForm { shape, form } = value;
     let is_shape = shape == to.shape || shape == Shape::Integer && to.shape == Shape::Number;
@@ -181,7 +173,6 @@ impl Owner {
         (!PROPERTY_STEMS.contains(first)).then_some(first)
     }
 
-    /// Returns the thing that a bare `id` identifies, or nothing if that is not clear.
     fn identified(&self, description: &str) -> Option<Vec<String>> {
         if self.0.len() <= 1 {
             return Some(self.0.clone());
@@ -193,8 +184,6 @@ impl Owner {
     }
 }
 
-/// Returns the parameters of a tool that are texts or numbers, and whether all its required
-/// parameters are among them.
 pub(super) fn inputs_of(
     schema: &Value,
     owner: &Owner,
@@ -244,7 +233,6 @@ struct OutputObject<'a> {
     owner: Owner,
 }
 
-/// Reads a scalar field. Ignores booleans, because no other call needs such a flag.
 fn read_field(
     name: &str,
     described: &Value,
@@ -275,8 +263,6 @@ fn read_field(
     Some(Field { path, names, shape, is_required: false, description, keys, form })
 }
 
-/// Returns the words of a field's name with the thing that it belongs to, or `None` if this thing
-/// is not clear.
 fn whole_name(
     name_words: &[String],
     description: &str,
@@ -333,7 +319,6 @@ fn form_of(schema: &Value) -> String {
     format!("|{}", choices.join("|"))
 }
 
-/// Follows `$ref`, and takes the only alternative that is not null.
 fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     let mut schema = schema;
     for _ in 0..MAX_REFERENCES {

@@ -23,7 +23,6 @@ const ID_POINTS: f64 = 0.5;
 /// Factor by which the points of the best type must exceed the points of any other type.
 const MIN_LEAD_FACTOR: f64 = 1.05;
 
-/// A parameter or an output, by the index of its tool and its index in the tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     pub tool: usize,
@@ -46,17 +45,13 @@ pub struct Vocabulary {
     counts: BTreeMap<String, usize>,
 }
 
-/// The type that words name.
 #[derive(Clone, Debug)]
 pub struct NamedType<'a> {
-    /// The parameters and outputs of this type, in the order of tools.
     pub places: &'a [Place],
-    /// The positions in the text of words that occur in a name of the type.
     pub words: Vec<usize>,
     pub points: f64,
     /// `true` if the words contain a whole name, or two words of the type.
     pub is_whole: bool,
-    /// `true` if the words contain a whole name without its `id`: `order` of `order_id`.
     pub is_identified: bool,
 }
 
@@ -86,7 +81,6 @@ impl ChainGraph {
         if place.is_input { &tool.inputs[place.at] } else { &tool.outputs[place.at] }
     }
 
-    /// Groups the fields of tools in chains by their types.
     fn group_fields(&self) -> Vec<ValueType> {
         let mut types: Vec<ValueType> = Vec::new();
         let mut type_by_key: BTreeMap<&Key, usize> = BTreeMap::new();

@@ -17,10 +17,8 @@ use super::{
     field::{Field, Fit, Key, ValueForm, fit_of},
 };
 
-/// Maximum number of calls in a row.
 const MAX_DEPTH: usize = 12;
 const MAX_STEPS: usize = 16;
-/// Maximum number of tools that one search visits.
 const MAX_SEARCHED: usize = 2_000;
 const CALL_COST: u32 = 10;
 /// Cost of a warning in a tool's description, higher than the cost of many calls of other tools.
@@ -32,15 +30,12 @@ const DESCRIBED_FIT_COST: u32 = 1;
 pub enum Goal<'a> {
     /// Any of these outputs, each given by the index of its tool and its index in the tool.
     Outputs(&'a [(usize, usize)]),
-    /// A value of the type of a field.
     Like(&'a Field),
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Source {
-    /// A given value, by its index.
     Given(usize),
-    /// An output of an earlier step of the route.
     Output { step: usize, path: String },
 }
 
@@ -63,7 +58,6 @@ pub struct RouteStep {
 pub struct Route {
     pub steps: Vec<RouteStep>,
     pub source: Source,
-    /// The fit of the value to the goal.
     pub fit: Fit,
     /// `true` if no other value that can be reached fits as well.
     pub is_only: bool,
@@ -71,13 +65,11 @@ pub struct Route {
 }
 
 impl Route {
-    /// Returns the worst fit of all values on the route, including the wanted value.
     pub fn worst_fit(&self) -> Fit {
         let inputs = self.steps.iter().flat_map(|step| &step.inputs);
         inputs.map(|input| input.fit).fold(self.fit, Fit::max)
     }
 
-    /// Returns the given values that the route uses, by their indexes.
     pub fn used(&self) -> BTreeSet<usize> {
         let inputs = self.steps.iter().flat_map(|step| &step.inputs);
         let sources = inputs.map(|input| &input.source).chain([&self.source]);
@@ -100,9 +92,7 @@ enum Origin {
 /// type decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// A parameter of a tool has a value.
     Filled { tool: usize, input: usize, fit: Fit, from: Origin },
-    /// Every required parameter of a tool has a value.
     Called { tool: usize },
 }
 
@@ -119,7 +109,6 @@ struct Search<'a> {
     tools: BTreeSet<usize>,
     events: BinaryHeap<Reverse<(u32, Event)>>,
     filled: BTreeMap<(usize, usize), Filled>,
-    /// The costs and depths of tools whose calls are possible.
     called: BTreeMap<usize, (u32, usize)>,
     opened: BTreeSet<(Key, ValueForm<'a>)>,
 }
@@ -150,7 +139,6 @@ impl ChainGraph {
         }
     }
 
-    /// Goes backward from the goal to the tools that may lead to it, the nearest first.
     fn tools_before(&self, goal: Goal<'_>, avoided: &BTreeSet<usize>) -> BTreeSet<usize> {
         let is_open = |tool: &usize| self.tools[*tool].can_link && !avoided.contains(tool);
         let mut found: BTreeSet<usize> = BTreeSet::new();
@@ -299,7 +287,6 @@ impl<'a> Search<'a> {
         Some(Route { steps, source, fit, is_only, cost })
     }
 
-    /// Adds the calls that a value needs, each once.
     fn add_source(&self, origin: Origin, steps: &mut Vec<RouteStep>) -> Option<Source> {
         let (tool, output) = match origin {
             Origin::Given(index) => return Some(Source::Given(index)),

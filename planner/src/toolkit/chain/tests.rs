@@ -1,5 +1,3 @@
-//! Types that fit and types that do not, and the cheapest routes between them.
-
 use std::{collections::BTreeSet, sync::Arc};
 
 use serde_json::{Value, json};
@@ -7,7 +5,6 @@ use shared::tool::{Effect, ToolDefinition};
 
 use super::*;
 
-/// Makes a tool. A `!` after a parameter marks it as required.
 #[expect(clippy::needless_pass_by_value, reason = "calls read better without references")]
 fn tool(name: &str, inputs: Value, outputs: Value) -> ToolDefinition {
     let (mut properties, mut required) = (json!({}), Vec::new());
@@ -42,7 +39,6 @@ fn graph(tools: &[ToolDefinition]) -> ChainGraph {
     ChainGraph::new(tools.iter().map(|tool| (tool.name.to_string(), Arc::new(tool.clone()))))
 }
 
-/// Returns the route from a parameter's value to a parameter, as text.
 fn route(graph: &ChainGraph, from: (&str, &str), to: (&str, &str)) -> Option<String> {
     let field = |(tool, input): (&str, &str)| {
         graph.tools()[graph.find(tool).unwrap()].input(input).unwrap().clone()
@@ -148,8 +144,6 @@ fn one_description_of_two_parameters_is_no_type() {
     assert_eq!(route(&graph, ("get_box", "shelf_id"), ("swap", "first_code")), None);
 }
 
-/// Returns tools that lead from a parcel to an account: a short route with a warning, a tool that
-/// acts, and a long route.
 fn parcels() -> Vec<ToolDefinition> {
     let link = |name: &str, from: &str, to: &str| {
         tool(name, json!({ format!("{from}!"): text() }), json!({ to: text() }))

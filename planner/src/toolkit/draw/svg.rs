@@ -1,5 +1,3 @@
-//! SVG images of toolkits.
-
 use std::fmt::Write;
 
 use super::{ACTION_COLORS, TOOL_COLORS, format_score, node_numbers};

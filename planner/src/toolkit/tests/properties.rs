@@ -5,7 +5,6 @@ use proptest::prelude::*;
 use super::*;
 use crate::toolkit::written;
 
-/// A change of a graph of at most five actions and five tools.
 #[derive(Clone, Debug)]
 enum Doing {
     Action { name: usize, next: Vec<(usize, f64)>, before: Vec<(usize, f64)> },

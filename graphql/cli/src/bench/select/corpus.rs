@@ -1,5 +1,3 @@
-//! Synthetic tools and queries, and their embedder.
-
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
@@ -7,9 +5,7 @@ use planner::embed::{EmbedError, Embedder};
 use serde_json::{Value, json};
 
 pub(crate) const EXAMPLES_PER_TOOL: usize = 6;
-/// Number of dimensions of a vector, equal to that of the built-in encoder.
 const DIMENSIONS: usize = 384;
-/// Number of words for descriptions. The most frequent words come first.
 const VOCABULARY_WORDS: u64 = 4_096;
 const DESCRIPTION_WORDS: usize = 14;
 const VERBS: [&str; 16] = [

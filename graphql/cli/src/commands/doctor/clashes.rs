@@ -1,5 +1,3 @@
-//! Names that several tools share.
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use shared::{id::ToolName, tool::ToolDefinition};

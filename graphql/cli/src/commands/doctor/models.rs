@@ -1,14 +1,10 @@
-//! Checks that the configured models answer.
-
 use planner::model::{Message, Model, ModelError, Provider, Question, Settings, local::LocalModel};
 
 use super::Check;
 use crate::{config::Config, local_engine::model_settings};
 
-/// The test message for a model that its provider does not list.
 const TEST_MESSAGE: &str = "Answer with the word OK.";
 
-/// Checks the models of the planner. The offline planner needs no check, because it uses no model.
 pub(crate) async fn check_planner(config: &Config) -> Vec<Check> {
     let Some(model) = config.planning_model() else {
         let result = Ok("offline: no model, no network".to_owned());

@@ -1,5 +1,3 @@
-//! Checks of confinement, access and secrets on this machine.
-
 use std::{collections::BTreeMap, net::SocketAddr};
 
 use client::view::format::count_noun;
@@ -9,7 +7,6 @@ use toolsets::sources::SetConfig;
 use super::Check;
 use crate::config::{AccessConfig, Config};
 
-/// Checks that this kernel can confine the commands of the active toolsets.
 pub(crate) fn check_confinement(sets: &[SetConfig], support: sandbox::Support) -> Check {
     let confinement = format!("{support}; limits and a clean environment hold everywhere");
     let refused = sets.iter().filter(|set| set.active && set.is_refused(support));
@@ -30,8 +27,6 @@ pub(crate) fn check_confinement(sets: &[SetConfig], support: sandbox::Support) -
     Check::new("confinement", result, help)
 }
 
-/// Checks that a server at the address `listen` needs a token, unless only this machine can reach
-/// the address.
 pub(crate) fn check_access(
     access: &AccessConfig,
     sets: &[SetConfig],
@@ -56,7 +51,6 @@ pub(crate) fn check_access(
     Check::new("access", result, help)
 }
 
-/// Checks that the secret of the client of `server.oidc` is available.
 pub(crate) fn check_sign_in(
     config: &Config,
     variable: impl Fn(&str) -> Option<String>,
@@ -75,7 +69,6 @@ pub(crate) fn check_sign_in(
     Some(Check::new("sign-in", result, help))
 }
 
-/// Reports tool patterns of access tokens that match no tool.
 pub(crate) fn check_patterns(
     access: &AccessConfig,
     sets: &[SetConfig],
@@ -90,7 +83,6 @@ pub(crate) fn check_patterns(
     Some(Check::new("tools of tokens", Err(format!("no tool matches {}", idle.join(", "))), help))
 }
 
-/// Checks that the environment has every secret that the toolsets name.
 pub(crate) fn check_secrets(
     sets: &[SetConfig],
     variable: impl Fn(&str) -> Option<String>,

@@ -1,5 +1,3 @@
-//! Opens the browser.
-
 use std::process::{Command, Stdio};
 
 use crate::config::Environment;
@@ -14,7 +12,7 @@ pub(crate) fn open_browser(environment: &Environment, is_live: bool, url: &str) 
 }
 
 /// Returns the program that opens addresses: the value of `BROWSER`, or else the program of the
-/// operating system, if standard error is a terminal and the machine has a display.
+/// operating system, if standard error is a terminal and the machine is a Mac or has a display.
 fn browser_program(environment: &Environment, is_live: bool) -> Option<(&str, Vec<&str>)> {
     if let Some(browser) = &environment.browser {
         let mut words = browser.split_whitespace();

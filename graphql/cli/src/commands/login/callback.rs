@@ -1,5 +1,3 @@
-//! A server on this machine to which the browser returns after a login.
-
 use std::{io, time::Duration};
 
 use axum::{
@@ -18,7 +16,6 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 const CALLBACK_PATH: &str = "/callback";
-/// Maximum number of browsers that wait for a page.
 const MAX_WAITING_BROWSERS: usize = 8;
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Headers that stop the browser from caching the page, from loading anything for it, and from
@@ -36,7 +33,6 @@ pub(crate) struct Callback {
     tasks: JoinSet<()>,
 }
 
-/// The address that a browser requested after the login, and the reply for the browser.
 type BrowserReturn = (String, Reply);
 
 pub(crate) struct Reply(oneshot::Sender<String>);
@@ -102,7 +98,6 @@ impl Callback {
         self.returns.recv().await
     }
 
-    /// Sends the last page, then stops.
     pub(crate) async fn close(mut self) {
         self.stop.cancel();
         let _ = timeout(CLOSE_TIMEOUT, self.tasks.join_next()).await;

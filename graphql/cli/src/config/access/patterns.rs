@@ -1,5 +1,3 @@
-//! Tool patterns of tokens: the toolsets that they cover, and patterns that match no tool.
-
 use engine::access::ToolPattern;
 use toolbox::{SetStatus, ToolSet};
 use toolsets::sources::{self, SetConfig};
@@ -43,7 +41,6 @@ fn has_tool(pattern: &ToolPattern, toolsets: &[ToolSet]) -> bool {
     tools.any(|tool| pattern.matches(tool.definition().qualified_name().as_str()))
 }
 
-/// Returns whether a pattern could match a tool of a toolset that is missing or not ready.
 fn can_match_unknown_tool(pattern: &ToolPattern, sets: &[SetConfig], toolsets: &[ToolSet]) -> bool {
     let is_known_tool = |name: &str| {
         let found = toolsets.iter().find(|set| set.name.as_str() == name);

@@ -1,5 +1,3 @@
-//! Builders of schemas. Most schemas have a description, which editors show.
-
 use serde_json::{Value, json};
 
 pub(super) fn text_schema(about: &str) -> Value {

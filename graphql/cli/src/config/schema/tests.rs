@@ -14,7 +14,6 @@ use super::{super::file, config_schema};
 /// A key that no reader knows and that is similar to no known key.
 const UNKNOWN_KEY: &str = "zzzzzz";
 
-/// Every kind of object that the configuration can have, except files.
 const SAMPLE: &str = "
 store: 'memory:'
 planner:
@@ -127,7 +126,6 @@ fn sample_with_unknown_key(pointer: &str) -> Value {
     sample
 }
 
-/// Returns the keys that the reader lists in its message about an unknown key.
 fn keys_of_reader(pointer: &str) -> BTreeSet<String> {
     let text = sample_with_unknown_key(pointer).to_string();
     let mistakes = file::parse(&text, Path::new("/")).unwrap_err();
@@ -136,7 +134,6 @@ fn keys_of_reader(pointer: &str) -> BTreeSet<String> {
     list.split('`').skip(1).step_by(2).filter(is_key).map(str::to_owned).collect()
 }
 
-/// Returns the keys that the schema allows in an object of the sample.
 fn keys_of_schema(root: &Value, pointer: &str) -> BTreeSet<String> {
     let mut sample = &yaml::parse(SAMPLE).unwrap();
     let mut schemas = list_alternatives(root, root);
@@ -159,7 +156,6 @@ fn keys_of_schema(root: &Value, pointer: &str) -> BTreeSet<String> {
     fields.flat_map(Map::keys).cloned().collect()
 }
 
-/// Returns a schema, or the schemas of which a value must fit one.
 fn list_alternatives<'a>(root: &'a Value, schema: &'a Value) -> Vec<&'a Value> {
     if let Some(name) = schema["$ref"].as_str() {
         return list_alternatives(root, root.pointer(name.trim_start_matches('#')).unwrap());
@@ -234,7 +230,6 @@ fn the_examples_of_the_documentation_fit_the_schema() {
                 let (_, block) = block.split_once('\n').unwrap();
                 let Ok(Value::Object(fields)) = yaml::parse(block) else { continue };
                 let is_config = fields.keys().all(|key| file::SETTING_KEYS.contains(&key.as_str()));
-                // Some examples leave out a part.
                 if !is_config || block.contains('…') {
                     continue;
                 }

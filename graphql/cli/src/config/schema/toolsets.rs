@@ -1,5 +1,3 @@
-//! Schemas of toolsets and their sources.
-
 use serde_json::{Value, json};
 
 use super::builder::{
@@ -7,7 +5,6 @@ use super::builder::{
     text_schema,
 };
 
-/// Returns the definitions to which the schema of the configuration refers.
 pub(super) fn definitions() -> Value {
     json!({
         "toolset": toolset_schema(),

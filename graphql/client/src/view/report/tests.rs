@@ -1,5 +1,3 @@
-//! Whole reports of recorded executions.
-
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 

@@ -17,7 +17,6 @@ fn meter(quotas: Quotas) -> QuotaMeter {
     QuotaMeter::new("ci".to_owned(), quotas)
 }
 
-/// Stores an unfinished execution of a token.
 async fn store_execution(store: &Memory, n: usize, token: &str, stored_bytes: u64) {
     let execution: ExecutionId = format!("exec_1700000000_{n:09}").parse().unwrap();
     let mut labels = Labels::new();

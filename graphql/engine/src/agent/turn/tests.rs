@@ -195,7 +195,6 @@ async fn an_unreadable_call_in_words_is_rejected_with_its_reason() {
     }
 }
 
-/// Returns the calls that Faber reads from the reply `output` after a tool returned `returned`.
 async fn read_calls(output: &str, returned: Value, is_native: bool) -> (Vec<String>, Value) {
     let (kept, _toolbox, _) = make_agent_context(vec![reply_with(output, &[])]);
     let agent_context = AgentContext {
@@ -446,7 +445,6 @@ async fn calls_of_an_agent_are_limited_if_the_token_of_its_caller_is_unknown() {
     }
 }
 
-/// Returns a context with a toolset of more tools than one question offers.
 fn make_crowded_context(answers: Vec<Reply>) -> (Arc<AgentContext>, Toolbox, Arc<ScriptedModel>) {
     let (agent_context, toolbox, model) = make_agent_context(answers);
     let run = |_: serde_json::Map<String, Value>, _: ToolContext| async { Ok::<_, ToolError>(1) };

@@ -5,9 +5,9 @@ const MAX_CAUSE_BYTES: usize = 600;
 /// Returns the line of a message that names the cause.
 ///
 /// Programs print the cause at different places of a trace: Python last, Node.js and Java first,
-/// and Rust below `Caused by:`. This function prefers the last line that begins with `Caused by:`,
-/// then the last line that names an error, such as `Error:` or `ValueError:`, then the last line
-/// that is not a frame.
+/// and Rust below `Caused by:`. This function prefers the last cause after the last `Caused by:`.
+/// Otherwise it takes the last line that names an error, such as `Error:` or `ValueError:`, and
+/// otherwise the last line that is not a frame.
 pub fn find_cause_line(message: &str) -> String {
     let lines: Vec<&str> = message.lines().map(str::trim_end).collect();
     let lines: Vec<&str> = lines.into_iter().filter(|line| !line.trim().is_empty()).collect();
@@ -82,8 +82,6 @@ fn is_indented(line: &str) -> bool {
     line.starts_with([' ', '\t'])
 }
 
-/// Returns whether a line of a trace belongs to the stack or to the source code, and not to the
-/// message.
 fn is_frame(line: &str) -> bool {
     is_indented(line) || is_frame_word(line)
 }

@@ -1,5 +1,3 @@
-//! Findings about compensations, and about steps that were not compensated.
-
 use shared::{
     diagnostic::Severity,
     event::{Outcome, Settled},
@@ -17,8 +15,6 @@ use super::{
     view::{View, list_names},
 };
 
-/// Adds the compensated steps and the steps that were not compensated, for an execution that did
-/// not succeed.
 pub(super) fn add_compensations<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
     let execution = view.execution;
     add_disabled_compensation(view, candidates);
@@ -62,7 +58,6 @@ fn warning_finding(code: &'static str, severity: Severity, message: String) -> F
     Finding::new(FindingKind::Warning, severity, code, message)
 }
 
-/// Adds the reason why compensation is off, if the plan has a `compensate` that could be needed.
 fn add_disabled_compensation<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
     let execution = view.execution;
     let may_fail = execution.state() != ExecutionState::Completed && !execution.options().dry_run;
@@ -75,7 +70,7 @@ fn add_disabled_compensation<'a>(view: &'a View<'a>, candidates: &mut Candidates
     }
 }
 
-/// Returns why compensation is off, unless the caller turned it off.
+/// Returns why compensation is off. Returns `None` if it is on, or if the caller turned it off.
 fn reason_for_disabled(view: &View<'_>) -> Option<&'static str> {
     let execution = view.execution;
     let options = execution.options();
@@ -183,7 +178,6 @@ fn reason_not_undone(view: &View<'_>, call: &Step) -> String {
     "the execution ended before".to_owned()
 }
 
-/// Returns the call that a person can make to undo a task, with its parameters.
 fn manual_undo_remedy(view: &View<'_>, task: Task) -> Option<Remedy> {
     let callee = view.planned_step(task).call_of_part(task.part.compensation());
     let scope = view.execution.template_scope(task.compensation());
@@ -191,9 +185,9 @@ fn manual_undo_remedy(view: &View<'_>, task: Task) -> Option<Remedy> {
     Some(Remedy::call_tool(callee.tool, &rendered.value))
 }
 
-/// Adds a step that is not undone, because the plan has no `compensate` for it. Such a step is
-/// reported only if the execution undoes other steps, because people then expect that this step is
-/// undone, too.
+/// Adds a step with an effect that is not undone, because the plan has no `compensate` for it. Such
+/// a step is reported only if the execution undoes other steps, because people then expect that
+/// this step is undone, too.
 fn add_step_without_compensation<'a>(
     view: &'a View<'a>,
     task: Task,

@@ -1,5 +1,3 @@
-//! Findings about failures of steps and of the execution.
-
 use executor::machine::missing_input;
 use shared::{
     diagnostic::Severity,
@@ -18,7 +16,6 @@ use super::{
     view::{View, describe_worker, list_names},
 };
 
-/// Adds findings about failures, cancellations, and takeovers from lost workers.
 pub(super) fn add_failures<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
     for (task, step) in view.list_steps() {
         if let StepState::Failed(error) = &step.state {
@@ -64,7 +61,6 @@ fn add_failed_items<'a>(view: &'a View<'a>, task: Task, candidates: &mut Candida
     }
 }
 
-/// Adds a finding about the missed deadline if no step failed because of the deadline.
 fn add_missed_deadline<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
     let execution = view.execution;
     let has_code = |step: &Step| matches!(&step.state, StepState::Failed(error) if error.code == ErrorCode::DEADLINE);
@@ -112,7 +108,6 @@ fn add_execution_failure<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>
     }
 }
 
-/// Returns whether the execution has ended and could be retried.
 fn can_be_retried(view: &View<'_>) -> bool {
     view.is_finished() && !view.execution.options().dry_run
 }
@@ -149,7 +144,6 @@ fn describe_failure(view: &View<'_>, task: Task, step: &Step, error: &ToolError)
     Finding { cause_execution: child, ..finding }
 }
 
-/// Counts the failed items of a list, if the list has more than one item.
 fn count_failed_items(step: &Step) -> Option<String> {
     let items = step.items.as_deref()?.as_slice();
     let failed = items.iter().filter(|item| matches!(item.state, StepState::Failed(_))).count();
@@ -297,7 +291,6 @@ fn find_unknown_child_call<'a>(
     view.node_facts?.children.get(&child)
 }
 
-/// Returns the remedies for a call of a child execution, before and after it is settled.
 fn unknown_call_remedies(call: &Finding, show_remedy: Remedy, retry: Remedy) -> Vec<Remedy> {
     let settle = call.remedies.iter().filter(|remedy| remedy.is_settlement()).cloned();
     let mut remedies: Vec<Remedy> = settle.collect();
@@ -309,7 +302,6 @@ fn unknown_call_remedies(call: &Finding, show_remedy: Remedy, retry: Remedy) -> 
     remedies
 }
 
-/// Returns the children that failed because of a call with an unknown outcome.
 pub(in super::super) fn children_with_unknown_call(
     execution: &Execution,
 ) -> impl Iterator<Item = ExecutionId> {
@@ -352,7 +344,6 @@ fn plan_remedies(view: &View<'_>, task: Task, error: &ToolError) -> Vec<Remedy> 
     remedies
 }
 
-/// Returns the fields of the input that a step needs and that were not given.
 pub(super) fn find_missing_inputs(view: &View<'_>, task: Task) -> Vec<String> {
     let texts = missing_input(view.planned_step(task), view.execution.options());
     let mut names: Vec<String> = Vec::new();
@@ -377,8 +368,6 @@ fn find_toolset(view: &View<'_>, task: Task) -> Option<ToolSetName> {
     set_prefix(tool.as_str())?.parse().ok()
 }
 
-/// Returns whether this node lacks the tool of a task, or the toolset of the tool failed on this
-/// node.
 fn lacks_tool(view: &View<'_>, task: Task) -> bool {
     let tool = view.planned_step(task).call_of_part(task.part).tool;
     let candidates = view.toolbox().map(|toolbox| toolbox.find(tool));

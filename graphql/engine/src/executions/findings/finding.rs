@@ -1,5 +1,3 @@
-//! A finding, and the list of candidates of which the most important are rendered.
-
 use std::borrow::Cow;
 
 use shared::{
@@ -16,13 +14,9 @@ pub const MAX_FINDINGS: usize = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FindingKind {
     Failure,
-    /// The execution waits for an action or until a later time.
     Wait,
-    /// A step did not run.
     Skip,
-    /// Another event that a person should know about.
     Warning,
-    /// A worker was lost, and another worker continued the execution.
     Takeover,
 }
 

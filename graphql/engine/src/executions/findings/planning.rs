@@ -1,5 +1,3 @@
-//! Findings about requests without a plan.
-
 use serde_json::Value;
 use shared::{
     diagnostic::Severity,

@@ -1,12 +1,9 @@
-//! Remedies: actions that help with a finding.
-
 use serde_json::{Map, Value, json};
 use shared::{
     execution::Execution,
     id::{ExecutionId, Part, StepId, ToolName, ToolSetName},
 };
 
-/// An action that helps: a command, and the mutation of the API that does the same if there is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remedy {
     pub label: String,
@@ -59,7 +56,6 @@ impl Remedy {
         Self::new("correct the plan", format!("faber revise {plan} FILE"))
     }
 
-    /// Executes the plan again with the parts of the input that were missing.
     pub(super) fn give_input(execution: &Execution, missing: &[String]) -> Self {
         let plan = execution.plan().id();
         let mut input = match &*execution.options().input {
@@ -122,13 +118,10 @@ impl Remedy {
         .with_mutation("settleStep", variables)
     }
 
-    /// Returns `true` if this remedy records a person's answer about a call whose outcome is
-    /// unknown.
     pub(super) fn is_settlement(&self) -> bool {
         self.mutation == Some("settleStep")
     }
 
-    /// Returns the two answers of a person about a call whose outcome is unknown.
     pub(in crate::executions) fn settle_either_way(
         id: ExecutionId,
         step: &StepId,
@@ -169,7 +162,6 @@ impl Remedy {
     }
 }
 
-/// Writes the name of a step or of an item: `step[3]`.
 pub(super) fn format_part_name(step: &StepId, item: Option<u32>) -> String {
     match item {
         Some(item) => format!("{step}[{item}]"),
@@ -177,8 +169,8 @@ pub(super) fn format_part_name(step: &StepId, item: Option<u32>) -> String {
     }
 }
 
-/// Quotes a word for a shell if it contains special characters. Brackets are special, too, because
-/// a shell reads them as a pattern.
+/// Quotes a word for a shell if it is empty, begins with `-` or contains special characters.
+/// Brackets are special, too, because a shell reads them as a pattern.
 pub fn quote_for_shell(word: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./:@=".contains(letter);
     if !word.is_empty() && !word.starts_with('-') && word.chars().all(is_plain) {

@@ -1,5 +1,3 @@
-//! Findings about steps that did not run.
-
 use serde_json::Value;
 use shared::{
     diagnostic::Severity,
@@ -14,7 +12,6 @@ use super::{
     view::View,
 };
 
-/// Maximum number of characters of a value that a condition read.
 const MAX_VALUE_CHARS: usize = 60;
 const MAX_VALUES: usize = 5;
 
@@ -110,7 +107,6 @@ fn find_failed_dependency(view: &View<'_>, task: Task) -> Option<Task> {
     })
 }
 
-/// Describes why the execution ended before a step could run.
 fn describe_end(view: &View<'_>) -> (String, Option<Occurrence>) {
     let history = view.execution.history();
     if let Some((occurrence, _)) = &history.failed {

@@ -1,5 +1,3 @@
-//! The table of findings: every failure code, wait, skip, takeover, limit and missing tool.
-
 #![expect(clippy::too_many_lines, reason = "the functions are tables")]
 #![expect(clippy::needless_pass_by_value, reason = "so that tables can write `json!` in place")]
 

@@ -74,7 +74,6 @@ impl<'a> View<'a> {
         numbers.map(Task::from).zip(self.execution.steps())
     }
 
-    /// Returns the items of a step, if it has a list.
     pub(super) fn list_items(
         &self,
         task: Task,

@@ -1,5 +1,3 @@
-//! Findings about the reasons why an execution waits.
-
 use std::collections::BTreeSet;
 
 use shared::{
@@ -25,7 +23,6 @@ use super::{
 /// Maximum number of tasks that are examined. Further tasks usually wait for the same reasons.
 const MAX_TASKS: usize = 1_000;
 
-/// Adds the reasons why an unfinished execution waits.
 pub(super) fn add_waits<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
     if view.is_finished() {
         return;
@@ -95,7 +92,6 @@ fn add_missing_worker<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
     }
 }
 
-/// Returns the tools that the execution still needs and this node lacks, with the reasons.
 fn list_missing_tools(view: &View<'_>) -> Vec<(String, String)> {
     let Some(toolbox) = view.toolbox() else { return Vec::new() };
     let needed: BTreeSet<_> = view.execution.required_tools().collect();
@@ -246,7 +242,6 @@ fn can_start(view: &View<'_>) -> bool {
     }
 }
 
-/// Formats the name of a task. For a task that undoes a step, the name is `the undo of STEP`.
 fn format_task_name(view: &View<'_>, task: Task) -> String {
     if task.part.undo {
         format!("the undo of {}", view.step_name(task))
@@ -255,7 +250,6 @@ fn format_task_name(view: &View<'_>, task: Task) -> String {
     }
 }
 
-/// Adds the question that a step asks a person, or the signal that it waits for.
 fn add_question<'a>(
     view: &'a View<'a>,
     task: Task,
@@ -386,7 +380,6 @@ pub(in super::super) fn find_reason(candidates: Vec<Finding>) -> Option<Finding>
     waits.find(|finding| !["wait.call", "wait.items"].contains(&&*finding.code))
 }
 
-/// Returns how a waiting step was answered, if no worker has read the answer yet.
 fn find_answer(view: &View<'_>, task: Task, reason: &WaitReason) -> Option<&'static str> {
     let NodeFacts { inbox, .. } = view.node_facts?;
     let step = &view.planned_step(task).id;
@@ -418,7 +411,6 @@ fn answered_finding(view: &View<'_>, task: Task, answer: &str) -> Finding {
     wait_finding("wait.worker", Severity::Warning, message).with_remedies(start)
 }
 
-/// Returns the limit that keeps a task from starting.
 fn find_limit(view: &View<'_>, task: Task) -> Option<(String, String)> {
     let execution = view.execution;
     let callee = view.planned_step(task).call_of_part(task.part);

@@ -17,8 +17,6 @@ use super::{
     view::{View, describe_time},
 };
 
-/// Adds shortened waits, the recorded warnings of steps and items, and steps that succeeded only at
-/// a later attempt.
 pub(super) fn add_warnings<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
     if let Some((occurrence, ahead_ms)) = view.execution.history().shortened {
         candidates.add(Severity::Warning, Some(occurrence), move || {

@@ -1,5 +1,3 @@
-//! Requested replans with a scripted model and real executions.
-
 mod automatic;
 mod detours;
 
@@ -21,7 +19,6 @@ use crate::{
     embedded::Embedded,
 };
 
-/// Returns a toolset whose tools fail if the parameter `fail` is true.
 fn make_toolset(name: &'static str, tools: &[&'static str]) -> ToolSet {
     let run = |given: Value, _: ToolContext| async move {
         if given["fail"] == true { Err(ToolError::failed("no")) } else { Ok(given) }

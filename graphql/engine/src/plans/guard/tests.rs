@@ -1,5 +1,3 @@
-//! Tests the guard with queries and the plans that a model makes of them.
-
 use std::sync::Arc;
 
 use planner::{
@@ -61,7 +59,6 @@ fn make_catalog() -> Catalog {
     ])
 }
 
-/// Returns the problems that the guard finds in a plan for a query, one on each line.
 fn find_problem_lines(query: &str, steps: &Value) -> String {
     let (catalog, plan) = (make_catalog(), compile_plan(query, steps));
     let found = GuardedQuery::new(Guard::Approve, query, &catalog, &catalog).find_problems(&plan);
@@ -259,7 +256,6 @@ fn a_replan_may_use_the_tools_and_values_of_the_earlier_plan() {
     assert_eq!(found(json!([close(9)]), true), ["plan.not_asked"], "a person must decide again");
 }
 
-/// Returns an engine whose model answers with a plan that deletes a page.
 async fn engine_with_model(guard: Guard, answers: usize) -> (Embedded, crate::Engine) {
     let run = |_: Value, _: ToolContext| async { Ok::<_, ToolError>("done") };
     let tool = function("own", "delete_page", "Deletes a page.", Effect::Once, run);

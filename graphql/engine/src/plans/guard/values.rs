@@ -1,13 +1,9 @@
-//! Values of calls, and the words of a query that contain them.
-
 use std::collections::BTreeSet;
 
 use offline::Wording;
 use serde_json::Value;
 
-/// Maximum number of characters of a value or a clause that a message shows.
 const MAX_SHOWN_CHARS: usize = 200;
-/// Maximum number of values of an earlier plan that are remembered.
 const MAX_EARLIER_VALUES: usize = 10_000;
 
 /// Collects texts and numbers with their paths. Omits values that the schema itself contains, such
@@ -43,7 +39,6 @@ pub(super) fn collect_values(
     }
 }
 
-/// Adds all texts and numbers in a value, until there are [`MAX_EARLIER_VALUES`].
 pub(super) fn add_texts(value: &Value, texts: &mut BTreeSet<String>) {
     if texts.len() >= MAX_EARLIER_VALUES {
         return;
@@ -58,9 +53,9 @@ pub(super) fn add_texts(value: &Value, texts: &mut BTreeSet<String>) {
 }
 
 /// Returns whether a query contains a value, as the same text or as all its words in any order. For
-/// a composed text, such as the body of a mail, half of the words are enough. A text with a
-/// template needs only its exact words, such as ids and numbers. `query` is in lower case with
-/// single spaces.
+/// a composed text, such as the body of a mail, half of the words are enough. All exact words, such
+/// as ids and numbers, must always be among them. A text with a template needs only its exact
+/// words. An empty text is always contained. `query` is in lower case with single spaces.
 pub(super) fn contains_value(
     query: &str,
     wording: &Wording<'_>,
@@ -106,18 +101,16 @@ pub(super) fn words_outside_templates(text: &str) -> impl Iterator<Item = String
     words.into_iter()
 }
 
-/// Returns whether a word is an address, a path, an id or a number. A query must contain such a
-/// word exactly.
+/// Returns whether a word looks like an address, a path, an id or a number. A query must contain
+/// such a word exactly.
 fn needs_exact_match(word: &str) -> bool {
     word.contains(|char: char| char.is_ascii_digit() || "@/\\_.:".contains(char))
 }
 
-/// Returns a text in lower case with single spaces.
 pub(super) fn to_lowercase_words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase().replace('’', "'")
 }
 
-/// Returns whether a text contains a phrase as whole words.
 fn has_phrase(text: &str, phrase: &str, is_inside: impl Fn(char) -> bool) -> bool {
     text.match_indices(phrase).any(|(start, _)| {
         let before = text[..start].chars().next_back();

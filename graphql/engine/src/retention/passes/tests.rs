@@ -38,8 +38,6 @@ impl World {
         Self { store: Memory::new(), clock, passes: RetentionPasses::new(policy.into()) }
     }
 
-    /// Stores an execution that finished at the given hour, or began then if its state is not
-    /// final.
     async fn put(&self, n: usize, state: ExecutionState, hour: i64, labels: &[(&str, &str)]) {
         let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
         self.put_head(ExecutionHead { labels: labels.collect(), ..head(n, state, hour) }).await;

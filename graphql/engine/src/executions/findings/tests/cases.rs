@@ -1,5 +1,3 @@
-//! The cases of the table of findings: failures, waits, skips, warnings and takeovers.
-
 #![expect(clippy::too_many_lines, reason = "the functions are tables")]
 
 use super::{story::*, *};

@@ -1,5 +1,3 @@
-//! Executions that a test drives event by event.
-
 use super::*;
 
 pub(super) fn at_ms(ms: i64) -> Timestamp {
@@ -14,7 +12,6 @@ pub(super) struct Story {
     pub(super) execution: Execution,
     pub(super) now: i64,
     pub(super) commands: u32,
-    /// A child execution, and the finding that says why it waits.
     pub(super) child: Option<(ExecutionId, Finding)>,
 }
 
@@ -37,7 +34,6 @@ impl Story {
         Self::retry_of_calls(steps, options, Vec::new())
     }
 
-    /// Creates a retry of an execution that had calls with an unknown outcome.
     pub(super) fn retry_of_calls(
         steps: &[Value],
         options: ExecutionOptions,

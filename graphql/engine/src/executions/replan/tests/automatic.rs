@@ -1,5 +1,3 @@
-//! Automatic replans with a scripted model.
-
 use std::time::Duration;
 
 use executor::options::Options;
@@ -20,7 +18,6 @@ use crate::{
     embedded::Embedded,
 };
 
-/// Time limit of every wait, long enough for busy machines.
 const WAIT_LIMIT: Duration = Duration::from_mins(1);
 
 fn make_toolset(name: &'static str) -> ToolSet {
@@ -31,7 +28,6 @@ fn make_toolset(name: &'static str) -> ToolSet {
     ToolSet::ready(name.parse().unwrap(), "local", "", [pay])
 }
 
-/// Opens Faber with a model that returns these answers in sequence, and then errors.
 async fn open_faber(answers: &[Value]) -> (Embedded, Arc<ScriptedModel>) {
     let answers = answers.iter().map(|answer| reply_with(&answer.to_string(), &[])).collect();
     let model = Arc::new(ScriptedModel::new(answers));
@@ -68,7 +64,6 @@ async fn run_plan(faber: &Embedded, plan: Value, order: Order) -> Arc<Execution>
     faber.ended(id).await.unwrap()
 }
 
-/// Waits until the replan of an execution has started the next execution or was given up.
 async fn wait_for_decision(faber: &Embedded, ended: &Execution) -> Replanning {
     let wait = async {
         loop {

@@ -24,12 +24,10 @@ use crate::{
     embedded::Embedded,
 };
 
-/// Time limit of every wait. It is long, because the machine of the test can be busy.
 const WAIT_LIMIT: Duration = Duration::from_mins(1);
 const REFUND: &str = "Find order A-1020, then refund its payment";
 const READ: &str = "Get order A-1020";
 
-/// The names of the called tools, in the order of their calls.
 type Calls = Arc<Mutex<Vec<String>>>;
 
 #[derive(Debug)]
@@ -60,7 +58,6 @@ struct Shop {
 }
 
 impl Shop {
-    /// Opens a shop in which these tools fail.
     async fn open(failing: &[(&str, ToolError)]) -> Self {
         let calls = Calls::default();
         let tool = |name: &str, effect, input: &str, output: &str| {
@@ -95,7 +92,6 @@ impl Shop {
         Self { faber, calls }
     }
 
-    /// Runs a query, and follows the replans until their last execution waits or ends.
     async fn run(&self, query: &str, times: u32) -> Arc<Execution> {
         let engine = self.faber.engine();
         let planning = PlanningOptions::default();
@@ -118,7 +114,6 @@ impl Shop {
         }
     }
 
-    /// Waits until an execution is finished or needs a person.
     async fn wait_until_settled(&self, id: ExecutionId) -> Arc<Execution> {
         loop {
             let now = self.faber.engine().executions.reader.load(id).await.unwrap().map(Arc::new);
