@@ -16,6 +16,7 @@ mod error;
 mod event;
 mod execution;
 mod finding;
+mod fork;
 mod guard;
 mod input;
 mod layout;

@@ -18,7 +18,8 @@ pub(crate) use self::{
     inspection::{AuditArgs, CreatedRange, DebugArgs, DetailFilters, List, TraceCommand},
     plans::{ExportArgs, ExportFormat, Format, PlanArgs, Planning, SaveArgs},
     running::{
-        AgentArgs, ApproveArgs, ExecuteArgs, Options, RetryArgs, RunArgs, SettleArgs, SignalArgs,
+        AgentArgs, ApproveArgs, ExecuteArgs, ForkArgs, Options, RetryArgs, RunArgs, SettleArgs,
+        SignalArgs,
     },
     toolkit::{ToolkitCommand, ToolkitFormat},
     tools::{Models, NewToolset, RankMethod, SelectArgs, Tools, Toolsets},
@@ -105,6 +106,8 @@ pub(crate) enum Command {
     },
     /// Retry a finished execution: run the steps that did not succeed, or more steps.
     Retry(RetryArgs),
+    /// Fork a finished execution: repeat it with changes, and keep the outputs that still fit.
+    Fork(ForkArgs),
     /// Replan: let the configured model finish an execution that failed, was cancelled or asked for
     /// a replan, and execute the new plan.
     Replan {

@@ -8,6 +8,7 @@ pub(crate) mod doctor;
 mod doubts;
 pub(crate) mod failed_sets;
 pub(crate) mod follow;
+pub(crate) mod fork;
 pub(crate) mod list;
 pub(crate) mod login;
 pub(crate) mod manual;

@@ -36,7 +36,7 @@ use shared::{clock::WallClock, trace::SpanSink};
 use self::{
     args::{Cli, Command, ConfigCommand, ToolkitCommand, Tools, Toolsets, TraceCommand},
     commands::{
-        add_toolset, audit, backup, config as config_command, debug, doctor, list, login, manual,
+        add_toolset, audit, backup, config as config_command, debug, doctor, fork, list, login, manual,
         models, plan, run, serve, settle, steer, toolkit, tools,
     },
     screen::Screen,
@@ -251,6 +251,7 @@ fn span_name(command: &Command) -> Option<&'static str> {
         Command::Agent(_) => Some("agent"),
         Command::Execute(_) => Some("execute"),
         Command::Retry(_) => Some("retry"),
+        Command::Fork(_) => Some("fork"),
         Command::Replan { .. } => Some("replan"),
         _ => None,
     }
@@ -311,6 +312,7 @@ async fn open_session<'a>(app: &'a App, command: &Command) -> Result<Session<'a>
         Command::Execute(_)
         | Command::Resume { .. }
         | Command::Retry(_)
+        | Command::Fork(_)
         | Command::Replan { .. } => Session::open_existing(app, Need::Driving).await,
         Command::Pause { .. } => Session::open_existing(app, Need::Stopping).await,
         _ => Session::open_existing(app, Need::Store).await,
@@ -325,6 +327,7 @@ async fn run_in_session(session: &Session<'_>, command: Command) -> Result<ExitS
         Command::Watch { id } => run::watch(session, &id).await,
         Command::Resume { id, wait } => steer::resume(session, &id, wait).await,
         Command::Retry(args) => steer::retry(session, args).await,
+        Command::Fork(args) => fork::fork(session, args).await,
         Command::Replan { id, planning } => steer::replan(session, &id, &planning).await,
         Command::Pause { id } => steer::pause(session, &id).await,
         Command::Unsave { name } => plan::unsave(session, &name).await,
