@@ -16,7 +16,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use self::{
     config::ConfigCommand,
     inspection::{AuditArgs, CreatedRange, DebugArgs, DetailFilters, List, TraceCommand},
-    plans::{ExportArgs, ExportFormat, Format, PlanArgs, Planning, SaveArgs},
+    plans::{ExportArgs, ExportFormat, Format, PlanArgs, Planning, SaveArgs, TestArgs},
     running::{
         AgentArgs, ApproveArgs, ExecuteArgs, ForkArgs, Options, RetryArgs, RunArgs, SettleArgs,
         SignalArgs,
@@ -131,6 +131,8 @@ pub(crate) enum Command {
     },
     /// Save a plan under a name, with the types of its inputs; `run --saved NAME` executes it.
     Save(SaveArgs),
+    /// Test a plan: execute it with mocked tools in virtual time, and compare what happened.
+    Test(TestArgs),
     /// Remove the name of a saved plan; the plan stays.
     Unsave {
         /// The name of the saved plan.

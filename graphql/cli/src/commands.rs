@@ -23,5 +23,6 @@ pub(crate) mod serve;
 pub(crate) mod settle;
 mod standstill;
 pub(crate) mod steer;
+pub(crate) mod test;
 pub(crate) mod toolkit;
 pub(crate) mod tools;

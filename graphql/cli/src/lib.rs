@@ -12,6 +12,7 @@ mod local_engine;
 mod log_control;
 mod memory;
 mod model_server;
+mod plan_test;
 mod reload;
 mod screen;
 mod session;
@@ -37,7 +38,7 @@ use self::{
     args::{Cli, Command, ConfigCommand, ToolkitCommand, Tools, Toolsets, TraceCommand},
     commands::{
         add_toolset, audit, backup, config as config_command, debug, doctor, fork, list, login, manual,
-        models, plan, run, serve, settle, steer, toolkit, tools,
+        models, plan, run, serve, settle, steer, test, toolkit, tools,
     },
     screen::Screen,
     session::{Need, Session},
@@ -217,8 +218,8 @@ async fn dispatch(
         Command::Config { subcommand: Some(ConfigCommand::Check { file }) } => {
             return config_command::check_config(file, &flags, &environment, &screen);
         }
-        Command::Config { subcommand: Some(ConfigCommand::Schema { plan }) } => {
-            return config_command::print_schema(plan, &screen);
+        Command::Config { subcommand: Some(ConfigCommand::Schema { plan, test }) } => {
+            return config_command::print_schema(plan, test, &screen);
         }
         Command::BlogMcp { file } => return serve_blog(file, &environment).await,
         Command::Completions { shell } => return print_completions(shell, &screen),
@@ -265,6 +266,7 @@ async fn run_command(app: &App, command: Command) -> Result<ExitStatus, Failure>
         Command::Run(args) => run::run(app, args).await,
         Command::Revise { plan, file } => plan::revise(app, &plan, &file).await,
         Command::Save(args) => plan::save(app, args).await,
+        Command::Test(args) => test::test(app, args).await,
         Command::Approve(args) => steer::approve(app, args).await,
         Command::Settle(args) => settle::settle(app, args).await,
         Command::Signal(args) => steer::send_signal(app, args).await,
