@@ -264,7 +264,7 @@ impl<'a> Fork<'a> {
 
 impl LookUpValues for Fork<'_> {
     fn find_value(&self, target: &Target) -> Option<&Value> {
-            match target {
+        match target {
             Target::Step(number) => self.find_output(*number),
             Target::Variable(name) => self.find_variable(name),
             Target::Input => Some(self.input),
@@ -282,7 +282,7 @@ struct ForkScope<'a> {
 
 impl LookUpValues for ForkScope<'_> {
     fn find_value(&self, target: &Target) -> Option<&Value> {
-            match target {
+        match target {
             Target::Item => self.item,
             Target::Index => self.index.as_ref(),
             _ => self.fork.find_value(target),

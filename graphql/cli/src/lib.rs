@@ -37,8 +37,8 @@ use shared::{clock::WallClock, trace::SpanSink};
 use self::{
     args::{Cli, Command, ConfigCommand, ToolkitCommand, Tools, Toolsets, TraceCommand},
     commands::{
-        add_toolset, audit, backup, config as config_command, debug, doctor, fork, list, login, manual,
-        models, plan, run, serve, settle, steer, test, toolkit, tools,
+        add_toolset, audit, backup, config as config_command, debug, doctor, fork, list, login,
+        manual, models, plan, run, serve, settle, steer, test, toolkit, tools,
     },
     screen::Screen,
     session::{Need, Session},

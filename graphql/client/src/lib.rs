@@ -73,9 +73,7 @@ impl Client {
             write_field(field, arguments, fields)
         );
         match self.execute_field(&text, make_variables(&all)).await? {
-            Value::Null => {
-                Err(Failure::not_found("execution", id.as_str().unwrap_or_default()))
-            }
+            Value::Null => Err(Failure::not_found("execution", id.as_str().unwrap_or_default())),
             execution => read_answer(take_only_field(execution)),
         }
     }

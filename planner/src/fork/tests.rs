@@ -110,12 +110,7 @@ fn given(outputs: &[(&str, Value)]) -> BTreeMap<StepId, Arc<Value>> {
 
 /// Returns a letter for each step: `k`ept, `s`kipped again, `g`iven, `u`nchanged but runs, `r`uns.
 #[track_caller]
-fn letters(
-    ended: &Execution,
-    plan: &Plan,
-    input: Value,
-    outputs: &[(&str, Value)],
-) -> String {
+fn letters(ended: &Execution, plan: &Plan, input: Value, outputs: &[(&str, Value)]) -> String {
     let (input, outputs) = (Arc::new(input), given(outputs));
     let fork = Fork::new(ended, plan, &input, &outputs).unwrap();
     let letter = |forked| match forked {

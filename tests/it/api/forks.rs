@@ -48,7 +48,8 @@ fn arguments(id: &str, changes: Value) -> Value {
 }
 
 fn calls(preview: &Value) -> Vec<String> {
-    let calls = preview["forkPreview"]["onceCalls"].as_array().unwrap_or_else(|| panic!("{preview}"));
+    let calls =
+        preview["forkPreview"]["onceCalls"].as_array().unwrap_or_else(|| panic!("{preview}"));
     let line = |call: &Value| {
         let again = if call["repeated"] == true { " again" } else { "" };
         format!("{} {}{again}", json_to_text(&call["stepId"]), call["calls"])
@@ -101,15 +102,19 @@ async fn a_fork_keeps_the_outputs_that_still_fit() {
             let forked = api.get(FORK, arguments).await;
             assert_eq!((&forked["forkedFrom"], &forked["retryOf"]), (&json!(id), &Value::Null));
             assert_eq!(forked["requestId"], before["requestId"]);
-            assert_eq!((&forked["priority"], &forked["labels"]["team"]), (&json!(3), &json!("red")));
+            assert_eq!(
+                (&forked["priority"], &forked["labels"]["team"]),
+                (&json!(3), &json!("red"))
+            );
             assert_eq!(forked["labels"].as_object().map(|labels| labels.len()), Some(1));
             let is_new_version = changes["set"][0]["parameters"]["n"] == 8;
             assert_eq!(forked["planId"] != before["planId"], is_new_version, "{changes}");
             let fork = json_to_text(&forked["executionId"]);
             let events = api.events(&fork).await;
             assert_eq!(events[0]["data"]["forkedFrom"], json!(id));
-            let ended =
-                api.execution(&fork, "plan { version } steps { stepId state reused attempts }").await;
+            let ended = api
+                .execution(&fork, "plan { version } steps { stepId state reused attempts }")
+                .await;
             let steps = ended["steps"].as_array().unwrap();
             assert_eq!(texts_of_field(steps, "state"), states, "{changes}");
             for step in steps {
@@ -148,7 +153,8 @@ async fn retries_of_a_fork_do_not_inherit_its_origin() {
     assert_eq!((&retried["forkedFrom"], &retried["retryOf"]), (&Value::Null, &json!(fork)));
     let found = api.execution(&id, "forks { executionId }").await;
     assert_eq!(found["forks"], json!([{ "executionId": fork }]));
-    let query = "query ($id: ID!) { execution(executionId: $id) { repeatedCalls { stepId calls } } }";
+    let query =
+        "query ($id: ID!) { execution(executionId: $id) { repeatedCalls { stepId calls } } }";
     let repeated = api.get(query, json!({ "id": fork })).await;
     let expected = json!([{ "stepId": "pay", "calls": 1 }]);
     assert_eq!(repeated["repeatedCalls"], expected, "the origin made the call");
@@ -169,7 +175,10 @@ async fn another_version_of_the_plan_can_be_forked_to() {
         let fork = json_to_text(&forked["executionId"]);
         api.events(&fork).await;
         let ended = api.execution(&fork, "state outputs steps { reused }").await;
-        assert_eq!((&ended["state"], &ended["outputs"]["c"]), (&json!("COMPLETED"), &json!({ "n": 7 })));
+        assert_eq!(
+            (&ended["state"], &ended["outputs"]["c"]),
+            (&json!("COMPLETED"), &json!({ "n": 7 }))
+        );
         assert_eq!(ended["steps"], json!([{ "reused": true }, { "reused": false }]));
         let foreign = failed_execution(&api).await;
         let foreign = api.execution(&foreign, "planId").await["planId"].clone();
@@ -200,11 +209,7 @@ async fn wrong_forks_are_refused() {
             "INVALID_ARGUMENT",
             "`set` has the step `a` twice",
         ),
-        (
-            json!([{ "stepId": "a", "parameters": { "n": "{{nothing.x}}" } }]),
-            "INVALID_PLAN",
-            "",
-        ),
+        (json!([{ "stepId": "a", "parameters": { "n": "{{nothing.x}}" } }]), "INVALID_PLAN", ""),
     ] {
         for query in [FORK, PREVIEW] {
             let refused = api.expect_error(query, arguments(&id, json!({ "set": set }))).await;

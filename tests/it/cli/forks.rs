@@ -38,8 +38,10 @@ async fn a_fork_changes_input_parameters_and_outputs() {
         steps.iter().map(|step| step["reused"] == true).collect()
     };
     assert_eq!(reused(&forked), [true; 4]);
-    let changed =
-        [&["fork", &id, "--input", "{\"n\":2}", "--set", "fails.message=still {{read.n}}"], &done[..2]];
+    let changed = [
+        &["fork", &id, "--input", "{\"n\":2}", "--set", "fails.message=still {{read.n}}"],
+        &done[..2],
+    ];
     let forked = workspace.json(&changed.concat(), 1).await;
     assert_eq!(reused(&forked), [false, true, true, false]);
     assert_eq!(forked["executionResults"]["errors"][0]["message"], "still 2");

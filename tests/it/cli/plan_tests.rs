@@ -161,7 +161,10 @@ async fn a_failed_test_names_each_difference() {
 async fn a_wrong_file_or_plan_ends_with_two() {
     let workspace = Workspace::new();
     for (tests, message) in [
-        (json!([{ "name": "a", "tools": { "shop.pya": 1 } }]), "the plan has no tool `shop.pya`: did you mean `shop.pay`"),
+        (
+            json!([{ "name": "a", "tools": { "shop.pya": 1 } }]),
+            "the plan has no tool `shop.pya`: did you mean `shop.pay`",
+        ),
         (json!([{ "name": "a", "tools": { "flow.sleep": 1 } }]), "`flow.sleep` cannot be mocked"),
         (json!([{ "name": "a", "mocks": {} }]), "`tests[0]`: `mocks` is unknown"),
         (json!([{ "name": "a", "record": "exec_1_aaaaaaaaa" }]), "there is no execution"),

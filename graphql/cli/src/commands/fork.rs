@@ -162,10 +162,7 @@ fn split_assignment<'a>(option: &str, written: &'a str) -> Result<(&'a str, &'a 
 }
 
 /// Splits a place into a step and a path. As in templates, the longest step id that fits counts.
-fn find_place<'a>(
-    plan: &'a Plan,
-    place: &str,
-) -> Result<(&'a PlannedStep, Path), Failure> {
+fn find_place<'a>(plan: &'a Plan, place: &str) -> Result<(&'a PlannedStep, Path), Failure> {
     let fits = |id: &str| {
         let rest = place.strip_prefix(id);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))

@@ -1,9 +1,6 @@
 use std::path::Path;
 
-use client::{
-    failure::Failure,
-    plan_file::read_text,
-};
+use client::{failure::Failure, plan_file::read_text};
 use engine::yaml;
 
 use crate::{

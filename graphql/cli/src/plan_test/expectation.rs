@@ -53,7 +53,8 @@ fn compare_value(place: &str, expected: &Value, found: &Value, failures: &mut Ve
                 let place = format!("{place}.{key}");
                 match found.get(key) {
                     Some(found) => compare_value(&place, expected, found, failures),
-                    None => failures.push(format!("{place}: expected {}, found nothing", show(expected))),
+                    None => failures
+                        .push(format!("{place}: expected {}, found nothing", show(expected))),
                 }
             }
         }
@@ -94,9 +95,10 @@ fn compare_calls(expected: &[ExpectedCall], calls: &[MockCall], failures: &mut V
         match left.iter().position(|call| is_meant(wanted, call)) {
             Some(index) => drop(left.remove(index)),
             None => {
-                let made: Vec<String> = calls.iter().map(|call| {
-                    format!("{} {}", call.tool, show(&call.parameters))
-                }).collect();
+                let made: Vec<String> = calls
+                    .iter()
+                    .map(|call| format!("{} {}", call.tool, show(&call.parameters)))
+                    .collect();
                 let made = if made.is_empty() { "no call".to_owned() } else { made.join("; ") };
                 let call = describe_call(wanted);
                 failures.push(format!("calls: expected {call}, found {made}"));
@@ -182,7 +184,10 @@ mod tests {
         }
         for (expected, failure) in [
             (json!({ "a": { "x": 2 } }), "outputs.a.x: expected 2, found 1"),
-            (json!({ "a": { "y": [1] } }), "outputs.a.y: expected [1], found [1,{\"z\":2,\"w\":3}]"),
+            (
+                json!({ "a": { "y": [1] } }),
+                "outputs.a.y: expected [1], found [1,{\"z\":2,\"w\":3}]",
+            ),
             (json!({ "c": 1 }), "outputs.c: expected 1, found nothing"),
             (json!({ "a": { "y": [1, { "z": 3 }] } }), "outputs.a.y[1].z: expected 3, found 2"),
         ] {
@@ -197,7 +202,10 @@ mod tests {
             step: "s".to_owned(),
             parameters,
         };
-        let calls = [call("shop.pay", json!({ "sum": 1, "to": "a" })), call("shop.pay", json!({ "sum": 2 }))];
+        let calls = [
+            call("shop.pay", json!({ "sum": 1, "to": "a" })),
+            call("shop.pay", json!({ "sum": 2 })),
+        ];
         let expect = |expected: Vec<ExpectedCall>| {
             let mut failures = Vec::new();
             compare_calls(&expected, &calls, &mut failures);
@@ -209,10 +217,16 @@ mod tests {
             times,
         };
         let one = || wanted("pay", Some(json!({ "sum": 1 })), None);
-        assert_eq!(expect(vec![wanted("shop.pay", None, None), wanted("pay", None, Some(2))]), [""; 0]);
+        assert_eq!(
+            expect(vec![wanted("shop.pay", None, None), wanted("pay", None, Some(2))]),
+            [""; 0]
+        );
         assert_eq!(expect(vec![wanted("refund", None, Some(0))]), [""; 0]);
         let twice = expect(vec![one(), one()]);
-        assert!(twice[0].starts_with("calls: expected pay {\"sum\":1}, found shop.pay"), "{twice:?}");
+        assert!(
+            twice[0].starts_with("calls: expected pay {\"sum\":1}, found shop.pay"),
+            "{twice:?}"
+        );
         let once = expect(vec![wanted("pay", None, Some(1))]);
         assert_eq!(once, ["calls: expected 1 of pay, found 2"]);
     }

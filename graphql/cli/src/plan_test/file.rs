@@ -17,8 +17,7 @@ use shared::{
 };
 
 const FILE_KEYS: [&str; 2] = ["plan", "tests"];
-const TEST_KEYS: [&str; 7] =
-    ["name", "input", "record", "tools", "signals", "approvals", "expect"];
+const TEST_KEYS: [&str; 7] = ["name", "input", "record", "tools", "signals", "approvals", "expect"];
 const EXPECT_KEYS: [&str; 5] = ["state", "outputs", "calls", "order", "findings"];
 const CALL_KEYS: [&str; 3] = ["tool", "parameters", "times"];
 const ERROR_KEYS: [&str; 3] = ["code", "message", "retryable"];
@@ -219,9 +218,11 @@ impl ExpectedCall {
         let tool = tool.ok_or_else(|| format!("`{place}.tool` is missing"))?.to_owned();
         let times = match fields.get("times") {
             None => None,
-            Some(times) => Some(times.as_u64().ok_or_else(|| {
-                format!("`{place}.times` must be a whole number, 0 or more")
-            })?),
+            Some(times) => Some(
+                times
+                    .as_u64()
+                    .ok_or_else(|| format!("`{place}.times` must be a whole number, 0 or more"))?,
+            ),
         };
         Ok(Self { tool, parameters: fields.get("parameters").cloned(), times })
     }
@@ -236,11 +237,13 @@ fn read_error(written: &Value, place: &str) -> Result<ToolError, String> {
     let message = read_text(fields, "message", &format!("{place}.message"))?;
     let code = ErrorCode::custom(code.unwrap_or("tool.failed").to_owned());
     let message = message.unwrap_or("the mock failed");
-    let mut error = match code {
-        ErrorCode::OUTCOME_UNKNOWN => ToolError::outcome_unknown(message),
+    let mut error = if code == ErrorCode::OUTCOME_UNKNOWN {
+        ToolError::outcome_unknown(message)
+    } else if code == ErrorCode::TIMEOUT {
         // A call that timed out may have taken effect.
-        ErrorCode::TIMEOUT => ToolError::new(code, message).with_unknown_outcome(),
-        code => ToolError::new(code, message),
+        ToolError::new(code, message).with_unknown_outcome()
+    } else {
+        ToolError::new(code, message)
     };
     match fields.get("retryable") {
         None => (),

@@ -91,8 +91,7 @@ impl Recording {
         let reader = &engine.executions.reader;
         let missing = || Failure::not_found("execution", &id.to_string());
         let root = reader.load(id).await?.ok_or_else(missing)?;
-        let mut recording =
-            Self { input: (*root.options().input).clone(), ..Self::default() };
+        let mut recording = Self { input: (*root.options().input).clone(), ..Self::default() };
         let mut executions = vec![(TaskPath::default(), root)];
         while let Some((above, execution)) = executions.pop() {
             for (path, child) in recording.add_execution(&above, &execution) {
@@ -169,12 +168,14 @@ impl Workload {
             PlanSource::Saved(name) => {
                 let saved = engine.plans.library.saved_plan(name).await?;
                 let missing = || {
-                    let reason = format!("there is no plan file `{name}`, and no plan is saved as it");
+                    let reason =
+                        format!("there is no plan file `{name}`, and no plan is saved as it");
                     Failure::new("NOT_FOUND", reason)
                 };
                 let saved = saved.ok_or_else(missing)?;
                 let plan = engine.plans.library.load(saved.plan).await?;
-                let plan = plan.ok_or_else(|| Failure::not_found("plan", &saved.plan.to_string()))?;
+                let plan =
+                    plan.ok_or_else(|| Failure::not_found("plan", &saved.plan.to_string()))?;
                 workload.add_plan(engine, &plan).await?;
                 workload.saved_name = Some(name.clone());
                 workload.saved.push(saved);

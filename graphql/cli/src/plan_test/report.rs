@@ -57,13 +57,15 @@ pub(crate) fn to_junit(file: &str, results: &[TestResult]) -> String {
     );
     for result in results {
         let (name, time) = (escape_xml(&result.name), result.took.as_secs_f64());
-        let _ = write!(xml, "    <testcase classname=\"{suite}\" name=\"{name}\" time=\"{time:.3}\"");
+        let _ =
+            write!(xml, "    <testcase classname=\"{suite}\" name=\"{name}\" time=\"{time:.3}\"");
         let Some(first) = result.failures.first() else {
             xml.push_str("/>\n");
             continue;
         };
         let (first, all) = (escape_xml(first), escape_xml(&result.failures.join("\n")));
-        let _ = write!(xml, ">\n      <failure message=\"{first}\">{all}</failure>\n    </testcase>\n");
+        let _ =
+            write!(xml, ">\n      <failure message=\"{first}\">{all}</failure>\n    </testcase>\n");
     }
     xml.push_str("  </testsuite>\n</testsuites>\n");
     xml

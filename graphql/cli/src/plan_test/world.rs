@@ -22,7 +22,7 @@ use shared::{
     event::Event,
     execution::{Execution, ExecutionOptions},
     id::{ExecutionId, PlanId, Seq, WorkerId},
-    store::{Documents, ExecutionFilter, Log, Page, Store, memory::Memory},
+    store::{Documents, ExecutionFilter, Page, Store, memory::Memory},
 };
 use tokio::{
     runtime,
@@ -78,7 +78,8 @@ fn run_test(workload: &Workload, test: &Test) -> Result<TestResult, Failure> {
     let mut builder = runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().start_paused(true).build();
     let runtime = runtime.map_err(|err| internal(&err))?;
-    let result = runtime.block_on(async { World::open(workload, test).await?.run(workload, test).await });
+    let result =
+        runtime.block_on(async { World::open(workload, test).await?.run(workload, test).await });
     let took = (WallClock.now() - started).to_std().unwrap_or_default();
     Ok(TestResult { took, ..result? })
 }
@@ -221,7 +222,12 @@ impl World {
 
     /// Lets virtual time pass until the execution has finished, or waits for an answer that the
     /// test does not have.
-    async fn drive(&self, id: ExecutionId, workload: &Workload, test: &Test) -> Result<(), Failure> {
+    async fn drive(
+        &self,
+        id: ExecutionId,
+        workload: &Workload,
+        test: &Test,
+    ) -> Result<(), Failure> {
         let mut answers = Answers {
             signals: test.signals.clone(),
             approvals: test.approvals.clone(),

@@ -117,9 +117,8 @@ fn describe_retries(request: &Request, execution: &ExecutionStatus) -> String {
 }
 
 fn describe_forks(request: &Request, execution: &ExecutionStatus) -> String {
-    let is_fork = |other: &&ExecutionStatus| {
-        other.forked_from.as_ref() == Some(&execution.execution_id)
-    };
+    let is_fork =
+        |other: &&ExecutionStatus| other.forked_from.as_ref() == Some(&execution.execution_id);
     let mut forks: Vec<&ExecutionStatus> = request.executions.iter().filter(is_fork).collect();
     forks.sort_by_key(|other| other.created_at);
     list_as(&forks)

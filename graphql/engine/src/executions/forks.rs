@@ -85,7 +85,11 @@ struct Changes {
 impl Executions {
     /// Starts a new execution of a finished one with changes, which keeps the outputs that still
     /// fit.
-    pub async fn fork(&self, id: ExecutionId, order: ForkOrder) -> Result<ExecutionId, EngineError> {
+    pub async fn fork(
+        &self,
+        id: ExecutionId,
+        order: ForkOrder,
+    ) -> Result<ExecutionId, EngineError> {
         let finished = self.reader.expect(id).await?;
         let Changes { mut plan, changed, input, outputs } =
             self.check_changes(&finished, order).await?;

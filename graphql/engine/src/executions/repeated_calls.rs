@@ -207,11 +207,13 @@ impl ExecutionReader {
                     count.add_step(&id, execution.plan().step(number), step);
                 }
             }
-            let before =
-                match execution.continues().filter(|_| !reused.is_empty() && *executions_left > 0) {
-                    Some(id) => self.load(id).await?,
-                    None => None,
-                };
+            let before = match execution
+                .continues()
+                .filter(|_| !reused.is_empty() && *executions_left > 0)
+            {
+                Some(id) => self.load(id).await?,
+                None => None,
+            };
             *executions_left = executions_left.saturating_sub(1);
             if before.is_none() {
                 for number in reused {
