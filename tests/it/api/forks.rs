@@ -57,44 +57,59 @@ fn calls(preview: &Value) -> Vec<String> {
     calls.iter().map(line).collect()
 }
 
+struct ForkCase {
+    changes: Value,
+    kept: Vec<&'static str>,
+    once_calls: Vec<&'static str>,
+    states: [&'static str; 5],
+}
+
+fn fork_cases() -> Vec<ForkCase> {
+    let done = ["SUCCEEDED"; 5];
+    let fails = ["SUCCEEDED", "SUCCEEDED", "SUCCEEDED", "FAILED", "SKIPPED"];
+    let set = |change: Value| json!({ "set": [change] });
+    let case = |changes, kept: &[&'static str], once_calls: &[&'static str], states| ForkCase {
+        changes,
+        kept: kept.to_vec(),
+        once_calls: once_calls.to_vec(),
+        states,
+    };
+    vec![
+        case(
+            set(json!({ "stepId": "c", "output": "by hand" })),
+            &["a", "b", "pay"],
+            &["last 1"],
+            done,
+        ),
+        case(
+            set(json!({ "stepId": "c", "parameters": null, "output": null })),
+            &["a", "b", "pay"],
+            &["last 1"],
+            done,
+        ),
+        case(json!({ "input": { "n": 7, "m": 2 } }), &["a", "pay"], &["last 1"], fails),
+        case(
+            set(json!({ "stepId": "a", "parameters": { "n": 8 }, "output": null })),
+            &["b"],
+            &["pay 1 again", "last 1"],
+            fails,
+        ),
+        case(
+            set(json!({ "stepId": "a", "parameters": { "n": "{{input.n}}" } })),
+            &["a", "b", "pay"],
+            &["last 1"],
+            fails,
+        ),
+    ]
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fork_keeps_the_outputs_that_still_fit() {
     for api in apis().await {
         let id = failed_execution(&api).await;
         let before = api.execution(&id, "state seq outputs planId requestId").await;
         let mut forks = Vec::new();
-        for (changes, kept, once_calls, states) in [
-            (
-                json!({ "set": [{ "stepId": "c", "output": "by hand" }] }),
-                vec!["a", "b", "pay"],
-                vec!["last 1"],
-                ["SUCCEEDED"; 5],
-            ),
-            (
-                json!({ "set": [{ "stepId": "c", "parameters": null, "output": null }] }),
-                vec!["a", "b", "pay"],
-                vec!["last 1"],
-                ["SUCCEEDED"; 5],
-            ),
-            (
-                json!({ "input": { "n": 7, "m": 2 } }),
-                vec!["a", "pay"],
-                vec!["last 1"],
-                ["SUCCEEDED", "SUCCEEDED", "SUCCEEDED", "FAILED", "SKIPPED"],
-            ),
-            (
-                json!({ "set": [{ "stepId": "a", "parameters": { "n": 8 }, "output": null }] }),
-                vec!["b"],
-                vec!["pay 1 again", "last 1"],
-                ["SUCCEEDED", "SUCCEEDED", "SUCCEEDED", "FAILED", "SKIPPED"],
-            ),
-            (
-                json!({ "set": [{ "stepId": "a", "parameters": { "n": "{{input.n}}" } }] }),
-                vec!["a", "b", "pay"],
-                vec!["last 1"],
-                ["SUCCEEDED", "SUCCEEDED", "SUCCEEDED", "FAILED", "SKIPPED"],
-            ),
-        ] {
+        for ForkCase { changes, kept, once_calls, states } in fork_cases() {
             let arguments = arguments(&id, changes.clone());
             let preview = api.get(PREVIEW, arguments.clone()).await;
             assert_eq!(preview["forkPreview"]["keptSteps"], json!(kept), "{changes}");
