@@ -38,7 +38,7 @@ pub enum ForkedStep {
 impl ForkedStep {
     const UNCHANGED: Self = Self::Runs { is_unchanged: true };
 
-    pub fn runs(self) -> bool {
+    pub fn should_run(self) -> bool {
         matches!(self, Self::Runs { .. })
     }
 
@@ -92,7 +92,7 @@ impl<'a> Fork<'a> {
     /// Returns the steps of the finished execution whose calls the fork repeats, with their steps
     /// in the fork. These are the steps that run and that call the same tool in both plans.
     pub fn repeated_steps(&self) -> Vec<(StepNumber, ForkedStep)> {
-        let runs = self.steps().filter(|(_, forked)| forked.runs());
+        let runs = self.steps().filter(|(_, forked)| forked.should_run());
         let old_number = |step: &ToolExecution| {
             let number = self.ended.plan().step_number(&step.id)?;
             has_same_callee(self.ended.plan().step(number), step).then_some(number)

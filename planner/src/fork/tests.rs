@@ -269,7 +269,7 @@ fn a_fork_has_new_keys_except_of_calls_with_an_unknown_outcome() {
     let keys: Vec<_> = created.call_keys.iter().map(|key| &*key.key).collect();
     assert_eq!(keys, [format!("{}/b", ended.id())]);
     let fork = Story::start_from(&plan, created).execution;
-    assert_eq!(fork.continues(), Some(ended.id()));
+    assert_eq!(fork.continued_from(), Some(ended.id()));
     let head = shared::store::ExecutionHead::from_execution(&fork, None, None);
     assert_eq!(head.labels[shared::labels::FORKED_FROM], ended.id().to_string());
     assert_eq!(fork.options().labels, shared::labels::Labels::new());

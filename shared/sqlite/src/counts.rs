@@ -69,7 +69,7 @@ impl CountedExecution {
             state: head.state.as_str().to_owned(),
             error: error.map_or_else(String::new, |error| error.code.as_str().to_owned()),
             tool: tool.map_or_else(String::new, |tool| tool.as_str().to_owned()),
-            labels: counted_labels(&head.labels),
+            labels: list_counted_labels(&head.labels),
             created_at: head.created_at.timestamp_micros(),
             started_at: head.started_at.map(|time| time.timestamp_micros()),
             finished_at: head.finished_at.map(|time| time.timestamp_micros()),
@@ -87,7 +87,7 @@ impl CountedExecution {
             state: row.get(4)?,
             error: row.get::<_, Option<String>>(5)?.unwrap_or_default(),
             tool: row.get::<_, Option<String>>(6)?.unwrap_or_default(),
-            labels: counted_labels(&labels),
+            labels: list_counted_labels(&labels),
             created_at: row.get(8)?,
             started_at: row.get(9)?,
             finished_at: row.get(10)?,
@@ -133,7 +133,7 @@ fn kind_of(is_child: bool, is_dry_run: bool) -> i64 {
 
 /// Returns the labels that have cells. Nobody counts the forks of an execution, and each origin
 /// would have a cell of its own.
-fn counted_labels(labels: &Labels) -> Vec<String> {
+fn list_counted_labels(labels: &Labels) -> Vec<String> {
     let counted = labels.iter().filter(|(key, _)| *key != labels::FORKED_FROM);
     counted.map(|(key, value)| label_term(key, value)).collect()
 }

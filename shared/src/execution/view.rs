@@ -233,7 +233,7 @@ impl Execution {
 
     /// Returns the execution whose outputs this execution may reuse: the execution that it retries,
     /// replans or forks.
-    pub fn continues(&self) -> Option<ExecutionId> {
+    pub fn continued_from(&self) -> Option<ExecutionId> {
         self.retry_of.or(self.forked_from)
     }
 

@@ -53,8 +53,10 @@ fn compare_value(place: &str, expected: &Value, found: &Value, failures: &mut Ve
                 let place = format!("{place}.{key}");
                 match found.get(key) {
                     Some(found) => compare_value(&place, expected, found, failures),
-                    None => failures
-                        .push(format!("{place}: expected {}, found nothing", show(expected))),
+                    None => failures.push(format!(
+                        "{place}: expected {}, found nothing",
+                        shorten_value(expected)
+                    )),
                 }
             }
         }
@@ -64,7 +66,11 @@ fn compare_value(place: &str, expected: &Value, found: &Value, failures: &mut Ve
             }
         }
         _ if json::equals_normalized(expected, found) => (),
-        _ => failures.push(format!("{place}: expected {}, found {}", show(expected), show(found))),
+        _ => failures.push(format!(
+            "{place}: expected {}, found {}",
+            shorten_value(expected),
+            shorten_value(found)
+        )),
     }
 }
 
@@ -97,7 +103,7 @@ fn compare_calls(expected: &[ExpectedCall], calls: &[MockCall], failures: &mut V
             None => {
                 let made: Vec<String> = calls
                     .iter()
-                    .map(|call| format!("{} {}", call.tool, show(&call.parameters)))
+                    .map(|call| format!("{} {}", call.tool, shorten_value(&call.parameters)))
                     .collect();
                 let made = if made.is_empty() { "no call".to_owned() } else { made.join("; ") };
                 let call = describe_call(wanted);
@@ -108,7 +114,8 @@ fn compare_calls(expected: &[ExpectedCall], calls: &[MockCall], failures: &mut V
 }
 
 fn describe_call(call: &ExpectedCall) -> String {
-    let parameters = call.parameters.as_ref().map(|parameters| format!(" {}", show(parameters)));
+    let parameters =
+        call.parameters.as_ref().map(|parameters| format!(" {}", shorten_value(parameters)));
     format!("{}{}", call.tool, parameters.unwrap_or_default())
 }
 
@@ -142,7 +149,7 @@ fn compare_findings(
         if !found.iter().any(|finding| is_meant(&finding)) {
             let codes: Vec<&str> = findings.iter().map(|finding| &*finding.code).collect();
             let codes = if codes.is_empty() { "no finding".to_owned() } else { codes.join(", ") };
-            let wanted = show(&Value::Object(wanted.clone()));
+            let wanted = shorten_value(&Value::Object(wanted.clone()));
             failures.push(format!("findings: expected {wanted}, found {codes}"));
         }
     }
@@ -158,7 +165,7 @@ fn finding_to_json(finding: &Finding) -> Value {
     })
 }
 
-fn show(value: &Value) -> String {
+fn shorten_value(value: &Value) -> String {
     client::view::format::clip_text(&value.to_string(), MAX_SHOWN_CHARS)
 }
 

@@ -78,7 +78,7 @@ impl MockServer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn answer(
+    async fn answer_call(
         &self,
         tool: &ToolDefinition,
         parameters: &Value,
@@ -139,6 +139,6 @@ impl Tool for MockTool {
     }
 
     async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
-        self.server.answer(&self.definition, &parameters, cx.call.as_ref()).await
+        self.server.answer_call(&self.definition, &parameters, cx.call.as_ref()).await
     }
 }

@@ -113,7 +113,7 @@ fn describe_retries(request: &Request, execution: &ExecutionStatus) -> String {
         .filter(|other| Some(&other.execution_id) != next)
         .collect();
     retries.sort_by_key(|other| other.created_at);
-    list_as(&retries)
+    format_executions(&retries)
 }
 
 fn describe_forks(request: &Request, execution: &ExecutionStatus) -> String {
@@ -121,10 +121,10 @@ fn describe_forks(request: &Request, execution: &ExecutionStatus) -> String {
         |other: &&ExecutionStatus| other.forked_from.as_ref() == Some(&execution.execution_id);
     let mut forks: Vec<&ExecutionStatus> = request.executions.iter().filter(is_fork).collect();
     forks.sort_by_key(|other| other.created_at);
-    list_as(&forks)
+    format_executions(&forks)
 }
 
-fn list_as(executions: &[&ExecutionStatus]) -> String {
+fn format_executions(executions: &[&ExecutionStatus]) -> String {
     let ids = executions
         .iter()
         .map(|execution| format!("{} ({})", execution.execution_id, execution.state.as_str()));

@@ -220,7 +220,7 @@ impl Executions {
             calls.extend(found.into_iter().map(OnceCall::from));
         }
         let mut new_calls = Vec::new();
-        for (step, _) in fork.steps().filter(|(_, forked)| forked.runs()) {
+        for (step, _) in fork.steps().filter(|(_, forked)| forked.should_run()) {
             if !calls.iter().any(|call| call.step == step.id) {
                 new_calls.append(&mut self.list_new_calls(step).await?);
             }
@@ -264,7 +264,7 @@ impl Executions {
         for (step, forked) in fork.steps() {
             let compensation = step.compensate.as_ref().filter(|_| compensates);
             tools.extend(compensation.map(|call| call.tool.clone()));
-            if !forked.runs() {
+            if !forked.should_run() {
                 continue;
             }
             tools.extend(step.called_tool().cloned());

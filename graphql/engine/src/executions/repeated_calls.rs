@@ -208,7 +208,7 @@ impl ExecutionReader {
                 }
             }
             let before = match execution
-                .continues()
+                .continued_from()
                 .filter(|_| !reused.is_empty() && *executions_left > 0)
             {
                 Some(id) => self.load(id).await?,
