@@ -70,7 +70,7 @@ async fn mocks_answers_and_virtual_time_decide_what_happens() {
                     "shop.find": find, "shop.pay": { "receipt": 8 }, "shop.refund": null,
                     "shop.mail": { "error": { "code": "tool.failed", "message": "no post", "retryable": false } },
                 },
-                "input": {},
+                "input": { "article": 1 },
                 "signals": { "sent": [null] },
                 "approvals": { "pay": [true] },
                 "expect": {
