@@ -2,6 +2,7 @@
 
 mod differential;
 mod followers;
+mod layouts;
 mod mongo;
 mod rekey;
 mod shards;
