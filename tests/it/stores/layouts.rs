@@ -11,7 +11,7 @@ use shared::{
     store::{
         Append, AuditAction, AuditEntry, AuditFilter, AuditLog, AuditTarget, Command, Documents,
         ExecutionFilter, ExecutionHead, HeadQuery, Inbox, KeyValue, Lease, Log, Page, RecordKind,
-        StoreError, TextHash, WriteCondition,
+        Store, StoreError, TextHash, Vectors, WriteCondition,
         backend::{LAYOUT, OLDEST_LAYOUT},
     },
 };

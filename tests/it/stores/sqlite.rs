@@ -10,9 +10,9 @@ use shared::{
     id::Seq,
     limits,
     store::{
-        Append, Documents, ExecutionFilter, ExecutionHead, HeadQuery, Inbox, KeyValue, Lease, Log,
-        Page, Permission, Permits, RecordKind, RecordPage, SavedPlan, Store, StoreError, Vectors,
-        WriteCondition, backend::LAYOUT,
+        Append, Documents, ExecutionFilter, ExecutionHead, HeadQuery, KeyValue, Lease, Log, Page,
+        Permission, Permits, RecordKind, RecordPage, SavedPlan, Store, StoreError, WriteCondition,
+        backend::LAYOUT,
     },
 };
 use sqlite::Sqlite;
