@@ -274,7 +274,8 @@ pub struct Created {
     /// this.
     #[serde(default, rename = "replan", skip_serializing_if = "std::ops::Not::not")]
     pub is_replan: bool,
-    /// Outputs that this execution reuses from the steps of the execution that it repeats.
+    /// Outputs that this execution reuses from the steps of the execution that it repeats. They
+    /// include outputs that a person gave when settling a call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reused: Vec<(StepId, Arc<Value>)>,
     /// Idempotency keys of calls in earlier executions whose outcome is still unknown.

@@ -209,8 +209,8 @@ pub struct Launcher {
 }
 
 impl Launcher {
-    /// Starts commands through [`SUBCOMMAND`] of this process's own binary. Only `faber` has that
-    /// subcommand, so other programs must not call this function.
+    /// Makes a launcher that starts commands through [`SUBCOMMAND`] of this process's own binary.
+    /// Only `faber` has that subcommand, so other programs must not call this function.
     pub fn this_binary() -> Self {
         // Uses this path because it refers to the running file, even after the binary was replaced.
         let own_binary = PathBuf::from("/proc/self/exe");

@@ -233,7 +233,8 @@ impl Drop for ProcessGroup {
     }
 }
 
-/// Waits until a reaper ends, and kills the other processes of its group.
+/// Waits until a reaper ends, for at most [`STOP_GRACE`], and then kills all remaining processes of
+/// its group.
 fn kill_after_reaper(mut reaper: Child, group: Pid) {
     let until = Instant::now() + STOP_GRACE;
     while matches!(reaper.try_wait(), Ok(None)) && Instant::now() < until {

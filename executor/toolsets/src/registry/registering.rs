@@ -186,8 +186,8 @@ impl Registry {
             return Err(RegistryError::Invalid(reason));
         }
         let reason = format!(
-            "the tools of `{set}` come from its source, so `{}` cannot be added to it: name \
-             another toolset",
+            "`{}` can only be added to a toolset with the source `tools`, and `{set}` has another \
+             source: name another toolset",
             tool.name
         );
         Err(RegistryError::Invalid(reason))

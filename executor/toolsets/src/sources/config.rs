@@ -33,7 +33,8 @@ pub struct SetConfig {
     /// Effects that replace the effects that the source declares. In YAML, this key is inside
     /// `source`.
     pub effects: EffectRules,
-    /// The context whose data the condition reads. People see the context as the source of the set.
+    /// The context whose fields are the variables of the condition. Without it, a variable is the
+    /// field of the first context that has it. The API shows this name as the set's `source`.
     pub context: Option<String>,
     /// A condition in CEL over the data of contexts. The set exists while the condition holds.
     pub condition: Option<String>,
