@@ -109,8 +109,8 @@ pub fn check_cost(schema: &Value) -> Result<(), String> {
     cost::measure_schema(schema).map(drop)
 }
 
-/// Returns the patterns of a schema that cannot be enforced, because they are too large or invalid.
-/// [`Schema::without_large_patterns`] removes these patterns.
+/// Returns the patterns of a schema that can be large and cannot be enforced, because they are too
+/// large or invalid. [`Schema::without_large_patterns`] removes these patterns.
 ///
 /// Compiles only patterns that can be large, at most `left`, and subtracts the number of compiled
 /// patterns from `left`.
@@ -141,7 +141,7 @@ pub enum ViolationKind {
         properties: Vec<String>,
     },
     Type,
-    /// The check was stopped because it takes too long. The value counts as invalid.
+    /// The check did not end, for example because it takes too long. The value counts as invalid.
     Unchecked,
     Other,
 }
@@ -267,8 +267,8 @@ impl Schema {
         fits_within(value, &mut { MAX_UNMETERED_PARTS }).then_some(plain)
     }
 
-    /// Runs a check on the caller's thread first, and on a separate thread if it needs more
-    /// evaluations.
+    /// Runs a check on the caller's thread first, and again on a separate thread if it needs more
+    /// evaluations or stack.
     fn check_metered<T: Send>(
         &self,
         value: &Value,

@@ -167,7 +167,7 @@ fn not_rewritable() -> StoreError {
 pub trait Log: fmt::Debug + Send + Sync {
     /// Appends events to a log, and updates the head, the inbox and the audit entries with them.
     ///
-    /// Appends of a process that wait at the same time share one commit.
+    /// Appends of a process that wait at the same time can share one commit.
     async fn append(&self, append: Append) -> Result<(), AppendError>;
 
     /// Returns the events after a position, oldest first.

@@ -195,7 +195,8 @@ impl Change {
     }
 }
 
-/// Writes a lease. Also removes leases and cached outputs that expired long ago.
+/// Writes a lease. Also removes cached outputs, and leases of workers that own no execution, if
+/// they expired long ago.
 fn put_lease(connection: &Connection, lease: &Lease, layout: u32) -> rusqlite::Result<()> {
     let sql =
         "INSERT OR REPLACE INTO workers (worker, node, until, layout) VALUES (?1, ?2, ?3, ?4)";
