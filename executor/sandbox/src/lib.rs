@@ -290,8 +290,8 @@ impl Launcher {
     ///
     /// # Errors
     ///
-    /// If a path is not UTF-8, a placeholder cannot be created, or the command needs another user
-    /// and this launcher has no binary.
+    /// If a path is not UTF-8, a placeholder of a required confinement cannot be created, or the
+    /// command needs another user and this launcher has no binary.
     pub fn confined_command(
         &self,
         confinement: &Confinement,
@@ -311,8 +311,8 @@ impl Launcher {
             }
             return Ok(command);
         };
-        // Creates no placeholders for a background command, because the command may outlive them.
-        // The subcommand refuses the command instead.
+        // Creates no placeholders for a required confinement in the background, because the command
+        // may outlive them. The subcommand refuses the command if it would need one.
         if life == Lifetime::Watched || !confinement.required {
             let created = self.create_placeholders(confinement);
             created.or_else(|err| if confinement.required { Err(err) } else { Ok(()) })?;

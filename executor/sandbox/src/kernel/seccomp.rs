@@ -2,8 +2,8 @@
 //!
 //! A socket file gives access to its server, such as a container engine. UDP reaches the network,
 //! as TCP does. Landlock does not restrict UDP, and only its newest versions restrict socket files,
-//! so the filter refuses to create such sockets. Socket pairs are allowed, because they connect
-//! only to each other.
+//! so the filter refuses to create such sockets without a permission. Socket pairs are allowed,
+//! except for pairs of datagram sockets, because they connect only to each other.
 
 mod modes;
 
