@@ -79,7 +79,7 @@ impl MemoryStore {
         self.store.find_record(RecordKind::Memory, name).await.map_err(|err| store_error(&err))
     }
 
-    /// Returns the memory of a key. The error names another scope that has the key.
+    /// Returns the memory of a key. If only another scope has the key, the error names that scope.
     pub(super) async fn recall_memory(&self, scope: Scope, key: &Key) -> Result<Memory, ToolError> {
         if let Some(record) = self.find_record(&scope.record_name(key)).await? {
             return parse_memory(&record).map_err(|err| store_error(&err));
@@ -146,8 +146,8 @@ impl MemoryStore {
         Ok(format!("{} in {scope}:\n{}", formatting::format_count(count), lines.join("\n")))
     }
 
-    /// Returns the first matches as text: matches in keys first, then in tags, then in texts. Reads
-    /// about `limit` bytes of texts.
+    /// Returns the first matches as text: matches in keys first, then in tags, then in texts. Stops
+    /// after about `limit` bytes of texts.
     pub(super) async fn search_memories(
         &self,
         scope: Scope,

@@ -70,7 +70,7 @@ pub(super) fn read_page(html: &str, base: &Url, max_bytes: usize) -> Page {
     PageReader::new(base, &[]).read(html, max_bytes).0
 }
 
-/// Resolves a link. Returns `None` if the address is too long.
+/// Resolves a link. Returns `None` if the address is invalid or too long.
 pub(super) fn join_link(base: &Url, href: &str) -> Option<Url> {
     // Checks the lengths before joining: many short links with a long base would produce much data.
     let is_short = href.len() <= MAX_LINK_BYTES && base.as_str().len() <= MAX_LINK_BYTES;
