@@ -83,7 +83,6 @@ pub(super) struct HttpTransport {
     inbox: mpsc::Receiver<RxJsonRpcMessage<RoleClient>>,
     exchanges: JoinSet<()>,
     calls: BTreeMap<RequestKey, AbortHandle>,
-    /// The task that reads the server's stream.
     stream_task: JoinSet<()>,
     deadline: Option<Instant>,
 }

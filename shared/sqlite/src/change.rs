@@ -94,11 +94,8 @@ pub(super) enum Answer {
     Absent,
     Full,
     Permission(Permission),
-    /// The number of removed objects.
     Removed(usize),
-    /// The number of new rows.
     Added(usize),
-    /// The number of rows with new content.
     Replaced(usize),
 }
 

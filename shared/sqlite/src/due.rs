@@ -31,7 +31,7 @@ const TOKEN: &str = r#"CASE WHEN json_valid(labels) THEN labels ->> '$."@token"'
 /// without labels cost nothing.
 const IS_ACTIVE: &str = "labels IS NOT NULL AND state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED')";
 
-/// Creates what a file of an earlier version lacks.
+/// Creates the indexes, the table and the trigger that a file of an earlier version lacks.
 pub(super) fn prepare_tokens(connection: &Connection) -> Result<(), StoreError> {
     let claimable = rows::IS_CLAIMABLE;
     let sql = format!(

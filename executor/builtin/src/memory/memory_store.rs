@@ -16,7 +16,8 @@ use super::{
     scope::{Key, Scope},
 };
 
-/// Longest text of a memory. Together with a heading, it still fits into the output of a tool.
+/// Longest text of a memory. Together with a heading, it still fits into the output of a tool, unless
+/// many characters need an escape in JSON.
 pub(super) const MAX_VALUE_BYTES: usize = limits::OUTPUT_BYTES - (16 << 10);
 pub(super) const MAX_MEMORIES: usize = 10_000;
 pub(super) const MAX_TAGS: usize = 32;
@@ -107,7 +108,8 @@ impl MemoryStore {
     ) -> Result<usize, ToolError> {
         let (mut pages, mut cleared) = (RecordPages::in_scope(self, scope), 0);
         while let Some(page) = pages.next(cancel).await? {
-            // Starts the removals together, because the store then commits several of them at once.
+            // Starts the removals together, because a store can then commit several of them at
+            // once.
             let removals = page
                 .iter()
                 .map(|record| self.store.remove_record(RecordKind::Memory, &record.name));

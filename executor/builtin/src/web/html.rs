@@ -7,7 +7,7 @@ use std::mem;
 use html5gum::{DefaultEmitter, EndTag, HtmlString, StartTag, Token, Tokenizer};
 use reqwest::Url;
 
-/// Longest address of a link that is kept. A longer address contains data, or is an attack.
+/// Longest address of a link that is kept. A longer address usually contains data.
 pub(super) const MAX_LINK_BYTES: usize = 2 << 10;
 const MAX_TITLE_BYTES: usize = 1 << 10;
 const HIDDEN_TAGS: [&[u8]; 9] = [
