@@ -96,8 +96,7 @@ pub const KEPT_SIGNALS: usize = 1_000;
 pub const REUSED_BYTES: usize = 8 << 20;
 /// Maximum number of idempotency keys that a retry takes over from calls with an unknown outcome.
 pub const CALL_KEYS: usize = 10_000;
-/// Maximum number of commands that wait for one execution. Only a client that sends commands
-/// without waiting for answers reaches this limit.
+/// Maximum number of commands that wait for one execution.
 pub const INBOX_COMMANDS: usize = 1_000;
 /// Maximum number of commands that one poll of all inboxes returns. The following polls return the
 /// remaining commands.

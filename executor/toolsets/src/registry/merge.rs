@@ -244,8 +244,8 @@ fn document_set(
     }))
 }
 
-/// Returns the qualified names of all tools as a set for lookups, because searching thousands of
-/// tools takes long.
+/// Returns the qualified names of the tools that sets list one by one. The result is a set, because
+/// searching thousands of tools takes long.
 fn qualified_tool_names(sets: &[DatedSet]) -> BTreeSet<ToolName> {
     let mut names = BTreeSet::new();
     for (set, _) in sets {
