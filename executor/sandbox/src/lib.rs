@@ -330,8 +330,8 @@ impl Launcher {
         subcommand_for(binary, program, &order, &usual, &confinement.pass)
     }
 
-    /// Prepares an unconfined program. If this launcher has a binary, the program ends with
-    /// everything that it started. It gets the usual variables and the variables in `pass`.
+    /// Prepares an unconfined program, with the usual variables and the variables in `pass`. If
+    /// this launcher has a binary, everything that the program started ends with it.
     fn watched_command(&self, program: &OsStr, pass: &[String]) -> io::Result<Command> {
         let Some(binary) = &self.binary else {
             let mut command = Command::new(program);

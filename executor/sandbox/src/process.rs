@@ -55,8 +55,8 @@ impl fmt::Debug for Program<'_> {
 }
 
 impl Program<'_> {
-    /// Prepares the command without a shell and with piped streams. The command ends with
-    /// everything that it started, if `launcher` has a binary.
+    /// Prepares the command without a shell and with piped streams. If `launcher` has a binary,
+    /// everything that the command started ends with it.
     pub fn watched_command(&self, launcher: &Launcher) -> io::Result<Command> {
         let program = resolve_executable(self.name);
         // Checks first, because only this check can report that nothing was started.

@@ -356,8 +356,8 @@ impl Driver {
     }
 }
 
-/// Notifies the parent of a finished child, and then clears the owner of the child. Does nothing
-/// for an execution without a parent.
+/// Notifies an unfinished parent of a finished child, and then clears the owner of the child. Does
+/// nothing for an execution without a parent.
 pub(crate) async fn notify_parent(
     context: &WorkerContext,
     execution: &Execution,

@@ -65,8 +65,8 @@ pub(super) fn read_page(html: &str, base: &Url, max_bytes: usize) -> Page {
     if is_whole && !page.text.is_empty() {
         return page;
     }
-    // Reads the page again with its navigation, because a navigation element has no end tag or the
-    // page has no other text.
+    // Reads the page again with its navigation, because a hidden element has no end tag or the page
+    // has no other text.
     PageReader::new(base, &[]).read(html, max_bytes).0
 }
 

@@ -247,8 +247,8 @@ impl LoginTarget<'_> {
     }
 
     /// Returns the client of the login: the configured client, the client of the metadata document,
-    /// or the client of the last login. If no client is known, [`register_client`] registers a
-    /// client.
+    /// or the client of the last login if it is still usable. If there is none, [`register_client`]
+    /// registers a client.
     fn known_client(
         &self,
         metadata: &AuthorizationMetadata,
@@ -389,8 +389,8 @@ impl Login {
         })
     }
 
-    /// Converts the error of a token request. Removes a client that the server has forgotten, so
-    /// that the next login registers another client. The caller must hold the lock.
+    /// Converts the error of a token request. Removes a registered client that the server has
+    /// forgotten, so that the next login registers another client. The caller must hold the lock.
     fn exchange_error(&self, err: &AuthError, code: &str) -> LoginError {
         if !self.is_configured
             && is_unknown_client(err)
