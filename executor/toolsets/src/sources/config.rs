@@ -114,8 +114,8 @@ impl TryFrom<Map<String, Value>> for SourceFields {
     }
 }
 
-/// In YAML, a source is a map with exactly one key: its kind. For an enum, serde would expect a tag
-/// instead, so this conversion is written by hand.
+/// In YAML, a source is a map with the key of exactly one kind. For an enum, serde would expect a
+/// tag instead, so this conversion is written by hand.
 impl TryFrom<Map<String, Value>> for Source {
     type Error = String;
 
