@@ -127,7 +127,7 @@ impl Condition {
     }
 
     /// Returns each path that the condition reads, as written in the condition's source, with the
-    /// value at that path.
+    /// value at that path. Leaves out paths that depend on the item of a macro.
     pub fn values_read<'a>(
         &self,
         values: &'a dyn LookUpValues,
