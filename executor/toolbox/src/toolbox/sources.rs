@@ -80,7 +80,7 @@ impl Toolbox {
         true
     }
 
-    /// Connects every failed set again.
+    /// Connects every failed set again whose next attempt is due.
     pub fn reconnect_all(&self) {
         let failed: Vec<ToolSetName> = {
             let inventory = self.lock_inventory();
