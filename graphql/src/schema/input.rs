@@ -421,7 +421,8 @@ fn parse_positive<T: TryFrom<i64>>(name: &str, number: Option<i64>) -> ApiResult
 /// Filter for requests. All given fields must match.
 #[derive(Clone, Debug, Default, InputObject)]
 pub(super) struct RequestFilter {
-    /// Words that the query must contain, ignoring case. At most 64 different words.
+    /// Words or parts of words that the query must contain, ignoring case. At most 64 different
+    /// words.
     search: Option<String>,
     /// Requests created at or after this time.
     from: Option<DateTime>,
@@ -462,7 +463,8 @@ fn parse_search(name: &str, text: Option<String>) -> ApiResult<Option<String>> {
 pub(super) struct PlanFilter {
     /// Plans of the request with this id, `req_…`.
     request_id: Option<ID>,
-    /// Words that the query must contain, ignoring case. At most 64 different words.
+    /// Words or parts of words that the query must contain, ignoring case. At most 64 different
+    /// words.
     search: Option<String>,
 }
 

@@ -210,7 +210,8 @@ impl ToolMutation {
     }
 
     /// Calls one tool outside plans, and returns when the call has finished. An error of the tool
-    /// is part of the result. The history and the audit log record the call.
+    /// is part of the result. The history records the call, and the audit log records it if the tool
+    /// was called.
     async fn call_tool(
         &self,
         ctx: &Context<'_>,

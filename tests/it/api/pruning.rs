@@ -1,4 +1,5 @@
-//! Old data is pruned while clients read.
+//! Tests of pruning and retention: which data is removed, and what clients get during and after the
+//! removal.
 
 use std::{sync::Arc, time::Duration};
 
