@@ -187,7 +187,7 @@ pub async fn tokens_without_due_executions_leave_their_places(pair: StorePair) {
     assert_eq!(found, expected.map(execution).collect::<Vec<_>>());
 }
 
-/// The executions and the bytes of a token are counted until they are finished or removed.
+/// The executions of a token are counted until they finish, and their bytes until they are removed.
 pub async fn the_executions_and_bytes_of_a_token_are_counted(pair: StorePair) {
     let of = |token: &str, n, stored_bytes| ExecutionHead {
         labels: labels_of(token),
