@@ -67,8 +67,8 @@ impl MissReason {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Calls {
     pub calls: Vec<ToolCall>,
-    /// Texts that look like a call whose tool cannot be called. Prose that names a tool and
-    /// arguments is included.
+    /// Texts that look like a call that cannot be made: the tool is unknown, or the call is
+    /// unreadable or cut off. Prose that names a tool and arguments is included.
     pub missed: Vec<MissedCall>,
 }
 

@@ -77,6 +77,7 @@ impl ToolSequence {
 impl QueryOutcome {
     /// Reads the outcome of a plan that a planner made for a query. A tool succeeded if its step
     /// ran and succeeded and the execution completed, and failed if its own error failed the step.
+    /// Returns `None` for other plans, and if no tool has an outcome.
     pub fn read(
         execution: &Execution,
         at: Timestamp,

@@ -69,10 +69,10 @@ pub fn create_retry(ended: &Execution, scope: RetryScope<'_>) -> Result<Created,
     Ok(created)
 }
 
-/// Adds the keys of calls whose outcome is unknown, and the calls that a person settled.
+/// Adds the keys of `once` calls whose outcome is unknown, and the calls that a person settled.
 ///
-/// The output of a settled step is among the reused outputs. A settled item of a list is reused
-/// when its step runs again for the same item.
+/// The output of a settled step is among the reused outputs. In a retry of the steps that failed, a
+/// settled item of a list is reused when its step runs again for the same item.
 fn take_over_calls(
     created: &mut Created,
     ended: &Execution,

@@ -87,7 +87,8 @@ impl QuotaMeter {
     }
 
     /// Checks all quotas, and counts the start. Counts nothing if a quota refuses the start. If the
-    /// execution does not belong to this token, as a retry can, checks only the quota of starts.
+    /// execution does not belong to this token, which is possible for a retry, checks only the
+    /// remembered answers and the quota of starts.
     pub(super) async fn admit_start(
         &self,
         store: &dyn Store,
