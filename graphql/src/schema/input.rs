@@ -505,8 +505,8 @@ pub(super) struct ExecutionFilter {
     error_code: Option<String>,
     /// Executions whose first error comes from a step that calls this tool, written as `set.name`.
     failed_tool: Option<String>,
-    /// Words that the first error of an execution must contain, each in the code or the message.
-    /// Case is ignored. At most 64 different words.
+    /// Words or parts of words that the first error of an execution must contain, each in the code
+    /// or the message. Case is ignored. At most 64 different words.
     error_text: Option<String>,
     /// Executions with one of these ids, `exec_…`. At most 1000 ids. An empty list matches nothing.
     execution_ids: Option<Vec<ID>>,

@@ -312,8 +312,8 @@ impl WorkMutation {
     }
 
     /// Records the outcome of a call that ended with `tool.outcome_unknown`. A waiting step then
-    /// succeeds or fails. A failed step stays `FAILED`, but a retry reuses the recorded output. A
-    /// second call with the same outcome changes nothing.
+    /// succeeds or fails. A failed step stays `FAILED`, but if its call succeeded, a retry reuses
+    /// the recorded output. A second call with the same outcome changes nothing.
     #[expect(clippy::too_many_arguments, reason = "each is an argument of the mutation")]
     async fn settle_step(
         &self,

@@ -300,7 +300,7 @@ impl ToolCall {
         self.0.tool.as_str()
     }
 
-    /// Parameters of the call, as the model wrote them.
+    /// Parameters of the call.
     async fn args(&self) -> Value {
         Value::Object(self.0.args.clone())
     }
