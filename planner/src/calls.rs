@@ -135,8 +135,7 @@ pub fn parse_tool_calls(
     read_tool_calls(text, find_tool).map(|read| read.calls)
 }
 
-/// Returns the calls like [`parse_tool_calls`], and also the texts that look like a call but cannot
-/// be called.
+/// Returns the calls like [`parse_tool_calls`], and also the texts that only look like calls.
 pub fn read_tool_calls(
     text: &str,
     find_tool: &dyn Fn(&str) -> Option<Arc<KnownTool>>,

@@ -33,7 +33,7 @@ pub use self::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Criterion {
     /// The cosine to the mean of a tool's examples. For a hit, it exceeds the cosine of the least
-    /// similar example by the margin.
+    /// similar example by at least the margin.
     #[default]
     Centroid,
     Description,

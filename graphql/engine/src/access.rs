@@ -52,7 +52,7 @@ struct AccessState {
     holders: RwLock<Holders>,
     alerts: Arc<Alerts>,
     identities: OnceLock<Identities>,
-    /// Callers of agents whose tokens this process does not know.
+    /// Grants of agents' callers whose tokens this process does not know.
     agents: Identities,
 }
 

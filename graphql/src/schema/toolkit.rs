@@ -144,7 +144,7 @@ impl ToolkitMutation {
     }
 
     /// Connects a tool with the actions that call it. Adds the tool to the toolkit if it is
-    /// missing. Unknown actions are left out with a warning. If all actions are unknown, the tool
+    /// missing. Unknown actions are left out with a warning. If all actions are unknown, a new tool
     /// is left out, too.
     async fn connect_tool(
         &self,

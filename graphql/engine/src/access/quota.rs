@@ -29,7 +29,8 @@ const EXECUTIONS_RETRY: Duration = Duration::from_secs(1);
 const BYTES_RETRY: Duration = Duration::from_mins(10);
 /// Time for which a meter remembers the stored bytes of its token.
 const BYTES_MAX_AGE: Duration = Duration::from_secs(10);
-/// The same if the bytes exceed the quota, so that a removal helps soon.
+/// Time for which a meter remembers stored bytes that exceed the quota. It is short, so that a
+/// removal helps soon.
 const EXCESS_MAX_AGE: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
