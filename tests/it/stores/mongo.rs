@@ -1,5 +1,4 @@
-//! Tests of MongoDB alone: shared databases, replica sets, damage, limits, removals, and other
-//! layouts.
+//! Tests of MongoDB alone, such as replica sets, damage, limits, removals, and other layouts.
 
 use std::{sync::Arc, time::Duration};
 

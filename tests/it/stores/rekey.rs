@@ -178,7 +178,7 @@ async fn check_objects(store: &dyn Store, n: usize) {
     }
 }
 
-/// Returns the stored form of everything, without the records of keys.
+/// Returns the stored form of everything that `write_objects` writes.
 async fn dump(inner: &dyn Store) -> String {
     let mut text = String::new();
     for part in StoredPart::ALL {

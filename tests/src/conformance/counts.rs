@@ -1,4 +1,4 @@
-//! Counts of executions. Each store must return the same counts as the memory store.
+//! Counts. Each store must return the same counts of executions as the memory store.
 
 use std::time::Duration;
 

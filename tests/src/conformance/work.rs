@@ -122,8 +122,8 @@ pub async fn due_executions_are_listed_by_priority_and_time(pair: StorePair) {
     assert_eq!(find_due(&pair, at(-1), 100).await, []);
 }
 
-/// Each list contains some executions that have been due longest, at any priority, so that no
-/// execution starves.
+/// Lists contain some executions that have been due longest, at any priority, so that no execution
+/// starves. A list of one execution has such an execution only in every eighth turn.
 pub async fn the_longest_due_are_listed_whatever_their_priority(pair: StorePair) {
     put_heads(&pair, (1..=30).map(|n| due_head(n, 5, 9))).await;
     let patient = [due_head(41, 1, -9), due_head(42, 2, 0), due_head(43, 3, -3)];
