@@ -1,4 +1,5 @@
-//! Old data is pruned while clients read.
+//! Tests of pruning and retention: which data is removed, and what clients get during and after the
+//! removal.
 
 use std::{sync::Arc, time::Duration};
 
@@ -164,7 +165,8 @@ async fn the_next_version_follows_the_newest_plan_after_pruning() {
         let revised = api.get(query, json!({ "id": plan, "input": input })).await;
         assert_eq!(revised["plan"]["version"], version);
         plan = json_to_text(&revised["plan"]["planId"]);
-        // An execution uses the newest plan, so this plan stays. Older plans are removed.
+        // The first plan has no execution, so it is removed. This plan stays, because an execution
+        // uses it.
         let execute = "mutation ($id: ID!) { executePlan(planId: $id) { executionId } }";
         api.get(execute, json!({ "id": plan })).await;
         prune_all(&*memory).await;

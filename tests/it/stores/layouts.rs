@@ -165,7 +165,7 @@ async fn a_sqlite_file_of_version_1_is_updated() {
         let path = path.clone();
         std::thread::spawn(move || Sqlite::open(&path).unwrap())
     };
-    // Several processes open an old file at the same time, and only one of them converts it.
+    // Three threads open the old file at the same time, and only one of them converts it.
     let openings = [open(), open(), open()];
     let [store, other, _] = openings.map(|thread| thread.join().unwrap());
     let over =

@@ -1,4 +1,4 @@
-//! Tests of SQLite alone: reopened and shared files, locks, damage, permissions and limits.
+//! Tests of SQLite alone, such as shared files, locks, damage and permissions.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
