@@ -2,9 +2,10 @@ use std::sync::Arc;
 
 use futures::future::try_join_all;
 use serde::Deserialize;
+use serde_json::Value;
 use shared::{
     clock::Clock,
-    limits,
+    json, limits,
     store::{Record, RecordKind, RecordPage, Store, StoreError, WriteCondition},
     tool::{ErrorCode, ToolError},
 };
@@ -278,7 +279,8 @@ impl<'a> RecordPages<'a> {
 
 impl Memory {
     fn check_sizes(&self) -> Result<(), ToolError> {
-        check_bytes("the text", self.value.len(), MAX_VALUE_BYTES)?;
+        let value = Value::String(self.value.clone());
+        check_bytes("the text as JSON", json::json_size(&value), MAX_VALUE_BYTES)?;
         check_bytes("the language", self.language.as_ref().map_or(0, String::len), MAX_TAG_BYTES)?;
         let description = self.description.as_ref().map_or(0, String::len);
         check_bytes("the description", description, MAX_QUERY_BYTES)?;
