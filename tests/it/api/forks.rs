@@ -121,7 +121,7 @@ async fn a_fork_keeps_the_outputs_that_still_fit() {
                 (&forked["priority"], &forked["labels"]["team"]),
                 (&json!(3), &json!("red"))
             );
-            assert_eq!(forked["labels"].as_object().map(|labels| labels.len()), Some(1));
+            assert_eq!(forked["labels"].as_object().map(serde_json::Map::len), Some(1));
             let is_new_version = changes["set"][0]["parameters"]["n"] == 8;
             assert_eq!(forked["planId"] != before["planId"], is_new_version, "{changes}");
             let fork = json_to_text(&forked["executionId"]);
