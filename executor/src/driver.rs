@@ -1,13 +1,7 @@
 //! Drives one execution, from its claim until it finishes, waits, or has another owner.
 //!
-//! The driver asks the [`machine`] for the next events, appends them to the log, and acts on them.
-//! It calls a tool with an effect only when the `step_started` event is durable. It calls a tool
-//! that only reads immediately, while the event is being appended. At most one append is in flight.
-//! Events that happen during an append form the next append.
-//!
-//! After a failed append, the driver reads the log and appends the missing events again, unless
-//! they are too large. If the log has other events at their positions, another worker may own the
-//! execution, so the driver drops everything.
+//! The driver calls a tool with an effect only when the `step_started` event is durable, because
+//! another worker must know after a crash that the call may have happened.
 
 mod calls;
 pub(crate) mod children;

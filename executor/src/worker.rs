@@ -1,7 +1,5 @@
-//! Claims executions and drives them.
-//!
-//! New executions, resumed executions and executions of crashed workers are handled in the same
-//! way: a worker claims them and continues their logs.
+//! Claims executions and drives them. A new, resumed or orphaned execution is handled in the same
+//! way: its log is continued.
 
 mod backlog;
 mod pending_heads;
@@ -89,10 +87,8 @@ pub struct WorkerParts {
 }
 
 impl Worker {
-    /// Creates a worker. [`Self::run`] runs it.
-    ///
-    /// When `drain` is cancelled, the worker starts nothing, waits up to [`Options::drain`] for
-    /// running steps, and leaves its executions to other workers.
+    /// Creates a worker. [`Self::run`] runs it. When `drain` is cancelled, the worker starts
+    /// nothing, and waits up to [`Options::drain`] for running steps.
     pub fn new(parts: WorkerParts, id: WorkerId, drain: CancellationToken) -> (Self, WorkerHandle) {
         let WorkerParts { node, store, toolbox, clock, options, scope } = parts;
         let (sender, requests) = mpsc::channel(MAX_REQUESTS);
@@ -236,9 +232,7 @@ impl Worker {
                 self.backlog.given_up.insert(id, epoch);
             }
             Err(DriveError::Fenced) => {
-                // The log rejects this worker's appends, because another worker owns the execution,
-                // or because a late append of this worker succeeded. In the second case no worker
-                // owns the execution.
+                // Another worker owns the execution, or a late append of this worker succeeded.
                 info!(execution = %id, "given up, because its log has newer events");
                 self.backlog.give_up(id);
             }
@@ -296,10 +290,7 @@ impl Worker {
     }
 
     /// Claims a stored execution, unless this worker drives it already. Returns `false` if the
-    /// worker has no free slot.
-    ///
-    /// `known_epoch` is the newest claim that the caller knows. If the log has a newer claim, this
-    /// worker leaves an unfinished execution to the worker of that claim.
+    /// worker has no free slot. `known_epoch` is the newest claim that the caller knows.
     fn claim_execution(&mut self, id: ExecutionId, known_epoch: Epoch) -> bool {
         if self.local.contains(id) {
             return true;
@@ -384,9 +375,8 @@ async fn fail_unwritable(
     Driver::fail_unwritable(Arc::clone(context), execution, error, slot).run().await
 }
 
-/// Writes the owner into a head that lags behind a claim. The claiming worker may have crashed
-/// before it wrote the head, and no worker would find the execution. A head that the claiming
-/// worker wrote has a later position, so it stays.
+/// Writes the owner into a head that lags behind a claim, because the claiming worker may have
+/// crashed before it wrote the head.
 async fn repair_owner(store: &dyn Store, execution: &Execution) -> Result<(), StoreError> {
     let head = store.head(execution.id()).await?;
     if let Some(head) = head.filter(|head| head.epoch < execution.epoch()) {

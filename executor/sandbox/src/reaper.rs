@@ -1,10 +1,5 @@
-//! A process between the engine and a command. It ends everything that the command started.
-//!
-//! A process group does not contain processes that leave it with `setsid`, and a signal to children
-//! does not reach grandchildren. On Linux the reaper adopts orphans of the command. The reaper
-//! kills the remaining processes when the command ends or ignores a request to stop, and when the
-//! engine ends. The command is in the reaper's process group, so the engine's signals reach it
-//! directly.
+//! A process between the engine and a command. It ends everything that the command started,
+//! including processes that leave their process group with `setsid`.
 
 use std::{
     fs::File,

@@ -141,9 +141,8 @@ impl PendingEvents {
         let store = std::sync::Arc::clone(&context.store);
         if events.is_empty() {
             let (id, end) = (execution.id(), self.durable);
-            // Removes the commands from the inbox, because they caused no event. If another worker
-            // has claimed the execution, the commands stay in the inbox, because that worker needs
-            // them.
+            // The commands caused no event. They stay in the inbox if another worker has claimed
+            // the execution, because that worker needs them.
             let discard = async move {
                 if !store.read(id, end).await?.is_empty() {
                     return Err(AppendError::Conflict);

@@ -1,9 +1,7 @@
 //! Reports the durable events of an execution: as log lines, metrics and spans.
 //!
 //! All reports are made from events that are in the store, so they never tell more than the event
-//! log. A span is sent when it ends. A worker that takes over sends the spans of earlier events
-//! again, because the lost worker may not have sent them. Their ids are the same, so a collector
-//! can recognize the copies.
+//! log.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

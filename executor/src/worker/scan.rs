@@ -1,12 +1,7 @@
 //! Scans the store for executions to claim, and for commands to deliver.
 //!
 //! All workers scan the same heads. To keep them from racing for the same execution, each execution
-//! has a preferred worker, on which all workers agree by hashing. The preferred worker claims the
-//! execution immediately. Other workers claim it after a delay, in case the preferred worker is
-//! gone or full.
-//!
-//! A scan leaves out executions that this worker cannot drive: those with tools that are missing on
-//! this node, and those that it cannot read.
+//! has a preferred worker, on which all workers agree by hashing.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -205,8 +200,7 @@ impl Worker {
     }
 
     /// Claims further due executions if too many of the first executions cannot be claimed. Each
-    /// scan reads one page after the cursor. After the last page, it begins again with the first
-    /// page.
+    /// scan reads one more page.
     async fn claim_next_page(&mut self, now: Timestamp) -> Result<(), StoreError> {
         let query = HeadQuery::DueAfter { now, after: self.backlog.cursor };
         let part = self.context.store.find_heads(query, MAX_HEADS).await?;
@@ -253,9 +247,8 @@ impl Worker {
         can_need_replan && self.context.replanner.get().is_none()
     }
 
-    /// Returns whether this worker should claim an execution: immediately if it is the preferred
-    /// worker or the owner, otherwise after a delay. So workers share the executions and do not
-    /// race for them.
+    /// Returns whether this worker should claim an execution. Workers other than the preferred
+    /// worker and the owner wait, so that workers do not race.
     fn should_claim(&mut self, head: &ExecutionHead, workers: &[WorkerId]) -> bool {
         let me = self.context.worker;
         if head.owner == Some(me)

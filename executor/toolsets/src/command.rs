@@ -1,11 +1,4 @@
-//! Tools that are commands.
-//!
-//! A command gets its parameters as one JSON document on standard input. The input is a file that
-//! is complete before the command starts. Arguments may name parameters, too. No shell is involved.
-//!
-//! Standard output is the tool's output: parsed if it is JSON, otherwise a string without the last
-//! line end. A non-zero exit status is a failure with the tail of standard error. After a success,
-//! this tail becomes the call's note.
+//! Tools that are commands. No shell is involved.
 
 mod argv;
 mod parameters_file;

@@ -232,8 +232,8 @@ impl Drawing {
             .steps
             .iter()
             .map(|(name, step)| self.draw_outcome(name, step, frame).essential_columns);
-        // Besides the name, a line has a number of five columns, a sign and spaces: ten columns
-        // together.
+        // Besides the name and the outcome, a line has a number or an indent, a sign and spaces. Ten
+        // columns are reserved for them.
         let name_columns =
             columns.saturating_sub(10 + essential_columns.max().unwrap_or(0)).max(MIN_NAME_COLUMNS);
         frame.name_columns = self.width.min(name_columns);

@@ -254,8 +254,9 @@ impl Executions {
         }
     }
 
-    /// Starts an execution. If an execution with the same key and subject exists, returns its id
-    /// instead.
+    /// Starts an execution, or returns the id of the execution that was started with the same
+    /// idempotency key before. Fails with a conflict if that execution has another `subject` (its
+    /// plan or query) or other options.
     async fn find_or_start(
         &self,
         plan: &Arc<Plan>,

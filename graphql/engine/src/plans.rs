@@ -50,8 +50,8 @@ const MAX_ID_ATTEMPTS: usize = 8;
 /// Maximum number of attempts to store a new version of a plan. An attempt fails if another caller
 /// stores a version at the same time.
 const MAX_VERSION_ATTEMPTS: usize = 64;
-/// Maximum number of bytes of a query that is derived from a draft, and of the stored beginning of
-/// a query that is too long.
+/// Approximate maximum number of bytes of a query that is derived from a draft, and of the stored
+/// beginning of a query that is too long.
 const MAX_SHORT_QUERY_BYTES: usize = 200;
 const MAX_PLANNER_TOOLS: usize = 1_000;
 /// Lifetime of a draft in the plan cache. A draft usually becomes invalid much sooner, when the

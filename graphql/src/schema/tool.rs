@@ -99,7 +99,8 @@ impl Tool {
     }
 
     /// Qualified name of the tool that `name` means instead, because an earlier toolset has a tool
-    /// with this name. Null if `name` means this tool or no tool.
+    /// with this name. Null if `name` means this tool, no tool, or a tool that the caller may not
+    /// use.
     async fn shadowed_by(&self, ctx: &Context<'_>) -> Option<String> {
         let meant = ctx.data_unchecked::<Engine>().tools.find_shadowing(&self.definition);
         meant.map(|tool| tool.to_string())

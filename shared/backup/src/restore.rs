@@ -61,7 +61,7 @@ fn to_backup_error(path: &Path, err: FormatError) -> BackupError {
         FormatError::Io(err) => BackupError::file(path, "read", err),
         FormatError::NotBackup => BackupError::NotBackup { path: name() },
         FormatError::TooNew { found } => {
-            BackupError::TooNew { path: name(), found, known: FORMAT_VERSION }
+            BackupError::TooNew { path: name(), found, newest_known: FORMAT_VERSION }
         }
         FormatError::Damaged(why) => BackupError::damaged(path, why),
     }

@@ -63,12 +63,12 @@ impl Items {
         self.open_count == 0
     }
 
-    /// Returns `true` if all unfinished items wait for a person or a signal.
+    /// Returns `true` if unfinished items are left and all of them wait for a person or a signal.
     pub fn only_waits(&self) -> bool {
         !self.is_finished() && self.waiting_count == self.open_count
     }
 
-    /// Returns `true` if all unfinished items wait or sleep, which means that no item works.
+    /// Returns `true` if unfinished items are left and all of them wait or sleep.
     pub(super) fn is_idle(&self) -> bool {
         !self.is_finished() && self.waiting_count + self.sleeping_count == self.open_count
     }

@@ -43,8 +43,8 @@ impl StoredSize {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// Adds the blobs of this execution that a value refers to. A blob of another execution counts
-    /// there.
+    /// Adds the sizes of this execution's blobs that a value refers to. A blob of another execution
+    /// counts toward that execution.
     fn add_blobs(&mut self, prefix: &str, value: &Value, depth: usize) {
         if depth == 0 {
             return;

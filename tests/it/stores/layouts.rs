@@ -41,7 +41,7 @@ async fn a_store_with_a_newer_schema_is_refused() {
         ),
     );
     let err = Sqlite::open(&path).map(drop).unwrap_err();
-    assert_eq!(err, StoreError::TooNew { found: newer, known: LAYOUT });
+    assert_eq!(err, StoreError::TooNew { found: newer, newest_known: LAYOUT });
 }
 
 /// A node of the next layout adds columns and tables, but a node of this layout can read what it

@@ -145,7 +145,7 @@ async fn a_store_with_a_newer_schema_is_refused() {
     let newer = doc! { "$set": newer };
     edit_document(&url, "meta", doc! { "_id": "schema" }, newer).await;
     let err = Mongo::open(&url).await.map(drop).unwrap_err();
-    assert_eq!(err, StoreError::TooNew { found: version, known: LAYOUT });
+    assert_eq!(err, StoreError::TooNew { found: version, newest_known: LAYOUT });
 }
 
 #[tokio::test]

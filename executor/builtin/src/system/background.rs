@@ -47,9 +47,8 @@ pub(super) struct BashBackground {
 
 /// The variable that marks background processes for later runs of Faber. Its value is the root.
 ///
-/// A process inherits the variable and cannot set it in processes that it has not started. A file
-/// with process ids would be less safe: a command could write any id into it and have that process
-/// killed.
+/// A file with process ids would be less safe: a command could write any id into it and have that
+/// process killed.
 const MARKER: &str = "FABER_BACKGROUND";
 
 #[derive(Debug, Default)]

@@ -246,9 +246,8 @@ impl LoginTarget<'_> {
         scopes
     }
 
-    /// Returns the client of the login: the configured client, the client of the metadata document,
-    /// or the client of the last login if it is still usable. If there is none, [`register_client`]
-    /// registers a client.
+    /// Returns the client of the login if one is configured or known. Otherwise,
+    /// [`register_client`] must register a client.
     fn known_client(
         &self,
         metadata: &AuthorizationMetadata,
@@ -272,10 +271,8 @@ impl LoginTarget<'_> {
         before.client.as_ref().filter(is_usable).cloned()
     }
 
-    /// Removes the registered client of an expired login until the new login succeeds.
-    ///
-    /// A server that has forgotten the client may report this only in the browser. The next login
-    /// then registers another client.
+    /// Removes the registered client of an expired login until the new login succeeds, because a
+    /// server that has forgotten the client may report this only in the browser.
     async fn forget_ended_client(&self, client: &RegisteredClient) -> Result<(), LoginError> {
         if self.client.is_some() || self.document == Some(client.id.as_str()) {
             return Ok(());

@@ -322,7 +322,11 @@ mod tests {
         for (err, code, status) in [
             (BackupError::NotBackup { path: path() }, "INVALID_ARGUMENT", 2),
             (BackupError::Damaged { path: path(), why: path() }, "INVALID_ARGUMENT", 2),
-            (BackupError::TooNew { path: path(), found: 2, known: 1 }, "INVALID_ARGUMENT", 2),
+            (
+                BackupError::TooNew { path: path(), found: 2, newest_known: 1 },
+                "INVALID_ARGUMENT",
+                2,
+            ),
             (BackupError::NotEmpty { what: "plans" }, "CONFLICT", 2),
             (BackupError::Changed(path()), "CONFLICT", 2),
             (StoreError::Incomplete { file: path() }.into(), "STORE_UNAVAILABLE", 3),

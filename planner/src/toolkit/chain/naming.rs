@@ -16,7 +16,8 @@ use crate::select::words;
 const WORD_POINTS: f64 = 2.0;
 /// Factor for the points of a word that only the description has.
 const DESCRIBED_WORD_FACTOR: f64 = 0.4;
-/// Additional points for each word of a name that the text contains as a whole.
+/// Additional points for each word of the longest name of several words that the text contains as a
+/// whole.
 const WHOLE_NAME_POINTS: f64 = 1.0;
 /// Additional points for an id, because people name the id of a thing more often than its status.
 const ID_POINTS: f64 = 0.5;

@@ -175,7 +175,7 @@ fn reason_not_undone(view: &View<'_>, call: &Step) -> String {
     if call.is_reused {
         return "its output was reused from an earlier execution".to_owned();
     }
-    "the execution ended before".to_owned()
+    "the execution ended before the step could be undone".to_owned()
 }
 
 fn manual_undo_remedy(view: &View<'_>, task: Task) -> Option<Remedy> {
