@@ -1,7 +1,5 @@
-//! Limits on the text of an operation, and on its error messages.
-//!
-//! The parser recurses for each bracket, and its messages quote the operation. Without these
-//! limits, a small request could cause much work and a large answer.
+//! Limits on the text of an operation, and on its error messages. The parser recurses for each
+//! bracket, and its messages quote the operation.
 
 use std::fmt;
 

@@ -60,9 +60,7 @@ impl WriteProbe {
 }
 
 /// Builds the hooks of the server that need the engine or the page: readiness, metrics and routes.
-///
-/// `store_file` is the file of an SQLite store. Its size is a metric. Other stores are asked for
-/// their size. The page uses URLs below `path_prefix`.
+/// `store_file` is the file of an SQLite store. The page uses URLs below `path_prefix`.
 pub fn build_server_hooks(
     engine: &Engine,
     worker: Option<WorkerHandle>,

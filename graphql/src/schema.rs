@@ -1,8 +1,4 @@
-//! The GraphQL API.
-//!
-//! All operations go through the [`Engine`]. The doc comments of the types are the API's
-//! documentation. The golden file `graphql/schema.graphql` contains the whole schema, so that each
-//! change of the API is visible in a diff.
+//! The GraphQL API. The doc comments of the types are the API's documentation.
 
 mod actor;
 mod answer_size;

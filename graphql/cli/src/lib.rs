@@ -1,6 +1,5 @@
-//! The command line. Most commands are operations of the API: a [`Client`](client::Client) sends
-//! them to the engine of this process or, with `--server`, to a running server. Responses are typed
-//! values ([`client::types`]), and [`client::view`] draws them for people.
+//! The command line. Most commands are operations of the API, which a [`Client`](client::Client)
+//! sends to the engine of this process or to a running server.
 
 mod args;
 mod bench;

@@ -1,8 +1,5 @@
-//! Shows an execution while it runs. A terminal gets the plan by layers, redrawn at each tick. A
-//! pipe gets one line for each step that finishes, waits or will be tried again.
-//!
-//! In a long plan, a finished or pending layer is one line. Steps that run, wait or failed have
-//! their own lines. The drawing is never taller than the window.
+//! Shows an execution while it runs: on a terminal as a drawing of the plan, and on a pipe as
+//! lines.
 
 #[cfg(test)]
 mod tests;

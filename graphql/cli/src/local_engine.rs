@@ -287,10 +287,8 @@ pub(crate) async fn open_store(setup: Setup<'_>) -> Result<Arc<dyn Store>, Failu
     })
 }
 
-/// Opens the configured store to copy values from it or into it. Also opens a store into which a
-/// restore is incomplete.
-///
-/// Keys are not used, because a copy that encrypted values could not be compared with its source.
+/// Opens the configured store to copy values from it or into it. Keys are not used, because a copy
+/// that encrypted values could not be compared with its source.
 pub(crate) async fn open_store_for_copies(setup: Setup<'_>) -> Result<Arc<dyn Store>, Failure> {
     create_default_folder(setup).await?;
     Ok(engine::store::open_store_for_copies(&setup.config.store.value, None).await?)
@@ -324,9 +322,7 @@ pub(crate) fn build_launcher(config: &Config, base: &Path) -> Launcher {
         .with_read_only(config.own_programs())
 }
 
-/// Makes the registry of toolsets. If the command needs no tools, the registry contains no
-/// configured toolset. A worker of all executions starts all toolsets at the beginning. Other
-/// commands start a toolset when they need it.
+/// Makes the registry of toolsets. It contains no configured toolset if the command needs no tools.
 fn build_registry(
     setup: Setup<'_>,
     need: Need,

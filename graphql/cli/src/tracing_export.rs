@@ -35,10 +35,8 @@ impl TraceExport {
         self.sink.clone().map(|sink| sink as _)
     }
 
-    /// Runs a command. Sends the last spans at the end of the command.
-    ///
-    /// `name` is the name of the command's own span. `None` means no span, such as for a server,
-    /// whose requests have spans.
+    /// Runs a command, and then sends the last spans. `name` is the name of the command's own span.
+    /// A server has none, because its requests have spans.
     pub(crate) async fn run_command<T>(
         self,
         name: Option<&str>,

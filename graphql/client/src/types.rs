@@ -1,7 +1,6 @@
-//! Objects of the API as commands read them, each with the selection of its fields.
-//!
-//! `FIELDS` selects every field of an object, because `--json` prints all of them. The struct has
-//! only the fields that views use. A test compares `FIELDS` and the struct with the schema.
+//! Objects of the API as commands read them, each with the selection of its fields. `FIELDS`
+//! selects every field, because `--json` prints all of them, but the struct has only the fields
+//! that views use.
 
 #[cfg(test)]
 mod tests;

@@ -1,10 +1,5 @@
-//! Agents: a model calls tools in turns until it can answer.
-//!
-//! An agent is a plan ([`plan`]) that contains each turn as steps. One step asks the model
-//! ([`turn`]). The next steps make the requested calls, one step for each effect
-//! ([`toolbox::dispatch`]). The next turn gets all earlier turns and results ([`history`]). So the
-//! log records each turn, the calls of a turn run in parallel, and a crash needs no special
-//! recovery.
+//! Agents: a model calls tools in turns until it can answer. An agent is a plan that contains each
+//! turn as steps, so a crash needs no special recovery.
 
 mod history;
 mod plan;

@@ -417,8 +417,7 @@ impl Executions {
     }
 
     /// Returns one finding about a call with an unknown outcome for each child that failed because
-    /// of such a call. Prefers a call that no person has settled. Reads at most `children_left`
-    /// children.
+    /// of such a call. Reads at most `children_left` children.
     async fn find_unknown_child_calls(
         &self,
         execution: &Execution,

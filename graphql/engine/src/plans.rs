@@ -463,9 +463,8 @@ impl Plans {
         self.allowed_tools(&self.library.list_with_sub_plans(plan).await?).map(drop)
     }
 
-    /// Returns the tools of plans. Fails if the caller is not allowed to use one of them, or if an
-    /// agent in a plan is allowed other tools than the caller. An agent decides only later which
-    /// tools it calls.
+    /// Returns the tools of plans. An agent decides only later which tools it calls, so the caller
+    /// must be allowed to use all tools that the agent may call.
     fn allowed_tools(&self, plans: &[Arc<Plan>]) -> Result<BTreeSet<ToolName>, EngineError> {
         let grant = &self.tools.grant;
         for reach in plans.iter().flat_map(|plan| agent::list_reaches(plan)) {

@@ -1,11 +1,5 @@
-//! A store in front of the store, which hides the objects of other tokens.
-//!
-//! The engine of a caller whose token has `see: own` reads through it, so no function of the engine
-//! and no resolver can forget the check. Foreign objects look as if they did not exist. Writes pass
-//! unchanged, because the engine writes only what belongs to the caller, or to an object that it
-//! read before.
-//!
-//! Control and workers use the store behind it, because they also serve other tokens.
+//! A store in front of the store, which hides the objects of other tokens. The engine of a caller
+//! reads through it, so no function of the engine and no resolver can forget the check.
 
 mod documents;
 mod records;

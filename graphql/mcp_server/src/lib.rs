@@ -1,7 +1,5 @@
-//! Faber as an MCP server: over standard input and output, and at `/mcp` of `faber serve`.
-//!
-//! Its tools are operations of the API. They use the same [`Client`] as the commands, so the same
-//! roles, tool patterns and limits apply.
+//! Faber as an MCP server: over standard input and output, and at `/mcp` of `faber serve`. Its
+//! tools are operations of the API, so the same roles, tool patterns and limits apply.
 
 mod answer;
 mod answer_size;

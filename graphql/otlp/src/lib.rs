@@ -1,8 +1,5 @@
-//! Exports spans to an `OpenTelemetry` collector, by OTLP over HTTP with protobuf.
-//!
-//! Spans are exported only if the standard variables `OTEL_…` ask for it. The engine makes a span
-//! when the operation has ended, so this crate uses the SDK's queue and exporter, and not its
-//! tracer.
+//! Exports spans to an `OpenTelemetry` collector, by OTLP over HTTP with protobuf, if the standard
+//! variables `OTEL_…` ask for it.
 
 mod client;
 mod convert;

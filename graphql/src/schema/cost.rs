@@ -1,9 +1,5 @@
-//! Computes the cost of an operation before it runs.
-//!
-//! A field costs one plus the cost of its selection, and a list multiplies the cost of its
-//! selection. Expensive fields are in [`EXPENSIVE_FIELDS`]. `__typename` and introspection cost as
-//! much as any other field. The cost of a fragment is computed once and added wherever it is
-//! spread, so that nested fragments cannot make the computation itself expensive.
+//! Computes the cost of an operation before it runs. The cost of a fragment is computed once, so
+//! that nested fragments cannot make the computation itself expensive.
 
 use std::collections::BTreeMap;
 

@@ -49,9 +49,8 @@ pub(crate) enum Purpose {
     Finish,
 }
 
-/// Watches an execution, and the executions that replans start for it. Stops when the execution is
-/// finished or waits for a person, after a signal such as Ctrl-C, or, with [`Purpose::Finish`],
-/// when no worker drives the execution.
+/// Watches an execution, and the executions that replans start for it, until it is finished or
+/// waits for a person, a signal arrives, or (with [`Purpose::Finish`]) no worker drives it.
 pub(crate) async fn watch_to_end(
     session: &Session<'_>,
     id: ExecutionId,

@@ -224,8 +224,7 @@ pub(crate) async fn send_signal(app: &App, args: SignalArgs) -> Result<ExitStatu
 }
 
 /// Sends a command to an execution, and drives the execution until the response arrives, because a
-/// worker must apply the command. If `is_stop_command` is set, first waits until the command is in
-/// the inbox. Otherwise this process could start another step before it reads the command.
+/// worker must apply the command.
 async fn send_and_drive(
     session: &Session<'_>,
     id: ExecutionId,
@@ -361,8 +360,7 @@ pub(crate) struct Repetition<'a> {
 }
 
 /// Lists calls that a command would repeat, and asks the user on a terminal. Returns `false` if the
-/// user says no. Without a terminal or with `--json`, fails if one of the calls has an unknown
-/// outcome.
+/// user says no.
 pub(crate) async fn confirm_repetition(
     session: &Session<'_>,
     repetition: Repetition<'_>,
@@ -425,8 +423,7 @@ async fn confirm_retry(
 }
 
 /// Asks the user before a new execution repeats calls of `ONCE` tools that the plan's last
-/// execution made. Ignores dry runs, because they made no calls. Looks for the last execution only
-/// among the 20 newest executions.
+/// execution made. Looks only among the 20 newest executions.
 pub(crate) async fn confirm_new_execution(
     session: &Session<'_>,
     plan: &Text,

@@ -369,9 +369,8 @@ impl Grant {
         rights.check_limits(now).inspect_err(|err| rights.raise_alert(AlertKind::Limit, err, now))
     }
 
-    /// Rejects a start that the limits or quotas exclude now. Counts nothing. Call this function
-    /// before work that a refused start would waste, such as planning. `owner` is the token to
-    /// which the new execution will belong.
+    /// Rejects a start that the limits or quotas exclude now, before work that a refused start
+    /// would waste. Counts nothing. `owner` is the token of the new execution.
     pub async fn check_start(
         &self,
         store: &dyn Store,

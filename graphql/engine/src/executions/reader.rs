@@ -226,9 +226,8 @@ impl ExecutionReader {
         Ok(retries.into_iter().map(|(_, id)| id).collect())
     }
 
-    /// Returns the execution that another execution retries, from the first event of its log.
-    /// Concurrent calls wait for each other, because the fields of a query often need the same log,
-    /// which is then in the cache.
+    /// Returns the execution that another execution retries. Concurrent calls wait for each other,
+    /// because the fields of a query often need the same log, which is then in the cache.
     async fn load_retry_of(&self, id: ExecutionId) -> Result<Option<ExecutionId>, EngineError> {
         let mut cached = self.retry_of.lock().await;
         if let Some(retry_of) = cached.get(&id) {

@@ -226,9 +226,8 @@ impl Tools {
         names
     }
 
-    /// Returns the usage of each tool that the caller is allowed to use, on all nodes, in plans and
-    /// outside plans. If a toolset was renamed, the usage under its former name is added to that
-    /// under the current name.
+    /// Returns the usage of each tool that the caller is allowed to use, on all nodes. The usage
+    /// under a former name of a toolset counts under the current name.
     pub async fn load_usage(&self) -> Result<Vec<Usage>, EngineError> {
         self.flush_usage().await?;
         let mut usages: BTreeMap<ToolName, Usage> = BTreeMap::new();

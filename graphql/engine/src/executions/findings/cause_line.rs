@@ -2,12 +2,8 @@
 
 const MAX_CAUSE_BYTES: usize = 600;
 
-/// Returns the line of a message that names the cause.
-///
-/// Programs print the cause at different places of a trace: Python last, Node.js and Java first,
-/// and Rust below `Caused by:`. This function prefers the last cause after the last `Caused by:`.
-/// Otherwise it takes the last line that names an error, such as `Error:` or `ValueError:`, and
-/// otherwise the last line that is not a frame.
+/// Returns the line of a message that names the cause. Programs print the cause at different places
+/// of a trace: Python last, Node.js and Java first, and Rust below `Caused by:`.
 pub fn find_cause_line(message: &str) -> String {
     let lines: Vec<&str> = message.lines().map(str::trim_end).collect();
     let lines: Vec<&str> = lines.into_iter().filter(|line| !line.trim().is_empty()).collect();
