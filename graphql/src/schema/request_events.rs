@@ -29,9 +29,8 @@ use super::{
     timeline::plan_summary,
 };
 
-/// Interval between two polls for transcript entries, plans and new executions. Polling is needed
-/// because a store does not always send a hint about them. Events of executions whose logs are
-/// followed arrive without a poll.
+/// Interval between two polls for transcript entries, plans and new executions, because a store
+/// does not always send a hint about them.
 const POLL_INTERVAL: Duration = limits::POLL_INTERVAL;
 /// Shortest interval between two polls for new executions after a hint, because hints are also sent
 /// for work of other requests.

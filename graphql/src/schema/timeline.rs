@@ -53,10 +53,8 @@ pub(super) struct TimelineEntry {
     waited_ms: Option<f64>,
 }
 
-/// Returns the timeline of a request.
-///
-/// Entries are sorted by time, but entries of one execution stay in the order of its log, because
-/// clocks of machines differ.
+/// Returns the timeline of a request by time. Entries of one execution stay in the order of its
+/// log, because clocks of machines differ.
 pub(super) async fn load_timeline(
     engine: &Engine,
     request: &Request,

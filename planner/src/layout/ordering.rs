@@ -98,9 +98,8 @@ fn count_all_crossings(graph: &LayeredGraph, positions: &[usize]) -> usize {
     counted.sum()
 }
 
-/// Counts the crossings between two layers. Edges are pairs of positions.
-///
-/// After Barth, Jünger and Mutzel: crossings are inversions, counted by a tree of sums.
+/// Counts the crossings between two layers (Barth, Jünger and Mutzel). Edges are pairs of
+/// positions.
 fn count_crossings(edges: &mut [(usize, usize)], lower: usize) -> usize {
     edges.sort_unstable();
     let mut sums = vec![0_usize; lower + 1];

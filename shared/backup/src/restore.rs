@@ -1,8 +1,5 @@
-//! Restores a backup into an empty store.
-//!
-//! A restore makes many writes, so its process may die before the last write. Until then, a record
-//! marks the store as incomplete. Every command refuses a marked store, except a restore of the
-//! same file, which writes the missing objects.
+//! Restores a backup into an empty store. A restore may be interrupted, so a record marks the store
+//! as incomplete until the last write.
 
 use std::{
     fs::File,

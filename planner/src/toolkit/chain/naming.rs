@@ -1,8 +1,5 @@
-//! The types that words name: `shipment id`, `the current refund status`.
-//!
-//! A type has the words of all its fields, because tools call one thing by several names. A word
-//! counts more if few types have it. If the text contains a whole name, the words of this name
-//! count more.
+//! The types that words name: `shipment id`, `the current refund status`. A type has the words of
+//! all its fields, because tools call one thing by several names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -132,9 +129,8 @@ impl ChainGraph {
 }
 
 impl Vocabulary {
-    /// Returns the type that a piece of a sentence names, by the stems of its words. Returns `None`
-    /// if another type fits about as well, or if no name of the type has one of the words.
-    /// `accepts` must be `true` for the fields of the type.
+    /// Returns the type that a piece of a sentence names. Returns `None` if another type fits about
+    /// as well. `accepts` must be `true` for the fields of the type.
     pub fn find(
         &self,
         query_words: &[&str],
