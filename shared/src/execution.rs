@@ -1,8 +1,5 @@
-//! The state of an execution, which is a fold over its events.
-//!
-//! [`Execution::apply`] makes all changes that events describe. [`StepState::next`] is the only
-//! definition of a step's transitions. The fold also keeps the work that the machine can do next in
-//! an [`Agenda`], so that most decisions do not read the whole plan.
+//! The state of an execution, which is a fold over its events. [`StepState::next`] is the only
+//! definition of a step's transitions.
 
 mod agenda;
 mod attempts;
@@ -341,10 +338,8 @@ impl Execution {
         step.spent.record_state(at, &step.state, step.items.as_deref());
     }
 
-    /// Returns `true` if the event is possible for the task.
-    ///
-    /// Only a step with `forEach` has a list. Only an execution that compensates undoes a task, and
-    /// only the latest task that succeeded.
+    /// Returns `true` if the event is possible for the task. Only the latest task that succeeded
+    /// can be undone.
     fn can_have_event(&self, task: Task, event: &Event) -> bool {
         if task.part.undo && self.undoable.last().map(|done| done.compensation()) != Some(task) {
             return false;
@@ -593,10 +588,8 @@ impl Execution {
         self.agenda.is_finished() && is_undone
     }
 
-    /// Removes the oldest kept signal called `name`, because a step takes it.
-    ///
-    /// The step's `step_succeeded` event records the payload. The log alone determines which signal
-    /// was taken, so a replay takes the same signal.
+    /// Removes the oldest kept signal called `name`, because a step takes it. The log alone
+    /// determines which signal was taken, so a replay takes the same signal.
     fn take_signal(&mut self, name: &str) {
         if let Some(index) = self.signals.iter().position(|signal| signal.name == name) {
             self.signals.remove(index);

@@ -1,10 +1,5 @@
-//! The metrics of this process, for Prometheus.
-//!
-//! A process has one `/metrics`, so it has one [`Metrics`]. The engine counts even if no server
-//! shows the result.
-//!
-//! The number of time series is limited. Names of tools, models and planners come from users, so
-//! each label has a limited number of values, and all further values count as `other`.
+//! The metrics of this process, for Prometheus. Names of tools, models and planners come from
+//! users, so each label has a limited number of values, and all further values count as `other`.
 
 mod process;
 #[cfg(test)]

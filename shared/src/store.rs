@@ -11,12 +11,6 @@
 //!
 //! Fencing needs no further promise. A claim is an event, so a worker that lost its claim appends
 //! at a stale position, and its append fails.
-//!
-//! [`Inbox`] keeps commands, and [`Permits`] limits calls. [`Documents`] keeps requests and plans,
-//! which never change, and heads, which are a cache of the logs. [`KeyValue`] keeps small documents
-//! that change. Methods of [`dyn Store`](Store), such as those for saved plans and idempotency
-//! keys, are written once, on top of [`KeyValue`]. [`Vectors`] keeps embeddings of texts.
-//! [`AuditLog`] keeps who did what.
 
 mod assembly;
 mod audit;

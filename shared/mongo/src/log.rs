@@ -1,11 +1,5 @@
-//! Event logs, leases, permits and inboxes in MongoDB.
-//!
-//! Appends go through the [`journal`], which writes the events first and the head after them. If
-//! the process dies between these two writes, the log has an old head or no head. `put_head` then
-//! inserts the head, unless the log is being removed.
-//!
-//! Claims search the heads by the field `wakeMicros`. Only heads that a worker can claim have this
-//! field, so the index contains no other executions.
+//! Event logs, leases, permits and inboxes in MongoDB. If the process dies between the writes of
+//! the events and the head, the log has an old head or no head.
 
 use std::collections::BTreeSet;
 
@@ -259,11 +253,8 @@ impl Mongo {
     }
 
     /// Returns `true` if a log has no head because a process died between the writes of the log and
-    /// the head.
-    ///
-    /// The order of the queries matters. A removal is noted in `going`, removes the head first and
-    /// the log last, and then deletes its note. So this function never reports a log that is being
-    /// removed.
+    /// the head. The order of the queries matters, so that a log that is being removed is never
+    /// reported.
     async fn has_lost_head(&self, head: &ExecutionHead) -> Result<bool, StoreError> {
         let id = head.execution;
         if self.head(id).await?.is_some() || removal::is_being_removed(&self.database, id).await? {

@@ -1,9 +1,5 @@
-//! Event logs, leases, permits and inboxes in the file.
-//!
-//! Methods read in the [pool](super::readers), which sees the last commit, and write by sending a
-//! [`Change`] to the writer. A worker counts as gone when its lease has expired, or when its
-//! process no longer holds its lock file. Methods that need live workers check the locks, so that
-//! dead workers lose their leases and permits immediately.
+//! Event logs, leases, permits and inboxes in the file. Methods read in the [pool](super::readers),
+//! and write by sending a [`Change`] to the writer.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,8 +1,5 @@
-//! Lock files that show which workers' processes are alive.
-//!
-//! Each worker holds a lock on a file of its own. The kernel frees the lock when the process ends,
-//! also when it is killed. So other workers notice a dead worker immediately, and not only when its
-//! lease expires. On a file system without working locks, the leases still expire.
+//! Lock files that show which workers' processes are alive. The kernel frees the lock when the
+//! process ends, so other workers notice a dead worker before its lease expires.
 
 use std::{
     collections::BTreeMap,

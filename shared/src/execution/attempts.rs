@@ -1,7 +1,5 @@
-//! The attempts of an execution, as its log describes them.
-//!
-//! Log lines, metrics and traces read attempts from the same durable events. So they agree with
-//! each other and with the log, even after another worker has taken over the execution.
+//! The attempts of an execution, as its log describes them. Log lines, metrics and traces read
+//! attempts from here, so that they agree with each other and with the log.
 
 use foldhash::fast::RandomState;
 use indexmap::IndexMap;

@@ -1,7 +1,5 @@
-//! The bytes that an execution takes in the store.
-//!
-//! They follow from the log, so each process and each store has the same number. They count the
-//! log with its input, and the blobs that the outputs refer to.
+//! The bytes that an execution takes in the store. They follow from the log, so each process and
+//! each store has the same number.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,5 @@
-//! Versions of the layout of stores, and the report of a migration.
-//!
-//! `docs/design/store-layout.md` has the rules for a change of the layout. Stores can be opened as
-//! a node of [`LAYOUT`] − 1 opens them, so that tests let nodes of neighbouring layouts share a
-//! store.
+//! Versions of the layout of stores, and the report of a migration. `docs/design/store-layout.md`
+//! has the rules for a change of the layout.
 
 use std::time::{Duration, Instant};
 

@@ -43,11 +43,9 @@ pub struct ExecutionFilter {
     pub tool: Option<ToolName>,
     pub from: Option<Timestamp>,
     pub to: Option<Timestamp>,
-    /// Selects executions that need a person, or with `Some(false)` all other executions.
-    ///
-    /// If children are left out ([`is_root`](Self::is_root)), an execution needs a person if one of
-    /// its descendants needs one. Otherwise the descendant itself is in the list, and only that
-    /// descendant counts.
+    /// Selects executions that need a person, or with `Some(false)` all other executions. If
+    /// children are left out ([`is_root`](Self::is_root)), an execution needs a person if one of
+    /// its descendants needs one.
     pub needs_person: Option<bool>,
     pub labels: Vec<LabelFilter>,
     pub error_code: Option<String>,

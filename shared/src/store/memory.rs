@@ -1,8 +1,5 @@
-//! A store in memory, for tests, simulation and trials.
-//!
-//! It keeps events, plans, requests and records as JSON, as the other stores do, and decodes them
-//! on reads. So tests notice data that JSON cannot keep. It has no background work and never waits:
-//! the same calls in the same order give the same results.
+//! A store in memory, for tests, simulation and trials. It keeps its data as JSON, so that tests
+//! notice data that JSON cannot keep.
 
 mod audit;
 mod documents;

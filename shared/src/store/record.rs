@@ -56,8 +56,6 @@ pub enum RecordKind {
     SavedPlan,
     /// The output of a call, or a plan, for later use. Its name can be any text, and its time is
     /// the time at which it expires.
-    ///
-    /// Only the [`limits::OUTPUT_CACHE_ENTRIES`] records that expire last are kept.
     Output,
     /// The usage of a tool. Its name can be any text. Its time is not a real time, but the number
     /// of calls in microseconds, which grows with each change.

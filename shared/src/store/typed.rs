@@ -1,7 +1,5 @@
-//! Operations on records with a Rust type, such as idempotency keys, saved plans, cached outputs
-//! and usage.
-//!
-//! These methods use only the traits of [`Store`], so they are written once for all stores.
+//! Operations on records with a Rust type. They use only the traits of [`Store`], so they are
+//! written once for all stores.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,8 +1,6 @@
-//! The spans of an execution, made from its log.
-//!
-//! The names and attributes follow the `OpenTelemetry` conventions for generative AI: an execution
-//! is `invoke_workflow`, and each attempt of a step is `execute_tool`. Contents of calls are left
-//! out, because they may be secret.
+//! The spans of an execution, made from its log. The names and attributes follow the
+//! `OpenTelemetry` conventions for generative AI. Contents of calls are left out, because they may
+//! be secret.
 
 use super::{AttributeValue, FinishedSpan, SpanContext, SpanEvent, SpanId, SpanKind, TraceId};
 use crate::{
