@@ -348,8 +348,8 @@ impl Driver {
         }
     }
 
-    /// Claims the execution again after the lease expired and was renewed. If another worker has
-    /// claimed it in the meantime, the append of the claim fails. Running calls continue.
+    /// Claims the execution again after the lease expired and was renewed. The append of the claim
+    /// fails if another worker has claimed the execution in the meantime.
     fn renew_claim(&mut self) {
         let term = self.context.lease.term();
         let is_stale = self.is_lease_doubtful() && self.context.lease.is_safe(term);

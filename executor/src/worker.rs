@@ -424,8 +424,8 @@ impl LocalDrivers {
         self.lock_map().contains_key(&id)
     }
 
-    /// Gives a command to the driver of its execution. Returns whether this worker has the driver.
-    /// A command that does not fit stays in the inbox and is delivered later.
+    /// Gives a command to the driver of its execution, and returns whether this worker has the
+    /// driver. A command that does not fit stays in the inbox and is delivered later.
     fn deliver_command(&self, envelope: &SentCommand) -> bool {
         match self.lock_map().get(&envelope.execution) {
             Some(driver) => {

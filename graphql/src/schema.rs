@@ -86,7 +86,7 @@ impl Schema {
 }
 
 /// Returns `true` if the request could be a mutation. A mutation must fail for an encrypted value
-/// whose key is missing. It must not use the placeholder that a query shows for such a value.
+/// whose key is missing, because it must not use the placeholder that a query shows.
 fn is_mutation(request: &mut async_graphql::Request) -> bool {
     let name = request.operation_name.clone();
     // An invalid document counts as a query, because the executor rejects it later.
@@ -118,8 +118,7 @@ impl Executor for Schema {
 pub struct Limits {
     /// Maximum depth of fields. The introspection query of `GraphiQL` has 15 levels.
     pub depth: usize,
-    /// Maximum cost of all fields together. A field costs one, a list multiplies the cost of its
-    /// items, and expensive fields cost more. `usize::MAX` means no limit.
+    /// Maximum cost of all fields together. `usize::MAX` means no limit.
     pub complexity: usize,
     /// Maximum size of the answer, in approximate bytes.
     pub answer_bytes: usize,

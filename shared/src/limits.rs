@@ -154,7 +154,7 @@ pub const ANSWER_BYTES: usize = 32 << 20;
 /// Cost of compiling the largest pattern, in operations of a condition.
 pub const PATTERN_COST: usize = 8_000;
 /// Maximum total cost of compiling the patterns of a plan. A small pattern costs 1,000 and a large
-/// one 8,000. Compiling as many patterns as the limit allows takes seconds, not minutes.
+/// one 8,000.
 pub const PLAN_PATTERNS: usize = 16_000_000;
 /// Maximum number of actions and tools in the toolkit graph. A larger graph is of no use to people.
 pub const TOOLKIT_NODES: usize = 10_000;

@@ -107,8 +107,8 @@ fn failure_text(result: &CallToolResult) -> String {
     }
 }
 
-/// Adds other contents to structured content. The fields of the structured content stay in place,
-/// because plans refer to them. Texts are dropped, because they repeat the structured content.
+/// Adds other contents to structured content, whose fields stay in place because plans refer to
+/// them. Texts are dropped, because they repeat the structured content.
 fn structured_output(mut value: Value, contents: Vec<ContentBlock>) -> Output {
     let beside = contents.into_iter().filter(|block| block.as_text().is_none());
     let (places, values): (Vec<_>, Vec<_>) =

@@ -65,7 +65,7 @@ pub(super) fn take_progress(
 }
 
 /// Parses a message of a server. An invalid answer that cannot be repaired becomes the error of the
-/// call that it answers. Other invalid messages are ignored.
+/// call that it answers, and other invalid messages are ignored.
 pub(super) fn parse_message(text: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
     if text.trim_ascii().is_empty() {
         return None;

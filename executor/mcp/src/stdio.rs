@@ -188,7 +188,7 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts a server. The server does not answer yet. `launcher` ends it with this process.
+    /// Starts a server, which does not answer yet. `launcher` ends it with this process.
     pub(super) fn spawn(
         set: &ToolSetName,
         launcher: &Launcher,

@@ -47,8 +47,7 @@ const NEEDS_SECCOMP: &str = "the connections of the command (this needs system c
                              seccomp)";
 const CONFINED_VARIABLES: [&str; 4] = ["PATH", HOME_VARIABLE, "LANG", "TMPDIR"];
 const HOME_VARIABLE: &str = "HOME";
-/// Variables that other programs get. A star matches any suffix. The list has no variable that may
-/// be a secret.
+/// Variables that other programs get, none of which may be a secret. A star matches any suffix.
 const PROGRAM_VARIABLES: [&str; 52] = [
     "PATH",
     "HOME",

@@ -38,7 +38,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// a twentieth of the time, unless the number of processes grows fast.
 const PAUSE_FACTOR: u32 = 20;
 /// Maximum number of kill rounds. In each round, children of killed processes become children of
-/// the reaper. A fast fork bomb survives all rounds if its processes cannot be killed in one step.
+/// the reaper.
 const MAX_KILL_ROUNDS: u32 = 100;
 /// Time limit for the kill rounds. The engine waits for them.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);

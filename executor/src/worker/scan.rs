@@ -118,8 +118,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Claims executions whose heads name this worker as owner but that it does not drive. The
-    /// store may have lost their last heads. The claim writes a new head.
+    /// Claims executions whose heads name this worker as owner but that it does not drive, because
+    /// the store may have lost their last heads.
     async fn claim_undriven(&mut self) -> Result<(), StoreError> {
         if self.backlog.undriven_checked_at.elapsed() < UNDRIVEN_CHECK_INTERVAL {
             return Ok(());

@@ -236,8 +236,8 @@ impl CommandTool {
         program.check().map_err(|error| format!("`{}`: {error}", self.name))
     }
 
-    /// Builds the tool. The tool's output has at most `max_bytes` bytes. `launcher` starts the
-    /// commands. The error describes the mistake in the configuration.
+    /// Builds the tool, whose output has at most `max_bytes` bytes. The error describes the mistake
+    /// in the configuration.
     pub(crate) fn into_tool(
         self,
         set: &ToolSetName,

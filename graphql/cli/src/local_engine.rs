@@ -164,8 +164,8 @@ impl LocalEngine {
         self.running_worker.as_ref().map(|running_worker| running_worker.handle.clone())
     }
 
-    /// Stops the worker. Waits until running calls have ended and are recorded, but at most for the
-    /// time in `limits.drain_ms`. Then stops the calls that still run.
+    /// Stops the worker. Waits for running calls at most for the time in `limits.drain_ms`, and
+    /// then stops those that still run.
     pub(crate) async fn drain(&self) {
         let tasks = self.running_worker.as_ref().and_then(|running_worker| {
             running_worker.drain.cancel();

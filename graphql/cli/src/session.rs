@@ -197,8 +197,8 @@ impl<'a> Session<'a> {
         Ok(false)
     }
 
-    /// Stops the worker of this process after a signal. If the worker has to wait for calls, tells
-    /// the user. Returns `false` if there is no worker, or if another Ctrl-C ended the wait.
+    /// Stops the worker of this process after a signal, and tells the user if it has to wait for
+    /// calls. Returns `false` if there is no worker, or if another Ctrl-C ended the wait.
     pub(crate) async fn drain(&self) -> bool {
         let Some(local) = self.local.as_ref().filter(|local| local.worker_handle().is_some())
         else {

@@ -38,8 +38,8 @@ const ANSWER_TOOL: &str = "faber_agent.answer";
 pub(crate) struct AgentContext {
     pub(crate) model: Arc<dyn Model>,
     pub(crate) toolbox: WeakToolbox,
-    /// Access tokens. The calls of an agent count toward the limits of its caller's token. Only
-    /// `faber serve` sets this field.
+    /// Access tokens, toward whose limits the calls of agents count. Only `faber serve` sets this
+    /// field.
     pub(crate) server_access: Arc<OnceLock<Access>>,
     /// Counts the calls of agents in a process without access tokens, such as `faber worker`.
     pub(crate) own_access: Access,

@@ -102,8 +102,8 @@ async fn serve_pipes(
     }
 }
 
-/// Returns the routes of `/mcp` for `faber serve`. The server's own worker drives executions.
-/// Requests belong to no session, so any node can answer any request.
+/// Returns the routes of `/mcp` for `faber serve`. Requests belong to no session, so any node can
+/// answer any request.
 pub fn build_routes(
     client: Client,
     store: Arc<dyn Store>,

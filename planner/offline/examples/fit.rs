@@ -5,8 +5,8 @@
 //! cargo run --release -p offline --example fit -- tests/data/queries/dev.jsonl
 //! ```
 //!
-//! The queries are cut into two parts by their ids. The weights are fitted on each part and measured on
-//! the other part.
+//! The queries are cut into two parts by their ids. The weights are fitted on each part and
+//! measured on the other part.
 
 #![expect(clippy::print_stdout, reason = "an example prints")]
 

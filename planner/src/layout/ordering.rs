@@ -3,8 +3,7 @@ use super::layers::LayeredGraph;
 const MAX_SWEEPS: usize = 24;
 const MAX_SWEEPS_WITHOUT_GAIN: usize = 4;
 
-/// Orders the nodes of each layer. Several passes, downwards and upwards, put every node at the
-/// mean position of its neighbours. The order with the fewest crossings is kept.
+/// Orders the nodes of each layer, and keeps the order with the fewest crossings of several passes.
 pub(super) fn reduce_crossings(graph: &mut LayeredGraph) {
     order_by_search(graph);
     let mut positions = vec![0; graph.layer_of.len()];

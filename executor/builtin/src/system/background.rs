@@ -60,7 +60,7 @@ struct Sessions {
     running: Vec<Session>,
 }
 
-/// A session. Its id is the id of the first process. The system reuses this id only after every
+/// A session, whose id is the id of its first process. The system reuses this id only after every
 /// process of the session is gone.
 #[derive(Debug)]
 struct Session {

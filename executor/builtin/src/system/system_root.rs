@@ -113,8 +113,8 @@ impl SystemRoot {
         }
     }
 
-    /// Creates a log file in a folder of Faber. Returns it with its path below the root. The name
-    /// is the first free number from `from` on.
+    /// Creates a log file in a folder of Faber, and returns it with its path below the root. The
+    /// name is the first free number from `from` on.
     pub(super) fn create_log_file(&self, folder: &str, from: usize) -> io::Result<(File, PathBuf)> {
         const MAX_ATTEMPTS: usize = 100_000;
         self.create_own_folder(folder)?;

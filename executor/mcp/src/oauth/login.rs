@@ -186,8 +186,8 @@ impl LoginTarget<'_> {
         found.map_err(|err| login_error(web, &err, redaction))
     }
 
-    /// Sends a request without a token. Returns the challenge if the server refuses the request
-    /// with one. A challenge may name the authorization server.
+    /// Sends a request without a token. Returns the challenge of the server's refusal, which may
+    /// name the authorization server.
     async fn request_challenge(&self, web: &AuthHttp) -> Result<Option<String>, LoginError> {
         let mut redaction = Redaction::default();
         let given = configured_headers(self.server, &mut redaction).map_err(LoginError::Refused)?;

@@ -229,8 +229,8 @@ impl Follower<'_> {
         self.session.is_stalled(self.id).await
     }
 
-    /// Returns whether a worker will read the inbox. An execution that is only watched needs a live
-    /// worker. Otherwise this process reads the inbox.
+    /// Returns whether a worker will read the inbox. Unless the execution is only watched, this
+    /// process reads it.
     async fn has_reader(&self, id: ExecutionId) -> Result<bool, Failure> {
         Ok(self.purpose != Purpose::Watch || self.session.has_reader(id).await?)
     }

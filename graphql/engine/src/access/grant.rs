@@ -231,8 +231,8 @@ impl Grant {
         self.revoked.iter().for_each(CancellationToken::cancel);
     }
 
-    /// Waits until the configuration loses or changes the token of this grant. A server then closes
-    /// the connections of the caller. Never returns if the grant has no such token.
+    /// Waits until the configuration loses or changes the token of this grant. Never returns if the
+    /// grant has no such token.
     pub async fn wait_until_revoked(&self) {
         match &self.revoked {
             Some(revoked) => revoked.cancelled().await,

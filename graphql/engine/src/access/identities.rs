@@ -9,8 +9,8 @@ use std::{
 
 use super::{Access, Grant, Limits, Token, alerts::Alerts, grant::Rights};
 
-/// Maximum number of remembered callers. Callers without uses are forgotten first. A forgotten caller
-/// gets a new grant, whose limits have no uses yet.
+/// Maximum number of remembered callers. A forgotten caller gets a new grant, whose limits have no
+/// uses yet.
 const MAX_IDENTITIES: usize = 10_000;
 
 type Grants = BTreeMap<(String, usize), Grant>;
