@@ -440,8 +440,6 @@ impl Driver {
         Ok(())
     }
 
-    /// Waits for the next input. A driver waits nowhere else, except for the store when it stops or
-    /// an append failed.
     async fn next_input(&mut self) -> DriverInput {
         let wake = self.wake_delay();
         let is_full = self.pending.is_full();

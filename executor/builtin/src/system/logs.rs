@@ -28,7 +28,7 @@ const MAX_BYTES: u64 = 256 << 10;
 const MAX_CHECKED_LINE_ENDS: usize = 64;
 /// Bytes per read. The file is read backwards.
 const BLOCK_BYTES: u64 = 16 << 10;
-/// Duration for which a file is followed. It is half of the usual timeout of a call.
+/// Duration for which a file is followed.
 const FOLLOW_DURATION: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 

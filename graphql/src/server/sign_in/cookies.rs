@@ -10,9 +10,9 @@ pub(super) enum Cookie {
 }
 
 impl Cookie {
-    /// Returns the name. It begins with `__Host-`, so that another subdomain cannot add a cookie of
-    /// this name, and has the path prefix, because servers with other prefixes can have the same
-    /// host.
+    /// Returns the name. Over HTTPS it begins with `__Host-`, so that another subdomain cannot add
+    /// a cookie of this name, and ends with the path prefix, because servers with other prefixes
+    /// can have the same host.
     fn name(self, base_url: &str) -> String {
         let name = match self {
             Self::Login => "faber_login",
