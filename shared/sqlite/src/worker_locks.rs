@@ -24,8 +24,8 @@ impl WorkerLocks {
         Self { folder, locked_files: Mutex::default() }
     }
 
-    /// Locks the file of a worker of this process. If that fails and the process dies, other workers
-    /// notice its death only when the worker's lease expires.
+    /// Locks the file of a worker of this process. If that fails and the process dies, other
+    /// workers notice its death only when the worker's lease expires.
     pub(super) fn acquire(&self, worker: WorkerId) {
         let mut held = self.locked_files.lock().unwrap_or_else(PoisonError::into_inner);
         if held.contains_key(&worker) {

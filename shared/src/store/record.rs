@@ -208,8 +208,8 @@ pub enum WriteCondition {
     Exists,
     /// Refuses the write if the record has another time than this, or does not exist.
     ///
-    /// A caller passes the time that it read, and writes the record with a later time. So the caller
-    /// cannot overwrite a change that was made after the read.
+    /// A caller passes the time that it read, and writes the record with a later time. So the
+    /// caller cannot overwrite a change that was made after the read.
     ChangedSince(Timestamp),
     /// Refuses the write if the stored value is not this one, or if there is no record. A caller
     /// that keeps the time of a record compares values, because the time does not show its change.
