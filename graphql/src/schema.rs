@@ -12,6 +12,7 @@ mod error;
 mod event;
 mod execution;
 mod finding;
+mod fork;
 mod guard;
 mod input;
 mod layout;

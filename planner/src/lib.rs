@@ -5,6 +5,7 @@ pub mod compile;
 pub mod draft;
 pub mod embed;
 pub mod escape;
+pub mod fork;
 pub mod layout;
 pub mod learning;
 pub mod model;

@@ -224,11 +224,21 @@ fn is_reusable(ended: &Execution, plan: &Plan, step: &ToolExecution) -> bool {
 }
 
 fn is_same_step(old: &Plan, old_step: &ToolExecution, new: &Plan, step: &ToolExecution) -> bool {
+    is_same_call(old_step, step) && is_same_rule(old, old_step, new, step)
+}
+
+/// Returns whether two steps run after the same steps, under the same condition, and fill the same
+/// variables.
+pub(crate) fn is_same_rule(
+    old: &Plan,
+    old_step: &ToolExecution,
+    new: &Plan,
+    step: &ToolExecution,
+) -> bool {
     fn dependency_ids(plan: &Plan, step: &ToolExecution) -> BTreeSet<StepId> {
         step.depends_on.iter().map(|number| plan.step(*number).id.clone()).collect()
     }
-    is_same_call(old_step, step)
-        && (&old_step.output_mapping, &old_step.when) == (&step.output_mapping, &step.when)
+    (&old_step.output_mapping, &old_step.when) == (&step.output_mapping, &step.when)
         && dependency_ids(old, old_step) == dependency_ids(new, step)
 }
 

@@ -269,8 +269,11 @@ pub struct Created {
     /// this.
     #[serde(default, rename = "replan", skip_serializing_if = "std::ops::Not::not")]
     pub is_replan: bool,
+    /// The execution that this execution repeats with changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked_from: Option<ExecutionId>,
     /// Outputs that this execution reuses from the steps of the execution that it repeats. They
-    /// include outputs that a person gave when settling a call.
+    /// include outputs that a person gave when settling a call or forking the execution.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reused: Vec<(StepId, Arc<Value>)>,
     /// Idempotency keys of calls in earlier executions whose outcome is still unknown.
@@ -295,6 +298,7 @@ impl Created {
             parent: None,
             retry_of: None,
             is_replan: false,
+            forked_from: None,
             reused: Vec::new(),
             call_keys: Vec::new(),
             settled: Vec::new(),

@@ -72,6 +72,7 @@ pub struct Execution {
     commands: BTreeSet<CommandId>,
     parent: Option<Parent>,
     retry_of: Option<ExecutionId>,
+    forked_from: Option<ExecutionId>,
     trace: Option<Box<SpanContext>>,
     /// Finished tasks that can be undone, in the order of their success.
     undoable: Vec<Task>,
@@ -143,6 +144,7 @@ impl Execution {
             commands: BTreeSet::new(),
             parent: created.parent.clone(),
             retry_of: created.retry_of,
+            forked_from: created.forked_from,
             trace: created.trace.clone(),
             undoable: Vec::new(),
             history: Box::default(),

@@ -9,6 +9,12 @@ pub type Labels = BTreeMap<String, String>;
 /// The key of the label with the name of the token to which a request or an execution belongs. Only
 /// Faber writes this label, because [`check_key`] refuses the key.
 pub const TOKEN: &str = "@token";
+/// The key of the label with the id of the execution that an execution forks, so that a store finds
+/// the forks of an execution by its index of labels.
+///
+/// Only [heads](crate::store::ExecutionHead) have this label. It follows from the log, so the
+/// options of an execution do not contain it, and its children and retries do not inherit it.
+pub const FORKED_FROM: &str = "@forkedFrom";
 /// Maximum number of labels.
 pub const MAX_LABELS: usize = 16;
 /// Maximum length of a key.

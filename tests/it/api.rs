@@ -13,6 +13,7 @@ mod drafts;
 mod dry_runs;
 mod errors;
 mod findings;
+mod forks;
 mod json;
 mod lists;
 mod loops;

@@ -95,6 +95,7 @@ macro_rules! stores {
                     exactly_one_writer_gets_each_position,
                     executions_are_found_by_each_filter,
                     executions_are_found_by_labels_errors_and_ids,
+                    the_forks_of_an_execution_are_found,
                     executions_that_need_a_person_are_found_with_their_requests,
                     simultaneous_appends_to_many_logs_are_independent,
                     head_and_inbox_change_atomically_with_the_log,

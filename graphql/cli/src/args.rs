@@ -16,9 +16,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use self::{
     config::ConfigCommand,
     inspection::{AuditArgs, CreatedRange, DebugArgs, DetailFilters, List, TraceCommand},
-    plans::{ExportArgs, ExportFormat, Format, PlanArgs, Planning, SaveArgs},
+    plans::{ExportArgs, ExportFormat, Format, PlanArgs, Planning, SaveArgs, TestArgs},
     running::{
-        AgentArgs, ApproveArgs, ExecuteArgs, Options, RetryArgs, RunArgs, SettleArgs, SignalArgs,
+        AgentArgs, ApproveArgs, ExecuteArgs, ForkArgs, Options, RetryArgs, RunArgs, SettleArgs,
+        SignalArgs,
     },
     toolkit::{ToolkitCommand, ToolkitFormat},
     tools::{Models, NewToolset, RankMethod, SelectArgs, Tools, Toolsets},
@@ -105,6 +106,8 @@ pub(crate) enum Command {
     },
     /// Retry a finished execution: run the steps that did not succeed, or more steps.
     Retry(RetryArgs),
+    /// Fork a finished execution: repeat it with changes, and keep the outputs that still fit.
+    Fork(ForkArgs),
     /// Replan: let the configured model finish an execution that failed, was cancelled or asked for
     /// a replan, and execute the new plan.
     Replan {
@@ -128,6 +131,8 @@ pub(crate) enum Command {
     },
     /// Save a plan under a name, with the types of its inputs; `run --saved NAME` executes it.
     Save(SaveArgs),
+    /// Test a plan: execute it with mocked tools in virtual time, and compare what happened.
+    Test(TestArgs),
     /// Remove the name of a saved plan; the plan stays.
     Unsave {
         /// The name of the saved plan.

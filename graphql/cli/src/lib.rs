@@ -11,6 +11,7 @@ mod local_engine;
 mod log_control;
 mod memory;
 mod model_server;
+mod plan_test;
 mod reload;
 mod screen;
 mod session;
@@ -35,8 +36,8 @@ use shared::{clock::WallClock, trace::SpanSink};
 use self::{
     args::{Cli, Command, ConfigCommand, ToolkitCommand, Tools, Toolsets, TraceCommand},
     commands::{
-        add_toolset, audit, backup, config as config_command, debug, doctor, list, login, manual,
-        models, plan, run, serve, settle, steer, toolkit, tools,
+        add_toolset, audit, backup, config as config_command, debug, doctor, fork, list, login,
+        manual, models, plan, run, serve, settle, steer, test, toolkit, tools,
     },
     screen::Screen,
     session::{Need, Session},
@@ -216,8 +217,8 @@ async fn dispatch(
         Command::Config { subcommand: Some(ConfigCommand::Check { file }) } => {
             return config_command::check_config(file, &flags, &environment, &screen);
         }
-        Command::Config { subcommand: Some(ConfigCommand::Schema { plan }) } => {
-            return config_command::print_schema(plan, &screen);
+        Command::Config { subcommand: Some(ConfigCommand::Schema { plan, test }) } => {
+            return config_command::print_schema(plan, test, &screen);
         }
         Command::BlogMcp { file } => return serve_blog(file, &environment).await,
         Command::Completions { shell } => return print_completions(shell, &screen),
@@ -250,6 +251,7 @@ fn span_name(command: &Command) -> Option<&'static str> {
         Command::Agent(_) => Some("agent"),
         Command::Execute(_) => Some("execute"),
         Command::Retry(_) => Some("retry"),
+        Command::Fork(_) => Some("fork"),
         Command::Replan { .. } => Some("replan"),
         _ => None,
     }
@@ -263,6 +265,7 @@ async fn run_command(app: &App, command: Command) -> Result<ExitStatus, Failure>
         Command::Run(args) => run::run(app, args).await,
         Command::Revise { plan, file } => plan::revise(app, &plan, &file).await,
         Command::Save(args) => plan::save(app, args).await,
+        Command::Test(args) => test::test(app, args).await,
         Command::Approve(args) => steer::approve(app, args).await,
         Command::Settle(args) => settle::settle(app, args).await,
         Command::Signal(args) => steer::send_signal(app, args).await,
@@ -310,6 +313,7 @@ async fn open_session<'a>(app: &'a App, command: &Command) -> Result<Session<'a>
         Command::Execute(_)
         | Command::Resume { .. }
         | Command::Retry(_)
+        | Command::Fork(_)
         | Command::Replan { .. } => Session::open_existing(app, Need::Driving).await,
         Command::Pause { .. } => Session::open_existing(app, Need::Stopping).await,
         _ => Session::open_existing(app, Need::Store).await,
@@ -324,6 +328,7 @@ async fn run_in_session(session: &Session<'_>, command: Command) -> Result<ExitS
         Command::Watch { id } => run::watch(session, &id).await,
         Command::Resume { id, wait } => steer::resume(session, &id, wait).await,
         Command::Retry(args) => steer::retry(session, args).await,
+        Command::Fork(args) => fork::fork(session, args).await,
         Command::Replan { id, planning } => steer::replan(session, &id, &planning).await,
         Command::Pause { id } => steer::pause(session, &id).await,
         Command::Unsave { name } => plan::unsave(session, &name).await,

@@ -98,6 +98,7 @@ pub struct ExecutionStatus {
     pub parent_execution_id: Option<Text>,
     pub parent_step_id: Option<Text>,
     pub retry_of: Option<Text>,
+    pub forked_from: Option<Text>,
     pub next: Option<NextExecution>,
     pub replanning: Option<Replanning>,
     pub findings: Vec<Finding>,
@@ -112,17 +113,19 @@ pub struct ExecutionStatus {
     /// Empty unless the field was selected by [`Self::SUMMARY_FIELDS`], the only selection that
     /// contains it.
     pub retries: Vec<RetriedExecution>,
+    /// Empty, as `retries`, unless [`Self::SUMMARY_FIELDS`] selected the field.
+    pub forks: Vec<RetriedExecution>,
 }
 
 impl ExecutionStatus {
     pub const VALUES: &str = "executionId requestId planId state mode priority startAt deadline \
         createdAt startedAt finishedAt node seq input dryRun compensateOnFailure labels parentExecutionId \
-        parentStepId parentIndex retryOf total successful failed skipped cancelled outputs";
+        parentStepId parentIndex retryOf forkedFrom total successful failed skipped cancelled outputs";
     pub const SUMMARY_FIELDS: &str = "executionId requestId state dryRun startedAt createdAt \
         finishedAt total successful failed skipped cancelled outputs plan { tools { stepId \
         toolName dependsOn retry onError } } executionResults { errors { stepId toolName index \
         code message attempt retryable } } steps { stepId state resolvedParameters items { index \
-        resolvedParameters } } retries { executionId state } findings { code severity kind stepId \
+        resolvedParameters } } retries { executionId state } forks { executionId state } findings { code severity kind stepId \
         index message remedies { label command isDangerous } }";
 
     pub fn fields() -> String {
@@ -540,6 +543,35 @@ pub struct RepeatedCall {
 impl RepeatedCall {
     pub const FIELDS: &str =
         "stepId toolName calls outcomeUnknown remedies { label command isDangerous }";
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ForkPreview {
+    pub kept_steps: Vec<Text>,
+    pub once_calls: Vec<OnceCall>,
+}
+
+impl ForkPreview {
+    pub fn fields() -> String {
+        format!("keptSteps onceCalls {{ {} }}", OnceCall::FIELDS)
+    }
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OnceCall {
+    pub step_id: Text,
+    pub tool_name: Text,
+    pub calls: Option<u64>,
+    pub repeated: bool,
+    pub outcome_unknown: bool,
+    pub remedies: Vec<Remedy>,
+}
+
+impl OnceCall {
+    pub const FIELDS: &str = "stepId toolName calls repeated outcomeUnknown remedies { label command \
+        isDangerous }";
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -3,6 +3,7 @@ pub(super) mod audit;
 pub(super) mod bulk_control;
 mod dry_run;
 pub(super) mod findings;
+pub(super) mod forks;
 pub(super) mod pruning;
 pub(super) mod reader;
 pub(super) mod repeated_calls;

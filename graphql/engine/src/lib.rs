@@ -43,6 +43,7 @@ pub use self::{
             Finding, FindingKind, MAX_FINDINGS, Remedy, find_cause_line, find_planning_findings,
             quote_for_shell, valid_warnings,
         },
+        forks::{Change, ForkOrder, ForkPreview, OnceCall, StepChange},
         pruning::{prune, prune_batch, time_before},
         reader::{EventBudget, ExecutionReader},
         repeated_calls::RepeatedCall,

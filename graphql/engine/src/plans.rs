@@ -1,3 +1,4 @@
+pub(super) mod changed_plan;
 pub(super) mod drafts;
 pub(super) mod export;
 pub(super) mod guard;

@@ -72,6 +72,10 @@ const EXPENSIVE_FIELDS: &[ExpensiveField] = &[
     // This field reads the 1000 newest executions of the plan.
     list_cost("Execution.retries", 1_000, 5),
     list_cost("Execution.repeatedCalls", 20, 5),
+    // This field reads the index of labels.
+    list_cost("Execution.forks", 5, 5),
+    // This field compiles the changed plan.
+    field_cost("Execution.forkPreview", 500),
     // This field reads child executions.
     list_cost("Execution.undoCalls", 20, 5),
     field_cost("Request.planningError", 10),
@@ -117,6 +121,7 @@ const EXPENSIVE_FIELDS: &[ExpensiveField] = &[
     field_cost("Mutation.executeByRequestId", 200),
     field_cost("Mutation.runSavedPlan", 200),
     field_cost("Mutation.retryExecution", 200),
+    field_cost("Mutation.forkExecution", 500),
     field_cost("Mutation.callTool", 1_000),
     field_cost("Mutation.bulkControl", 5_000),
     field_cost("Mutation.prune", 5_000),

@@ -192,6 +192,7 @@ fn created_details(created: &Created) -> Value {
         parent,
         retry_of,
         is_replan: _,
+        forked_from,
         reused,
         call_keys,
         settled,
@@ -220,6 +221,9 @@ fn created_details(created: &Created) -> Value {
         "startAt": options.start_at.map(format_time),
         "priority": options.priority,
     });
+    if let Some(origin) = forked_from {
+        data["forkedFrom"] = json!(origin);
+    }
     if !call_keys.is_empty() {
         data["callKeys"] = call_keys.iter().map(call_key_details).collect();
     }

@@ -12,6 +12,7 @@ use super::{
     ClientGone,
     error::{ApiError, ApiResult, not_found},
     execution::ApiExecution,
+    fork::{StepChangeInput, make_order},
     input::{
         AgentOptions, ExecutionFilter, ExecutionOptions, PlanInput, PlanningOptions, check_input,
     },
@@ -191,6 +192,29 @@ impl WorkMutation {
         let engine = ctx.data::<Engine>()?;
         let scope = retry::parse_scope(mode, from_step.as_deref())?;
         let id = engine.executions.retry(parse_execution_id(&execution_id)?, scope).await;
+        load_started(engine, id).await
+    }
+
+    /// Starts a new execution that repeats a finished execution with changes. Keeps the output of
+    /// each step that is unchanged, whose rendered parameters are unchanged, and whose earlier
+    /// steps are unchanged. Changed parameters become a new version of the plan. `forkPreview` says
+    /// what a fork would do. Fails with `INVALID_ARGUMENT` if `set` names an unknown step.
+    async fn fork_execution(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Id of a finished execution, `exec_…`. Fails with `CONFLICT` if the \
+            execution has not finished.")]
+        execution_id: ID,
+        #[graphql(desc = "Id of another version of the plan, `plan_…`. Default: the plan of the \
+            execution.")]
+        plan_id: Option<ID>,
+        #[graphql(desc = "New input, at most 1 MiB of JSON. Default: the input of the execution.")]
+        input: Option<Value>,
+        #[graphql(desc = "Changes of steps.")] set: Option<Vec<StepChangeInput>>,
+    ) -> Result<ApiExecution> {
+        let engine = ctx.data::<Engine>()?;
+        let order = make_order(plan_id.as_ref(), input, set)?;
+        let id = engine.executions.fork(parse_execution_id(&execution_id)?, order).await;
         load_started(engine, id).await
     }
 

@@ -93,6 +93,7 @@ fn edit_created(edit: &Edit<'_>, created: &mut Created) -> Edited {
         settled,
         trace: _,
         is_replan: _,
+        forked_from: _,
     } = created;
     let ExecutionOptions {
         mode: _,

@@ -223,6 +223,17 @@ impl Execution {
         self.retry_of
     }
 
+    /// Returns the execution that this execution repeats with changes.
+    pub fn forked_from(&self) -> Option<ExecutionId> {
+        self.forked_from
+    }
+
+    /// Returns the execution whose outputs this execution may reuse: the execution that it retries,
+    /// replans or forks.
+    pub fn continued_from(&self) -> Option<ExecutionId> {
+        self.retry_of.or(self.forked_from)
+    }
+
     /// Sets the tools whose calls need a permit.
     pub fn set_limited_tools(&mut self, tools: Arc<BTreeSet<ToolName>>) {
         self.limited_tools = tools;

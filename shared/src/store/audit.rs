@@ -37,6 +37,7 @@ audit_actions! {
     EXECUTE = "execute";
     RETRY = "retry";
     REPLAN = "replan";
+    FORK = "fork";
     APPROVE = "approve";
     REJECT = "reject";
     SETTLE = "settle";
@@ -141,10 +142,11 @@ impl AuditEntry {
     /// one or has no actor. Executions that the engine starts for a step have no actor.
     pub fn of_start(execution: ExecutionId, first: &RecordedEvent) -> Option<Box<Self>> {
         let (Event::Created(created), Some(by)) = (&first.event, &first.by) else { return None };
-        let Created { plan, request, options, retry_of, is_replan, .. } = &**created;
+        let Created { plan, request, options, retry_of, is_replan, forked_from, .. } = &**created;
         let action = match (retry_of, is_replan) {
             (Some(_), true) => AuditAction::REPLAN,
             (Some(_), false) => AuditAction::RETRY,
+            (None, _) if forked_from.is_some() => AuditAction::FORK,
             (None, _) => AuditAction::EXECUTE,
         };
         let target = AuditTarget {
@@ -152,7 +154,11 @@ impl AuditEntry {
             plan: Some(*plan),
             ..AuditTarget::of_execution(execution)
         };
-        let detail = json!({ "retryOf": retry_of, "dryRun": options.dry_run.then_some(true) });
+        let detail = json!({
+            "retryOf": retry_of,
+            "forkedFrom": forked_from,
+            "dryRun": options.dry_run.then_some(true),
+        });
         Some(Box::new(Self {
             id: AuditId::of_start(execution),
             at: first.at,
@@ -295,10 +301,15 @@ mod tests {
             event: Event::Created(Box::new(Created { retry_of, is_replan, ..created.clone() })),
         };
         let ops = || Some(Actor::token("ops"));
+        let mut fork = first(ops(), None, false);
+        if let Event::Created(created) = &mut fork.event {
+            created.forked_from = Some(before);
+        }
         for (first, action) in [
             (first(ops(), None, false), AuditAction::EXECUTE),
             (first(ops(), Some(before), false), AuditAction::RETRY),
             (first(Some(Actor::faber()), Some(before), true), AuditAction::REPLAN),
+            (fork, AuditAction::FORK),
         ] {
             let entry = AuditEntry::of_start(id, &first).unwrap();
             assert_eq!((entry.action.clone(), entry.target.execution), (action, Some(id)));

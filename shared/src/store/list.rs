@@ -71,6 +71,11 @@ impl LabelFilter {
         Self { key: labels::TOKEN.to_owned(), value: Some(token.to_owned()) }
     }
 
+    /// Selects the [forks](labels::FORKED_FROM) of an execution.
+    pub fn of_forks(origin: ExecutionId) -> Self {
+        Self { key: labels::FORKED_FROM.to_owned(), value: Some(origin.to_string()) }
+    }
+
     pub fn matches(&self, labels: &Labels) -> bool {
         let found = labels.get(&self.key);
         found.is_some_and(|found| self.value.as_ref().is_none_or(|value| value == found))

@@ -124,7 +124,7 @@ pub fn root_span(execution: &Execution, is_sampled: bool) -> FinishedSpan {
         ended_at: execution.finished_at().unwrap_or(last).max(execution.created_at()),
         attributes,
         events: list_events(execution.history()),
-        links: execution.retry_of().map(link_of_execution).into_iter().collect(),
+        links: execution.continued_from().map(link_of_execution).into_iter().collect(),
         error,
     }
 }

@@ -287,6 +287,25 @@ pub async fn a_token_finds_its_own(pair: StorePair) {
     }
 }
 
+/// The label of a head with the origin of a fork stays when the head is replaced.
+pub async fn the_forks_of_an_execution_are_found(pair: StorePair) {
+    let origin = |n| (labels::FORKED_FROM.to_owned(), execution(n).to_string());
+    for (n, forked_from) in [(2, 1), (3, 1), (4, 9)] {
+        let (created_at, labels) = (at(i64::try_from(n).unwrap()), [origin(forked_from)].into());
+        pair.put_head(ExecutionHead { labels, created_at, ..head(n, 1) }).await;
+    }
+    let (state, finished_at) = (Completed, Some(at(5)));
+    let labels = [origin(1)].into();
+    let ended = ExecutionHead { labels, state, finished_at, created_at: at(3), ..head(3, 2) };
+    pair.put_head(ended).await;
+    for (n, forks) in [(1, vec![3, 2]), (9, vec![4]), (2, vec![])] {
+        let labels = vec![LabelFilter::of_forks(execution(n))];
+        let filter = ExecutionFilter { labels, ..ExecutionFilter::default() };
+        let ids: Vec<_> = forks.into_iter().map(execution).collect();
+        assert_eq!(head_ids(&pair, filter).await, ids, "{n}");
+    }
+}
+
 /// A token with so many requests that a page does not sort all their plans gets the same pages.
 pub async fn a_token_with_many_requests_finds_its_plans(pair: StorePair) {
     let put_owned = async |n: usize, token: &str| {

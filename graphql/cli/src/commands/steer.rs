@@ -382,7 +382,7 @@ pub(crate) async fn confirm_repetition(
     }
 }
 
-fn refuse_unknown_calls(calls: &[RepeatedCall]) -> Option<Failure> {
+pub(super) fn refuse_unknown_calls(calls: &[RepeatedCall]) -> Option<Failure> {
     let mut unknown = calls.iter().filter(|call| call.outcome_unknown);
     let first = unknown.next()?;
     let more = unknown.count();

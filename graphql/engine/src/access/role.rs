@@ -41,7 +41,7 @@ impl FromStr for Role {
 
 /// Mutations for operators. Every mutation that is missing here needs an admin, so a new mutation
 /// needs one by default.
-pub(super) const OPERATOR_MUTATIONS: [&str; 17] = [
+pub(super) const OPERATOR_MUTATIONS: [&str; 18] = [
     "createPlanWithRequestId",
     "createPlan",
     "revisePlan",
@@ -52,6 +52,7 @@ pub(super) const OPERATOR_MUTATIONS: [&str; 17] = [
     "pauseExecution",
     "resumeExecution",
     "retryExecution",
+    "forkExecution",
     "replanExecution",
     "approveStep",
     "settleStep",

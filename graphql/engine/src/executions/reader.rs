@@ -7,7 +7,7 @@ use shared::{
     execution::Execution,
     id::{ExecutionId, RequestId, Seq},
     limits,
-    store::{self, Cursor, ExecutionFilter, ExecutionHead, Page, Store, StoreError},
+    store::{self, Cursor, ExecutionFilter, ExecutionHead, LabelFilter, Page, Store, StoreError},
 };
 use tokio::sync::Mutex;
 
@@ -224,6 +224,14 @@ impl ExecutionReader {
         }
         retries.sort();
         Ok(retries.into_iter().map(|(_, id)| id).collect())
+    }
+
+    /// Returns the newest forks of an execution, oldest first.
+    pub async fn forks(&self, origin: ExecutionId) -> Result<Vec<ExecutionId>, EngineError> {
+        let labels = vec![LabelFilter::of_forks(origin)];
+        let filter = ExecutionFilter { labels, ..ExecutionFilter::default() };
+        let heads = self.newest_heads(&filter, MAX_RETRIES, |_| true).await?;
+        Ok(heads.into_iter().map(|head| head.execution).collect())
     }
 
     /// Returns the execution that another execution retries. Concurrent calls wait for each other,

@@ -82,12 +82,12 @@ impl ExecutionReader {
     /// executions before it.
     async fn load_earlier_plan(&self, finished: &Execution) -> Result<EarlierPlan, EngineError> {
         let mut earlier = EarlierPlan::of(finished);
-        let mut before = finished.retry_of();
+        let mut before = finished.continued_from();
         for _ in 0..limits::REPLANS {
             let Some(found) = before else { break };
             let Some(execution) = self.load(found).await? else { break };
             earlier.failures.extend(failures_of(&execution));
-            before = execution.retry_of();
+            before = execution.continued_from();
         }
         Ok(earlier)
     }
@@ -101,13 +101,13 @@ impl ExecutionReader {
     ) -> Result<RepeatGuard<'a>, EngineError> {
         let mut guard = RepeatGuard::new(finished);
         let mut left = max_executions;
-        let mut earlier = finished.retry_of();
+        let mut earlier = finished.continued_from();
         let mut last: Option<Execution> = None;
         while let Some(id) = earlier.filter(|_| left > 0) {
             left -= 1;
             let found = self.load(id).await?;
             // The chain ends at an earlier execution that was pruned (`found` is `None`).
-            earlier = found.as_ref().and_then(Execution::retry_of);
+            earlier = found.as_ref().and_then(Execution::continued_from);
             if let Some(found) = found {
                 guard.add_earlier(&found, last.as_ref().unwrap_or(finished));
                 last = Some(found);

@@ -20,7 +20,7 @@ const CHEAP_FIELDS: &[(&str, &str)] = &[
     (
         "Execution",
         "cancelled compensateOnFailure createdAt createdBy deadline dryRun executionId executionResults \
-         failed finishedAt input labels mode node outputs parentExecutionId parentIndex parentStepId \
+         failed finishedAt forkedFrom input labels mode node outputs parentExecutionId parentIndex parentStepId \
          plan planId priority request requestId retryOf seq skipped startAt startedAt state step \
          steps successful total",
     ),
@@ -32,10 +32,12 @@ const CHEAP_FIELDS: &[(&str, &str)] = &[
         "Finding",
         "at causeExecutionId causeSeq code index kind message remedies severity stepId until",
     ),
+    ("ForkPreview", "keptSteps onceCalls"),
     ("ItemTally", "cancelled failed pending running skipped successful total waiting"),
     ("Layout", "edges height nodes width"),
     ("LayoutEdge", "from points to"),
     ("LayoutNode", "height name width x y"),
+    ("OnceCall", "calls outcomeUnknown remedies repeated stepId toolName"),
     ("PageInfo", "endCursor hasNextPage hasPreviousPage startCursor"),
     (
         "Plan",
