@@ -143,7 +143,7 @@ async fn damage_affects_only_the_damaged_execution_or_plan() {
     assert!(is_damaged(&store.plan(plan_id(1)).await.unwrap_err()));
     assert_eq!(store.read(execution(3), Seq(0)).await.unwrap().len(), 1);
     assert!(store.plan(plan_id(2)).await.unwrap().is_some());
-    let page = Page { first: 10, after: None };
+    let page = Page::first_items(10);
     let heads = store.list_heads(&ExecutionFilter::default(), &page).await.unwrap();
     assert_eq!(heads.items.len(), 3, "a list leaves the damaged execution out");
     store.append(some_events(execution(3), 1, 1)).await.unwrap();
@@ -547,7 +547,7 @@ async fn an_updated_sqlite_file_of_version_4_knows_which_executions_need_a_perso
     add_version_4_execution(&path, 15, "IN_PROGRESS", &[started("a")]);
     let store = Sqlite::open(&path).unwrap();
     let filter = ExecutionFilter { needs_person: Some(true), ..ExecutionFilter::default() };
-    let found = store.list_heads(&filter, &Page { first: 9, after: None }).await.unwrap();
+    let found = store.list_heads(&filter, &Page::first_items(9)).await.unwrap();
     let needing = found.items.iter().map(|(_, head)| head.execution).collect::<Vec<_>>();
     assert_eq!(needing, [14, 12, 11].map(execution));
     let head = &found.items[1].1;
