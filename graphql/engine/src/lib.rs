@@ -65,7 +65,7 @@ pub use self::{
     tools::{
         Tools,
         calls::CallReport,
-        history::DirectCall,
+        history::{CallListing, DirectCall},
         inventory::{Inventory, MissingTool},
     },
 };
