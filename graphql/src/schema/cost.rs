@@ -296,10 +296,8 @@ impl FieldCost {
                 Value::Number(number) => usize::try_from(number.as_u64()?).ok(),
                 _ => None,
             });
-        let default_count = match default {
-            _ if counts.is_empty() => 1,
-            default => default.unwrap_or(DEFAULT_ITEM_COUNT),
-        };
+        let default_count =
+            if counts.is_empty() { 1 } else { default.unwrap_or(DEFAULT_ITEM_COUNT) };
         let count_arguments: Vec<String> =
             counts.iter().map(|argument| argument.name.node.to_string()).collect();
         // A list in a connection is not counted again, because the field that returns the
