@@ -138,8 +138,8 @@ impl WorkQuery {
         Ok(ctx.data::<Loaders>()?.execution(id).await?.map(ApiExecution))
     }
 
-    /// Executions, newest first. A page can be shorter than `first` or `last`, because one answer contains at
-    /// most about 32 MiB of executions.
+    /// Executions, newest first. A page can be shorter than `first` or `last`, because one answer
+    /// contains at most about 32 MiB of executions.
     #[expect(clippy::too_many_arguments, reason = "they are the arguments of the API")]
     async fn executions(
         &self,
