@@ -38,7 +38,7 @@ pub(crate) struct Call {
     pub(crate) known_tool: Option<ReadyTool>,
     pub(crate) parameters: Arc<Value>,
     pub(crate) timeout: Duration,
-    /// Longest time between two progress reports. If it passes, the attempt times out.
+    /// Longest time without a progress report. If it passes, the attempt times out.
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) progress: ProgressSink<AttemptKey>,
     /// The attempt sets the reporter of this context. The caller must not share the context's

@@ -15,7 +15,8 @@ use shared::{
     template::Path,
 };
 
-/// Maximum bytes of a grouping value in a key. A longer value is shortened and hashed.
+/// Maximum bytes of a grouping value in a key. A longer value is cut and gets the hash of the whole
+/// value.
 const MAX_VALUE_BYTES: usize = 64;
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,7 +50,8 @@ impl CurrentCallLimits {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Replaces the rules. A call that waits for a permit keeps its rules.
+    /// Replaces the rules. A call that waits for a permit keeps its rules, and an execution in
+    /// memory ignores rules for tools that had no rule when the worker claimed it.
     pub fn replace(&self, limits: Arc<CallLimits>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = limits;
     }

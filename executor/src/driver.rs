@@ -5,9 +5,9 @@
 //! that only reads immediately, while the event is being appended. At most one append is in flight.
 //! Events that happen during an append form the next append.
 //!
-//! After a failed append, the driver reads the log and appends missing events again at the same
-//! position. If the log has other events at this position, another worker may own the execution, so
-//! the driver drops everything.
+//! After a failed append, the driver reads the log and appends the missing events again, unless
+//! they are too large. If the log has other events at their positions, another worker may own the
+//! execution, so the driver drops everything.
 
 mod calls;
 pub(crate) mod children;
@@ -197,7 +197,8 @@ enum DriverInput {
 }
 
 impl Driver {
-    /// Drives a new execution. Its creation, its claim and the first starts share one append.
+    /// Returns the driver of a new execution. The execution's creation, its claim and the first
+    /// starts share one append.
     pub(crate) fn start_new(context: Arc<WorkerContext>, new: NewExecution) -> Self {
         let NewExecution { execution, created, commands, stored, slot } = new;
         let mut driver = Self::new(context, execution, Seq::START, commands, slot);

@@ -67,8 +67,8 @@ impl MissReason {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Calls {
     pub calls: Vec<ToolCall>,
-    /// Texts that look like a call whose tool cannot be called. Prose that names a tool and
-    /// arguments is included.
+    /// Texts that look like a call that cannot be made: the tool is unknown, or the call is
+    /// unreadable or cut off. Prose that names a tool and arguments is included.
     pub missed: Vec<MissedCall>,
 }
 
@@ -135,8 +135,7 @@ pub fn parse_tool_calls(
     read_tool_calls(text, find_tool).map(|read| read.calls)
 }
 
-/// Returns the calls like [`parse_tool_calls`], and also the texts that look like a call but cannot
-/// be called.
+/// Returns the calls like [`parse_tool_calls`], and also the texts that only look like calls.
 pub fn read_tool_calls(
     text: &str,
     find_tool: &dyn Fn(&str) -> Option<Arc<KnownTool>>,

@@ -69,10 +69,10 @@ pub fn create_retry(ended: &Execution, scope: RetryScope<'_>) -> Result<Created,
     Ok(created)
 }
 
-/// Adds the keys of calls whose outcome is unknown, and the calls that a person settled.
+/// Adds the keys of `once` calls whose outcome is unknown, and the calls that a person settled.
 ///
-/// The output of a settled step is among the reused outputs. A settled item of a list is reused
-/// when its step runs again for the same item.
+/// The output of a settled step is among the reused outputs. In a retry of the steps that failed, a
+/// settled item of a list is reused when its step runs again for the same item.
 fn take_over_calls(
     created: &mut Created,
     ended: &Execution,
@@ -156,9 +156,9 @@ fn steps_kept_before(ended: &Execution, from: StepNumber) -> Vec<bool> {
     kept
 }
 
-/// Returns the first event of a new plan that continues a finished execution. The new plan reuses
-/// the outputs of the [reusable](reusable_steps) steps, and its number of remaining replans is
-/// lower by one.
+/// Returns the first event of an execution that continues a finished execution with a new plan. It
+/// reuses the outputs of the [reusable](reusable_steps) steps, and its number of remaining replans
+/// is lower by one.
 pub fn create_replan(ended: &Execution, plan: &Plan) -> Result<Created, ReuseError> {
     if !ended.state().is_finished() {
         return Err(ReuseError::Open(ended.id()));
@@ -397,7 +397,7 @@ mod tests {
     }
 
     /// A step whose failure was ignored may return an output in the retry, so its dependents run
-    /// again.
+    /// again. Only a retry of the steps that failed keeps them.
     #[test]
     fn dependents_of_a_step_that_runs_again_run_again() {
         let ended = ended_execution_of(&plan_of_steps(&[

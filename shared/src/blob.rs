@@ -76,7 +76,8 @@ impl BlobId {
         &self.sha256
     }
 
-    /// Reads a value that [`Blob::to_reference`] made. Returns `None` for every other value.
+    /// Reads the id from a value that [`Blob::to_reference`] made. Returns `None` if the field
+    /// `$blob` contains no valid id.
     pub fn from_reference(value: &Value) -> Option<Self> {
         value.get(REFERENCE_FIELD)?.as_str()?.parse().ok()
     }

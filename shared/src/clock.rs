@@ -8,7 +8,7 @@ use std::{
 use chrono::{DateTime, DurationRound, TimeDelta, Utc};
 use nix::time::{ClockId, clock_gettime};
 
-/// A point in time with a precision of a microsecond.
+/// A point in time. Clocks return whole microseconds, the precision of the stores.
 pub type Timestamp = DateTime<Utc>;
 
 /// Tells the time. Tests pass their own clock.
@@ -82,7 +82,7 @@ impl Clock for SteadyClock {
     }
 }
 
-/// Smallest difference between two clocks that is reported.
+/// Largest difference between two clocks that is not reported.
 const MIN_REPORTED_DIFFERENCE: TimeDelta = TimeDelta::seconds(5);
 
 /// Describes the difference between the time of a store and the machine's clock, if it is large.

@@ -4,9 +4,9 @@
 //! [`Execution::apply`](crate::execution::Execution::apply) computes the state from them. Heads are
 //! computed from the same events.
 //!
-//! The JSON of events is a stored format. Its fields have the names of the API. The name of a
-//! variant or field never changes, and a new field needs a default, so that old logs stay readable.
-//! Names of layouts before version 6 are aliases.
+//! The JSON of events is a stored format. Its fields have the names of the API. If a name changes,
+//! the old name stays as an alias, as for layouts before version 6. A new field needs a default. So
+//! old logs stay readable.
 
 mod size;
 mod unknown_call;
@@ -34,7 +34,7 @@ use crate::{
 pub struct RecordedEvent {
     /// The position in the log. A store keeps only the position of a document's first event.
     pub seq: Seq,
-    /// The time by the writer's clock. Never used for ordering.
+    /// The time by the writer's clock. Only `seq` orders the events of a log.
     pub at: Timestamp,
     /// The caller whose command caused the event. `None` for events that no command caused, and for
     /// events that earlier versions of Faber recorded.
@@ -57,7 +57,8 @@ pub enum Event {
     Claimed(Claimed),
     /// An attempt starts. Recorded before a tool with an effect is called.
     StepStarted(StepStarted),
-    /// The tool returned a result, or the signal arrived. The step is finished.
+    /// The attempt succeeded: for example the tool returned a result, or the signal arrived. The
+    /// step is finished.
     StepSucceeded {
         #[serde(rename = "stepId", alias = "step")]
         step: StepId,
@@ -95,7 +96,7 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         warnings: Vec<String>,
     },
-    /// The attempt failed, and another attempt will follow.
+    /// The attempt failed, and another attempt is planned.
     StepRetryScheduled {
         #[serde(rename = "stepId", alias = "step")]
         step: StepId,
@@ -274,7 +275,8 @@ pub struct Created {
     /// this.
     #[serde(default, rename = "replan", skip_serializing_if = "std::ops::Not::not")]
     pub is_replan: bool,
-    /// Outputs that this execution reuses from the steps of the execution that it repeats.
+    /// Outputs that this execution reuses from the steps of the execution that it repeats. They
+    /// include outputs that a person gave when settling a call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reused: Vec<(StepId, Arc<Value>)>,
     /// Idempotency keys of calls in earlier executions whose outcome is still unknown.
@@ -327,7 +329,7 @@ pub struct Parent {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Claimed {
     pub worker: WorkerId,
-    /// The name of the worker's machine, for people.
+    /// The name of the worker's node, for people.
     pub node: Arc<str>,
     pub epoch: Epoch,
     /// `true` if the worker already owned the execution and claims it again because its lease ran
@@ -387,7 +389,7 @@ pub struct StepStarted {
 pub enum SkipReason {
     /// A step on which this step depends did not succeed.
     Dependency,
-    /// The execution failed before the step started.
+    /// The execution failed, or its deadline passed, before the step started.
     ExecutionFailed,
     /// The step's condition is false.
     Condition,
@@ -412,7 +414,7 @@ pub enum WaitReason {
         )]
         until: Option<Timestamp>,
     },
-    /// The step failed, and a person must decide if the step is attempted again.
+    /// The step failed, and a person must decide whether the step is attempted again.
     Decision { error: ToolError },
 }
 
@@ -420,7 +422,7 @@ pub enum WaitReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Every required step succeeded.
+    /// No required step failed.
     Completed,
     /// A required step failed, the deadline passed, or the execution failed as a whole.
     Failed,
@@ -565,7 +567,7 @@ fn deserialize_nullable<'de, D: serde::Deserializer<'de>>(
     Arc::<Value>::deserialize(deserializer).map(Some)
 }
 
-/// An event as a store keeps it. It has no position, because the position follows from the append
+/// An event as a store keeps it. It has no position, because the position follows from the document
 /// that contains the event.
 #[derive(Deserialize)]
 struct StoredEvent {

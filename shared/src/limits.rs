@@ -13,8 +13,8 @@ pub const JSON_DEPTH: usize = 96;
 /// Maximum nesting of a record. It is above [`JSON_DEPTH`], because a record may contain a step's
 /// parameters.
 pub const RECORD_DEPTH: usize = JSON_DEPTH + 8;
-/// Maximum size of a tool's output, in bytes. A tool should write a larger output to a file and
-/// return the name of the file.
+/// Maximum size of a tool's output, in bytes, if the configuration sets no other. A tool should
+/// write a larger output to a file and return the name of the file.
 pub const OUTPUT_BYTES: usize = 1 << 20;
 /// Maximum length of a base64 text that stays in an output. Larger binaries are stored beside the
 /// log. A small icon stays below the limit.
@@ -73,13 +73,16 @@ pub const DEFAULT_REPLANS: u32 = 4;
 pub const REPLAN_ATTEMPTS: usize = 5;
 pub const STEP_TIMEOUT: Duration = Duration::from_mins(5);
 pub const CANCEL_GRACE: Duration = Duration::from_secs(5);
-/// Time without a heartbeat after which other workers take over a worker's executions.
+/// Time without a heartbeat after which other workers take over a worker's executions, unless the
+/// configuration sets another time.
 pub const LEASE_TIME: Duration = Duration::from_secs(5);
 /// Interval at which a waiting reader polls the store if it is not notified.
 pub const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// Maximum number of executions that one worker drives at the same time.
+/// Maximum number of executions that one worker drives at the same time, unless the configuration
+/// sets another number.
 pub const EXECUTIONS: usize = 4_096;
-/// Shortest wait for which an execution that only waits is removed from memory.
+/// Shortest wait for which an execution that only waits is removed from memory, unless the
+/// configuration sets another time.
 pub const PARK_AFTER: Duration = Duration::from_secs(2);
 /// Maximum number of items of the list that a step repeats for. Each item adds events to the log,
 /// so a list without a limit could fill the store.
@@ -93,8 +96,7 @@ pub const KEPT_SIGNALS: usize = 1_000;
 pub const REUSED_BYTES: usize = 8 << 20;
 /// Maximum number of idempotency keys that a retry takes over from calls with an unknown outcome.
 pub const CALL_KEYS: usize = 10_000;
-/// Maximum number of commands that wait for one execution. Only a client that sends commands
-/// without waiting for answers reaches this limit.
+/// Maximum number of commands that wait for one execution.
 pub const INBOX_COMMANDS: usize = 1_000;
 /// Maximum number of commands that one poll of all inboxes returns. The following polls return the
 /// remaining commands.

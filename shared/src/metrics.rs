@@ -315,7 +315,7 @@ impl ExecutionFigures {
             ),
             queue_wait: add.register(
                 "faber_queue_wait_seconds",
-                "From the time when an execution was due to its first claim",
+                "Time from when an execution became due until its first claim",
                 Histogram::new(LONG_BUCKET_SECONDS),
             ),
             claims: add.register(

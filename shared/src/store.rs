@@ -167,7 +167,7 @@ fn not_rewritable() -> StoreError {
 pub trait Log: fmt::Debug + Send + Sync {
     /// Appends events to a log, and updates the head, the inbox and the audit entries with them.
     ///
-    /// Appends of a process that wait at the same time share one commit.
+    /// Appends of a process that wait at the same time can share one commit.
     async fn append(&self, append: Append) -> Result<(), AppendError>;
 
     /// Returns the events after a position, oldest first.
@@ -308,8 +308,8 @@ pub trait KeyValue: fmt::Debug + Send + Sync {
     /// Writes a record. Returns `false` if the condition `unless` prevented it.
     ///
     /// A record that no store can keep is refused as [too large](StoreError::TooLarge) or
-    /// [unfit](StoreError::Unfit). If a kind exceeds its [limit](RecordKind::max_records), the
-    /// store removes the records of this kind with the earliest times.
+    /// [unfit](StoreError::Unfit). If a store finds more records of a kind than its
+    /// [limit](RecordKind::max_records), it removes those with the earliest times.
     async fn put_record(&self, record: &Record, unless: WriteCondition)
     -> Result<bool, StoreError>;
 

@@ -189,9 +189,9 @@ error_codes! {
     UNAVAILABLE = "tool.unavailable",
     INACTIVE = "tool.inactive",
     INVALID_PARAMETERS = "tool.invalid_parameters",
-    /// The output is larger than [`limits::OUTPUT_BYTES`].
+    /// The output is larger than the configured limit, or than a store allows.
     OUTPUT_TOO_LARGE = "tool.output_too_large",
-    /// It is unknown if the call took effect.
+    /// It is unknown whether the call took effect.
     OUTCOME_UNKNOWN = "tool.outcome_unknown",
     /// A template had no value, and templates are strict.
     UNRESOLVED = "template.unresolved",
@@ -274,7 +274,7 @@ fn is_true(flag: &bool) -> bool {
 }
 
 impl ToolError {
-    /// Makes a definite error whose code decides if a retry can help.
+    /// Makes a definite error whose code decides whether a retry can help.
     pub fn new(code: ErrorCode, message: impl AsRef<str>) -> Self {
         let retryable = code.is_retryable();
         let message = clip_middle(message.as_ref(), limits::MESSAGE_BYTES);

@@ -1,5 +1,5 @@
-//! Examples of the documentation: the real binary runs console blocks, and guides for embedders
-//! show code of `examples/`, which cargo compiles.
+//! Tests of the documentation: the real binary runs console blocks, links lead to files and
+//! headings, and guides for embedders show code of `examples/`, which cargo compiles.
 
 use std::{
     collections::BTreeSet,

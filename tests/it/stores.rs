@@ -2,6 +2,7 @@
 
 mod differential;
 mod followers;
+mod layouts;
 mod mongo;
 mod rekey;
 mod shards;
@@ -177,7 +178,8 @@ mod of_this_layout {
     }
 }
 
-/// Returns a memory store whose operations stall, but do not fail. So it must keep all promises.
+/// Returns a memory store whose operations sometimes stall, but do not fail. So it must keep all
+/// promises.
 async fn slow_memory_store() -> StorePair {
     let max_stall = Duration::from_millis(2);
     let rates = FaultRates {

@@ -60,7 +60,7 @@ impl Dice {
     }
 }
 
-/// Numbers of faults in a thousand operations, and the duration of stalls.
+/// Numbers of faults in a thousand operations, and the longest duration of a stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultRates {
     pub failures_before: u32,

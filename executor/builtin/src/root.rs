@@ -2,7 +2,8 @@
 //!
 //! Every path is resolved below an open descriptor of that folder, by the kernel if it supports
 //! `openat2`. So no `..`, absolute path or symlink leads out, even if another process swaps files
-//! at the same time. Only regular files are opened, so a FIFO blocks no call.
+//! at the same time. Opening never blocks, and only regular files are read or written, so a FIFO
+//! blocks no call.
 
 mod call_queue;
 mod canonical;

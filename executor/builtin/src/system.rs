@@ -1,7 +1,8 @@
 //! The toolset `system_tools`: a shell, processes, logs, system information and a task list.
 //!
-//! Commands run in a [sandbox]. They write only below the root, have no network unless the
-//! configuration allows it, and end together with everything that they started.
+//! Commands run in a [sandbox]. The configuration decides whether they have a network, and where
+//! they may write besides the root. A command of `bash` ends together with everything that it
+//! started.
 
 mod background;
 mod bash;

@@ -1,8 +1,8 @@
 //! HTTP requests to configured servers.
 //!
 //! The module decides to which addresses requests may go. A configured address may be private. A
-//! public server cannot redirect to a private network, and no server can redirect to a link-local
-//! address of another host. Only reads follow redirects.
+//! public server cannot redirect to a private network, and only a server with a link-local address
+//! can redirect to a link-local address of another host. Only reads follow redirects.
 
 pub mod net;
 
@@ -89,8 +89,7 @@ pub struct HttpReply {
 pub enum HttpError {
     #[error("{0}")]
     Unsent(String),
-    /// The request was not sent, because the login server is unavailable. Another attempt may
-    /// succeed.
+    /// The request was not sent, because no token could be obtained. Another attempt may succeed.
     #[error("{0}")]
     Later(String),
     #[error("{0}")]
@@ -222,8 +221,8 @@ fn next_request(
 }
 
 /// Makes the request to a redirect's target. A public server cannot lead into a private network,
-/// and no server to a link-local address of another host. Another server gets no headers of the
-/// first server except `accept`.
+/// and only a server with a link-local address can lead to a link-local address of another host.
+/// Another server gets no headers of the first server except `accept`.
 fn follow_redirect(
     request: &OutgoingRequest,
     url: Url,

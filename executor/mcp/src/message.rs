@@ -64,8 +64,8 @@ pub(super) fn take_progress(
     None
 }
 
-/// Parses a message of a server. An invalid answer becomes the error of the call that it answers.
-/// Other invalid messages are ignored.
+/// Parses a message of a server. An invalid answer that cannot be repaired becomes the error of the
+/// call that it answers. Other invalid messages are ignored.
 pub(super) fn parse_message(text: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
     if text.trim_ascii().is_empty() {
         return None;

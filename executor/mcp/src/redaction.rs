@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::EXAMPLES_FIELD;
 
-/// Maximum number of tokens that are removed from texts. Older tokens are no longer valid.
+/// Maximum number of tokens that are removed from texts: the newest ones.
 const MAX_TOKENS: usize = 4;
 const PLACEHOLDER: &str = "ACCESS_TOKEN";
 

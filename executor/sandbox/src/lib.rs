@@ -209,8 +209,8 @@ pub struct Launcher {
 }
 
 impl Launcher {
-    /// Starts commands through [`SUBCOMMAND`] of this process's own binary. Only `faber` has that
-    /// subcommand, so other programs must not call this function.
+    /// Makes a launcher that starts commands through [`SUBCOMMAND`] of this process's own binary.
+    /// Only `faber` has that subcommand, so other programs must not call this function.
     pub fn this_binary() -> Self {
         // Uses this path because it refers to the running file, even after the binary was replaced.
         let own_binary = PathBuf::from("/proc/self/exe");
@@ -290,8 +290,8 @@ impl Launcher {
     ///
     /// # Errors
     ///
-    /// If a path is not UTF-8, a placeholder cannot be created, or the command needs another user
-    /// and this launcher has no binary.
+    /// If a path is not UTF-8, a placeholder of a required confinement cannot be created, or the
+    /// command needs another user and this launcher has no binary.
     pub fn confined_command(
         &self,
         confinement: &Confinement,
@@ -311,8 +311,8 @@ impl Launcher {
             }
             return Ok(command);
         };
-        // Creates no placeholders for a background command, because the command may outlive them.
-        // The subcommand refuses the command instead.
+        // Creates no placeholders for a required confinement in the background, because the command
+        // may outlive them. The subcommand refuses the command if it would need one.
         if life == Lifetime::Watched || !confinement.required {
             let created = self.create_placeholders(confinement);
             created.or_else(|err| if confinement.required { Err(err) } else { Ok(()) })?;
@@ -330,8 +330,8 @@ impl Launcher {
         subcommand_for(binary, program, &order, &usual, &confinement.pass)
     }
 
-    /// Prepares an unconfined program. If this launcher has a binary, the program ends with
-    /// everything that it started. It gets the usual variables and the variables in `pass`.
+    /// Prepares an unconfined program, with the usual variables and the variables in `pass`. If
+    /// this launcher has a binary, everything that the program started ends with it.
     fn watched_command(&self, program: &OsStr, pass: &[String]) -> io::Result<Command> {
         let Some(binary) = &self.binary else {
             let mut command = Command::new(program);

@@ -40,7 +40,7 @@ pub(super) const KILL_NOW: Signal = Signal::SIGHUP;
 /// Interval of the checks for the engine and for the number of processes.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// The pause after a count, as a multiple of the count's duration, so that counting takes less than
-/// a twentieth of the time.
+/// a twentieth of the time, unless the number of processes grows fast.
 const PAUSE_FACTOR: u32 = 20;
 /// Maximum number of kill rounds. In each round, children of killed processes become children of
 /// the reaper. A fast fork bomb survives all rounds if its processes cannot be killed in one step.

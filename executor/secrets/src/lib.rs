@@ -162,8 +162,8 @@ impl Redaction {
                 self.1.push((name.to_owned(), encoded_secret));
             }
         }
-        // Redacts each line of a key, because programs print a key line by line. The lines that
-        // frame a key are not secret.
+        // Redacts each long line of a secret, because programs print a key line by line. The lines
+        // that frame a key are not secret.
         let lines = value.lines().map(str::trim);
         let lines = lines.filter(|line| line.len() >= MIN_PART_BYTES && !line.starts_with("-----"));
         lines.map(str::to_owned).for_each(&mut add);

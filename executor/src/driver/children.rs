@@ -356,8 +356,8 @@ impl Driver {
     }
 }
 
-/// Notifies the parent of a finished child, and then clears the owner of the child. Does nothing
-/// for an execution without a parent.
+/// Notifies an unfinished parent of a finished child, and then clears the owner of the child. Does
+/// nothing for an execution without a parent.
 pub(crate) async fn notify_parent(
     context: &WorkerContext,
     execution: &Execution,
@@ -371,8 +371,8 @@ pub(crate) async fn notify_parent(
         }
         match context.control.send_command(parent.execution, command.clone()).await {
             Ok(()) => break,
-            // Waits and tries again, because the parent has not handled the commands of other
-            // children yet.
+            // Waits and tries again, because the parent's driver has not handled the commands in
+            // the full inbox yet.
             Err(StoreError::Full { .. }) => time::sleep(POLL_INTERVAL).await,
             Err(err) => return Err(err),
         }

@@ -34,8 +34,8 @@ impl Driver {
         let due = machine::wake_at(&self.execution).map(until);
         let held_up = self.is_delayed_by_lease().then_some(self.context.options.poll);
         let wait = due.into_iter().chain(self.linger_time()).chain(held_up).min()?;
-        // Waits for a poll interval, because a due task that is not allowed to start must not keep
-        // the driver busy.
+        // If no task may start now, waits for at least a poll interval, because a due task must not
+        // keep the driver busy.
         let begins = self.start_permission() == StartPermission::Now;
         let minimum = if begins { Duration::ZERO } else { self.context.options.poll };
         Some(wait.max(minimum))

@@ -199,8 +199,8 @@ impl Decision<'_> {
         }
     }
 
-    /// Returns the key of an earlier call with the same parameters whose outcome is unknown. Warns
-    /// if that call had other parameters, because the new call then gets another key.
+    /// Returns the key of an earlier call whose outcome is unknown, if that call had the same
+    /// parameters. Warns if it had other parameters, because the new call then gets another key.
     fn take_over_key(
         &self,
         task: Task,
@@ -292,7 +292,8 @@ impl Decision<'_> {
         check_parameter_size(fitted, warnings)
     }
 
-    /// Returns the duration of a `flow.sleep`, which its timeout limits. `None` for any other tool.
+    /// Returns the duration of a `flow.sleep`, which an explicit timeout limits. `None` for any
+    /// other tool.
     fn sleep_duration_ms(&self, task: Task, parameters: &Value) -> Result<Option<u64>, ToolError> {
         let callee = self.execution.plan().step(task.step).call_of_part(task.part);
         if callee.kind != StepKind::Sleep {

@@ -254,7 +254,8 @@ impl Worker {
     }
 
     /// Returns whether this worker should claim an execution: immediately if it is the preferred
-    /// worker, otherwise after a delay. So workers share the executions and do not race for them.
+    /// worker or the owner, otherwise after a delay. So workers share the executions and do not
+    /// race for them.
     fn should_claim(&mut self, head: &ExecutionHead, workers: &[WorkerId]) -> bool {
         let me = self.context.worker;
         if head.owner == Some(me)

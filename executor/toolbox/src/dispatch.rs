@@ -89,7 +89,8 @@ struct DispatchParameters {
     args: Value,
     #[serde(default)]
     reach: ToolReach,
-    /// Bytes of the result that the output may contain. The default is [`RESULT_BYTES`].
+    /// Bytes of the result that the output may contain. The default and the maximum are
+    /// [`RESULT_BYTES`].
     #[serde(default)]
     most: Value,
 }

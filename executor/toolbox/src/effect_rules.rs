@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_name_matches_as_a_pattern() {
+    fn a_name_without_wildcards_matches_only_itself() {
         let rules = rules(&json!({ "pay": "idempotent" })).unwrap();
         let effect = |tool: &str| rules.find_effect(&"s".parse().unwrap(), &tool.parse().unwrap());
         assert_eq!((effect("pay"), effect("payback")), (Some(Effect::Idempotent), None));

@@ -47,7 +47,9 @@ pub fn complaint(set: &ToolSetName, name: &ToolName) -> Option<String> {
         ));
     }
     if written.rsplit('.').next().is_some_and(|plain| CONTROL_TOOLS.contains(&plain)) {
-        return Some(format!("`{written}` is the name of one of Faber's own tools: rename it"));
+        return Some(format!(
+            "`{written}` ends with the name of one of Faber's own tools: rename it"
+        ));
     }
     let foreign_prefix = set_prefix(written).filter(|of| *of != set.as_str());
     let builtin_set = foreign_prefix.filter(|of| BUILTIN_SETS.contains(of))?;

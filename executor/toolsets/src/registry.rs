@@ -43,8 +43,9 @@ use crate::sources::{Documents, SetConfig, Source, Sources, documents::DOCUMENTS
 
 /// Poll interval for changes by other nodes. A hint makes a node read earlier.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
-/// Shortest pause between two reads of the records. The pause is [`PAUSE_FACTOR`] times the
-/// duration of the last read, because thousands of tools may be registered one after another.
+/// Shortest pause between two reads of the records. After a slow read, the pause is
+/// [`PAUSE_FACTOR`] times its duration, because thousands of tools may be registered one after
+/// another.
 const MIN_READ_PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_FACTOR: u32 = 10;
 /// The revision before the first read.

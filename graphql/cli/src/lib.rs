@@ -197,8 +197,8 @@ fn print_clap_text(err: &clap::Error, environment: &Environment) {
     };
 }
 
-/// Returns the log filter of a command without `FABER_LOG`. A server, a worker and `faber mcp` log
-/// failed toolsets, because they have no other way to report them.
+/// Returns the log filter of a command if none is configured. A server, a worker and `faber mcp`
+/// log failed toolsets, because they have no other way to report them.
 fn default_log_filter(command: &Command) -> String {
     match command {
         Command::Serve { .. } | Command::Worker { .. } | Command::Mcp => "warn".to_owned(),

@@ -22,7 +22,7 @@ use crate::screen::Screen;
 
 const DRAIN_NOTICE_DELAY: Duration = Duration::from_millis(100);
 const READER_POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Number of polls without a reader after which this process drives the execution itself.
+/// Number of polls without a reader after which the inbox of an execution counts as unread.
 const READER_POLLS: usize = 30;
 
 pub(crate) struct Session<'a> {

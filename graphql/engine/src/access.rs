@@ -2,8 +2,8 @@
 //!
 //! Faber stores only the digest of a token. A caller that sends a token gets the [`Grant`] of this
 //! token. Code inside this process gets a grant without restrictions, and so do callers on this
-//! machine if the configuration has no tokens. The server identifies callers through [`Access`].
-//! The schema checks roles by the grant, and the engine checks tools.
+//! machine if callers need neither a token nor a sign-in. The server identifies callers through
+//! [`Access`]. The schema checks roles by the grant, and the engine checks tools.
 
 mod alerts;
 mod bucket;
@@ -52,7 +52,7 @@ struct AccessState {
     holders: RwLock<Holders>,
     alerts: Arc<Alerts>,
     identities: OnceLock<Identities>,
-    /// Callers of agents whose tokens this process does not know.
+    /// Grants of agents' callers whose tokens this process does not know.
     agents: Identities,
 }
 

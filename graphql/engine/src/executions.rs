@@ -299,8 +299,8 @@ impl Executions {
         self.start_retry(finished.plan(), created).await
     }
 
-    /// Returns the first event of a retry. It includes calls of child executions whose outcome is
-    /// unknown or that a person settled.
+    /// Returns the first event of a retry. It includes calls of child executions if their outcome
+    /// is unknown or a person settled them.
     async fn create_retry(
         &self,
         finished: &Execution,

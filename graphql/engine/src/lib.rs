@@ -164,7 +164,7 @@ impl Engine {
         self.with_plans(|plans| plans.guard = guard)
     }
 
-    /// Returns the engine with a model. It plans by default, repairs each plan up to `repairs`
+    /// Returns the engine with a model, which plans by default, repairs each plan up to `repairs`
     /// times, and drives agents.
     pub fn with_model(self, settings: &Settings, repairs: u32) -> Result<Self, ModelError> {
         let planners = self.plans.planners.clone();

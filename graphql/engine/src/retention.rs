@@ -79,7 +79,7 @@ impl Retention {
         pruned
     }
 
-    /// Removes old audit entries in parts. This is not recorded in the audit log, because the log
+    /// Removes old audit entries in parts. The audit log does not record the removal, because it
     /// would get an entry at each interval.
     async fn prune_audit(
         &self,

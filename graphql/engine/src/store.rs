@@ -45,7 +45,7 @@ pub async fn open_store_for_copies(
     protect_copies(open_any_store(url).await?, keys).await
 }
 
-/// Encrypts all values of a store with the active key that are clear or have another key. Returns
+/// Encrypts with the active key all values of a store that are clear or have another key. Returns
 /// the store as it is, without decryption, and the report.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! A store in front of the store, which shows only what belongs to one token.
+//! A store in front of the store, which hides the objects of other tokens.
 //!
 //! The engine of a caller whose token has `see: own` reads through it, so no function of the engine
 //! and no resolver can forget the check. Foreign objects look as if they did not exist. Writes pass

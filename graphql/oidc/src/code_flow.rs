@@ -97,7 +97,9 @@ impl SignIn {
         let client = self.client()?;
         let login = self.open_login(answer, cookie)?;
         let code = answer.get("code").ok_or_else(|| failed("the issuer sent no code"))?;
-        self.exchanges.count_exchange(Instant::now())?;
+        if !self.exchanges.count_exchange(Instant::now()) {
+            return Err(SignInError::Busy);
+        }
         let state = self.provider.state().await.map_err(SignInError::Unavailable)?;
         let form = [
             ("grant_type", "authorization_code"),

@@ -197,12 +197,12 @@ impl WorkMutation {
         load_started(engine, id).await
     }
 
-    /// Asks the configured model for the next version of the plan of an execution that failed, was
-    /// cancelled, or ended after a `flow.replan` step. Starts an execution of this version with the
-    /// same options, except that `startAt` is removed and `replans` is one less. Faber reuses a
-    /// step that succeeded and is unchanged in the new version, unless it depends on a step that
-    /// runs again. Fails with `CONFLICT` if the execution was replanned before, is a child
-    /// execution, or belongs to an agent.
+    /// Lets a planner write the next version of the plan of an execution that failed, was
+    /// cancelled, or ended after a `flow.replan` step. The `offline` planner replans only its own
+    /// plans. Starts an execution of this version with the same options, except that `startAt` is
+    /// removed and `replans` is one less. Faber reuses a step that succeeded and is unchanged in
+    /// the new version, unless it depends on a step that runs again. Fails with `CONFLICT` if the
+    /// execution was replanned before, is a child execution, or belongs to an agent.
     async fn replan_execution(
         &self,
         ctx: &Context<'_>,
@@ -276,8 +276,8 @@ impl WorkMutation {
         filter: ExecutionFilter,
         #[graphql(desc = "Action to apply.")] action: BulkAction,
         #[graphql(
-            desc = "Maximum number of executions per second, more than 0. `RETRY` returns at once \
-                    and gives the new executions a later `startAt`. Other actions run while the \
+            desc = "Maximum number of executions per second, at least one a day. `RETRY` does not \
+                    wait: it gives the new executions a later `startAt`. Other actions run while the \
                     client waits, and stop if it disconnects. Default: no limit."
         )]
         per_second: Option<f64>,
@@ -311,8 +311,8 @@ impl WorkMutation {
     }
 
     /// Records the outcome of a call that ended with `tool.outcome_unknown`. A waiting step then
-    /// succeeds or fails. A failed step stays `FAILED`, but a retry reuses the recorded output. A
-    /// second call with the same outcome changes nothing.
+    /// succeeds or fails. A failed step stays `FAILED`, but if its call succeeded, a retry reuses
+    /// the recorded output. A second call with the same outcome changes nothing.
     #[expect(clippy::too_many_arguments, reason = "each is an argument of the mutation")]
     async fn settle_step(
         &self,

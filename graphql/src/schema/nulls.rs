@@ -19,8 +19,7 @@ pub(super) struct FieldErrors(Mutex<PendingErrors>);
 #[derive(Default)]
 struct PendingErrors {
     errors: Vec<ServerError>,
-    /// Paths of fields that must be null in the answer: nullable fields that failed, and nullable
-    /// parents of failed fields.
+    /// Paths of fields that must be null in the answer.
     null_paths: Vec<Vec<PathSegment>>,
     /// Paths of failed non-null fields, with their positions in the text of the operation.
     failed_fields: Vec<(Vec<PathSegment>, Vec<Pos>)>,
@@ -55,8 +54,8 @@ impl FieldErrors {
         }
     }
 
-    /// Returns an error to the parent of a field. The error gets the path of the field that failed
-    /// first, because the library loses it.
+    /// Returns an error to the parent of a field. In a list, the error gets the path of the failed
+    /// field, because the library loses this path.
     fn pass_to_parent(&self, node: &QueryPathNode<'_>, mut error: ServerError) -> ServerError {
         let mut pending = self.lock_pending();
         match node.segment {

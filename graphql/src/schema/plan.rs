@@ -33,7 +33,7 @@ pub(super) enum Effect {
     /// A second call leaves the same result as the first call.
     Idempotent,
     /// A second call can do harm. If the outcome of a call is unknown, Faber does not repeat the
-    /// call.
+    /// call by itself.
     Once,
 }
 
@@ -157,8 +157,8 @@ impl Plan {
             .collect()
     }
 
-    /// Ids of the steps in execution order: each step comes after its dependencies. Steps that do
-    /// not depend on each other keep their order in the draft.
+    /// Ids of the steps in execution order: each step comes after its dependencies. Of all steps
+    /// that can come next, the first one in the draft comes next.
     async fn execution_order(&self) -> Vec<&str> {
         self.0.steps().iter().map(|step| step.id.as_str()).collect()
     }

@@ -189,7 +189,9 @@ impl WorkQuery {
         ctx: &Context<'_>,
         #[graphql(desc = "Filter. Default: all executions.")] filter: Option<ExecutionFilter>,
         #[graphql(desc = "One or two different keys.")] group_by: Vec<ExecutionGroup>,
-        #[graphql(desc = "Length of a bucket in milliseconds. Required for `BUCKET`.")]
+        #[graphql(
+            desc = "Length of an interval in milliseconds, at least 1. Required for `BUCKET`, and allowed only with it."
+        )]
         bucket_ms: Option<i64>,
         #[graphql(desc = "Key of the label. Required for `LABEL`.")] label: Option<String>,
         #[graphql(desc = "Maximum number of groups, from 1 to 1000.", default_with = "Some(100)")]

@@ -28,7 +28,7 @@ impl SavedPlan {
         ID(self.0.plan.to_string())
     }
 
-    /// Plan that has the name.
+    /// Plan that has the name. Null if the plan was removed meanwhile.
     async fn plan(&self, ctx: &Context<'_>) -> Result<Option<Plan>> {
         Ok(ctx.data::<Loaders>()?.plan(self.0.plan).await?.map(Plan))
     }

@@ -172,7 +172,7 @@ impl Tool {
 
     /// Usage of the tool, in plans and outside plans, on all nodes.
     async fn usage(&self, ctx: &Context<'_>) -> Result<ToolUsage> {
-        // Looks up the qualified name, because usage is counted under it, and the toolkit can use
+        // Looks up the display name, because usage is listed under it, and the toolkit can use
         // another name.
         let (name, toolbox) =
             (self.definition.qualified_name(), ctx.data::<Engine>()?.tools.inventory.toolbox());
@@ -324,7 +324,7 @@ impl ToolCall {
         self.0.tool.as_str()
     }
 
-    /// Parameters of the call, as the model wrote them.
+    /// Parameters of the call.
     async fn args(&self) -> Value {
         Value::Object(self.0.args.clone())
     }

@@ -84,7 +84,9 @@ impl ToolkitQuery {
         Ok(ToolsAndActions { tools: list_tools(engine, &found), actions: list_actions(&found) })
     }
 
-    /// Tools that often come after a tool in executions that succeeded, most likely first.
+    /// Tools that probably come after a tool, most likely first, learned from executions that
+    /// succeeded. Also contains tools that are called often, with low scores. Empty if no tool was
+    /// observed after this tool.
     async fn tool_followers(
         &self,
         ctx: &Context<'_>,
@@ -142,7 +144,7 @@ impl ToolkitMutation {
     }
 
     /// Connects a tool with the actions that call it. Adds the tool to the toolkit if it is
-    /// missing. Unknown actions are left out with a warning. If all actions are unknown, the tool
+    /// missing. Unknown actions are left out with a warning. If all actions are unknown, a new tool
     /// is left out, too.
     async fn connect_tool(
         &self,
@@ -434,7 +436,7 @@ impl ToolkitEdge {
     }
 }
 
-/// Tool that often comes after another tool.
+/// Tool that probably comes after another tool.
 #[derive(SimpleObject)]
 pub(super) struct ToolFollower {
     /// Tool, as `set.name`. Tools of a built-in toolset have names such as `file_tools.glob`.

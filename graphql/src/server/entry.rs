@@ -79,7 +79,7 @@ fn signed_in_caller(signed_in: SignedIn, headers: HeaderMap, init: Option<Value>
 pub(super) struct HandshakeCaller {
     headers: HeaderMap,
     peer: Peer,
-    /// `None` if the handshake has neither a token nor a session.
+    /// `None` if a token is required and the handshake has neither a token nor a session.
     caller: Option<Caller>,
 }
 

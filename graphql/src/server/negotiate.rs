@@ -2,7 +2,8 @@
 pub(super) enum Format {
     /// `application/json`: a well-formed request gets status 200 even if it fails.
     Json,
-    /// `application/graphql-response+json`: the HTTP status shows whether the operation succeeded.
+    /// `application/graphql-response+json`: the HTTP status shows whether the operation was
+    /// executed.
     GraphqlResponse,
     /// `text/event-stream`. Used only if the client names this type, and not for wildcards.
     EventStream,

@@ -75,8 +75,9 @@ impl Token {
         )
     }
 
-    /// Returns the noun for the target of a path: `file` if the path has an ending, otherwise
-    /// `directory`. Returns `None` for a path that begins with a point.
+    /// Returns the stem of the noun for a path: `file` if the last part of the path has a dot,
+    /// otherwise `directori`. Returns `None` for another token, and for a path that begins with a
+    /// dot.
     pub(super) fn path_noun(&self) -> Option<&'static str> {
         let is_path = self.kind == TokenKind::Path && !self.value.starts_with('.');
         let name = self.value.rsplit('/').next().filter(|_| is_path)?;

@@ -4,9 +4,9 @@ use super::source::Source;
 
 const TYPOGRAPHIC_QUOTES: [(&str, &str); 2] = [("“", "”"), ("‘", "’")];
 
-/// Returns the end of the opening quote of the string at a position, and whether the string is raw.
-/// Prefixes of Python count, too: `r"\d"` is raw, and `f`, `b` and `u` change nothing. Typographic
-/// quotes count as well: `“…”` and `‘…’`.
+/// Returns the position of the opening quote of the string at a position, and whether the string is
+/// raw. Prefixes of Python count, too: `r"\d"` is raw, and `f`, `b` and `u` change nothing.
+/// Typographic quotes count as well: `“…”` and `‘…’`.
 pub(super) fn find_quote(source: &Source<'_>, index: usize) -> Option<(usize, bool)> {
     let is_quote = |byte: u8| matches!(byte, b'"' | b'\'');
     match source.byte(index)? {

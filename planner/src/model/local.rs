@@ -1,4 +1,4 @@
-//! A model on this machine: finds a server on loopback, or lets its owner start one.
+//! A model on this machine: finds a server on loopback, or lets a [`ServerStarter`] start one.
 //!
 //! Ollama, llama.cpp's server and LM Studio speak `OpenAI`'s chat completions, so a model that is
 //! found is an ordinary [`Provider`]. The search begins with the first question. If the model

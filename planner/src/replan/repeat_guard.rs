@@ -36,7 +36,7 @@ const ECHO_TOOL: &str = "flow.echo";
 #[expect(clippy::disallowed_types, reason = "values have no order")]
 type StepsByParameters = std::collections::HashMap<Arc<Value>, StepId>;
 
-/// The effects of a finished execution that no new plan may repeat.
+/// The effects that no new plan may repeat.
 #[derive(Debug)]
 pub struct RepeatGuard<'a> {
     ended: &'a Execution,

@@ -39,7 +39,7 @@ pub struct Learned {
 #[serde(deny_unknown_fields)]
 struct ToolCounts {
     calls: f64,
-    /// Calls that were followed by another call.
+    /// Transitions from this tool to a following call.
     left: f64,
     next: BTreeMap<ToolName, f64>,
 }
@@ -97,8 +97,8 @@ impl Learned {
         self.tools.get(tool).is_some_and(|seen| !seen.next.is_empty())
     }
 
-    /// Returns the tools that usually follow a tool, likeliest first. Observed followers usually
-    /// come before other tools that are called often.
+    /// Returns the likeliest followers of a tool, likeliest first. Every learned tool has a score.
+    /// Observed followers usually come before other tools that are called often.
     pub fn followers(&self, tool: &ToolName, limit: usize, at: Timestamp) -> Vec<Follower> {
         let faded = self.fade_factor(at);
         let all: f64 = self.tools.values().map(|tool| tool.calls).sum();

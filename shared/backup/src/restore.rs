@@ -108,7 +108,8 @@ impl<'a> BackupPass<'a> {
 ///
 /// # Errors
 ///
-/// If the store is not empty or does not answer.
+/// If the store is not empty, a restore of another file was interrupted, or the store does not
+/// answer.
 pub async fn restore(
     store: &dyn Store,
     backup: &mut VerifiedBackup,

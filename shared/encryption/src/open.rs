@@ -27,7 +27,7 @@ const MAX_KEYS: usize = 1_000;
 /// Returns a store that encrypts and decrypts with these keys, and marks it as encrypted.
 ///
 /// Returns `store` itself if there are no keys and it is not encrypted. Without the right keys, an
-/// encrypted store hides its values and refuses writes.
+/// encrypted store hides its values and refuses new values.
 ///
 /// # Errors
 ///

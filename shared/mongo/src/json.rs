@@ -22,8 +22,8 @@ pub(super) use self::decode::append_text;
 const MAX_DEPTH: usize = 96;
 /// Maximum bytes of a document with converted values. `MongoDB` refuses documents above 16 MiB.
 const MAX_BYTES: usize = 15 << 20 | 512 << 10;
-/// Maximum bytes of a value's JSON text, if the whole document is too large. A longer value stays
-/// text.
+/// Maximum bytes of the JSON text of an inner list or object, if the whole document is too large. A
+/// longer list or object stays text.
 const MAX_TEXT: usize = 1 << 10;
 /// The end of the name of a field with an exact time.
 const MICROS: &str = "Micros";

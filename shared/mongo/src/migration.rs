@@ -119,6 +119,7 @@ async fn find_schema(database: &Database) -> Result<Option<Row>, StoreError> {
 }
 
 /// Stores the new version, so that programs of earlier versions refuse the database from now on.
+/// Fails while a worker of an earlier version is alive.
 async fn start_migration(database: &Database, version: u32) -> Result<(), StoreError> {
     let now = doc! { "$multiply": [{ "$toLong": "$$NOW" }, 1_000_i64] };
     let alive = doc! { "$expr": { "$gt": ["$until", &now] } };

@@ -1,5 +1,5 @@
 //! Permits in MongoDB. Each limit on calls is one small document, which lists the holders of its
-//! permits and the time of the next call that the rate allows.
+//! permits and the time of the next call at even intervals.
 //!
 //! One atomic update takes a permit if the limit allows it. An update that grants nothing changes
 //! nothing, so the server writes nothing, and waiting steps can ask often. Rates use the server's

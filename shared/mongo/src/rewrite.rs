@@ -33,7 +33,7 @@ use super::{
     transcripts::{self, EntryReader},
 };
 
-/// Documents of one page, which one command replaces.
+/// Maximum number of documents of one page, which one command replaces.
 const PAGE_LEN: usize = 256;
 /// Bytes of documents after which a page ends, and the size of one command.
 const PAGE_BYTES: usize = 8 << 20;

@@ -5,8 +5,8 @@ use shared::{limits, store::StoreError};
 
 /// Time for which a write waits for a transaction of another process.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// More than the number of different statements, so that a connection prepares each statement only
-/// once.
+/// Maximum number of statements that a connection keeps prepared. There are fewer different
+/// statements, so that a connection prepares each statement only once.
 const MAX_PREPARED_STATEMENTS: usize = 192;
 /// WAL size, in pages of 4 KiB, at which a commit itself does a checkpoint. The watcher checkpoints
 /// earlier unless the disk is too slow.

@@ -31,7 +31,7 @@ const TOKEN: &str = r#"CASE WHEN json_valid(labels) THEN labels ->> '$."@token"'
 /// without labels cost nothing.
 const IS_ACTIVE: &str = "labels IS NOT NULL AND state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED')";
 
-/// Creates what a file of an earlier version lacks.
+/// Creates the indexes, the table and the trigger that a file of an earlier version lacks.
 pub(super) fn prepare_tokens(connection: &Connection) -> Result<(), StoreError> {
     let claimable = rows::IS_CLAIMABLE;
     let sql = format!(
@@ -54,7 +54,7 @@ pub(super) fn prepare_tokens(connection: &Connection) -> Result<(), StoreError> 
         }
         let created = connection.execute_batch(&sql);
         if created.is_err() {
-            // Fails if no transaction is open.
+            // Ignores an error, because maybe no transaction is open.
             let _ = connection.execute_batch("ROLLBACK");
         }
         created
@@ -168,7 +168,8 @@ fn find_next_priority(
     connection.prepare_cached(&sql)?.query_row(values, |row| row.get(0)).optional()
 }
 
-/// Returns the tokens of claimable executions, with one access to the index for each token.
+/// Returns the tokens of claimable executions, at most [`limits::DUE_TOKENS`], with one access to
+/// the index for each token.
 fn find_due_tokens(connection: &Connection) -> rusqlite::Result<Vec<Option<String>>> {
     let claimable = rows::IS_CLAIMABLE;
     let sql = format!(

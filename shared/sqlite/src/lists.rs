@@ -213,7 +213,8 @@ enum PlanOrder {
     ByTime,
 }
 
-/// Chooses the order for a page. Without it, each page of a token would sort all its plans.
+/// Chooses the order for a page. Without this choice, each page of a token would sort all its
+/// plans.
 fn choose_order(connection: &Connection, filter: &PlanFilter) -> Result<PlanOrder, StoreError> {
     let (Some(token), None) = (&filter.token, filter.request) else {
         return Ok(PlanOrder::ByRequest);

@@ -23,7 +23,7 @@ pub(super) const PROGRESS_KEY: &str = "migration";
 /// The progress of a migration that has not converted a row.
 pub(super) const START_PROGRESS: &str = r#"{"part":"plans","after":0}"#;
 
-/// Rows that one transaction converts.
+/// Maximum number of rows that one transaction converts.
 const BATCH_LEN: i64 = 256;
 /// Bytes of text after which a transaction reads no more rows.
 const BATCH_BYTES: usize = 16 << 20;

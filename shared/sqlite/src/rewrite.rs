@@ -12,7 +12,7 @@ use shared::{
 
 use super::{connection::to_store_error, lists, rows};
 
-/// Rows of one page, which one transaction replaces.
+/// Maximum number of rows of one page, which one transaction replaces.
 const PAGE_LEN: i64 = 256;
 /// Bytes of text after which a page ends.
 const PAGE_BYTES: usize = 8 << 20;

@@ -189,7 +189,7 @@ impl Agenda {
         &self.to_skip
     }
 
-    /// Returns the running tasks, including sleeping tasks.
+    /// Returns the running tasks, including tasks that sleep or wait for a child execution.
     pub fn running(&self) -> &BTreeSet<Task> {
         &self.running
     }

@@ -18,7 +18,7 @@ use crate::{
 /// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AttemptOutcome {
-    /// The tool returned a result.
+    /// The attempt returned a new result.
     Succeeded,
     /// An earlier call with the same parameters returned the result.
     Cached,

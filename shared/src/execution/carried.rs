@@ -53,7 +53,7 @@ pub struct ChildCalls {
 }
 
 impl ChildCalls {
-    /// Returns the calls of a child execution that failed, for the child that repeats it.
+    /// Returns the calls of an earlier child execution, for the child that repeats it.
     pub fn from_earlier_child(call_keys: Vec<CallKey>, settled: Vec<SettledCall>) -> Self {
         let mut calls = Self { call_keys, ..Self::default() };
         for call in settled {

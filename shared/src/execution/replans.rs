@@ -1,7 +1,7 @@
 //! Automatic replans of finished executions.
 //!
-//! The execution's own log decides if it needs a replan, so every reader of the log comes to the
-//! same result.
+//! The execution's own log decides whether it needs a replan, so every reader of the log comes to
+//! the same result.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

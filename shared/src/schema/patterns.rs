@@ -1,4 +1,4 @@
-//! Patterns that compile to more bytes than a schema is allowed to use.
+//! Patterns that do not compile, or compile to more bytes than a schema is allowed to use.
 //!
 //! Such patterns are removed and reported, so that values are still checked against the other parts
 //! of the schema.

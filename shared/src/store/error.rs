@@ -10,7 +10,7 @@ pub enum StoreError {
     /// The store is not available. The operation may have happened nevertheless.
     #[error("the store is not available: {0}")]
     Unavailable(String),
-    /// The id is taken. The caller must draw another id.
+    /// The id, or another unique value such as a plan's version, is taken.
     #[error("the identifier is taken")]
     Taken,
     /// A limit on waiting or stored items is reached.

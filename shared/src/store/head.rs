@@ -25,8 +25,8 @@ pub struct ExecutionHead {
     pub seq: Seq,
     pub epoch: Epoch,
     pub owner: Option<WorkerId>,
-    /// The time when a worker should claim the execution, if it has no owner. `None` if only a
-    /// command can continue the execution.
+    /// The time when a worker should claim the execution, if it has no owner. `None` if the
+    /// execution has finished, or if only a command can continue it.
     pub due: Option<Timestamp>,
     /// The priority. Executions with a higher priority are claimed first.
     pub priority: i32,

@@ -12,7 +12,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// If the store fails, or the log or the plan is invalid.
+/// If the store fails, the log is invalid, or its plan is missing or invalid.
 pub async fn load_execution(
     store: &dyn Store,
     id: ExecutionId,

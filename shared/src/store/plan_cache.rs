@@ -1,7 +1,7 @@
 //! Recently used plans.
 //!
 //! A plan never changes, so a cached copy is always correct. But the plan can be removed from the
-//! store, so a copy is used for a limited time only.
+//! store, so an older copy is used only after a check that the plan still exists.
 
 use std::{
     collections::BTreeMap,

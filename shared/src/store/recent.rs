@@ -166,8 +166,8 @@ impl RecentEvents {
 
 /// Reads the events after a position, and the event at this position.
 ///
-/// The event at the position shows if the log is finished, and that the log still exists. Returns
-/// `None` if that event does not exist.
+/// The event at the position shows whether the log is finished, and proves that the log still
+/// exists. Returns `None` if that event does not exist.
 async fn read_end(
     store: &dyn Store,
     id: ExecutionId,

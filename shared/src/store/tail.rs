@@ -84,8 +84,8 @@ impl LogFollower {
     async fn ended_before(&self) -> Result<bool, StoreError> {
         let Some(last) = self.after.0.checked_sub(1) else { return Ok(false) };
         let head = self.store.head(self.id).await?;
-        // A missing head does not show if the log is finished, because either the execution was
-        // removed, or its head is not written yet.
+        // A missing head does not tell whether the log is finished, because either the execution
+        // was removed, or its head is not written yet.
         if head.is_some_and(|head| !head.state.is_finished()) {
             return Ok(false);
         }

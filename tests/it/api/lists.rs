@@ -1,4 +1,4 @@
-//! Lists are paged, newest first.
+//! Tests of lists: pages, filters, damaged executions, and limits on searches and answers.
 
 use serde_json::{Value, json};
 use shared::limits;

@@ -92,7 +92,7 @@ async fn a_wrong_file_is_refused_and_creates_no_store() {
     let absent = workspace.json(&["restore", "absent", "--store", "sqlite:new.db"], 2).await;
     assert_eq!(absent["error"]["code"], "INVALID_ARGUMENT", "{absent}");
     assert!(!workspace.path("new.db").exists());
-    // A backup never replaces another file, such as the store itself.
+    // A backup never replaces a file that is not a backup, such as the store itself.
     workspace.file("notes", "mine");
     let occupied = workspace.json(&["backup", "notes"], 2).await;
     assert!(occupied["error"]["message"].as_str().unwrap().contains("is not a backup"));

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::{running_command::RunningCommand, workspace::Workspace};
 
-/// A tool that waits until the file `go` exists, and one that always fails.
+/// Writes a tool that hangs unless the file `go` exists, a tool that always fails, and a plan for
+/// each of them.
 fn write_tools(workspace: &Workspace) {
     let script = "test -e go || exec sleep 600; echo done";
     let tools = json!([

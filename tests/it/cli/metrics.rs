@@ -121,7 +121,7 @@ async fn a_worker_over_mongodb_knows_the_size_of_the_database() {
 
 /// Checks that each metric has one description before its first value, and that each series has one
 /// value, because Prometheus rejects all metrics of an answer that breaks these rules. Also checks
-/// that the reference lists each metric.
+/// that the reference lists each metric of Faber.
 fn check_format(metrics: &str) {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/api.md");
     let page = fs::read_to_string(page).unwrap();

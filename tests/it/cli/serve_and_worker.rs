@@ -84,7 +84,7 @@ async fn a_worker_continues_an_execution_that_another_process_left() {
     assert_eq!(worker.wait_for_exit().await.status, 0);
 }
 
-/// Without a closed terminal, SIGHUP reloads the configuration.
+/// SIGHUP reloads the configuration, unless the terminal was closed.
 #[tokio::test]
 async fn serve_and_worker_continue_after_sighup() {
     let workspace = Workspace::new();

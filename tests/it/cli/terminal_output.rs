@@ -14,7 +14,8 @@ const HOSTILE_TEXT: &str = "x\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}31m\u{202e}y\u{20
 const COLOURS: [&str; 7] =
     ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[2m", "\u{1b}[31m", "\u{1b}[32m", "\u{1b}[33m", "\u{1b}[36m"];
 
-/// Checks that a text has no control characters except Faber's colours, and no forged line.
+/// Checks that a text has no control characters except Faber's colours, and no forged line unless
+/// it is a document.
 fn assert_harmless(arguments: &[&str], text: &str, is_document: bool) {
     let mut bare = text.to_owned();
     for colour in COLOURS {
@@ -31,7 +32,7 @@ fn assert_harmless(arguments: &[&str], text: &str, is_document: bool) {
     assert!(is_document || !bare.lines().any(is_forged), "{arguments:?}: {bare:?}");
 }
 
-/// Runs a command with a terminal as standard output and standard error.
+/// Runs a command on a terminal.
 pub(super) async fn run_on_terminal(workspace: &Workspace, arguments: &[&str]) -> String {
     run_on_terminal_with_input(workspace, arguments, "").await
 }

@@ -1,4 +1,4 @@
-//! Tests of MongoDB alone: shared databases, replica sets, damage, and updates of the schema.
+//! Tests of MongoDB alone, such as replica sets, damage, limits, removals, and other layouts.
 
 use std::{sync::Arc, time::Duration};
 
@@ -35,7 +35,7 @@ use tokio::time::timeout;
 use super::check_neighbours;
 use crate::mongod::Mongod;
 
-/// 32 zero bytes.
+/// A key of 32 zero bytes, in base64.
 const KEY: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
 
 pub(crate) async fn open_once() -> StorePair {

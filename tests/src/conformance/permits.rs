@@ -1,4 +1,5 @@
-//! Limits on calls: they hold for all nodes, and no permit is lost.
+//! Limits on calls hold for all nodes, and no permit is lost. Workers are listed until their lease
+//! expires.
 
 use std::sync::Arc;
 

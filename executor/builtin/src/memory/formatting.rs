@@ -25,8 +25,8 @@ pub(super) fn format_snippet(name: &Key, memory: &Memory) -> String {
     text
 }
 
-/// Returns the line of one memory in a list. If `query` is given, the line shows the text around
-/// the first match.
+/// Returns the line of one memory in a list. If `query` occurs in the text, the line shows the text
+/// around it.
 pub(super) fn format_line(key: &Key, memory: &Memory, query: Option<&str>) -> String {
     let mut line = format!("- {key}");
     if let Some(language) = memory.language.as_deref().filter(|language| !language.is_empty()) {

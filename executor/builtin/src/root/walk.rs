@@ -38,8 +38,8 @@ pub(crate) struct Walk<'a> {
     start: (PathBuf, PathBuf),
 }
 
-/// The entries that a walk leaves out besides the contents of `.git` and Faber's own files, which
-/// each walk leaves out.
+/// The entries that a walk leaves out besides `.git` and Faber's own files, which each walk leaves
+/// out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WalkRules {
     /// Nothing else.

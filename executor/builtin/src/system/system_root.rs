@@ -78,7 +78,8 @@ impl SystemRoot {
     }
 
     /// Creates a folder. A command may have put a file or a symlink at its path, and then no
-    /// command could run. This function moves a file out of the way, and removes anything else.
+    /// command could run. This function moves a file out of the way, and removes anything else that
+    /// is not a folder.
     fn ensure_folder(&self, folder: &Path) -> io::Result<()> {
         const MAX_ATTEMPTS: usize = 100;
         let dir = self.0.dir();

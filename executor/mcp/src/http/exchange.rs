@@ -153,8 +153,8 @@ async fn read_document(
 
 enum StreamEnd {
     Answered,
-    /// The stream broke. A request can resume the stream after the event with this id, once this
-    /// delay has passed.
+    /// The stream broke. The fields are the id of the last event that has an id, and the delay
+    /// before the stream is resumed.
     Interrupted(Option<String>, Duration),
 }
 

@@ -225,7 +225,7 @@ impl LoginRecord {
         Some(AccessToken::new(text, granted.token_received_at, token.expires_in()))
     }
 
-    /// Returns whether the token has expired and cannot be refreshed.
+    /// Returns whether the login has no valid token and no refresh token.
     pub(super) fn has_expired(&self, now: u64) -> bool {
         let is_usable = self.token().is_some_and(|token| token.is_usable(now));
         !is_usable && self.refresh_token().is_none()

@@ -31,7 +31,6 @@ use tokio::{sync::OnceCell, time::timeout};
 use super::token_error::TokenError;
 
 const MAX_ANSWER_BYTES: usize = 256 << 10;
-/// Time limit for an answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum number of requests that rmcp may send to get one token. Without a limit, a server could
 /// name any number of other servers, and rmcp would ask each of them.

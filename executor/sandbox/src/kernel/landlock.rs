@@ -13,8 +13,8 @@ use landlock::{
 
 use super::super::{Confinement, Support, resolved_path::canonical_paths};
 
-/// The newest version whose rights are requested. An older kernel ignores the rights that it does
-/// not know.
+/// The newest version whose rights are requested. Rights that an older kernel does not know are
+/// left out.
 const NEWEST_ABI: ABI = ABI::V9;
 /// The first version that restricts truncation of files.
 const FIRST_FILE_ABI: ABI = ABI::V3;
@@ -190,7 +190,7 @@ impl ReadablePaths {
         }
     }
 
-    /// Returns whether every user may read a path with all its contents. If not, adds the public
+    /// Returns whether a command may read a path with all its contents. If not, adds the public
     /// parts of a folder.
     fn is_public(&mut self, path: &Path) -> bool {
         let Some(left) = self.checks_left.checked_sub(1) else { return false };

@@ -1,4 +1,5 @@
-//! The mount namespace of a command, in which everything except the command's folders is read-only.
+//! The mount namespace of a command, in which everything except the command's writable folders is
+//! read-only.
 //!
 //! Landlock restricts opening, creating and removing. It does not restrict changes of mode, owner
 //! and dates. A read-only mount prevents these changes, too.

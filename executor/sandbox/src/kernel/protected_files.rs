@@ -5,9 +5,10 @@
 //! mounted read-only.
 //!
 //! A cover is mounted on a file. If another program replaces the file, the command sees the new
-//! file. So a required confinement refuses a background command, which may run for days. A missing
-//! file cannot be covered, so a [placeholder](super::super::placeholders) must exist, or a required
-//! confinement refuses the command.
+//! file. A command in the background may run for days, so a required confinement refuses it if such
+//! a file is in its folders. A missing file cannot be covered, so a
+//! [placeholder](super::super::placeholders) must exist, or a required confinement refuses the
+//! command.
 
 mod hard_links;
 
@@ -59,8 +60,7 @@ impl ProtectionMounts {
     fn new(confinement: &Confinement, named: &[PathBuf], system: &ReadablePaths) -> Self {
         let reach = [named, canonical_paths(SYSTEM_FOLDERS).as_slice()].concat();
         let write = canonical_paths(&confinement.write);
-        // Leaves these folders uncovered, because a command that names a file in such a folder must
-        // find the file.
+        // Leaves these folders uncovered, because the command needs them or a path inside them.
         let is_needed = |folder: &PathBuf| {
             is_within(folder, &write) || named.iter().any(|path| path.starts_with(folder))
         };

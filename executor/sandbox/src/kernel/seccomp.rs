@@ -2,8 +2,8 @@
 //!
 //! A socket file gives access to its server, such as a container engine. UDP reaches the network,
 //! as TCP does. Landlock does not restrict UDP, and only its newest versions restrict socket files,
-//! so the filter refuses to create such sockets. Socket pairs are allowed, because they connect
-//! only to each other.
+//! so the filter refuses to create such sockets without a permission. Socket pairs are allowed,
+//! except for pairs of datagram sockets, because they connect only to each other.
 
 mod modes;
 
@@ -82,7 +82,8 @@ pub(super) fn is_supported() -> bool {
 }
 
 /// Filters the calls of this thread and its future children permanently. A call of another ABI ends
-/// the process. Without a mount namespace, more calls are refused.
+/// the process. Without a mount namespace, more calls are refused. If the kernel accepts no filter,
+/// returns an error only if a required confinement restricts sockets.
 pub(super) fn apply(confinement: &Confinement, has_mount_namespace: bool) -> io::Result<()> {
     let filtered = build_filters(confinement, has_mount_namespace)
         .and_then(|filters| Ok(filters.iter().try_for_each(|filter| apply_filter(filter))?));

@@ -33,9 +33,10 @@ impl<'a> ConditionEvaluator<'a> {
 
     /// Evaluates a condition. The error states why it has no result.
     ///
-    /// `data` is the data of the set's context, and each field of it is a variable. `contexts` has
-    /// the data of all contexts. If the set has no context, a variable is the field of the first
-    /// context that has it, in the order of names. Missing fields are null.
+    /// The variable `data` is the data of the set's context, and each field of it is a variable.
+    /// The variable `contexts` has the data of all contexts. If the set has no context, a variable
+    /// is the field of the first context that has it, in the order of names. Missing fields are
+    /// null.
     pub(super) fn evaluate(&self, condition: &str, context: Option<&str>) -> Result<bool, String> {
         let variables = VariableNumbers::default();
         let condition = Condition::parse(condition, &variables).map_err(|err| err.to_string())?;

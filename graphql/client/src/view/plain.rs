@@ -92,8 +92,8 @@ pub fn with_neighbours(text: &str) -> impl Iterator<Item = (char, char, char)> {
     before.zip(text.chars()).zip(after).map(|((before, letter), after)| (before, letter, after))
 }
 
-/// Returns whether a character is escaped. Joiners are kept between two characters from U+0300 on,
-/// which include the letters and emojis that need them.
+/// Returns whether a character is escaped. Joiners are kept between two harmless characters from
+/// U+0300 on, which include the letters and emojis that need them.
 fn should_escape(before: char, letter: char, after: char) -> bool {
     match letter {
         '\u{200c}' | '\u{200d}' => {

@@ -185,8 +185,8 @@ impl Rights {
     }
 }
 
-/// Returns a token with the limits and tools of an agent's caller. The agent counts its calls toward
-/// it if the token itself is unknown.
+/// Returns a token with the limits and tools of an agent's caller, for a process that does not know
+/// the caller's own token.
 pub(super) fn token_of_agent(name: &str, reach: &ToolReach, limits: Limits) -> Token {
     let is_excluded = |action: &&str| {
         let tool = format!("{TOOL_SET}.{action}");
@@ -257,8 +257,8 @@ impl Grant {
         })
     }
 
-    /// Returns the name of the token to which requests and executions of the caller belong, as actors
-    /// have it. Nothing belongs to a caller without a token.
+    /// Returns the name of the token to which requests and executions of the caller belong, in the
+    /// form that actors have. Nothing belongs to a caller without a token.
     pub fn token_name(&self) -> Option<&str> {
         self.rights.as_ref().map(|rights| rights.actor_name.as_str())
     }

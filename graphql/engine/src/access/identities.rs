@@ -98,7 +98,7 @@ impl Access {
     /// Makes callers need a token or a session, even without tokens in the configuration.
     #[must_use]
     pub fn with_identities(self) -> Self {
-        // Cannot fail: nobody else sets the cell.
+        // Ignores the error, because the cell then has identities already.
         let _ = self.0.identities.set(Identities::default());
         self
     }

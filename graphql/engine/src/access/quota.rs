@@ -29,7 +29,8 @@ const EXECUTIONS_RETRY: Duration = Duration::from_secs(1);
 const BYTES_RETRY: Duration = Duration::from_mins(10);
 /// Time for which a meter remembers the stored bytes of its token.
 const BYTES_MAX_AGE: Duration = Duration::from_secs(10);
-/// The same if the bytes exceed the quota, so that a removal helps soon.
+/// Time for which a meter remembers stored bytes that exceed the quota. It is short, so that a
+/// removal helps soon.
 const EXCESS_MAX_AGE: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,7 +88,8 @@ impl QuotaMeter {
     }
 
     /// Checks all quotas, and counts the start. Counts nothing if a quota refuses the start. If the
-    /// execution does not belong to this token, as a retry can, checks only the quota of starts.
+    /// execution does not belong to this token, which is possible for a retry, checks only the
+    /// remembered answers and the quota of starts.
     pub(super) async fn admit_start(
         &self,
         store: &dyn Store,

@@ -370,7 +370,8 @@ fn to_tool_error(err: &ModelError) -> ToolError {
     }
 }
 
-/// Connects the active sets that are idle. The command that continues an agent has started none.
+/// Connects the active sets that are idle. The process that continues an agent has perhaps started
+/// none of them.
 async fn connect_idle_sets(toolbox: &Toolbox) {
     if toolbox.start_sets(|set| set.is_active) {
         toolbox.wait_for_started_sets(CONNECT_TIMEOUT, |_| false).await;

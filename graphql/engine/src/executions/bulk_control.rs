@@ -46,8 +46,9 @@ impl Executions {
     /// oldest first. Returns the number of changed executions. Stops early if the client
     /// disconnects, or at a limit of its token after the first change.
     ///
-    /// Ignores executions that are created after this request, skips damaged executions, and does
-    /// not retry executions that would repeat a call with an unknown outcome. `per_second` spreads
+    /// Ignores executions that are created after this request, skips damaged executions and those
+    /// with tools that the caller is not allowed to use, and does not retry executions that would
+    /// repeat a call with an unknown outcome. `per_second` spreads
     /// the actions over time. For retries, all new executions are created immediately, each after
     /// the first with a later `startAt`, so that the schedule survives a crash.
     pub async fn steer_all(
@@ -185,7 +186,11 @@ impl Executions {
                 if !self.tools.grant.allows_every_tool()
                     && let Some(execution) = self.reader.load(id).await?
                 {
-                    self.plans.check_plan(execution.plan()).await?;
+                    match self.plans.check_plan(execution.plan()).await {
+                        Ok(()) => {}
+                        Err(err @ EngineError::Store(_)) => return Err(err),
+                        Err(_) => return Ok(false),
+                    }
                 }
                 self.control.resume(id).await
             }

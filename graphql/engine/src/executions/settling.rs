@@ -33,7 +33,7 @@ pub struct SettleOrder {
     pub step: String,
     pub item: Option<u32>,
     pub outcome: Settled,
-    /// The output of the call. Null if it is left out.
+    /// The output of a call that succeeded. `None` means null.
     pub output: Option<Value>,
     pub comment: Option<String>,
 }

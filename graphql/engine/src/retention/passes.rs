@@ -1,4 +1,4 @@
-//! Removes finished executions whose age depends on their state or their labels.
+//! Removes finished executions if their maximum age depends on their state or their labels.
 //!
 //! A policy has a few different ages. For each age, a pass reads from an index the executions that
 //! have reached this age since the previous pass. It removes those executions to which this age

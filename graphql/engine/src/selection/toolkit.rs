@@ -23,8 +23,8 @@ use toolbox::{ReadyTool, ToolLookup};
 use super::Selection;
 use crate::{error::EngineError, tools::inventory::to_tool_name};
 
-/// Planning uses the tools of the named actions, and of all actions that are at most this number of
-/// `next` edges away.
+/// Number of `next` edges that planning follows from the named actions. It uses the tools of all
+/// these actions, except along edges below the default threshold.
 const PLANNING_HOPS: usize = 1;
 
 /// The action or tool to which a new edge leads or from which it comes, and the score of the edge.

@@ -12,8 +12,9 @@ use super::super::{hosts::Origin, refusal::Refusal};
 /// for other origins.
 const PAGE_HEADER: &str = "x-faber-page";
 
-/// Rejects a request with a session unless a page of this server sent it. A WebSocket must show
-/// this by `Origin` or `Sec-Fetch-Site`, because pages cannot add headers to its handshake.
+/// Rejects a request with a session unless a page of this server sent it. Accepts a request that
+/// only reads unless its headers name another site. A WebSocket must show its page by `Origin` or
+/// `Sec-Fetch-Site`, because pages cannot add headers to its handshake.
 pub(super) fn check_own_page(
     method: &Method,
     headers: &HeaderMap,

@@ -287,8 +287,8 @@ fn find_owner(name: &str) -> Option<ExecutionId> {
     name.split_once('/')?.0.parse().ok()
 }
 
-/// Compares two records. Stores do not keep the time of a key, and some keep missing fields as
-/// null.
+/// Compares two records. Stores do not keep the time of a key, and some keep missing fields of a
+/// saved plan as null.
 fn is_same_record(one: &Record, other: &Record) -> bool {
     let is_at_same_time = one.kind == RecordKind::Key || one.at == other.at;
     is_at_same_time

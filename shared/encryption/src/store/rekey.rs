@@ -32,7 +32,8 @@ use crate::{
     leaves::{edit_command, edit_event, edit_head, edit_plan, edit_query, edit_record},
 };
 
-/// Records of one page. A record of a large binary or of a cached output has up to some megabytes.
+/// Maximum number of records of one page. A record of a large binary or of a cached output has up
+/// to some megabytes.
 const RECORD_PAGE_LEN: usize = 16;
 
 #[derive(Clone, Copy, Debug)]

@@ -66,7 +66,8 @@ fn has_few_executions(connection: &Connection, plan: PlanId) -> Result<bool, Sto
 }
 
 /// Selects from an index that has the rows in the order of the list, so that SQLite need not sort
-/// them. Sorts only the executions that need a person, and the executions of a plan that has few.
+/// them. Sorts only few executions: those that need a person, and those of a request, of some ids,
+/// or of a plan that has few.
 fn start_query(columns: &str, filter: &ExecutionFilter, has_few: bool) -> Query {
     let mut query = match (filter.needs_person, &filter.labels[..]) {
         // Few executions need a person, so the search begins with them.

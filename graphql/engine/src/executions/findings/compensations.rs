@@ -70,7 +70,7 @@ fn add_disabled_compensation<'a>(view: &'a View<'a>, candidates: &mut Candidates
     }
 }
 
-/// Returns why compensation is off. Returns `None` if it is on, or if the caller turned it off.
+/// Returns why compensation is off. Returns `None` if it is on, or if replans are not the reason.
 fn reason_for_disabled(view: &View<'_>) -> Option<&'static str> {
     let execution = view.execution;
     let options = execution.options();

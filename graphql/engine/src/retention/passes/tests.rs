@@ -178,8 +178,8 @@ async fn a_child_is_removed_after_its_parent_has_finished() {
     assert_eq!(world.left().await, [execution(1)]);
 }
 
-/// Executions that failed are kept without a limit, so their requests are too. A request without an
-/// execution is deleted at the longest age.
+/// Executions that failed are kept without a limit, so their requests are kept, too. A request
+/// without an execution is deleted at the longest age.
 #[tokio::test]
 async fn requests_and_plans_without_an_execution_follow_the_longest_age() {
     let mut world = World::new(only_completed(HOUR));
