@@ -31,7 +31,8 @@ async fn put_items(pair: &StorePair) {
         let seconds = i64::try_from(n / 4).unwrap();
         pair.one.put_request(&request(n, "q", seconds)).await.unwrap();
         pair.one.put_plan(&plan(n, n, 1, &["set.tool"])).await.unwrap();
-        let state = if n % 2 == 0 { ExecutionState::Failed } else { ExecutionState::Completed };
+        // The last head is unfinished, because a store can notice heads of finished executions late.
+        let state = if n % 2 == 0 { ExecutionState::Pending } else { ExecutionState::Failed };
         let labels = [("team".to_owned(), "red".to_owned())].into_iter().collect();
         let created_at = at(seconds);
         pair.put_head(ExecutionHead { created_at, state, labels, ..head(n, 1) }).await;
@@ -70,7 +71,7 @@ pub async fn pages_from_the_end_have_no_gaps_and_no_repeats(pair: StorePair) {
     let all = ExecutionFilter::default;
     for (filter, expected) in [
         (all(), newest_first().collect::<Vec<_>>()),
-        (ExecutionFilter { states: failed, ..all() }, vec![10, 8, 6, 4, 2, 0]),
+        (ExecutionFilter { states: failed, ..all() }, vec![9, 7, 5, 3, 1]),
         (ExecutionFilter { labels: vec![label], ..all() }, newest_first().collect()),
         (ExecutionFilter { to: Some(at(1)), ..all() }, vec![3, 2, 1, 0]),
     ] {
