@@ -10,6 +10,7 @@ mod counts;
 mod drawing;
 mod error;
 mod event;
+mod event_detail;
 mod execution;
 mod finding;
 mod fork;
@@ -18,10 +19,14 @@ mod input;
 mod layout;
 mod loaders;
 mod mutation;
+mod node;
 mod nulls;
 mod plan;
+mod plan_mutation;
+mod planned_call;
 mod prune;
 mod query;
+mod record_lists;
 mod request;
 mod request_events;
 mod retry;
@@ -29,7 +34,9 @@ mod saved_plan;
 mod scalar;
 mod select;
 mod step;
+mod step_progress;
 mod subscription;
+mod text_enums;
 mod timeline;
 mod tool;
 mod tool_operations;
@@ -48,7 +55,8 @@ use tokio_util::sync::CancellationToken;
 
 use self::{
     audit::AuditEntry, connection::ListPage, execution::ApiExecution, guard::OperationGuard,
-    mutation::Mutation, plan::Plan, query::Query, request::Request, subscription::Subscription,
+    mutation::Mutation, plan::Plan, query::Query, request::Request, saved_plan::SavedPlan,
+    subscription::Subscription, tool::ToolResult,
 };
 
 /// A schema that executes operations. It hides the types of the resolvers, because otherwise each
@@ -160,6 +168,8 @@ fn builder_with_descriptions() -> SchemaBuilder<Query, Mutation, Subscription> {
         .override_output_type_description::<ListPage<Plan>>("Page of plans.")
         .override_output_type_description::<ListPage<ApiExecution>>("Page of executions.")
         .override_output_type_description::<ListPage<AuditEntry>>("Page of audit entries.")
+        .override_output_type_description::<ListPage<SavedPlan>>("Page of saved plans.")
+        .override_output_type_description::<ListPage<ToolResult>>("Page of calls outside plans.")
 }
 
 #[cfg(test)]

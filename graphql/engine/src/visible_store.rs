@@ -110,7 +110,7 @@ impl VisibleStore {
 
     async fn has_executed(&self, plan: PlanId) -> Result<bool, StoreError> {
         let filter = ExecutionFilter { plan: Some(plan), ..ExecutionFilter::default() };
-        let page = Page { first: 1, after: None };
+        let page = Page::first_items(1);
         let found = self.inner.list_heads(&self.own_executions(&filter), &page).await?;
         Ok(!found.items.is_empty())
     }

@@ -26,6 +26,7 @@ use super::{
     error::{ApiError, ApiResult},
     event::event_data,
     scalar::{DateTime, to_int},
+    text_enums::EventType,
     timeline::plan_summary,
 };
 
@@ -84,6 +85,15 @@ impl RequestEvent {
             EventContent::Transcript { .. } => "transcript",
             EventContent::Plan { .. } => "plan_created",
             EventContent::Execution { recorded, .. } => recorded.event.kind(),
+        }
+    }
+
+    /// `type` as an enum.
+    async fn type_enum(&self) -> EventType {
+        match &self.content {
+            EventContent::Transcript { .. } => EventType::Transcript,
+            EventContent::Plan { .. } => EventType::PlanCreated,
+            EventContent::Execution { recorded, .. } => EventType::of(&recorded.event),
         }
     }
 

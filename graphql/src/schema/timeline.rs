@@ -25,12 +25,13 @@ const MAX_EVENTS: usize = 200_000;
 
 /// Entry of a request's timeline.
 #[derive(Clone, Debug, SimpleObject)]
+#[graphql(complex)]
 pub(super) struct TimelineEntry {
     /// Time of the event, by the clock of the process that recorded it. This clock follows the
     /// store's clock.
     at: DateTime,
     /// Kind of the entry: `request`, `transcript`, `plan_created`, or a type of `ExecutionEvent`.
-    kind: String,
+    pub(super) kind: String,
     /// Id of the execution, `exec_…`. Null unless the entry belongs to an execution.
     execution_id: Option<ID>,
     /// Id of the step. Null if the entry is not about a step.

@@ -137,7 +137,7 @@ pub async fn restore(
 
 /// Returns the name of a kind of content that the store has, or `None` if the store is empty.
 async fn find_content(store: &dyn Store) -> Result<Option<&'static str>, BackupError> {
-    let first = Page { first: 1, after: None };
+    let first = Page::first_items(1);
     // A page without items may still have `has_more`, because a list leaves out damaged rows.
     let executions = store.list_heads(&ExecutionFilter::default(), &first).await?;
     if executions.has_more || !executions.items.is_empty() {

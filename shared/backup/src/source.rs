@@ -87,7 +87,10 @@ impl<'a> Source<'a> {
         let filter = ExecutionFilter { from: self.since, ..ExecutionFilter::default() };
         let (mut after, mut done) = (None, 0);
         loop {
-            let listing = self.store.list_heads(&filter, &Page { first: PAGE_LEN, after }).await?;
+            let listing = self
+                .store
+                .list_heads(&filter, &Page { after, ..Page::first_items(PAGE_LEN) })
+                .await?;
             done += listing.items.len() as u64;
             self.report_progress(Stage::Listing, done, None);
             after = listing.items.last().map(|(cursor, _)| cursor.clone());

@@ -187,7 +187,9 @@ impl dyn Store + '_ {
         let filter = PlanFilter { request: Some(id), ..PlanFilter::default() };
         let (mut plans, mut after) = (Vec::new(), None);
         loop {
-            let listing = self.list_plans(&filter, &Page { first: PLANS_PER_PAGE, after }).await?;
+            let listing = self
+                .list_plans(&filter, &Page { after, ..Page::first_items(PLANS_PER_PAGE) })
+                .await?;
             after = listing.items.last().map(|(cursor, _)| cursor.clone());
             plans.extend(listing.items.into_iter().map(|(_, plan)| plan));
             if !listing.has_more || after.is_none() {

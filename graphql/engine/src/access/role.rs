@@ -43,6 +43,7 @@ impl FromStr for Role {
 /// needs one by default.
 pub(super) const OPERATOR_MUTATIONS: [&str; 18] = [
     "createPlanWithRequestId",
+    "planQuery",
     "createPlan",
     "revisePlan",
     "executePlan",

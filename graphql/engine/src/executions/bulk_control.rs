@@ -126,7 +126,10 @@ impl Executions {
         let filter = ExecutionFilter { to, ..filter.clone() };
         let (mut ids, mut after) = (Vec::new(), None);
         loop {
-            let page = self.store.list_heads(&filter, &Page { first: PAGE_SIZE, after }).await?;
+            let page = self
+                .store
+                .list_heads(&filter, &Page { after, ..Page::first_items(PAGE_SIZE) })
+                .await?;
             after = page.items.last().map(|(cursor, _)| cursor.clone());
             let heads = page.items.iter().map(|(_, head)| head);
             ids.extend(heads.filter(|head| can_change(head, action)).map(|head| head.execution));

@@ -180,7 +180,8 @@ impl ExecutionReader {
         let mut after: Option<Cursor> = None;
         while heads.len() < max_executions {
             let first = PAGE_SIZE.min(max_executions - heads.len());
-            let page = self.store.list_heads(filter, &Page { first, after }).await?;
+            let page =
+                self.store.list_heads(filter, &Page { after, ..Page::first_items(first) }).await?;
             let before = heads.len();
             after = page.items.last().map(|(cursor, _)| cursor.clone());
             heads.extend(page.items.into_iter().map(|(_, head)| head).filter(|head| is_new(head)));

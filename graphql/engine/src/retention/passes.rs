@@ -203,7 +203,7 @@ impl DocumentPass {
     fn next_page(&mut self, before: Timestamp) -> Page {
         let first = || RunningPass { before, after: Cursor { at: before, id: String::new() } };
         let running = self.running_pass.get_or_insert_with(first);
-        Page { first: PAGE_LEN, after: Some(running.after.clone()) }
+        Page { after: Some(running.after.clone()), ..Page::first_items(PAGE_LEN) }
     }
 
     fn finish_page<T, Id>(

@@ -285,7 +285,7 @@ impl Learning {
         let from = since.checked_sub_signed(MAX_DURATION);
         let states = vec![ExecutionState::Completed, ExecutionState::Failed];
         let filter = ExecutionFilter { states, from, ..ExecutionFilter::default() };
-        let mut page = Page { first: PAGE_SIZE, after: None };
+        let mut page = Page::first_items(PAGE_SIZE);
         let mut finished = Vec::new();
         let mut seen = 0;
         loop {
