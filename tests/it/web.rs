@@ -71,3 +71,8 @@ fn the_page_shows_causes_of_failures_first() {
 fn lists_of_the_page_can_be_searched_and_filtered() {
     run_script("finding.mjs");
 }
+
+#[test]
+fn the_overview_shows_what_needs_a_person_and_what_failed() {
+    run_script("overview.mjs");
+}

@@ -27,9 +27,11 @@ before(async () => {
 after(() => server?.stop());
 
 const places = () => [
-  ['/', '.list-row'],
-  ['/?search=nothing-like-it', '.empty'],
+  ['/', '.tile'],
+  ['/requests', '.list-row'],
+  ['/requests?search=nothing-like-it', '.empty'],
   ['/executions?state=WAITING', '.list-row'],
+  ['/executions?state=WAITING,FAILED&tool=flow.fail&since=7d', '.chips'],
   [`/requests/${requestId}`, '.list-row'],
   [`/requests/${requestId}?view=planning`, '[role=tabpanel]'],
   [`/requests/${requestId}?view=versions`, '.card'],
@@ -96,7 +98,7 @@ test('axe finds no violations on the list of steps and on pages that are loading
 
 test('axe finds no violations on the empty lists of a new installation', async () => {
   const empty = await Server.start();
-  for (const path of ['/', '/executions']) {
+  for (const path of ['/', '/requests', '/executions']) {
     const page = await open(empty, path);
     await page.getByRole('heading', { name: 'No requests yet' }).waitFor();
     assert.deepEqual(await violationsInBothColours(page), [], path);

@@ -46,7 +46,7 @@ test('the arrow keys move through the graph', async () => {
 });
 
 test('the Tab key leads from the top of the page to all links', async () => {
-  const page = await open(server, '/');
+  const page = await open(server, '/requests');
   await page.locator('.list-row').first().waitFor();
   await page.keyboard.press('Tab');
   assert.equal(await page.evaluate(() => document.activeElement.textContent.trim()), 'To the content');

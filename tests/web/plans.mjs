@@ -205,8 +205,8 @@ test('a new plan gets its own URL, and unsaved text is kept', async () => {
   await page.getByRole('link', { name: 'New plan', exact: true }).first().click();
   const query = page.getByLabel('What should be done?');
   await query.fill('half a thought');
-  await page.getByRole('link', { name: 'Toolkit', exact: true }).click();
-  await page.getByRole('heading', { name: 'Toolkit', exact: true }).waitFor();
+  await page.getByRole('link', { name: 'Tool graph', exact: true }).click();
+  await page.getByRole('heading', { name: 'Tool graph', exact: true }).waitFor();
   await page.goBack();
   assert.equal(await query.inputValue(), 'half a thought');
   await close(page);

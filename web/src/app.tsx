@@ -6,7 +6,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { hasSignIn, isLost, loadSignIn, setToken, signIn, signInUrl, signOut, token, wantsToken } from "./api/connection";
 import { useCell } from "./api/cell";
 import { match, place } from "./router";
-import { ExecutionPage } from "./pages/execution";
+import { OverviewPage } from "./pages/overview";
 import { RequestsPage } from "./pages/requests";
 import { RequestPage } from "./pages/request";
 import { Icon, type IconName } from "./ui/icons";
@@ -14,10 +14,11 @@ import { Empty, Loading } from "./ui/page";
 import { setTheme, theme } from "./ui/theme";
 
 const LINKS: readonly (readonly [string, string, IconName, RegExp])[] = [
-  ["/", "Requests", "list", /^\/($|requests|executions)/],
+  ["/", "Overview", "home", /^\/$/],
+  ["/requests", "Requests", "list", /^\/(requests|executions|scheduled)/],
   ["/new", "New plan", "plus", /^\/(new|plans)/],
   ["/tools", "Tools", "tools", /^\/tools/],
-  ["/toolkit", "Toolkit", "graph", /^\/toolkit/],
+  ["/toolkit", "Tool graph", "graph", /^\/toolkit/],
 ];
 
 export function App() {
@@ -50,10 +51,11 @@ function Page({ path }: { path: string }) {
   const execution = match("/executions/:id", path);
   const plan = match("/plans/:id", path);
   const tool = match("/tools/:name", path);
-  if (path === "/") return <RequestsPage kind="requests" />;
+  if (path === "/") return <OverviewPage />;
+  if (match("/requests", path)) return <RequestsPage kind="requests" />;
   if (match("/executions", path)) return <RequestsPage kind="executions" />;
   if (request) return <RequestPage id={request.id!} />;
-  if (execution) return <ExecutionPage id={execution.id!} />;
+  if (execution) return <LazyPage load={executing} id={execution.id!} />;
   if (match("/new", path)) return <LazyPage load={composing} from={null} />;
   if (plan) return <LazyPage load={composing} from={plan.id!} />;
   if (match("/tools", path)) return <LazyPage load={tools} name={null} />;
@@ -61,11 +63,12 @@ function Page({ path }: { path: string }) {
   if (match("/toolkit", path)) return <LazyPage load={toolkit} />;
   return (
     <Empty isPage title="Nothing is here">
-      <a href="/">To the requests</a>
+      <a href="/">To the overview</a>
     </Empty>
   );
 }
 
+const executing = () => import("./pages/execution").then((it) => it.ExecutionPage);
 const composing = () => import("./pages/compose").then((it) => it.ComposePage);
 const tools = () => import("./pages/tools").then((it) => it.ToolsPage);
 const toolkit = () => import("./pages/toolkit").then((it) => it.ToolkitPage);

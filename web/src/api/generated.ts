@@ -48,6 +48,7 @@ export const FIELDS = {
   ]
 } as const;
 
+export type BulkAction = "CANCEL" | "PAUSE" | "RESUME" | "RETRY";
 export type CollisionSimilarity = "DOT" | "COSINE";
 export type Effect = "READ" | "IDEMPOTENT" | "ONCE";
 export interface ExecutionFilter {
@@ -157,6 +158,39 @@ export const Requests: Operation<RequestsResult, RequestsVariables> = "query Req
 export type ExecutionsResult = { executions: { pageInfo: { hasNextPage: boolean }; edges: ({ cursor: string; node: { executionId: string; requestId: string; planId: string; state: ExecutionState; mode: ExecutionMode; createdAt: string; startedAt: string | null; finishedAt: string | null; total: number; successful: number; failed: number; skipped: number; cancelled: number; dryRun: boolean; startAt: string | null; parentStepId: string | null; parentIndex: number | null; findings: ({ severity: Severity; kind: FindingKind; stepId: string | null; index: number | null; message: string })[]; request: { query: string } | null } })[] } };
 export type ExecutionsVariables = { filter?: ExecutionFilter | null; first?: number | null; after?: string | null };
 export const Executions: Operation<ExecutionsResult, ExecutionsVariables> = "query Executions($filter:ExecutionFilter$first:Int$after:String){executions(filter:$filter first:$first after:$after){pageInfo{hasNextPage}edges{cursor node{...RunRow ...RunPart findings(first:1){...Reason}request{query}}}}}fragment RunRow on Execution{executionId requestId planId state mode createdAt startedAt finishedAt total successful failed skipped cancelled dryRun startAt}fragment RunPart on Execution{parentStepId parentIndex}fragment Reason on Finding{severity kind stepId index message}";
+export type OverviewResult = { needy: { totalCount: number }; failed: { totalCount: number }; running: { totalCount: number }; resting: { totalCount: number }; pending: { totalCount: number; nodes: ({ startAt: string | null })[] }; requests: { totalCount: number } };
+export type OverviewVariables = { failed: ExecutionFilter };
+export const Overview: Operation<OverviewResult, OverviewVariables> = "query Overview($failed:ExecutionFilter!){needy:executions(filter:{needsPerson:true}first:1){totalCount}failed:executions(filter:$failed first:1){totalCount}running:executions(filter:{state:[IN_PROGRESS COMPENSATING]parts:false needsPerson:false}first:1){totalCount}resting:executions(filter:{state:[WAITING]parts:false needsPerson:false}first:1){totalCount}pending:executions(filter:{state:[PENDING]parts:false}first:200){totalCount nodes{startAt}}requests(first:1){totalCount}}";
+export type OverviewCountsResult = { outcomes: { keys: string[]; count: number }[]; times: ({ keys: string[]; p95Ms: number | null })[]; completed: ({ keys: string[]; p50Ms: number | null; p95Ms: number | null })[]; failures: { keys: string[]; count: number; firstAt: string; lastAt: string; sampleExecutionId: string }[]; codes: { keys: string[]; count: number; firstAt: string; lastAt: string; sampleExecutionId: string }[] };
+export type OverviewCountsVariables = { filter: ExecutionFilter; failed: ExecutionFilter; bucketMs: number };
+export const OverviewCounts: Operation<OverviewCountsResult, OverviewCountsVariables> = "query OverviewCounts($filter:ExecutionFilter!$failed:ExecutionFilter!$bucketMs:Int!){outcomes:executionCounts(filter:$filter groupBy:[BUCKET STATE]bucketMs:$bucketMs first:1000){keys count}times:executionCounts(filter:$filter groupBy:[BUCKET]bucketMs:$bucketMs first:1000){keys p95Ms}completed:executionCounts(filter:$filter groupBy:[STATE]){keys p50Ms p95Ms}failures:executionCounts(filter:$failed groupBy:[TOOL ERROR]first:50){keys count firstAt lastAt sampleExecutionId}codes:executionCounts(filter:$failed groupBy:[ERROR]first:50){keys count firstAt lastAt sampleExecutionId}}";
+export type SampleCausesResult = { executions: { nodes: ({ executionId: string; findings: ({ severity: Severity; kind: FindingKind; stepId: string | null; index: number | null; message: string })[] })[] } };
+export type SampleCausesVariables = { ids: string[] };
+export const SampleCauses: Operation<SampleCausesResult, SampleCausesVariables> = "query SampleCauses($ids:[ID!]!){executions(filter:{executionIds:$ids}first:50){nodes{executionId findings(first:1){...Reason}}}}fragment Reason on Finding{severity kind stepId index message}";
+export type NeedyCountResult = { executions: { totalCount: number } };
+export type NeedyCountVariables = {  };
+export const NeedyCount: Operation<NeedyCountResult, NeedyCountVariables> = "query NeedyCount{executions(filter:{needsPerson:true}first:1){totalCount}}";
+export type BulkEffectsResult = { executions: { totalCount: number; nodes: { executionId: string; repeatedCalls: { stepId: string; toolName: string; calls: number; outcomeUnknown: boolean }[] }[] } };
+export type BulkEffectsVariables = { filter: ExecutionFilter };
+export const BulkEffects: Operation<BulkEffectsResult, BulkEffectsVariables> = "query BulkEffects($filter:ExecutionFilter!){executions(filter:$filter first:25){totalCount nodes{executionId repeatedCalls(mode:FAILED){stepId toolName calls outcomeUnknown}}}}";
+export type BulkCountResult = { executions: { totalCount: number } };
+export type BulkCountVariables = { filter: ExecutionFilter };
+export const BulkCount: Operation<BulkCountResult, BulkCountVariables> = "query BulkCount($filter:ExecutionFilter!){executions(filter:$filter first:1){totalCount}}";
+export type BulkControlResult = { bulkControl: number };
+export type BulkControlVariables = { filter: ExecutionFilter; action: BulkAction; perSecond?: number | null };
+export const BulkControl: Operation<BulkControlResult, BulkControlVariables> = "mutation BulkControl($filter:ExecutionFilter!$action:BulkAction!$perSecond:Float){bulkControl(filter:$filter action:$action perSecond:$perSecond)}";
+export type RunQueryResult = { run: { executionId: string } };
+export type RunQueryVariables = { query: string };
+export const RunQuery: Operation<RunQueryResult, RunQueryVariables> = "mutation RunQuery($query:String!){run(query:$query){executionId}}";
+export type ListTotalsResult = { executions: { totalCount: number }; all: { totalCount: number } };
+export type ListTotalsVariables = { filter: ExecutionFilter; all: ExecutionFilter };
+export const ListTotals: Operation<ListTotalsResult, ListTotalsVariables> = "query ListTotals($filter:ExecutionFilter!$all:ExecutionFilter!){executions(filter:$filter first:1){totalCount}all:executions(filter:$all first:1){totalCount}}";
+export type RequestTotalsResult = { requests: { totalCount: number }; all: { totalCount: number } };
+export type RequestTotalsVariables = { filter: RequestFilter };
+export const RequestTotals: Operation<RequestTotalsResult, RequestTotalsVariables> = "query RequestTotals($filter:RequestFilter!){requests(filter:$filter first:1){totalCount}all:requests(first:1){totalCount}}";
+export type FilterValuesResult = { tools: { qualifiedName: string }[]; codes: { keys: string[] }[] };
+export type FilterValuesVariables = {  };
+export const FilterValues: Operation<FilterValuesResult, FilterValuesVariables> = "query FilterValues{tools{qualifiedName}codes:executionCounts(groupBy:[ERROR]first:100){keys}}";
 export type NeedPersonResult = { executions: { pageInfo: { hasNextPage: boolean }; nodes: { executionId: string; requestId: string }[] } };
 export type NeedPersonVariables = { parts?: boolean | null };
 export const NeedPerson: Operation<NeedPersonResult, NeedPersonVariables> = "query NeedPerson($parts:Boolean){executions(filter:{needsPerson:true parts:$parts}first:200){pageInfo{hasNextPage}nodes{executionId requestId}}}";

@@ -24,6 +24,7 @@ import { isFields, parse } from "../api/json";
 import { go } from "../router";
 import { Dialog } from "../ui/dialog";
 import { toApiError, Refused } from "../ui/fault";
+import { Field } from "../ui/field";
 import { Icon } from "../ui/icons";
 import { countText } from "../ui/words";
 import { Call } from "./call";
@@ -361,7 +362,7 @@ function RepeatedSteps({ again, total }: { again: readonly string[]; total: numb
   );
 }
 
-function Signal({ id, name: given, onClose }: { id: string; name: string; onClose: () => void }) {
+export function Signal({ id, name: given, onClose }: { id: string; name: string; onClose: () => void }) {
   const [name, setName] = useState(given);
   const [payload, setPayload] = useState("");
   const send = async () => {
@@ -417,22 +418,5 @@ function Settle({ story, step, item, onClose }: SettleProps) {
       {outcome === "SUCCEEDED" && <Field label="Output (JSON, optional)" value={output} onInput={setOutput} mono />}
       <Field label="Comment (optional)" value={comment} onInput={setComment} />
     </Dialog>
-  );
-}
-
-interface FieldProps {
-  label: string;
-  value: string;
-  onInput: (value: string) => void;
-  required?: boolean;
-  mono?: boolean;
-}
-
-export function Field({ label, value, onInput, required, mono }: FieldProps) {
-  return (
-    <label class="field">
-      <span>{label}</span>
-      <input type="text" class={mono ? "mono" : ""} value={value} required={required} onInput={(event) => onInput(event.currentTarget.value)} />
-    </label>
   );
 }

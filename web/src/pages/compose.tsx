@@ -291,7 +291,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
   return (
     <div class="page compose">
       <header class="head">
-        {stored && <Crumbs trail={[["Requests", "/"], [stored.about.requestId, `/requests/${stored.about.requestId}`]]} here={stored.about.planId} />}
+        {stored && <Crumbs trail={[["Requests", "/requests"], [stored.about.requestId, `/requests/${stored.about.requestId}`]]} here={stored.about.planId} />}
         <div class="head-line">
           <h1 class="cut" tabIndex={-1}>
             {stored ? <Plain text={stored.about.query} /> : "New plan"}

@@ -273,7 +273,7 @@ function Head({ story, now, onAsk, onFail }: HeadProps) {
   const start = fold.state === "PENDING" && about.startAt !== null && Date.parse(about.startAt) > now ? about.startAt : null;
   return (
     <header class="head">
-      <Crumbs trail={[["Requests", "/"], [about.requestId, `/requests/${about.requestId}`]]} here={about.executionId} />
+      <Crumbs trail={[["Requests", "/requests"], [about.requestId, `/requests/${about.requestId}`]]} here={about.executionId} />
       <div class="head-line">
         <h1 class="cut" tabIndex={-1}>
           <Plain text={about.request?.query ?? "Execution"} />

@@ -74,7 +74,7 @@ function Known({ request, onNews }: { request: Asked; onNews: () => void }) {
   return (
     <div class="page">
       <header class="head">
-        <Crumbs trail={[["Requests", "/"]]} here={id} />
+        <Crumbs trail={[["Requests", "/requests"]]} here={id} />
         <div class="head-line">
           <h1 class="whole" tabIndex={-1}>
             <Plain text={request.query} />

@@ -19,7 +19,7 @@ const MAX_HOPS = 6;
 const SEPARATOR = "\n";
 
 export function ToolkitPage() {
-  useTitle("Toolkit");
+  useTitle("Tool graph");
   const asked = useAsk(ToolkitQuery, {}, POLL_INTERVAL);
   const [wanted, setSelected] = useParam("node");
   const [chosen, setChosen] = useParam("actions");
@@ -39,13 +39,13 @@ export function ToolkitPage() {
     [toolkit],
   );
   const selected = scene?.nodes.some((it) => it.name === wanted) ? wanted : "";
-  if (asked.error && !toolkit) return <RefusedPage title="Toolkit" error={asked.error} />;
+  if (asked.error && !toolkit) return <RefusedPage title="Tool graph" error={asked.error} />;
   if (!toolkit || !scene) return <Loading isPage />;
   if (toolkit.actions.length + toolkit.tools.length === 0) {
     return (
       <div class="page">
         <header class="head">
-          <h1 tabIndex={-1}>Toolkit</h1>
+          <h1 tabIndex={-1}>Tool graph</h1>
         </header>
         <Empty title="There is no toolkit yet">
           <p>It says which tools go with which actions. Name a file in the configuration:</p>
@@ -64,7 +64,7 @@ export function ToolkitPage() {
     <div class="page toolkit has-inspector">
       <header class="head">
         <div class="head-line">
-          <h1 tabIndex={-1}>Toolkit</h1>
+          <h1 tabIndex={-1}>Tool graph</h1>
         </div>
         <div class="filters">
           <label class="slider">

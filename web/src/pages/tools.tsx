@@ -9,10 +9,10 @@ import { ToolDetail } from "../tools/detail";
 import { Refused } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { Choice, Empty, Loading, Tabs, useTitle } from "../ui/page";
+import { SearchBox } from "../ui/search-box";
 import { formatDuration } from "../ui/time";
 import { Score } from "../ui/score";
 import { Windowed } from "../ui/virtual";
-import { SearchBox } from "./requests";
 
 const TABS = ["tools", "selection", "collisions"] as const;
 
