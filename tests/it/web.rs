@@ -76,3 +76,8 @@ fn lists_of_the_page_can_be_searched_and_filtered() {
 fn the_overview_shows_what_needs_a_person_and_what_failed() {
     run_script("overview.mjs");
 }
+
+#[test]
+fn people_answer_all_approvals_on_one_page() {
+    run_script("approvals.mjs");
+}

@@ -29,6 +29,7 @@ after(() => server?.stop());
 const places = () => [
   ['/', '.tile'],
   ['/requests', '.list-row'],
+  ['/approvals', '.approval .call'],
   ['/requests?search=nothing-like-it', '.empty'],
   ['/executions?state=WAITING', '.list-row'],
   ['/executions?state=WAITING,FAILED&tool=flow.fail&since=7d', '.chips'],

@@ -5,6 +5,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 
 import { hasSignIn, isLost, loadSignIn, setToken, signIn, signInUrl, signOut, token, wantsToken } from "./api/connection";
 import { useCell } from "./api/cell";
+import { useNeedyCount } from "./approvals/needy-count";
 import { match, place } from "./router";
 import { OverviewPage } from "./pages/overview";
 import { RequestsPage } from "./pages/requests";
@@ -16,6 +17,7 @@ import { setTheme, theme } from "./ui/theme";
 const LINKS: readonly (readonly [string, string, IconName, RegExp])[] = [
   ["/", "Overview", "home", /^\/$/],
   ["/requests", "Requests", "list", /^\/(requests|executions|scheduled)/],
+  ["/approvals", "Approvals", "person", /^\/approvals/],
   ["/new", "New plan", "plus", /^\/(new|plans)/],
   ["/tools", "Tools", "tools", /^\/tools/],
   ["/toolkit", "Tool graph", "graph", /^\/toolkit/],
@@ -56,6 +58,7 @@ function Page({ path }: { path: string }) {
   if (match("/executions", path)) return <RequestsPage kind="executions" />;
   if (request) return <RequestPage id={request.id!} />;
   if (execution) return <LazyPage load={executing} id={execution.id!} />;
+  if (match("/approvals", path)) return <LazyPage load={approving} />;
   if (match("/new", path)) return <LazyPage load={composing} from={null} />;
   if (plan) return <LazyPage load={composing} from={plan.id!} />;
   if (match("/tools", path)) return <LazyPage load={tools} name={null} />;
@@ -69,6 +72,7 @@ function Page({ path }: { path: string }) {
 }
 
 const executing = () => import("./pages/execution").then((it) => it.ExecutionPage);
+const approving = () => import("./pages/approvals").then((it) => it.ApprovalsPage);
 const composing = () => import("./pages/compose").then((it) => it.ComposePage);
 const tools = () => import("./pages/tools").then((it) => it.ToolsPage);
 const toolkit = () => import("./pages/toolkit").then((it) => it.ToolkitPage);
@@ -97,6 +101,8 @@ function LazyPage<P extends object>({ load, ...rest }: { load: () => Promise<Com
 function Side({ path }: { path: string }) {
   const [dark, setDark] = useState(theme() === "dark");
   const user = useCell(signIn)?.caller ?? null;
+  // Without a token, the server would refuse the query, and the page already asks for one.
+  const isAllowed = useCell(wantsToken) === null;
   useEffect(() => {
     if (hasSignIn()) void loadSignIn();
   }, []);
@@ -121,6 +127,7 @@ function Side({ path }: { path: string }) {
           <a key={to} href={to} {...(here.test(path) ? { "aria-current": "page" as const } : {})}>
             <Icon name={icon} />
             <span>{name}</span>
+            {to === "/approvals" && isAllowed && <NeedyBadge />}
           </a>
         ))}
         <a href="/graphiql" data-outside>
@@ -152,6 +159,17 @@ function Side({ path }: { path: string }) {
         </button>
       </div>
     </header>
+  );
+}
+
+function NeedyBadge() {
+  const count = useNeedyCount();
+  if (count === 0) return null;
+  return (
+    <span class="count needy-count">
+      <span>{count.toLocaleString("en")}</span>
+      <span class="unseen"> wait for a person</span>
+    </span>
   );
 }
 

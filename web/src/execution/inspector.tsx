@@ -21,6 +21,7 @@ import { durationText, type StepView } from "./fold";
 import { ItemList, MAX_ITEMS } from "./item-list";
 import { itemsIn, finishedItemsText } from "./items";
 import { Logs } from "./logs";
+import { StepCommands } from "./people";
 import { Panel, Section, type Around, type Opening } from "./panel";
 import { RemedyCommands } from "./remedies";
 import type { Step, Story } from "./story";
@@ -96,6 +97,7 @@ export function Inspector({ story, step, findings, view, isPast, now, opening, a
     >
       <Reasons story={story} findings={findings} error={view.state === "SUCCEEDED" ? null : (detail?.error ?? null)} />
       <Decision detail={detail} name={step.stepId} />
+      <StepCommands story={story} stepId={step.stepId} />
       {(view.child ?? detail?.childExecutionId) && (
         <Section title="Other execution">
           <a href={`/executions/${view.child ?? detail?.childExecutionId}`} class="mono">

@@ -27,6 +27,9 @@ import { Fault, Refused, RefusedPage } from "../ui/fault";
 import { JsonView } from "../ui/json";
 import { restoreFocus } from "../ui/dialog";
 import { Crumbs, Empty, isNarrow, Loading, Tabs, useTitle } from "../ui/page";
+import { isFields } from "../api/json";
+import { actorText, LastCommand } from "../execution/people";
+import { listPath } from "../lists/filter";
 import { Plain, plain } from "../ui/plain";
 import { Meter, Pill, WORD } from "../ui/state";
 import { formatAge, formatDateTime, startsText, elapsedText, useNow } from "../ui/time";
@@ -286,12 +289,22 @@ function Head({ story, now, onAsk, onFail }: HeadProps) {
         </span>
         <Meter {...fold.counts} partly={finishedLoopParts(fold.steps)} />
         {items && <span>{items}</span>}
-        <span title={formatDateTime(iso(created)!)}>created {formatAge(iso(created)!, now)}</span>
+        <span title={formatDateTime(iso(created)!)}>
+          created {formatAge(iso(created)!, now)}
+          {about.createdBy && about.createdBy.kind !== "LOCAL" && <> by <Plain text={actorText(about.createdBy)} /></>}
+        </span>
         {start ? <span>{startsText(start, now)}</span> : <span>{elapsedText(iso(begin), iso(end), now)}</span>}
         <span>{about.mode.toLowerCase()}</span>
         {fold.node && <span>Node {fold.node}</span>}
         <a href={`/plans/${about.planId}`}>plan, version {about.plan.version}</a>
         {about.dryRun && <span class="tag">dry run</span>}
+        {isFields(about.labels) &&
+          Object.entries(about.labels).map(([key, value]) => (
+            <a key={key} class="tag" href={listPath({ label: `${key}=${String(value)}` })}>
+              <Plain text={`${key}=${String(value)}`} />
+            </a>
+          ))}
+        <LastCommand story={story} />
         {about.retryOf && (
           <a href={`/executions/${about.retryOf}`}>
             {about.plan.version > 1 ? "after" : "retry of"} {about.retryOf}
