@@ -81,3 +81,8 @@ fn the_overview_shows_what_needs_a_person_and_what_failed() {
 fn people_answer_all_approvals_on_one_page() {
     run_script("approvals.mjs");
 }
+
+#[test]
+fn the_search_and_its_filters_find_executions_and_change_many() {
+    run_script("search.mjs");
+}

@@ -10,6 +10,7 @@ import { match, place } from "./router";
 import { OverviewPage } from "./pages/overview";
 import { RequestsPage } from "./pages/requests";
 import { RequestPage } from "./pages/request";
+import { SearchTrigger } from "./search/trigger";
 import { Icon, type IconName } from "./ui/icons";
 import { Empty, Loading } from "./ui/page";
 import { setTheme, theme } from "./ui/theme";
@@ -22,6 +23,8 @@ const LINKS: readonly (readonly [string, string, IconName, RegExp])[] = [
   ["/tools", "Tools", "tools", /^\/tools/],
   ["/toolkit", "Tool graph", "graph", /^\/toolkit/],
 ];
+
+const PAGES = LINKS.map(([to, name]) => [to, name] as const);
 
 export function App() {
   const { path, isSame } = useCell(place);
@@ -122,6 +125,7 @@ function Side({ path }: { path: string }) {
         </svg>
         <span>Faber</span>
       </a>
+      {isAllowed && <SearchTrigger pages={PAGES} />}
       <nav aria-label="Main">
         {LINKS.map(([to, name, icon, here]) => (
           <a key={to} href={to} {...(here.test(path) ? { "aria-current": "page" as const } : {})}>
