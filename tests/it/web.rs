@@ -86,3 +86,8 @@ fn people_answer_all_approvals_on_one_page() {
 fn the_search_and_its_filters_find_executions_and_change_many() {
     run_script("search.mjs");
 }
+
+#[test]
+fn the_page_shows_saved_plans_schedules_nodes_and_usage() {
+    run_script("pages.mjs");
+}

@@ -20,8 +20,11 @@ const LINKS: readonly (readonly [string, string, IconName, RegExp])[] = [
   ["/requests", "Requests", "list", /^\/(requests|executions|scheduled)/],
   ["/approvals", "Approvals", "person", /^\/approvals/],
   ["/new", "New plan", "plus", /^\/(new|plans)/],
+  ["/saved", "Saved plans", "save", /^\/saved/],
   ["/tools", "Tools", "tools", /^\/tools/],
   ["/toolkit", "Tool graph", "graph", /^\/toolkit/],
+  ["/nodes", "Nodes", "node", /^\/nodes/],
+  ["/usage", "Usage", "chart", /^\/usage/],
 ];
 
 const PAGES = LINKS.map(([to, name]) => [to, name] as const);
@@ -55,6 +58,7 @@ function Page({ path }: { path: string }) {
   const request = match("/requests/:id", path);
   const execution = match("/executions/:id", path);
   const plan = match("/plans/:id", path);
+  const saved = match("/saved/:name", path);
   const tool = match("/tools/:name", path);
   if (path === "/") return <OverviewPage />;
   if (match("/requests", path)) return <RequestsPage kind="requests" />;
@@ -62,6 +66,11 @@ function Page({ path }: { path: string }) {
   if (request) return <RequestPage id={request.id!} />;
   if (execution) return <LazyPage load={executing} id={execution.id!} />;
   if (match("/approvals", path)) return <LazyPage load={approving} />;
+  if (match("/scheduled", path)) return <LazyPage load={scheduling} />;
+  if (match("/saved", path)) return <LazyPage load={saving} name={null} />;
+  if (saved) return <LazyPage load={saving} name={saved.name!} />;
+  if (match("/nodes", path)) return <LazyPage load={nodes} />;
+  if (match("/usage", path)) return <LazyPage load={usage} />;
   if (match("/new", path)) return <LazyPage load={composing} from={null} />;
   if (plan) return <LazyPage load={composing} from={plan.id!} />;
   if (match("/tools", path)) return <LazyPage load={tools} name={null} />;
@@ -76,6 +85,10 @@ function Page({ path }: { path: string }) {
 
 const executing = () => import("./pages/execution").then((it) => it.ExecutionPage);
 const approving = () => import("./pages/approvals").then((it) => it.ApprovalsPage);
+const saving = () => import("./pages/saved").then((it) => it.SavedPage);
+const scheduling = () => import("./pages/scheduled").then((it) => it.ScheduledPage);
+const nodes = () => import("./pages/nodes").then((it) => it.NodesPage);
+const usage = () => import("./pages/usage").then((it) => it.UsagePage);
 const composing = () => import("./pages/compose").then((it) => it.ComposePage);
 const tools = () => import("./pages/tools").then((it) => it.ToolsPage);
 const toolkit = () => import("./pages/toolkit").then((it) => it.ToolkitPage);

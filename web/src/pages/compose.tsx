@@ -22,6 +22,7 @@ import {
   type Problem,
 } from "../api/generated";
 import type { Fields } from "../api/json";
+import { SaveAsDialog } from "../plan/save-as";
 import { Graph } from "../graph/graph";
 import { gatesText } from "../graph/scene";
 import { MAX_OPEN_NODES, readOpenNodes, toggleOpenNode } from "../execution/groups";
@@ -130,6 +131,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
   const [selected, setSelected] = useState<string | null>(null);
   const [goal, setGoal] = useState<Goal | null>(null);
   const [asking, setAsking] = useState<ExecutionOptions | null>(null);
+  const [isSaving, setSaving] = useState(false);
   const [repeating, setRepeating] = useState<{ options: ExecutionOptions; last: LastRun } | null>(null);
   const epoch = useCell(returns);
   // Once the user has typed, the editor stays open, even with an empty text.
@@ -302,6 +304,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
               hasErrors={errors > 0}
               onRun={(it) => (inputsOf(steps ?? []).length > 0 ? setAsking(it) : void begin(it))}
               onMore={setAsking}
+              onSaveAs={() => setSaving(true)}
               onKeep={isChanged ? () => void doing(async () => void (await keep())) : null}
             />
           )}
@@ -451,6 +454,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
           onClose={() => setAsking(null)}
         />
       )}
+      {isSaving && <SaveAsDialog keep={keep} inputs={inputsOf(steps ?? [])} onClose={() => setSaving(false)} />}
       {repeating && (
         <RunAgainDialog last={repeating.last} onRun={() => run({ options: repeating.options, saved: null })} onClose={() => setRepeating(null)} />
       )}

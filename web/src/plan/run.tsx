@@ -28,6 +28,7 @@ interface BarProps {
   onRun: (options: ExecutionOptions) => void;
   onMore: (options: ExecutionOptions) => void;
   onKeep: (() => void) | null;
+  onSaveAs: () => void;
 }
 
 const MODES = [
@@ -35,7 +36,7 @@ const MODES = [
   ["SEQUENTIAL", "Sequential"],
 ] as const;
 
-export function RunBar({ isBusy, hasErrors, onRun, onMore, onKeep }: BarProps) {
+export function RunBar({ isBusy, hasErrors, onRun, onMore, onKeep, onSaveAs }: BarProps) {
   const [mode, setMode] = useState<ExecutionMode>("PARALLEL");
   const [isDry, setDry] = useState(false);
   const options = { mode, dryRun: isDry };
@@ -51,6 +52,9 @@ export function RunBar({ isBusy, hasErrors, onRun, onMore, onKeep }: BarProps) {
           Save version
         </button>
       )}
+      <button type="button" disabled={isBusy || hasErrors} onClick={onSaveAs}>
+        Save as…
+      </button>
       <button type="button" disabled={isBusy || hasErrors} onClick={() => onMore(options)}>
         Run with options…
       </button>
@@ -254,7 +258,7 @@ function useLast(read: (signal: AbortSignal) => Promise<LastRun | null>) {
 }
 
 /** Returns the fields that the user filled in, or an empty object. Throws if a field for a number contains other text. */
-function withoutGuesses(input: Json | undefined, isTyped: boolean, schema: Schema): Json {
+export function withoutGuesses(input: Json | undefined, isTyped: boolean, schema: Schema): Json {
   const given = isTyped && isFields(input) ? { ...input } : {};
   const properties = isFields(schema.properties) ? schema.properties : {};
   for (const name of Object.keys(given)) {
