@@ -8,6 +8,7 @@ mod actor;
 mod answer_size;
 mod audit;
 mod blob;
+mod caller;
 mod connection;
 mod cost;
 mod counts;

@@ -91,3 +91,8 @@ fn the_search_and_its_filters_find_executions_and_change_many() {
 fn the_page_shows_saved_plans_schedules_nodes_and_usage() {
     run_script("pages.mjs");
 }
+
+#[test]
+fn the_page_disables_what_the_role_does_not_permit() {
+    run_script("access.mjs");
+}

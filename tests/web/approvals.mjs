@@ -91,7 +91,7 @@ test('the page names the person who approved, paused and cancelled, and the reas
   await guarded.ask('mutation($id: ID!) { approveStep(executionId: $id, stepId: "refund", approved: true, comment: "ok by me") { state } }', { id });
   const page = await open(guarded, `/executions/${id}?step=refund`);
   await page.getByLabel('Access token').fill('a-long-secret-of-ada');
-  await page.getByRole('button', { name: 'Continue' }).click();
+  await page.getByRole('button', { name: 'Sign in' }).click();
   const decisions = page.locator('.inspector .section', { has: page.getByRole('heading', { name: 'Decisions' }) });
   await decisions.getByText(/Approved by ada.*ok by me/).waitFor();
   const facts = page.locator('.head .facts');

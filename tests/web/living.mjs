@@ -227,10 +227,10 @@ test('the page asks for an access token if the server requires one, and keeps th
     const page = await open(guarded, '/');
     const field = page.getByLabel('Access token');
     await field.fill('wrong');
-    await page.getByRole('button', { name: 'Continue' }).click();
+    await page.getByRole('button', { name: 'Sign in' }).click();
     await page.getByText('does not know this token').waitFor();
     await field.fill('a-long-secret-of-mine');
-    await page.getByRole('button', { name: 'Continue' }).click();
+    await page.getByRole('button', { name: 'Sign in' }).click();
     await page.getByRole('heading', { name: 'No requests yet' }).waitFor();
     await page.goto(`${guarded.url}/new`);
     await page.getByRole('button', { name: 'write the plan as JSON' }).click();

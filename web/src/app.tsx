@@ -4,6 +4,7 @@ import type { ComponentType } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
 import { hasSignIn, isLost, loadSignIn, setToken, signIn, signInUrl, signOut, token, wantsToken } from "./api/connection";
+import { useCaller, type Caller } from "./api/caller";
 import { useCell } from "./api/cell";
 import { useNeedyCount } from "./approvals/needy-count";
 import { match, place } from "./router";
@@ -13,6 +14,7 @@ import { RequestPage } from "./pages/request";
 import { SearchTrigger } from "./search/trigger";
 import { Icon, type IconName } from "./ui/icons";
 import { Empty, Loading } from "./ui/page";
+import { Plain } from "./ui/plain";
 import { setTheme, theme } from "./ui/theme";
 
 const LINKS: readonly (readonly [string, string, IconName, RegExp])[] = [
@@ -119,6 +121,7 @@ function Side({ path }: { path: string }) {
   const user = useCell(signIn)?.caller ?? null;
   // Without a token, the server would refuse the query, and the page already asks for one.
   const isAllowed = useCell(wantsToken) === null;
+  const who = useCaller();
   useEffect(() => {
     if (hasSignIn()) void loadSignIn();
   }, []);
@@ -153,6 +156,7 @@ function Side({ path }: { path: string }) {
         </a>
       </nav>
       <div class="side-foot">
+        {who && (who.name !== null || who.role !== "ADMIN") && <WhoIsIt caller={who} />}
         {user && (
           <button type="button" class="ghost" title={user} onClick={() => void signOut()}>
             <Icon name="key" />
@@ -162,7 +166,7 @@ function Side({ path }: { path: string }) {
         {token() && (
           <button type="button" class="ghost" onClick={() => setToken(null)}>
             <Icon name="key" />
-            <span>Forget token</span>
+            <span>Sign out</span>
           </button>
         )}
         <button
@@ -176,6 +180,26 @@ function Side({ path }: { path: string }) {
         </button>
       </div>
     </header>
+  );
+}
+
+const ROLE_ABOUT: Record<Caller["role"], string> = {
+  VIEWER: "You can see everything, and change nothing.",
+  OPERATOR: "You can plan, execute and control executions. Some changes need an admin.",
+  ADMIN: "You can change everything.",
+};
+
+function WhoIsIt({ caller }: { caller: Caller }) {
+  return (
+    <p class="who" title={ROLE_ABOUT[caller.role]}>
+      {caller.name !== null && (
+        <strong class="cut">
+          <Plain text={caller.name} />
+        </strong>
+      )}
+      <span class="tag">{caller.role.toLowerCase()}</span>
+      <span class="unseen">{ROLE_ABOUT[caller.role]}</span>
+    </p>
   );
 }
 
@@ -221,14 +245,14 @@ function TokenForm({ reason }: { reason: string }) {
           </a>
         </>
       )}
-      <h1>Enter an access token</h1>
+      <h1>{canSignIn ? "Or use an access token" : "Sign in"}</h1>
       <p>{reason} It is kept in this tab only, until the tab is closed.</p>
       <label class="field">
         <span>Access token</span>
         <input type="password" autocomplete="off" required value={text} onInput={(event) => setText(event.currentTarget.value)} />
       </label>
       <button type="submit" class="primary">
-        Continue
+        Sign in
       </button>
     </form>
   );

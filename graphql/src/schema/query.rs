@@ -5,6 +5,7 @@ use shared::id::{ExecutionId, PlanId, RequestId};
 use super::{
     audit::AuditQuery,
     blob::Blob,
+    caller::CallerQuery,
     connection::{ListPage, ListTotal, empty_page, make_page, parse_page},
     counts::{CountArguments, ExecutionCount, ExecutionGroup},
     error::ApiError,
@@ -21,7 +22,15 @@ use super::{
 
 /// Queries. An unknown id returns null or an empty list.
 #[derive(Clone, Copy, Debug, Default, MergedObject)]
-pub(crate) struct Query(WorkQuery, ToolQuery, ToolkitQuery, SelectQuery, SavedQuery, AuditQuery);
+pub(crate) struct Query(
+    WorkQuery,
+    ToolQuery,
+    ToolkitQuery,
+    SelectQuery,
+    SavedQuery,
+    AuditQuery,
+    CallerQuery,
+);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct WorkQuery;

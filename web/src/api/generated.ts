@@ -123,6 +123,7 @@ export interface RetryInput {
   jitter?: boolean | null;
 }
 export type RetryMode = "FAILED" | "FROM_STEP" | "ALL";
+export type Role = "VIEWER" | "OPERATOR" | "ADMIN";
 export type SelectionCriterion = "CENTROID" | "DESCRIPTION" | "LEXICAL" | "HYBRID";
 export type SettledOutcome = "SUCCEEDED" | "FAILED";
 export type Severity = "ERROR" | "WARNING" | "INFO";
@@ -174,6 +175,9 @@ export const Approvals: Operation<ApprovalsResult, ApprovalsVariables> = "query 
 export type AskedCallResult = { execution: { step: { stepId: string; toolName: string; resolvedParameters: Json | null; items: ({ index: number | null; resolvedParameters: Json | null })[] } | null } | null };
 export type AskedCallVariables = { id: string; stepId: string; after?: number | null };
 export const AskedCall: Operation<AskedCallResult, AskedCallVariables> = "query AskedCall($id:ID!$stepId:String!$after:Int){execution(executionId:$id){step(stepId:$stepId){stepId toolName resolvedParameters items(first:1 afterIndex:$after){index resolvedParameters}}}}";
+export type WhoAmIResult = { caller: { name: string | null; role: Role } };
+export type WhoAmIVariables = {  };
+export const WhoAmI: Operation<WhoAmIResult, WhoAmIVariables> = "query WhoAmI{caller{name role}}";
 export type NeedyCountResult = { executions: { totalCount: number } };
 export type NeedyCountVariables = {  };
 export const NeedyCount: Operation<NeedyCountResult, NeedyCountVariables> = "query NeedyCount{executions(filter:{needsPerson:true}first:1){totalCount}}";

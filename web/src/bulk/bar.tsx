@@ -3,6 +3,7 @@
 import { useState } from "preact/hooks";
 
 import type { BulkAction, ExecutionFilter } from "../api/generated";
+import { ActButton } from "../ui/act-button";
 import { Icon, type IconName } from "../ui/icons";
 import { ACTION_WORDS, BulkDialog } from "./dialog";
 
@@ -49,10 +50,10 @@ export function BulkBar({ chosen, filter, total, onChoose }: Props) {
       </button>
       <span class="grow" />
       {ACTIONS.map(([name, icon]) => (
-        <button key={name} type="button" class={name === "CANCEL" ? "danger" : ""} onClick={() => setAction(name)}>
+        <ActButton needs="bulkControl" key={name} class={name === "CANCEL" ? "danger" : ""} onClick={() => setAction(name)}>
           <Icon name={icon} />
           {ACTION_WORDS[name].verb}
-        </button>
+        </ActButton>
       ))}
       {action && <BulkDialog action={action} filter={wanted} onClose={() => setAction(null)} />}
     </div>

@@ -7,6 +7,7 @@ import { useAsk } from "../api/client";
 import { useCell } from "../api/cell";
 import { StepDetail, type Finding, type Json, type SettledOutcome, type StepDetailResult, type StepState } from "../api/generated";
 import { print } from "../api/json";
+import { ActButton } from "../ui/act-button";
 import { Fault, isNotEmpty } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { JsonView, omittedBytes } from "../ui/json";
@@ -277,28 +278,28 @@ function StepActions({ story, view, isUnknown, isPast, onAsk }: ActionsProps) {
       {canSettle && <SettleButton step={view.id} item={null} onAsk={onAsk} />}
       {asked && (asked.kind === "approval" || asked.kind === "decision") && (
         <>
-          <button type="button" class={canSettle ? "danger" : "primary"} onClick={() => onAsk({ kind: "approve", step: view.id })}>
+          <ActButton needs="approveStep" class={canSettle ? "danger" : "primary"} onClick={() => onAsk({ kind: "approve", step: view.id })}>
             <Icon name={asked.kind === "decision" ? "retry" : "check"} />
             {asked.kind === "decision" ? "Try again" : "Approve"}
             {all}
-          </button>
-          <button type="button" class="danger" onClick={() => onAsk({ kind: "reject", step: view.id })}>
+          </ActButton>
+          <ActButton needs="approveStep" class="danger" onClick={() => onAsk({ kind: "reject", step: view.id })}>
             <Icon name="close" />
             Reject{all}
-          </button>
+          </ActButton>
         </>
       )}
       {asked?.kind === "signal" && (
-        <button type="button" class="primary" onClick={() => onAsk({ kind: "signal", name: asked.name ?? "" })}>
+        <ActButton needs="signalExecution" class="primary" onClick={() => onAsk({ kind: "signal", name: asked.name ?? "" })}>
           <Icon name="signal" />
           Signal
-        </button>
+        </ActButton>
       )}
       {isOver && (
-        <button type="button" onClick={() => onAsk({ kind: "retry", mode: "FROM_STEP", step: view.id })}>
+        <ActButton needs="retryExecution" onClick={() => onAsk({ kind: "retry", mode: "FROM_STEP", step: view.id })}>
           <Icon name="retry" />
           Retry from here
-        </button>
+        </ActButton>
       )}
     </>
   );
@@ -336,10 +337,10 @@ export function Decision({ detail, name }: { detail: Settled | null | undefined;
 /** A button that opens the dialog to settle a call. */
 export function SettleButton({ step, item, onAsk }: { step: string; item: number | null; onAsk: (asking: Asking) => void }) {
   return (
-    <button type="button" class="primary" onClick={() => onAsk({ kind: "settle", step, item })}>
+    <ActButton needs="settleStep" class="primary" onClick={() => onAsk({ kind: "settle", step, item })}>
       <Icon name="check" />
       Settle…
-    </button>
+    </ActButton>
   );
 }
 

@@ -7,6 +7,7 @@ import { CODES } from "../api/codes";
 import { SampleCauses, type ExecutionFilter, type OverviewCountsResult } from "../api/generated";
 import { BulkDialog } from "../bulk/dialog";
 import { listPath } from "../lists/filter";
+import { ActButton } from "../ui/act-button";
 import { Icon } from "../ui/icons";
 import { Plain, plain } from "../ui/plain";
 import { formatAge, formatDateTime } from "../ui/time";
@@ -87,10 +88,10 @@ function Cause({ group, cause, from, now, onRetry }: { group: Group; cause: stri
       </div>
       {/* The API has no filter for executions that failed outside a step. */}
       {tool !== null && (
-        <button type="button" onClick={onRetry}>
+        <ActButton needs="bulkControl" onClick={onRetry}>
           <Icon name="retry" />
           Retry all
-        </button>
+        </ActButton>
       )}
     </li>
   );

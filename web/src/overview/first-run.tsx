@@ -5,6 +5,7 @@ import { useState } from "preact/hooks";
 import { ask, type ApiError } from "../api/client";
 import { CreatePlan, ExecutePlan, RunQuery, type PlanInput } from "../api/generated";
 import { go } from "../router";
+import { ActButton } from "../ui/act-button";
 import { Refused, toApiError } from "../ui/fault";
 import { Icon } from "../ui/icons";
 
@@ -82,10 +83,10 @@ export function FirstRun() {
           <li key={example.title} class="example-run">
             <h3>{example.title}</h3>
             <p class="faint">{example.about}</p>
-            <button type="button" disabled={busy !== null} onClick={() => void start(example)}>
+            <ActButton needs="executePlan" disabled={busy !== null} onClick={() => void start(example)}>
               <Icon name="play" />
               {busy === example ? "Starting…" : "Run it"}
-            </button>
+            </ActButton>
           </li>
         ))}
       </ul>

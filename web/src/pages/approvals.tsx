@@ -8,6 +8,7 @@ import { Signal } from "../execution/actions";
 import { Call } from "../execution/call";
 import { needsPerson, placeOf } from "../execution/findings";
 import { refreshNeedyCount } from "../approvals/needy-count";
+import { ActButton } from "../ui/act-button";
 import { Refused, toApiError } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { Empty, Loading, useTitle } from "../ui/page";
@@ -135,16 +136,16 @@ function Question({ run, question, onAnswered }: QuestionProps) {
       {mutations.has("approveStep") && <Approve id={id} question={question} isBusy={isBusy} onAnswer={answer} />}
       <span class="buttons">
         {signal && (
-          <button type="button" class="primary" onClick={() => setSignalling(true)}>
+          <ActButton needs="signalExecution" class="primary" onClick={() => setSignalling(true)}>
             <Icon name="signal" />
             Signal…
-          </button>
+          </ActButton>
         )}
         {mutations.has("resumeExecution") && (
-          <button type="button" class="primary" disabled={isBusy} onClick={() => void answer(ask(ResumeExecution, { id }), "Resumed.")}>
+          <ActButton needs="resumeExecution" class="primary" disabled={isBusy} onClick={() => void answer(ask(ResumeExecution, { id }), "Resumed.")}>
             <Icon name="play" />
             Resume
-          </button>
+          </ActButton>
         )}
         {mutations.has("settleStep") && (
           <a class="button" href={`/executions/${id}?step=${encodeURIComponent(question.stepId ?? "")}`}>
@@ -211,14 +212,14 @@ function Approve({ id, question, isBusy, onAnswer }: ApproveProps) {
       >
         <input type="text" aria-label={`Comment on ${place} (optional)`} placeholder="Comment (optional)" value={comment} onInput={(event) => setComment(event.currentTarget.value)} />
         {/* The person must see the call before the button can be used. */}
-        <button type="submit" class={isDangerous ? "danger" : "primary"} disabled={isBusy || !step}>
+        <ActButton needs="approveStep" type="submit" class={isDangerous ? "danger" : "primary"} disabled={isBusy || !step}>
           <Icon name={isDecision ? "retry" : "check"} />
           {isDecision ? "Try again" : "Approve"}
-        </button>
-        <button type="button" class="danger" disabled={isBusy} onClick={() => void decide(false)}>
+        </ActButton>
+        <ActButton needs="approveStep" class="danger" disabled={isBusy} onClick={() => void decide(false)}>
           <Icon name="close" />
           Reject
-        </button>
+        </ActButton>
       </form>
     </>
   );

@@ -36,6 +36,7 @@ import { inputsOf, RunAgainDialog, RunBar, RunDialog, type Wanted } from "../pla
 import { StepForm, emptyStep } from "../plan/step-form";
 import { StartDraft } from "../plan/start-draft";
 import { go, useParam } from "../router";
+import { ActButton } from "../ui/act-button";
 import { Problems, Refused, RefusedPage } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { Crumbs, Empty, Loading, useTitle } from "../ui/page";
@@ -352,9 +353,9 @@ function Compose({ known, start, onBecome }: ComposeProps) {
                 event.currentTarget.form?.requestSubmit();
               }}
             />
-            <button type="submit" class="primary" disabled={isBusy}>
+            <ActButton needs="createPlanWithRequestId" type="submit" class="primary" disabled={isBusy}>
               {isBusy ? "Planning…" : "Create plan"}
-            </button>
+            </ActButton>
           </form>
         )}
       </header>

@@ -8,6 +8,7 @@ import { isFields, parse, print, type Fields as JsonFields } from "../api/json";
 import { inputsOf, schemaOf, withoutGuesses } from "../plan/run";
 import { go } from "../router";
 import { Fields } from "../tools/form";
+import { ActButton } from "../ui/act-button";
 import { Dialog } from "../ui/dialog";
 import { Refused, RefusedPage, toApiError } from "../ui/fault";
 import { Icon } from "../ui/icons";
@@ -109,9 +110,9 @@ function SavedPlan({ name }: { name: string }) {
               <Icon name="fork" />
               Open the plan
             </a>
-            <button type="button" class="danger" onClick={() => setRemoving(true)}>
+            <ActButton needs="removeSavedPlan" class="danger" onClick={() => setRemoving(true)}>
               Remove
-            </button>
+            </ActButton>
           </div>
         </div>
         <p class="facts">
@@ -189,13 +190,13 @@ function RunForm({ saved }: { saved: Saved }) {
         )}
         {error && <Refused error={error} />}
         <div class="buttons">
-          <button type="submit" class="primary" disabled={isBusy}>
+          <ActButton needs="runSavedPlan" type="submit" class="primary" disabled={isBusy}>
             <Icon name="play" />
             Run
-          </button>
-          <button type="button" disabled={isBusy} onClick={() => void run(true)}>
+          </ActButton>
+          <ActButton needs="runSavedPlan" disabled={isBusy} onClick={() => void run(true)}>
             Dry run
-          </button>
+          </ActButton>
         </div>
       </form>
     </section>

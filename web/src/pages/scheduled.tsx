@@ -6,6 +6,7 @@ import { useAsk } from "../api/client";
 import { Scheduled } from "../api/generated";
 import { BulkDialog } from "../bulk/dialog";
 import { actorText } from "../execution/people";
+import { ActButton } from "../ui/act-button";
 import { Refused } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { Crumbs, Empty, Loading, useTitle } from "../ui/page";
@@ -67,10 +68,10 @@ export function ScheduledPage() {
                     </td>
                     <td class="faint">{run.createdBy && <Plain text={actorText(run.createdBy)} />}</td>
                     <td class="right">
-                      <button type="button" class="danger" onClick={() => setCancelled(run.executionId)}>
+                      <ActButton needs="bulkControl" class="danger" onClick={() => setCancelled(run.executionId)}>
                         <Icon name="stop" />
                         Cancel
-                      </button>
+                      </ActButton>
                     </td>
                   </tr>
                 ))}

@@ -6,6 +6,7 @@ import { ApiError, ask, useAsk } from "../api/client";
 import { ActivateToolSets, Collisions, DeactivateToolSets, SelectTools, ToolSets, type SelectionCriterion, type ToolSetsResult } from "../api/generated";
 import { clampNumber, useOneOf, useParam } from "../router";
 import { ToolDetail } from "../tools/detail";
+import { ActButton } from "../ui/act-button";
 import { Refused } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { Choice, Empty, Loading, Tabs, useTitle } from "../ui/page";
@@ -108,9 +109,9 @@ function SetCard({ set, tools, usage, shown, isOpen: given, onTurn }: CardProps)
         <span class="faint cut set-about">{set.description}</span>
         <span class="tag">{set.source}</span>
         {set.status !== "ready" && <span class={`tag tone-${set.status === "failed" ? "bad" : "running"}`}>{set.status}</span>}
-        <button type="button" role="switch" aria-checked={set.active} aria-label={`Toolset ${set.name}`} class="toggle" onClick={onTurn}>
+        <ActButton needs="activateToolSets" role="switch" aria-checked={set.active} aria-label={`Toolset ${set.name}`} class="toggle" onClick={onTurn}>
           <span />
-        </button>
+        </ActButton>
       </header>
       {set.error && <p class="warning">{set.error}</p>}
       {isOpen && (

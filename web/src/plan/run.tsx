@@ -7,6 +7,7 @@ import { SavedPlans, type ExecutionMode, type ExecutionOptions, type Json } from
 import { isFields, isNumber, parse, print, type Fields as JsonFields } from "../api/json";
 import { RepeatedList } from "../execution/repeated";
 import { Fields, type Schema } from "../tools/form";
+import { ActButton } from "../ui/act-button";
 import { Dialog } from "../ui/dialog";
 import { toApiError, Refused } from "../ui/fault";
 import { Icon } from "../ui/icons";
@@ -48,25 +49,25 @@ export function RunBar({ isBusy, hasErrors, onRun, onMore, onKeep, onSaveAs }: B
       </label>
       <Choice label="Mode" value={mode} options={MODES} onChange={(it) => setMode(it as ExecutionMode)} />
       {onKeep && (
-        <button type="button" disabled={isBusy || hasErrors} onClick={onKeep}>
+        <ActButton needs="revisePlan" disabled={isBusy || hasErrors} onClick={onKeep}>
           Save version
-        </button>
+        </ActButton>
       )}
-      <button type="button" disabled={isBusy || hasErrors} onClick={onSaveAs}>
+      <ActButton needs="savePlan" disabled={isBusy || hasErrors} onClick={onSaveAs}>
         Save as…
-      </button>
-      <button type="button" disabled={isBusy || hasErrors} onClick={() => onMore(options)}>
+      </ActButton>
+      <ActButton needs="executePlan" disabled={isBusy || hasErrors} onClick={() => onMore(options)}>
         Run with options…
-      </button>
-      <button
-        type="button"
+      </ActButton>
+      <ActButton
+        needs="executePlan"
         class="primary"
         disabled={isBusy || hasErrors}
         onClick={() => onRun(options)}
       >
         <Icon name="play" />
         Run
-      </button>
+      </ActButton>
     </div>
   );
 }

@@ -5,6 +5,7 @@ import { useState } from "preact/hooks";
 import { ApiError, ask, useAsk } from "../api/client";
 import { CallTool, ToolOne, type CallToolResult, type Json } from "../api/generated";
 import { go } from "../router";
+import { ActButton } from "../ui/act-button";
 import { Fault, Refused } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { JsonView } from "../ui/json";
@@ -161,10 +162,10 @@ function Try({ name, schema, isReady, effect, onDone }: TryProps) {
     <form onSubmit={call}>
       <Fields schema={isSchema(schema) ? schema : {}} root={isSchema(schema) ? schema : {}} value={value} onValue={setValue} />
       <div class="buttons">
-        <button type="submit" class="primary" disabled={isBusy}>
+        <ActButton needs="callTool" type="submit" class="primary" disabled={isBusy}>
           <Icon name="play" />
           {isBusy ? "Calling…" : "Call tool"}
-        </button>
+        </ActButton>
         {effect !== "READ" && <span class="faint">Makes a real call; cannot be undone.</span>}
       </div>
       {error && <Refused error={error} />}
