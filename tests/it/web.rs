@@ -96,3 +96,8 @@ fn the_page_shows_saved_plans_schedules_nodes_and_usage() {
 fn the_page_disables_what_the_role_does_not_permit() {
     run_script("access.mjs");
 }
+
+#[test]
+fn values_can_be_searched_copied_and_downloaded() {
+    run_script("viewer.mjs");
+}

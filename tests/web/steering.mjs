@@ -505,7 +505,7 @@ test('the page of the tools reports that no tool fits a query and that no tools 
   await page.getByRole('heading', { name: 'No tool fits' }).waitFor();
   await page.goto(`${server.url}/tools?view=collisions&threshold=1`);
   await page.getByRole('heading', { name: 'No two tools collide' }).waitFor();
-  await page.getByText('0 pairs that the same sentences want').waitFor();
+  await page.getByText('0 tool pairs with similar examples').waitFor();
   await page.goto(`${server.url}/tools?view=collisions&threshold=nonsense`);
   await page.getByText('Similar by at least 0.00').waitFor();
   await close(page);

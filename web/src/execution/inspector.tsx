@@ -109,7 +109,7 @@ export function Inspector({ story, step, findings, view, isPast, now, opening, a
       <Parameters written={step.parameters} resolved={resolved} />
       {output !== undefined && view.state !== "PENDING" && (
         <Section title="Output">
-          <Whole value={output} label={`output of ${step.stepId}`} />
+          <Whole value={output} label={`output of ${step.stepId}`} root={step.stepId} />
         </Section>
       )}
       {detail && (detail.itemTally?.total ?? 0) > 0 && (
@@ -154,10 +154,10 @@ export function ToolName({ step }: { step: Step }) {
 }
 
 /** Shows a value, or its size if an event does not contain it. */
-export function Whole({ value, label }: { value: Json | undefined; label: string }) {
+export function Whole({ value, label, root = null }: { value: Json | undefined; label: string; root?: string | null }) {
   const bytes = omittedBytes(value);
   if (bytes !== null) return <p class="faint">{bytes.toLocaleString("en")} bytes; go back to now to see them.</p>;
-  return <JsonView value={value} label={label} />;
+  return <JsonView value={value} label={label} root={root} />;
 }
 
 /** Shows the parameters with their templates, or with the values that replaced them. */

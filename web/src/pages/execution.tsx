@@ -346,18 +346,18 @@ function Results({ story, onSelect }: { story: Story; onSelect: (id: string) => 
       )}
       <section class="section">
         <h2>Outputs</h2>
-        <JsonView value={results.outputs} label="outputs" />
+        <JsonView value={results.outputs} label="outputs" root="" />
       </section>
       {Object.keys(results.variables ?? {}).length > 0 && (
         <section class="section">
           <h2>Variables</h2>
-          <JsonView value={results.variables} label="variables" />
+          <JsonView value={results.variables} label="variables" root="vars" />
         </section>
       )}
       {story.about.input !== null && (
         <section class="section">
           <h2>Input</h2>
-          <JsonView value={story.about.input} label="input" />
+          <JsonView value={story.about.input} label="input" root="input" />
         </section>
       )}
       <button type="button" class="link" onClick={() => setParams({ view: "" })}>

@@ -9,6 +9,7 @@ import { edgeKey, flat } from "../graph/scene";
 import { clampNumber, useParam } from "../router";
 import { Refused, RefusedPage } from "../ui/fault";
 import { Empty, Loading, useTitle } from "../ui/page";
+import { Hint } from "../ui/hint";
 import { countText } from "../ui/words";
 
 /** Poll interval of the toolkit, in milliseconds. */
@@ -65,6 +66,10 @@ export function ToolkitPage() {
       <header class="head">
         <div class="head-line">
           <h1 tabIndex={-1}>Tool graph</h1>
+          <Hint about="the tool graph">
+            It says which tools serve which actions, and which actions can follow. A query then finds tools that no word of it names. The score is the weight of an edge, and a hop is one edge between actions.
+          </Hint>
+          <span class="grow" />
         </div>
         <div class="filters">
           <label class="slider">
@@ -72,12 +77,12 @@ export function ToolkitPage() {
             <input type="range" min="0" max="1" step="0.05" value={threshold} onInput={(event) => setThreshold(event.currentTarget.value)} />
           </label>
           <label class="slider">
-            <span>{countText(hops, "step")} away</span>
+            <span>Hops: {hops}</span>
             <input type="range" min="0" max={MAX_HOPS} step="1" value={hops} onInput={(event) => setHops(event.currentTarget.value)} />
           </label>
           {actions.length > 0 && (
             <button type="button" class="link" onClick={() => setChosen("")}>
-              Choose nothing
+              Clear
             </button>
           )}
         </div>

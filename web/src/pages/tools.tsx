@@ -12,6 +12,7 @@ import { Icon } from "../ui/icons";
 import { Choice, Empty, Loading, Tabs, useTitle } from "../ui/page";
 import { SearchBox } from "../ui/search-box";
 import { formatDuration } from "../ui/time";
+import { Hint } from "../ui/hint";
 import { Score } from "../ui/score";
 import { Windowed } from "../ui/virtual";
 
@@ -175,7 +176,12 @@ function Selection() {
             <tr>
               <th scope="col">Tool</th>
               <th scope="col">Score</th>
-              <th scope="col">Hit</th>
+              <th scope="col">
+                <span class="with-hint">
+                  Hit
+                  <Hint about="a hit">A tool is a hit if the query is at least as similar to its examples as the least similar of these examples, plus selection.margin. The line in the bar is this hit threshold.</Hint>
+                </span>
+              </th>
               <th scope="col">Least similar example</th>
             </tr>
           </thead>
@@ -219,7 +225,7 @@ function CollisionTable() {
         </label>
         {asked.data && (
           <span class="faint" role="status">
-            {pairs.length.toLocaleString("en")} {pairs.length === 1 ? "pair" : "pairs"} that the same sentences want
+            {pairs.length.toLocaleString("en")} tool {pairs.length === 1 ? "pair" : "pairs"} with similar examples
             {pairs.length > MAX_PAIRS && `, of which the ${MAX_PAIRS} most similar are shown`}
           </span>
         )}

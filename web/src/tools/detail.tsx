@@ -8,6 +8,7 @@ import { go } from "../router";
 import { ActButton } from "../ui/act-button";
 import { Fault, Refused } from "../ui/fault";
 import { Icon } from "../ui/icons";
+import { Hint } from "../ui/hint";
 import { JsonView } from "../ui/json";
 import { Loading } from "../ui/page";
 import { formatAge, formatDateTime, serverNow, formatDuration } from "../ui/time";
@@ -31,6 +32,9 @@ export function ToolDetail({ name }: { name: string }) {
           <p class="facts">
             <span class="mono">{tool.qualifiedName}</span>
             <span class={`effect effect-${tool.effect.toLowerCase()}`}>{tool.effect.toLowerCase()}</span>
+            <Hint about="an effect">
+              The effect says what a second call does. <em>read</em>: nothing. <em>idempotent</em>: the same as the first call. <em>once</em>: it can do harm, so Faber never repeats a call whose outcome is unknown.
+            </Hint>
             <span>{tool.source}</span>
             {!tool.active && <span class="tag">off</span>}
           </p>
