@@ -101,3 +101,13 @@ fn the_page_disables_what_the_role_does_not_permit() {
 fn values_can_be_searched_copied_and_downloaded() {
     run_script("viewer.mjs");
 }
+
+#[test]
+fn the_page_shows_all_logs_and_compares_executions() {
+    run_script("compare.mjs");
+}
+
+#[test]
+fn the_editor_finds_tools_and_has_all_fields_of_a_step() {
+    run_script("editor.mjs");
+}

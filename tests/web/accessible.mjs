@@ -34,6 +34,8 @@ const places = () => [
   ['/scheduled', '.empty'],
   ['/nodes', '.figures'],
   ['/usage', 'table'],
+  ['/compare', '.empty'],
+  [`/executions/${executionId}?view=logs`, '.log-row'],
   ['/requests?search=nothing-like-it', '.empty'],
   ['/executions?state=WAITING', '.list-row'],
   ['/executions?state=WAITING,FAILED&tool=flow.fail&since=7d', '.chips'],
@@ -135,7 +137,7 @@ test('axe finds no violations in the plan editor and in the dialog that runs a p
   for (const [options, findAll] of [[{}, violationsInBothColours], [PHONE, violations]]) {
     const page = await open(server, `/plans/${planId}`, options);
     const text = page.getByLabel('The plan as JSON');
-    await until(async () => (await page.getByLabel('Add a step').locator('option').count()) > 2, 'the menu of tools is filled');
+    await until(async () => Number(await page.locator('.tool-picker').getAttribute('data-tools')) > 2, 'the tools are loaded');
     await text.evaluate((it) => {
       it.focus();
       const at = it.value.indexOf('flow.echo') + 5;

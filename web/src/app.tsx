@@ -71,6 +71,7 @@ function Page({ path }: { path: string }) {
   if (match("/scheduled", path)) return <LazyPage load={scheduling} />;
   if (match("/saved", path)) return <LazyPage load={saving} name={null} />;
   if (saved) return <LazyPage load={saving} name={saved.name!} />;
+  if (match("/compare", path)) return <LazyPage load={comparing} />;
   if (match("/nodes", path)) return <LazyPage load={nodes} />;
   if (match("/usage", path)) return <LazyPage load={usage} />;
   if (match("/new", path)) return <LazyPage load={composing} from={null} />;
@@ -87,6 +88,7 @@ function Page({ path }: { path: string }) {
 
 const executing = () => import("./pages/execution").then((it) => it.ExecutionPage);
 const approving = () => import("./pages/approvals").then((it) => it.ApprovalsPage);
+const comparing = () => import("./pages/compare").then((it) => it.ComparePage);
 const saving = () => import("./pages/saved").then((it) => it.SavedPage);
 const scheduling = () => import("./pages/scheduled").then((it) => it.ScheduledPage);
 const nodes = () => import("./pages/nodes").then((it) => it.NodesPage);

@@ -48,6 +48,11 @@ export function BulkBar({ chosen, filter, total, onChoose }: Props) {
       <button type="button" class="link" onClick={clear}>
         Clear
       </button>
+      {!isAll && chosen.size === 2 && (
+        <a class="link" href={`/compare?a=${[...chosen][0]}&b=${[...chosen][1]}`}>
+          Compare
+        </a>
+      )}
       <span class="grow" />
       {ACTIONS.map(([name, icon]) => (
         <ActButton needs="bulkControl" key={name} class={name === "CANCEL" ? "danger" : ""} onClick={() => setAction(name)}>

@@ -22,6 +22,7 @@ import {
   type Problem,
 } from "../api/generated";
 import type { Fields } from "../api/json";
+import { ToolPicker } from "../plan/tool-picker";
 import { SaveAsDialog } from "../plan/save-as";
 import { Graph } from "../graph/graph";
 import { gatesText } from "../graph/scene";
@@ -369,7 +370,12 @@ function Compose({ known, start, onBecome }: ComposeProps) {
         </Empty>
       ) : (
         <div class="compose-panes">
-          <div class="pane">
+          <div class="pane compose-drawing">
+            {plan && errors > 0 && (
+              <p class="veil" role="status">
+                The text has errors. The drawing shows the last valid text.
+              </p>
+            )}
             {plan && insides && plan.tools.length > 0 && (
               <Graph
                 drawing={insides.scene}
@@ -386,29 +392,15 @@ function Compose({ known, start, onBecome }: ComposeProps) {
           <div class="pane compose-text">
             {steps && (
               <div class="pane-bar">
-                <label class="unseen" for="add-step">
-                  Add a step
-                </label>
-                <select
-                  id="add-step"
-                  class="add-step"
-                  value=""
-                  onChange={(event) => {
-                    const tool = tools.find((it) => it.qualifiedName === event.currentTarget.value);
-                    if (!tool) return;
+                <ToolPicker
+                  tools={tools}
+                  onPick={(tool) => {
                     const step = emptyStep(tool, new Set(ids));
                     write([...steps, step]);
                     setSelected(String(step.id));
                   }}
-                >
-                  <option value="">Add a step…</option>
-                  {tools.map((it) => (
-                    <option key={it.qualifiedName} value={it.qualifiedName}>
-                      {it.qualifiedName}
-                    </option>
-                  ))}
-                </select>
-                <span class="faint">or choose one in the picture</span>
+                />
+                <span class="faint">or choose one in the drawing</span>
               </div>
             )}
             {written && selected !== null && (
@@ -419,6 +411,10 @@ function Compose({ known, start, onBecome }: ComposeProps) {
                 tools={tools}
                 others={written.others}
                 onStep={(step) => setText(planText(written.replaced(step)))}
+                onRename={(id) => {
+                  setText(planText(written.replaced({ id, ...withoutId(written.step) })));
+                  setSelected(selected.slice(0, selected.lastIndexOf("/") + 1) + id);
+                }}
                 onRemove={() => {
                   setText(planText(written.replaced(null)));
                   setSelected(null);
@@ -447,6 +443,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
       )}
       {asking && (
         <RunDialog
+          requestId={stored?.about.requestId ?? null}
           planId={stored && !isChanged ? stored.about.planId : null}
           inputs={inputsOf(steps ?? [])}
           readLast={readLast}
@@ -461,6 +458,10 @@ function Compose({ known, start, onBecome }: ComposeProps) {
       )}
     </div>
   );
+}
+
+function withoutId({ id: _, ...rest }: Fields): Fields {
+  return rest;
 }
 
 /** A link to a draft for the request for which the planner found no plan. */

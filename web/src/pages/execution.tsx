@@ -8,6 +8,7 @@ import { returns } from "../api/connection";
 import { ExecutionOutputs, type Finding } from "../api/generated";
 import { Failures, Notes, Onward, Waits } from "../execution/account";
 import { Actions, Question, type Asking } from "../execution/actions";
+import { AllLogs } from "../execution/all-logs";
 import { Events } from "../execution/events";
 import { about, useFindings } from "../execution/findings";
 import { Groups, MAX_OPEN_NODES, pagesText, readOpenNodes, readPages, toggleOpenNode, type Pages, type Spot } from "../execution/groups";
@@ -57,7 +58,7 @@ export function ExecutionPage({ id }: { id: string }) {
   return <ExecutionView key={id} story={story} />;
 }
 
-const VIEWS = ["graph", "timeline", "steps", "events", "results"] as const;
+const VIEWS = ["graph", "timeline", "steps", "logs", "events", "results"] as const;
 
 /** The history state while a step's panel covers the whole page. */
 const PANEL_STATE = "sheet";
@@ -200,6 +201,7 @@ function ExecutionView({ story }: { story: Story }) {
           )}
           {view === "timeline" && <Timeline story={story} fold={fold} now={time} selected={row} onSelect={select} />}
           {view === "steps" && <Steps story={story} fold={fold} findings={findings} now={time} selected={row} onSelect={select} />}
+          {view === "logs" && <AllLogs story={story} fold={fold} onSelect={select} />}
           {view === "events" && <Events story={story} upTo={scrub ?? Infinity} onSelect={select} onScrub={moveTo} />}
           {view === "results" && <Results story={story} onSelect={select} />}
         </div>
@@ -310,6 +312,7 @@ function Head({ story, now, onAsk, onFail }: HeadProps) {
             {about.plan.version > 1 ? "after" : "retry of"} {about.retryOf}
           </a>
         )}
+        <a href={`/compare?a=${about.retryOf ?? ""}&b=${about.executionId}`}>Compare…</a>
         {about.parentExecutionId && (
           <a href={`/executions/${about.parentExecutionId}?step=${encodeURIComponent(about.parentStepId ?? "")}`}>
             sub-execution of {about.parentStepId}

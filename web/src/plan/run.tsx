@@ -12,6 +12,7 @@ import { Dialog } from "../ui/dialog";
 import { toApiError, Refused } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { Choice } from "../ui/page";
+import { EarlierInput } from "./earlier-input";
 import type { LastRun } from "./last-run";
 
 /**
@@ -120,6 +121,8 @@ export function RunAgainDialog({ last, onRun, onClose }: AgainProps) {
 interface DialogProps {
   /** The id of the stored plan. Null if the plan is not stored, or was changed after it was stored. */
   planId: string | null;
+  /** The request whose earlier executions offer their input. */
+  requestId: string | null;
   /** The names that `inputsOf` returns. */
   inputs: readonly string[];
   /** Reads the calls of the plan's last execution that a new execution would repeat. */
@@ -133,7 +136,7 @@ interface DialogProps {
 const COMPENSATION: Record<string, boolean> = { true: true, false: false };
 
 /** Asks for the input and the options of a new execution. */
-export function RunDialog({ planId, inputs, readLast, start, onRun, onClose }: DialogProps) {
+export function RunDialog({ planId, requestId, inputs, readLast, start, onRun, onClose }: DialogProps) {
   const asked = useAsk(SavedPlans, {});
   const last = useLast(readLast);
   /**
@@ -175,6 +178,16 @@ export function RunDialog({ planId, inputs, readLast, start, onRun, onClose }: D
   const repeated = options.dryRun === true ? null : last.run;
   return (
     <Dialog title="Run the plan" action="Run it" {...(repeated ? { tone: "bad" as const } : {})} onClose={onClose} onDo={run} isReady={isReady && last.isKnown} isWide>
+      {requestId !== null && (
+        <EarlierInput
+          requestId={requestId}
+          onInput={(earlier) => {
+            setTyped(true);
+            setInput(earlier ?? undefined);
+            setText(earlier === null ? "" : print(earlier, 2));
+          }}
+        />
+      )}
       {schema ? (
         <fieldset>
           <legend>Input, as “{saved?.name}” takes it</legend>
