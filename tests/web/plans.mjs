@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { IS_TIMED, Server, close, open, says, shows, until, visit, withBrowser } from './harness.mjs';
+import { IS_TIMED, Server, addStep, close, open, says, shows, until, visit, withBrowser } from './harness.mjs';
 
 let server;
 withBrowser();

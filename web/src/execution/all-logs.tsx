@@ -17,7 +17,7 @@ import { lineOf, type Fold } from "./fold";
 import type { Line } from "./lines";
 import type { Story } from "./story";
 
-const ROW_HEIGHT = 22;
+const ROW_HEIGHT = 24;
 
 /** One row of the logs. A text with several lines has a row for each. */
 interface LogRow extends Line {

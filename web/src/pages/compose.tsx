@@ -22,6 +22,7 @@ import {
   type Problem,
 } from "../api/generated";
 import type { Fields } from "../api/json";
+import { NewerVersion } from "../plan/newer-version";
 import { ToolPicker } from "../plan/tool-picker";
 import { SaveAsDialog } from "../plan/save-as";
 import { Graph } from "../graph/graph";
@@ -76,7 +77,7 @@ export function ComposePage({ from }: { from: string | null }) {
   if (loads === null && wanted !== "") return <ProposedDraft key={`${number} ${wanted}`} id={wanted} onBecome={become} />;
   if (loads === null) return <Compose key={number} known={null} start={null} onBecome={become} />;
   if (asked.error && !asked.data) return <RefusedPage title="Plan" error={asked.error} />;
-  if (asked.data?.plan === null) return <Empty isPage title="There is no such plan">Nothing is known by the id {loads}.</Empty>;
+  if (asked.data?.plan === null) return <Empty isPage title="There is no such plan"><p>Nothing is known by the id {loads}.</p><a href="/requests">To the requests</a></Empty>;
   if (!asked.data?.plan || asked.data.plan.planId !== loads) return <Loading isPage />;
   return <Compose key={number} known={{ plan: asked.data.plan, text: planText(asked.data.exportPlan) }} start={null} onBecome={become} />;
 }
@@ -314,6 +315,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
         {stored ? (
           <p class="facts">
             <span>version {stored.about.version}</span>
+            <NewerVersion requestId={stored.about.requestId} version={stored.about.version} />
             <span>{countText(steps?.length ?? plan?.tools.length ?? 0, "step")}</span>
             <span>{plannerText(stored.about.planner)}</span>
             {isChanged && <span class="tag">changed: it will be the next version</span>}

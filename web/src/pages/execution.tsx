@@ -53,7 +53,7 @@ export function ExecutionPage({ id }: { id: string }) {
   }, [id, isMissing ? epoch : 0]);
   useEffect(() => story?.watch(), [story]);
   if (error) return <RefusedPage title="Execution" error={error} />;
-  if (story === null) return <Empty isPage title="There is no such execution">Nothing is known by the id {id}.</Empty>;
+  if (story === null) return <Empty isPage title="There is no such execution"><p>Nothing is known by the id {id}.</p><a href="/executions">To the executions</a></Empty>;
   if (!story || isMissing) return <Loading isPage />;
   return <ExecutionView key={id} story={story} />;
 }

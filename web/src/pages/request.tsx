@@ -39,7 +39,7 @@ export function RequestPage({ id }: { id: string }) {
   const request = asked.data?.request;
   useTitle(plain(request?.query ?? "Request"));
   if (asked.error && asked.error.code !== "UNREACHABLE") return <RefusedPage title="Request" error={asked.error} />;
-  if (request === null) return <Empty isPage title="There is no such request">Nothing is known by the id {id}.</Empty>;
+  if (request === null) return <Empty isPage title="There is no such request"><p>Nothing is known by the id {id}.</p><a href="/requests">To the requests</a></Empty>;
   if (!request || request.requestId !== id) return <Loading isPage />;
   return <Known key={id} request={request} onNews={asked.refresh} />;
 }
