@@ -160,13 +160,13 @@ function Side({ path }: { path: string }) {
       <div class="side-foot">
         {who && (who.name !== null || who.role !== "ADMIN") && <WhoIsIt caller={who} />}
         {user && (
-          <button type="button" class="ghost" title={user} onClick={() => void signOut()}>
+          <button type="button" class="ghost" aria-label="Sign out" title={user} onClick={() => void signOut()}>
             <Icon name="key" />
             <span>Sign out</span>
           </button>
         )}
         {token() && (
-          <button type="button" class="ghost" onClick={() => setToken(null)}>
+          <button type="button" class="ghost" aria-label="Sign out" onClick={() => setToken(null)}>
             <Icon name="key" />
             <span>Sign out</span>
           </button>
