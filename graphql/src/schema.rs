@@ -4,6 +4,7 @@ mod actor;
 mod answer_size;
 mod audit;
 mod blob;
+mod caller;
 mod connection;
 mod cost;
 mod counts;

@@ -22,13 +22,21 @@ use crate::server::PathPrefix;
 
 static PAGE_FILES: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../web/dist");
 
-const PAGE_PATHS: [&str; 9] = [
+const PAGE_PATHS: [&str; 17] = [
     "/",
     "/new",
+    "/requests",
     "/requests/{id}",
     "/executions",
     "/executions/{id}",
-    "/plans/{id}",
+    "/scheduled",
+    "/approvals",
+    "/compare",
+        "/plans/{id}",
+    "/saved",
+    "/saved/{name}",
+    "/nodes",
+    "/usage",
     "/tools",
     "/tools/{name}",
     "/toolkit",

@@ -5,6 +5,7 @@ use shared::id::{ExecutionId, PlanId, RequestId};
 use super::{
     audit::AuditQuery,
     blob::Blob,
+    caller::CallerQuery,
     connection::{ListPage, ListTotal, PageArguments, empty_page, make_page},
     counts::{CountArguments, ExecutionCount, ExecutionGroup},
     error::ApiError,
@@ -32,6 +33,7 @@ pub(crate) struct Query(
     AuditQuery,
     RecordQuery,
     NodeQuery,
+    CallerQuery,
 );
 
 #[derive(Clone, Copy, Debug, Default)]

@@ -273,6 +273,11 @@ impl Grant {
         self.rights.as_ref().map(|rights| rights.token.name.as_str())
     }
 
+    /// Returns the role of the caller. A caller without a token has all rights.
+    pub fn role(&self) -> Role {
+        self.rights.as_ref().map_or(Role::Admin, |rights| rights.token.role)
+    }
+
     pub fn check_field(&self, root: &str, field: &str) -> Result<(), AccessError> {
         let Some(rights) = &self.rights else { return Ok(()) };
         let (role, needed) = (rights.token.role, required_role(root, field));
