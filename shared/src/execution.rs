@@ -302,16 +302,16 @@ impl Execution {
         };
         let interrupted: Vec<Task> =
             self.agenda.running().iter().copied().filter(is_call).collect();
-        let last_at = self.history.last.map_or(claim.at, |last| last.at);
+        let lost_at = self.history.last.map_or(claim.at, |last| last.at);
         for task in &interrupted {
             let whole = Task::from(task.step);
             for task in [*task, whole] {
                 if let Some(step) = find_task(&mut self.steps, task) {
-                    step.spent.exclude_gap(last_at, claim.at);
+                    step.spent.exclude_gap(lost_at, claim.at);
                 }
             }
         }
-        self.history.add_takeover(Takeover { claim, lost, new, interrupted });
+        self.history.add_takeover(Takeover { claim, lost, lost_at, new, interrupted });
     }
 
     fn record_history(&mut self, occurrence: Occurrence, event: &Event) {

@@ -211,7 +211,8 @@ impl Metrics {
         ActiveExecution(self)
     }
 
-    /// Counts an attempt that ended. An attempt that failed before its call has no duration.
+    /// Counts an attempt that ended. An attempt that failed before its call has no duration, and
+    /// an attempt whose worker was lost has an unknown one.
     pub fn count_attempt(
         &self,
         tool: &ToolName,

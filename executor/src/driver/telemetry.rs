@@ -85,7 +85,7 @@ impl Telemetry {
         let plan = execution.plan();
         let step = plan.step(ended.task.step);
         let tool = step.call_of_part(ended.task.part).tool;
-        let duration = ended.started_at.map(|started_at| time_between(started_at, ended.ended_at));
+        let duration = ended.duration();
         if !ended.is_list(plan) {
             process_metrics().count_attempt(tool, ended.outcome, duration);
         }

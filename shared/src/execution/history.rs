@@ -63,6 +63,8 @@ pub struct Takeover {
     pub claim: Occurrence,
     /// The worker that was lost.
     pub lost: Claimed,
+    /// The last event before the claim.
+    pub lost_at: Timestamp,
     /// The worker that continued.
     pub new: Claimed,
     /// The calls that were interrupted.
