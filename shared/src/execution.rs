@@ -218,7 +218,7 @@ impl Execution {
         } else {
             self.record_takeover(occurrence, event);
             self.apply_to_execution(*at, event)?;
-            self.record_history(occurrence, event);
+            self.record_history(occurrence, recorded);
         }
         self.commands.extend(event.command());
         self.count_bytes(recorded);
@@ -314,10 +314,11 @@ impl Execution {
         self.history.add_takeover(Takeover { claim, lost, lost_at, new, interrupted });
     }
 
-    fn record_history(&mut self, occurrence: Occurrence, event: &Event) {
-        match event {
-            Event::CancelRequested { reason } => {
-                self.history.cancelled.get_or_insert((occurrence, reason.clone()));
+    fn record_history(&mut self, occurrence: Occurrence, recorded: &RecordedEvent) {
+        match &recorded.event {
+            Event::CancelRequested { reason } if self.history.cancelled.is_none() => {
+                self.history.cancelled = Some((occurrence, reason.clone()));
+                self.history.cancelled_by.clone_from(&recorded.by);
             }
             Event::ExecutionFailed { error } => {
                 self.history.add_error(None, error);
@@ -328,7 +329,10 @@ impl Execution {
                 self.history.add_error(None, &error);
                 self.history.deadline_passed = Some(occurrence);
             }
-            Event::Paused { .. } => self.history.paused = Some(occurrence),
+            Event::Paused { .. } => {
+                self.history.paused = Some(occurrence);
+                self.history.paused_by.clone_from(&recorded.by);
+            }
             Event::WaitsShortened { ahead_ms } => {
                 self.history.shortened = Some((occurrence, *ahead_ms));
             }

@@ -17,7 +17,7 @@ use shared::{
     store::{Store, StoreError},
     trace::{Scope, SpanNotes, SpanSink, attempt_context, attempt_span, root_span},
 };
-use tracing::{debug, info};
+use tracing::{debug, field::display, info};
 
 use super::WorkerContext;
 
@@ -131,6 +131,7 @@ impl Telemetry {
             failed = steps.failed,
             step = step.map(|step| step.id.as_str()),
             error = failure.map(|(_, error)| error.code.as_str()),
+            cancelled_by = execution.history().cancelled_by.as_deref().map(display),
             trace_id = %execution.trace_id(),
             "execution ended"
         );

@@ -1,7 +1,10 @@
 //! Facts of a log that explain an execution to people. No decision of the machine needs them.
 
+use std::sync::Arc;
+
 use super::stored_size::StoredSize;
 use crate::{
+    actor::Actor,
     clock::Timestamp,
     event::Claimed,
     id::{Seq, StepNumber, Task},
@@ -28,6 +31,8 @@ pub struct History {
     pub takeovers: Vec<Takeover>,
     /// The first request to cancel, with its reason.
     pub cancelled: Option<(Occurrence, Option<String>)>,
+    /// The actor of the first request to cancel. `None` for events of earlier versions.
+    pub cancelled_by: Option<Arc<Actor>>,
     /// The first failure of a step, an item, or the execution as a whole. Heads show it.
     pub first_error: Option<Box<FirstError>>,
     /// The failure of the execution as a whole.
@@ -36,6 +41,8 @@ pub struct History {
     pub deadline_passed: Option<Occurrence>,
     /// The last pause, even if the execution was resumed since.
     pub paused: Option<Occurrence>,
+    /// The actor of the last pause. `None` for events of earlier versions.
+    pub paused_by: Option<Arc<Actor>>,
     /// The time when waits were shortened last, and the number of milliseconds by which a clock had
     /// been ahead.
     pub shortened: Option<(Occurrence, u64)>,

@@ -86,6 +86,24 @@ async fn a_failed_execution_is_one_line_with_its_step_and_code() {
 }
 
 #[tokio::test]
+async fn the_end_of_a_cancelled_execution_names_the_actor() {
+    let workspace = Workspace::new();
+    let plan = workspace.file("plan.json", r#"{"tools":[{"name":"flow.wait","parameters":{"name":"go"}}]}"#);
+    let waiting = workspace.json(&["run", "--plan", &plan], 4).await;
+    let id = waiting["executionId"].as_str().unwrap();
+    let mut command = workspace.command(&["cancel", id, "--log-format", "json"]);
+    command.env("FABER_LOG", "faber::execution=info").env("USER", "ada");
+    let output = command.output().await.unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{id}  CANCELLED\n"));
+    let log = String::from_utf8(output.stderr).unwrap();
+    let ended = log.lines().find(|line| line.contains("execution ended"));
+    let ended = parse_log_line(ended.unwrap_or_else(|| panic!("{log}")));
+    assert_eq!(ended["cancelled_by"], "user `ada`", "{ended}");
+    let report = workspace.run(&["debug", id]).await.out;
+    assert!(report.contains("the execution was cancelled by user `ada` at "), "{report}");
+}
+
+#[tokio::test]
 async fn a_refused_request_is_logged() {
     let workspace = Workspace::new();
     let token = json!({ "name": "ci", "token_env": "CI_TOKEN", "role": "viewer" });

@@ -13,7 +13,7 @@ use super::{
     cause_line::find_cause_line,
     finding::{Candidates, Finding, FindingKind},
     remedy::Remedy,
-    view::{View, describe_worker, list_names},
+    view::{View, describe_actor, describe_worker, list_names},
 };
 
 pub(super) fn add_failures<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
@@ -96,7 +96,9 @@ fn add_execution_failure<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>
     if let Some((occurrence, reason)) = &history.cancelled {
         candidates.add(Severity::Warning, Some(*occurrence), move || {
             let reason = reason.as_ref().map(|reason| format!(": {}", find_cause_line(reason)));
-            let message = format!("the execution was cancelled{}", reason.unwrap_or_default());
+            let by = describe_actor(history.cancelled_by.as_deref(), *occurrence);
+            let message =
+                format!("the execution was cancelled{by}{}", reason.unwrap_or_default());
             let can_retry =
                 can_be_retried(view) && view.execution.state() == ExecutionState::Cancelled;
             let retry = can_retry.then(|| Remedy::retry(view.execution));
