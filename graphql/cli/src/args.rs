@@ -231,12 +231,20 @@ pub(crate) enum Command {
         /// 127.0.0.1:8080].
         #[arg(long, value_name = "ADDR")]
         listen: Option<String>,
+        /// The name of this node in events, traces and `list workers`; default: the name of the
+        /// machine (`FABER_NODE`).
+        #[arg(long, value_name = "NAME")]
+        node: Option<String>,
     },
     /// Drive executions that other processes start, without serving the API.
     Worker {
         /// Serve `/metrics` and `/health/…` on this address; port 0 picks a port (`FABER_METRICS`).
         #[arg(long, value_name = "ADDR")]
         metrics: Option<String>,
+        /// The name of this node in events, traces and `list workers`; default: the name of the
+        /// machine (`FABER_NODE`).
+        #[arg(long, value_name = "NAME")]
+        node: Option<String>,
     },
     /// Measure the engine on this machine.
     Bench(BenchArgs),
@@ -277,10 +285,10 @@ pub(crate) enum Command {
 
 impl Cli {
     pub(crate) fn flags(&self) -> Flags {
-        let (listen, metrics) = match &self.command {
-            Command::Serve { listen } => (listen.clone(), None),
-            Command::Worker { metrics } => (None, metrics.clone()),
-            _ => (None, None),
+        let (listen, metrics, node) = match &self.command {
+            Command::Serve { listen, node } => (listen.clone(), None, node.clone()),
+            Command::Worker { metrics, node } => (None, metrics.clone(), node.clone()),
+            _ => (None, None, None),
         };
         Flags {
             store: self.globals.store.clone(),
@@ -289,6 +297,7 @@ impl Cli {
             log_format: self.globals.log_format,
             listen,
             metrics,
+            node,
         }
     }
 }

@@ -24,3 +24,4 @@ mod standstill;
 pub(crate) mod steer;
 pub(crate) mod toolkit;
 pub(crate) mod tools;
+mod workers;

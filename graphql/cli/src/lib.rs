@@ -237,7 +237,7 @@ async fn dispatch(
     }
     let config = Config::load(&flags, &environment)?;
     log.set_level(config.log_level.value.as_deref());
-    let export = TraceExport::start(&environment);
+    let export = TraceExport::start(&environment, &config.node.value);
     let app = App { config, flags, environment, screen, log, span_sink: export.sink() };
     let name = span_name(&cli.command);
     export.run_command(name, Box::pin(run_command(&app, cli.command))).await

@@ -6,6 +6,7 @@
 #[cfg(test)]
 mod tests;
 mod tools;
+mod workers;
 
 use std::{
     collections::BTreeMap,
@@ -19,9 +20,12 @@ use shared::{
     clock::Timestamp, diagnostic::Diagnostic, execution::ExecutionState, id::ExecutionId,
 };
 
-pub use self::tools::{
-    NamedElement, Tool, ToolCollision, ToolMatch, ToolResult, ToolSet, ToolSetChange, ToolUsage,
-    Toolkit, ToolkitEdge,
+pub use self::{
+    tools::{
+        NamedElement, Tool, ToolCollision, ToolMatch, ToolResult, ToolSet, ToolSetChange,
+        ToolUsage, Toolkit, ToolkitEdge,
+    },
+    workers::Worker,
 };
 use crate::view::plain;
 

@@ -17,11 +17,20 @@ use super::{
     select::SelectQuery,
     tool_operations::ToolQuery,
     toolkit::ToolkitQuery,
+    workers::WorkerQuery,
 };
 
 /// Queries. An unknown id returns null or an empty list.
 #[derive(Clone, Copy, Debug, Default, MergedObject)]
-pub(crate) struct Query(WorkQuery, ToolQuery, ToolkitQuery, SelectQuery, SavedQuery, AuditQuery);
+pub(crate) struct Query(
+    WorkQuery,
+    ToolQuery,
+    ToolkitQuery,
+    SelectQuery,
+    SavedQuery,
+    AuditQuery,
+    WorkerQuery,
+);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct WorkQuery;

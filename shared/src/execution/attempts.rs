@@ -8,11 +8,11 @@ use std::time::Duration;
 use foldhash::fast::RandomState;
 use indexmap::IndexMap;
 
-use super::{AttemptKind, Execution, Step, StepState};
+use super::{AttemptKind, Execution, Step, StepState, Takeover};
 use crate::{
     clock::Timestamp,
-    event::{Event, RecordedEvent, StepStarted, WaitReason},
-    id::{Attempt, ExecutionId, Part, StepNumber, Task, WorkerId},
+    event::{Claimed, Event, RecordedEvent, StepStarted, WaitReason},
+    id::{Attempt, ExecutionId, Part, StepNumber, Task},
     plan::Plan,
     tool::ToolError,
 };
@@ -77,11 +77,14 @@ pub struct EndedAttempt {
     pub error: Option<ToolError>,
     /// The child execution, if the step executes a plan.
     pub child: Option<ExecutionId>,
+    /// The claim of the worker that started the attempt.
+    pub claim: Option<Claimed>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct RunningAttempt {
     attempt: Attempt,
+    claim: Option<Claimed>,
     started_at: Timestamp,
     child: Option<ExecutionId>,
     /// A sleep, a child execution, a list and a wait for a signal continue without a worker.
@@ -94,7 +97,7 @@ struct RunningAttempt {
 #[derive(Clone, Debug, Default)]
 pub struct AttemptTracker {
     running_attempts: IndexMap<Task, RunningAttempt, RandomState>,
-    worker: Option<WorkerId>,
+    owner: Option<Claimed>,
     last_event_at: Option<Timestamp>,
 }
 
@@ -103,7 +106,7 @@ impl AttemptTracker {
     pub fn from_execution(execution: &Execution) -> Self {
         let history = execution.history();
         let mut tracker = Self {
-            worker: execution.worker(),
+            owner: execution.owner().cloned(),
             last_event_at: history.last.map(|last| last.at),
             ..Self::default()
         };
@@ -120,7 +123,7 @@ impl AttemptTracker {
                 if let Some(running) = tracker.running_attempts.get_mut(task)
                     && is_interrupted
                 {
-                    running.lost_at.get_or_insert(takeover.lost_at);
+                    mark_lost(running, takeover);
                 }
             }
         }
@@ -141,8 +144,10 @@ impl AttemptTracker {
             matches!(step.state, StepState::Running { how: AttemptKind::Calling, .. });
         if let (Some(attempt), Some(changed)) = (attempt, step.changed) {
             let started_at = changed.at;
+            let claim = self.owner.clone();
             let lost_at = None;
-            let running = RunningAttempt { attempt, started_at, child, needs_worker, lost_at };
+            let running =
+                RunningAttempt { attempt, claim, started_at, child, needs_worker, lost_at };
             self.running_attempts.insert(task, running);
         }
         if let Some(undo) = &step.undo {
@@ -157,7 +162,7 @@ impl AttemptTracker {
     pub fn follow_event(&mut self, plan: &Plan, recorded: &RecordedEvent) -> Option<EndedAttempt> {
         let RecordedEvent { at, event, .. } = recorded;
         if let Event::Claimed(claimed) = event {
-            self.follow_claim(claimed.worker);
+            self.follow_claim(claimed);
         }
         self.last_event_at = Some(*at);
         let task = Task { step: plan.step_number(event.step()?)?, part: event.part() };
@@ -165,15 +170,16 @@ impl AttemptTracker {
             Event::StepStarted(started) => {
                 let &StepStarted { attempt, child, until, items, .. } = started;
                 let needs_worker = child.is_none() && until.is_none() && items.is_none();
-                let started_at = *at;
-                let lost_at = None;
-                let running = RunningAttempt { attempt, started_at, child, needs_worker, lost_at };
+                let (claim, started_at, lost_at) = (self.owner.clone(), *at, None);
+                let running =
+                    RunningAttempt { attempt, claim, started_at, child, needs_worker, lost_at };
                 self.running_attempts.insert(task, running);
                 None
             }
             Event::StepWaiting { reason: WaitReason::Signal { .. }, .. } => {
                 let running = RunningAttempt {
                     attempt: Attempt::FIRST,
+                    claim: self.owner.clone(),
                     started_at: *at,
                     child: None,
                     needs_worker: false,
@@ -188,26 +194,27 @@ impl AttemptTracker {
                 if running.is_none() && outcome != AttemptOutcome::Failed {
                     return None;
                 }
-                let attempt = running.map(|running| running.attempt).or_else(|| event.attempt())?;
-                let lost_at = running.and_then(|running| running.lost_at);
+                let known = running.as_ref();
+                let lost_at = known.and_then(|running| running.lost_at);
                 Some(EndedAttempt {
                     task,
-                    attempt,
-                    started_at: running.map(|running| running.started_at),
+                    attempt: known.map(|running| running.attempt).or_else(|| event.attempt())?,
+                    started_at: known.map(|running| running.started_at),
                     ended_at: lost_at.unwrap_or(*at),
                     is_worker_lost: lost_at.is_some(),
                     outcome,
                     error: error.cloned(),
-                    child: running.and_then(|running| running.child),
+                    child: known.and_then(|running| running.child),
+                    claim: running.and_then(|running| running.claim),
                 })
             }
         }
     }
 
     /// Marks the calls of a worker that another worker replaces.
-    fn follow_claim(&mut self, worker: WorkerId) {
-        let before = self.worker.replace(worker);
-        if before.is_none_or(|before| before == worker) {
+    fn follow_claim(&mut self, claimed: &Claimed) {
+        let before = self.owner.replace(claimed.clone());
+        if before.is_none_or(|before| before.worker == claimed.worker) {
             return;
         }
         for running in self.running_attempts.values_mut().filter(|running| running.needs_worker) {
@@ -230,6 +237,13 @@ impl EndedAttempt {
     /// step have attempts of their own.
     pub fn is_list(&self, plan: &Plan) -> bool {
         self.task.part == Part::WHOLE && plan.step(self.task.step).for_each.is_some()
+    }
+}
+
+fn mark_lost(running: &mut RunningAttempt, takeover: &Takeover) {
+    if running.lost_at.is_none() {
+        running.lost_at = Some(takeover.lost_at);
+        running.claim = Some(takeover.lost.clone());
     }
 }
 
@@ -300,7 +314,8 @@ mod tests {
         let known = ended.duration().map(|duration| duration.as_millis());
         let (item, outcome) = (ended.task.part.item, ended.outcome.as_str());
         let (step, attempt) = (ended.task.step.get(), ended.attempt);
-        format!("{step} {item:?} {attempt} {outcome} {in_span:?} {known:?}")
+        let node = ended.claim.as_ref().map(|claim| &*claim.node).unwrap_or_default();
+        format!("{step} {item:?} {attempt} {outcome} {in_span:?} {known:?} {node}")
     }
 
     #[test]
@@ -308,11 +323,11 @@ mod tests {
         let (plan, log) = (plan(), decode_events(Seq(1), LOG).unwrap());
         let id: ExecutionId = "exec_1_aaaaaaaaa".parse().unwrap();
         let expected = [
-            "0 None 1 retried Some(1000) Some(1000)",
-            "0 None 2 interrupted Some(200) None",
-            "0 None 3 succeeded Some(400) Some(400)",
-            "1 Some(0) 1 succeeded Some(40) Some(40)",
-            "1 None 1 succeeded Some(50) Some(50)",
+            "0 None 1 retried Some(1000) Some(1000) a",
+            "0 None 2 interrupted Some(200) None a",
+            "0 None 3 succeeded Some(400) Some(400) b",
+            "1 Some(0) 1 succeeded Some(40) Some(40) b",
+            "1 None 1 succeeded Some(50) Some(50) b",
         ];
         // A tracker that begins in the middle finds the same attempts as a tracker that saw the
         // whole log.

@@ -60,6 +60,8 @@ pub(crate) enum List {
     },
     /// Saved plans, by name.
     Saved,
+    /// Workers whose lease has not expired, with their nodes.
+    Workers,
     /// Plans.
     Plans {
         /// Only entries whose query contains these words.

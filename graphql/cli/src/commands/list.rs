@@ -16,7 +16,7 @@ use engine::age;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::plan::list_saved;
+use super::{plan::list_saved, workers::list_workers};
 use crate::{
     ExitStatus,
     args::{CreatedRange, DetailFilters, List, api_name},
@@ -27,6 +27,7 @@ pub(crate) async fn list(session: &Session<'_>, subcommand: List) -> Result<Exit
     let is_json = session.screen.json;
     match subcommand {
         List::Saved => list_saved(session).await,
+        List::Workers => list_workers(session).await,
         List::Requests { search, state, needs_person, since: CreatedRange { from, to }, part } => {
             let state = state.map(|state| api_name(&state));
             let filter = json!({

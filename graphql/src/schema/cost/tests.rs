@@ -95,6 +95,7 @@ const CHEAP_FIELDS: &[(&str, &str)] = &[
     ("TranscriptEntry", "at content kind"),
     ("UndoCall", "executionId index stepId toolName"),
     ("Wait", "executionId index kind message name stepId until"),
+    ("Worker", "executions leaseUntil node workerId"),
 ];
 
 fn cost_of_query(query: &str) -> Cost {
