@@ -76,7 +76,7 @@ pub struct ReadyTool {
     /// `None` if the schema is invalid. The source must then check the parameters itself.
     schema: Arc<OnceLock<Option<Schema>>>,
     /// Unenforced patterns of the schema about which a warning was logged already.
-    logged_patterns: Arc<[String]>,
+    pub(super) logged_patterns: Arc<[String]>,
 }
 
 #[expect(missing_docs, reason = "the other names need no comment")]
@@ -99,7 +99,7 @@ impl ReadyTool {
     }
 
     /// Returns the patterns about which no warning was logged yet.
-    fn unlogged_patterns(&self, mut patterns: Vec<String>) -> Vec<String> {
+    pub(super) fn unlogged_patterns(&self, mut patterns: Vec<String>) -> Vec<String> {
         patterns.retain(|pattern| !self.logged_patterns.contains(pattern));
         patterns
     }
