@@ -30,6 +30,7 @@ mod mcp;
 mod metrics;
 mod models;
 mod plans;
+mod questions;
 mod selection;
 mod serve_and_worker;
 mod settle;

@@ -130,6 +130,7 @@ impl Telemetry {
             successful = steps.successful,
             failed = steps.failed,
             step = step.map(|step| step.id.as_str()),
+            tool = step.map(|step| step.tool.as_str()),
             error = failure.map(|(_, error)| error.code.as_str()),
             cancelled_by = execution.history().cancelled_by.as_deref().map(display),
             trace_id = %execution.trace_id(),

@@ -2,6 +2,7 @@
 //! `--help`.
 
 mod config;
+mod counts;
 mod inspection;
 mod labels;
 mod plans;
@@ -15,6 +16,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::{
     config::ConfigCommand,
+    counts::{CountKey, CountsArgs},
     inspection::{AuditArgs, CreatedRange, DebugArgs, DetailFilters, List, TraceCommand},
     plans::{ExportArgs, ExportFormat, Format, PlanArgs, Planning, SaveArgs},
     running::{
@@ -176,6 +178,8 @@ pub(crate) enum Command {
         #[command(subcommand)]
         subcommand: List,
     },
+    /// Count executions by the tool and the code of their first error, or by other keys.
+    Counts(CountsArgs),
     /// Write a blob that a tool returned to a file, or to standard output.
     Blob {
         /// The value of `$blob` in an output: `exec_…/SHA-256`, or `call/SHA-256` for a call

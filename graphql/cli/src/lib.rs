@@ -336,6 +336,7 @@ async fn run_in_session(session: &Session<'_>, command: Command) -> Result<ExitS
             debug::export_trace(session, &id).await
         }
         Command::Blob { id, output } => debug::print_blob(session, &id, output.as_deref()).await,
+        Command::Counts(args) => counts::count_executions(session, args).await,
         Command::List { subcommand } => list::list(session, subcommand).await,
         Command::Tools { subcommand } => tools::run_tools_command(session, subcommand).await,
         Command::Toolsets { subcommand } => tools::run_toolsets_command(session, subcommand).await,

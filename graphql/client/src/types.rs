@@ -3,6 +3,7 @@
 //! `FIELDS` selects every field of an object, because `--json` prints all of them. The struct has
 //! only the fields that views use. A test compares `FIELDS` and the struct with the schema.
 
+mod counts;
 #[cfg(test)]
 mod tests;
 mod tools;
@@ -21,6 +22,7 @@ use shared::{
 };
 
 pub use self::{
+    counts::ExecutionCount,
     tools::{
         NamedElement, Tool, ToolCollision, ToolMatch, ToolResult, ToolSet, ToolSetChange,
         ToolUsage, Toolkit, ToolkitEdge,

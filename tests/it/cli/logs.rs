@@ -76,7 +76,7 @@ async fn a_failed_execution_is_one_line_with_its_step_and_code() {
     let human = run("human").await;
     let ended: Vec<&str> = human.lines().filter(|line| line.contains("execution ended")).collect();
     let [ended] = ended[..] else { panic!("{human}") };
-    for part in ["INFO", "state=\"FAILED\"", "step=\"last\"", "error=\"tool.failed\"", "failed=1"] {
+    for part in ["INFO", "state=\"FAILED\"", "step=\"last\"", "tool=\"local.broken\"", "error=\"tool.failed\"", "failed=1"] {
         assert!(ended.contains(part), "{part}: {ended}");
     }
     let json = run("json").await;
