@@ -226,6 +226,12 @@ impl Driver {
         driver
     }
 
+    /// Remembers that this worker continues the execution of a lost worker. Telemetry reports this
+    /// when the claim is durable.
+    pub(crate) fn note_lost_worker(&mut self, lost: Option<WorkerId>) {
+        self.telemetry.note_lost_worker(lost);
+    }
+
     /// Claims a stored execution whose next events are too large for the store, and fails the tasks
     /// that would start.
     pub(crate) fn fail_unwritable(

@@ -298,9 +298,10 @@ impl Worker {
     /// Claims a stored execution, unless this worker drives it already. Returns `false` if the
     /// worker has no free slot.
     ///
-    /// `known_epoch` is the newest claim that the caller knows. If the log has a newer claim, this
-    /// worker leaves an unfinished execution to the worker of that claim.
-    fn claim_execution(&mut self, id: ExecutionId, known_epoch: Epoch) -> bool {
+    /// If the log has a newer claim than the caller knows, this worker leaves an unfinished execution
+    /// to the worker of that claim.
+    fn claim_execution(&mut self, id: ExecutionId, known: impl Into<KnownClaim>) -> bool {
+        let known = known.into();
         if self.local.contains(id) {
             return true;
         }
@@ -312,7 +313,7 @@ impl Worker {
         let pause = self.backlog.damaged.next_pause(id);
         self.drivers.spawn(async move {
             let result =
-                drive_execution(Arc::clone(&context), id, known_epoch, commands, permit).await;
+                drive_execution(Arc::clone(&context), id, known, commands, permit).await;
             let result = fail_unwritable(&context, id, result).await;
             scan::postpone_if_damaged(&context, id, pause, &result).await;
             (id, result)
@@ -336,14 +337,29 @@ impl Worker {
     }
 }
 
+/// The newest claim of an execution that a worker knows.
+#[derive(Clone, Copy, Debug)]
+struct KnownClaim {
+    epoch: Epoch,
+    /// The owner, if its lease has expired.
+    lost_worker: Option<WorkerId>,
+}
+
+impl From<Epoch> for KnownClaim {
+    fn from(epoch: Epoch) -> Self {
+        Self { epoch, lost_worker: None }
+    }
+}
+
 async fn drive_execution(
     context: Arc<WorkerContext>,
     id: ExecutionId,
-    known_epoch: Epoch,
+    known: KnownClaim,
     commands: mpsc::Receiver<SentCommand>,
     slot: OwnedSemaphorePermit,
 ) -> Result<DriverStop, DriveError> {
     let store = Arc::clone(&context.store);
+    let KnownClaim { epoch: known_epoch, lost_worker } = known;
     let execution = load_existing(&*store, id).await?;
     let inbox = store.list_commands(Some(id)).await?;
     if known_epoch >= execution.epoch() {
@@ -361,7 +377,9 @@ async fn drive_execution(
         return Err(DriveError::ClaimedElsewhere(execution.epoch()));
     }
     debug!(execution = %id, seq = %execution.seq(), "claiming");
-    Driver::resume(context, execution, inbox, commands, slot).run().await
+    let mut driver = Driver::resume(context, execution, inbox, commands, slot);
+    driver.note_lost_worker(lost_worker);
+    driver.run().await
 }
 
 /// Ends an execution whose next events are too large for the store. Otherwise each claim would call

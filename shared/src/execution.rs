@@ -28,7 +28,7 @@ pub use self::{
     attempts::{AttemptOutcome, AttemptTracker, EndedAttempt},
     carried::{CarriedKey, ChildCalls},
     error::ReplayError,
-    history::{FirstError, History, Occurrence, Takeover},
+    history::{FirstError, Handover, History, Occurrence, Takeover},
     items::Items,
     options::{ExecutionMode, ExecutionOptions},
     phase::{ExecutionState, Phase},
@@ -311,7 +311,24 @@ impl Execution {
                 }
             }
         }
-        self.history.add_takeover(Takeover { claim, lost, lost_at, new, interrupted });
+        if interrupted.is_empty() && self.is_only_ready() {
+            let (before, after) = (lost, new);
+            self.history.add_handover(Handover { claim, before, idle_since: lost_at, after });
+        } else {
+            self.history.add_takeover(Takeover { claim, lost, lost_at, new, interrupted });
+        }
+    }
+
+    /// Returns `true` if a task could start now, and nothing else explains a time without events.
+    fn is_only_ready(&self) -> bool {
+        let agenda = &self.agenda;
+        let has_wait = !agenda.running().is_empty()
+            || !agenda.sleeping().is_empty()
+            || !agenda.in_children().is_empty()
+            || !agenda.retrying().is_empty()
+            || !agenda.waiting().is_empty();
+        let can_start = !agenda.ready().is_empty() || !agenda.without_permit().is_empty();
+        can_start && !has_wait && !self.is_paused()
     }
 
     fn record_history(&mut self, occurrence: Occurrence, recorded: &RecordedEvent) {

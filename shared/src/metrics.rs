@@ -326,7 +326,7 @@ impl ExecutionFigures {
             ),
             takeovers: add.register(
                 "faber_takeovers",
-                "Claims of executions whose worker was lost during calls",
+                "Claims of executions whose worker was lost",
                 Counter::default(),
             ),
             inbox: add.register(

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use chrono::TimeDelta;
+
 use super::stored_size::StoredSize;
 use crate::{
     actor::Actor,
@@ -13,6 +15,9 @@ use crate::{
 
 /// Maximum number of takeovers that are kept, so that a log of many claims stays small in memory.
 const MAX_TAKEOVERS: usize = 32;
+
+/// Minimum time without events that a [`Handover`] explains.
+const MIN_IDLE_TIME: TimeDelta = TimeDelta::seconds(1);
 
 /// The position and time of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,6 +34,9 @@ pub struct History {
     /// Claims by another worker while calls were running, oldest first. Only the first
     /// [`MAX_TAKEOVERS`] are kept.
     pub takeovers: Vec<Takeover>,
+    /// Claims by another worker after a time without events that no wait explains, oldest first.
+    /// Only the first [`MAX_TAKEOVERS`] are kept.
+    pub handovers: Vec<Handover>,
     /// The first request to cancel, with its reason.
     pub cancelled: Option<(Occurrence, Option<String>)>,
     /// The actor of the first request to cancel. `None` for events of earlier versions.
@@ -78,7 +86,30 @@ pub struct Takeover {
     pub interrupted: Vec<Task>,
 }
 
+/// A claim by another worker while a step could have started and no call was running.
+///
+/// The log cannot tell whether the earlier worker was lost, lacked a tool, or waited for a limit on
+/// calls.
+#[derive(Clone, Debug)]
+pub struct Handover {
+    /// The claim.
+    pub claim: Occurrence,
+    /// The worker that recorded nothing more.
+    pub before: Claimed,
+    /// The last event of that worker.
+    pub idle_since: Timestamp,
+    /// The worker that continued.
+    pub after: Claimed,
+}
+
 impl History {
+    pub(super) fn add_handover(&mut self, handover: Handover) {
+        let idle_time = handover.claim.at - handover.idle_since;
+        if self.handovers.len() < MAX_TAKEOVERS && idle_time >= MIN_IDLE_TIME {
+            self.handovers.push(handover);
+        }
+    }
+
     pub(super) fn add_error(&mut self, step: Option<StepNumber>, error: &ToolError) {
         self.first_error.get_or_insert_with(|| Box::new(FirstError { step, error: error.clone() }));
     }

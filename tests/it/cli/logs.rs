@@ -62,6 +62,26 @@ async fn a_json_log_tells_start_end_and_take_over_of_an_execution() {
     assert_eq!(worker.wait_for_exit().await.status, 0);
 }
 
+/// No call runs during a sleep, so the log of the execution does not show the loss of the worker.
+#[tokio::test]
+async fn the_loss_of_a_worker_between_calls_is_logged() {
+    let workspace = Workspace::new();
+    let plan = r#"{"tools":[{"name":"flow.sleep","parameters":{"ms":20000}}]}"#;
+    let plan = workspace.file("plan.json", plan);
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--log-format", "json", "--node", "first"];
+    let mut server = start(&workspace, &serve);
+    let line = server.wait_for_line("listening on http://").await;
+    let url = line.rsplit(' ').next().unwrap();
+    let run = start(&workspace, &["run", "--plan", &plan, "--server", url]);
+    server.wait_for_line("execution started").await;
+    server.signal("-KILL");
+    run.signal("-KILL");
+    let mut worker = start(&workspace, &["worker", "--log-format", "json"]);
+    let taken = parse_log_line(&worker.wait_for_line("execution taken over").await);
+    assert_eq!((&taken["lost_node"], &taken["interrupted"]), (&json!("first"), &json!(0)));
+    worker.signal("-KILL");
+}
+
 #[tokio::test]
 async fn a_failed_execution_is_one_line_with_its_step_and_code() {
     let workspace = Workspace::new();

@@ -201,6 +201,9 @@ fn every_finding_has_its_message_and_remedies() {
           ERROR FAILURE tool.unavailable @11: `c` failed: the worker was lost, and the execution failed before the step could run again
             -> retry E | doctor
           INFO TAKEOVER takeover @6: the worker `work_1_aaaaaaaaa` on node1 was lost while `a`, `b` and `c` ran, and `work_2_aaaaaaaaa` on node2 took the execution over
+        handover
+          INFO TAKEOVER takeover @3: no step started for 5 s, until `work_2_aaaaaaaaa` on node2 took the execution over from `work_1_aaaaaaaaa` on node1
+          INFO WAIT wait.limit : `limited` waits for the limit `tool:shop.limited`
         release
           INFO WAIT wait.call @6: `a` is being called (`shop.a`), attempt 1
         undone

@@ -377,6 +377,19 @@ pub(super) fn other_cases() -> Vec<(&'static str, String)> {
             "takeover",
             two().advance_ms(5_000).claim_by(2).finding_lines_with(&[], &[worker_id(2)], None),
         ),
+        ("handover", {
+            let mut story = Story::with_options(
+                &[make_step("limited", &[], json!({}))],
+                ExecutionOptions::default(),
+            );
+            let tools = ["shop.limited".parse().unwrap()].into();
+            story.execution.set_limited_tools(Arc::new(tools));
+            story.claim_by(1).advance_ms(5_000).claim_by(2).finding_lines_with(
+                &[],
+                &[worker_id(2)],
+                None,
+            )
+        }),
         (
             "release",
             Story::from_steps(&[make_step(
