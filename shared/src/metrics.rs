@@ -6,6 +6,7 @@
 //! The number of time series is limited. Names of tools, models and planners come from users, so
 //! each label has a limited number of values, and all further values count as `other`.
 
+mod build;
 mod process;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ use prometheus_client::{
     registry::{Metric, Registry},
 };
 
+pub use self::build::{Build, set_build};
 use self::process::ProcessCollector;
 use crate::{
     execution::{AttemptOutcome, ExecutionState},

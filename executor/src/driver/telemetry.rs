@@ -17,7 +17,7 @@ use shared::{
     store::{Store, StoreError},
     trace::{Scope, SpanNotes, SpanSink, attempt_context, attempt_span, root_span},
 };
-use tracing::{debug, field::display, info};
+use tracing::{debug, field, info};
 
 use super::WorkerContext;
 
@@ -142,7 +142,7 @@ impl Telemetry {
             step = step.map(|step| step.id.as_str()),
             tool = step.map(|step| step.tool.as_str()),
             error = failure.map(|(_, error)| error.code.as_str()),
-            cancelled_by = execution.history().cancelled_by.as_deref().map(display),
+            cancelled_by = execution.history().cancelled_by.as_deref().map(field::display),
             trace_id = %execution.trace_id(),
             "execution ended"
         );

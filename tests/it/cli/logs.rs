@@ -66,7 +66,10 @@ async fn a_json_log_tells_start_end_and_take_over_of_an_execution() {
 #[tokio::test]
 async fn the_loss_of_a_worker_between_calls_is_logged() {
     let workspace = Workspace::new();
-    let plan = r#"{"tools":[{"name":"flow.sleep","parameters":{"ms":20000}}]}"#;
+    // The worker keeps the execution in memory during the sleep.
+    let config = json!({ "store": "sqlite:./faber.db", "toolsets": [], "limits": { "park_after_ms": 600_000 } });
+    workspace.file("faber.yaml", &config.to_string());
+    let plan = r#"{"tools":[{"name":"flow.sleep","parameters":{"ms":60000}}]}"#;
     let plan = workspace.file("plan.json", plan);
     let serve = ["serve", "--listen", "127.0.0.1:0", "--log-format", "json", "--node", "first"];
     let mut server = start(&workspace, &serve);
