@@ -11,6 +11,7 @@
 
 mod calls;
 pub(crate) mod children;
+pub(crate) mod failed_appends;
 mod parking;
 mod pending;
 mod permit_requests;
@@ -44,6 +45,7 @@ use tracing::{debug, warn};
 use self::{
     calls::HeldStart,
     children::{ChildStatus, Children},
+    failed_appends::FailedAppendLog,
     parking::{CROWDED_DELAY, StartPermission},
     pending::PendingEvents,
     permit_requests::PermitRequests,
@@ -77,6 +79,7 @@ pub(crate) struct WorkerContext {
     pub(crate) replanner: OnceLock<Arc<dyn Replanner>>,
     pub(crate) span_sink: OnceLock<Arc<dyn SpanSink>>,
     pub(crate) slow_store: SlowStoreLog,
+    pub(crate) failed_appends: FailedAppendLog,
     pub(crate) slots: Arc<Semaphore>,
     /// Memory slots for executions that wait for permits. An execution that continues keeps its
     /// waiting slot if no normal slot is free.

@@ -38,7 +38,8 @@ use crate::{
     control::Control,
     driver::{
         DriveError, Driver, DriverStop, NewExecution, WorkerContext, children::notify_parent,
-        load_existing, slow_store::SlowStoreLog, telemetry::resend_spans,
+        failed_appends::FailedAppendLog, load_existing, slow_store::SlowStoreLog,
+        telemetry::resend_spans,
     },
     lease::LeaseClock,
     options::Options,
@@ -125,6 +126,7 @@ impl Worker {
             replanner: OnceLock::new(),
             span_sink: OnceLock::new(),
             slow_store: SlowStoreLog::default(),
+            failed_appends: FailedAppendLog::default(),
             slots: Arc::clone(&slots),
             waiting_slots,
             is_alone: scope == WorkerScope::Given,
@@ -312,8 +314,7 @@ impl Worker {
         let context = Arc::clone(&self.context);
         let pause = self.backlog.damaged.next_pause(id);
         self.drivers.spawn(async move {
-            let result =
-                drive_execution(Arc::clone(&context), id, known, commands, permit).await;
+            let result = drive_execution(Arc::clone(&context), id, known, commands, permit).await;
             let result = fail_unwritable(&context, id, result).await;
             scan::postpone_if_damaged(&context, id, pause, &result).await;
             (id, result)

@@ -102,11 +102,8 @@ pub fn build_server_hooks(
                 ),
             ];
             async move {
-                let (figures, bytes, needing_person) = tokio::join!(
-                    queue.read_figures(),
-                    size.read_bytes(),
-                    persons.format_metrics()
-                );
+                let (figures, bytes, needing_person) =
+                    tokio::join!(queue.read_figures(), size.read_bytes(), persons.format_metrics());
                 let of_store = [format_store_size(bytes), format_queue(figures), needing_person];
                 own.concat() + &of_store.concat()
             }

@@ -40,8 +40,8 @@ use shared::{
 use self::{
     args::{Cli, Command, ConfigCommand, ToolkitCommand, Tools, Toolsets, TraceCommand},
     commands::{
-        add_toolset, audit, backup, config as config_command, counts, debug, doctor, list, login, manual,
-        models, plan, run, serve, settle, steer, toolkit, tools,
+        add_toolset, audit, backup, config as config_command, counts, debug, doctor, list, login,
+        manual, models, plan, run, serve, settle, steer, toolkit, tools,
     },
     screen::Screen,
     session::{Need, Session},

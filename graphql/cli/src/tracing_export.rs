@@ -23,7 +23,9 @@ impl TraceExport {
         let caller = parent.and_then(|parent| SpanContext::parse(&parent, state.as_deref()));
         let host = environment.host_name();
         let started = Settings::read(variable).and_then(|settings| {
-            let start = |settings| OtlpSink::start(settings, Machine { host: &host, node }, Handle::current());
+            let start = |settings| {
+                OtlpSink::start(settings, Machine { host: &host, node }, Handle::current())
+            };
             settings.map(start).transpose()
         });
         let sink = started.unwrap_or_else(|why| {

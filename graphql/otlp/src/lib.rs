@@ -46,7 +46,11 @@ impl OtlpSink {
     /// # Errors
     ///
     /// If a variable has a value that the exporter does not understand.
-    pub fn start(settings: Settings, machine: Machine<'_>, runtime: Handle) -> Result<Arc<Self>, String> {
+    pub fn start(
+        settings: Settings,
+        machine: Machine<'_>,
+        runtime: Handle,
+    ) -> Result<Arc<Self>, String> {
         let client = RuntimeClient::new(runtime, settings.timeout)?;
         let exporter = SpanExporter::builder().with_http().with_http_client(client).build();
         let exporter = exporter.map_err(|err| format!("cannot export spans: {err}"))?;

@@ -59,10 +59,11 @@ impl PersonProbe {
 }
 
 fn format_counts(counts: &[ExecutionCount], now: Timestamp) -> String {
-    let mut text = "# HELP faber_executions_needing_person Executions in the store that wait for a person \
+    let mut text =
+        "# HELP faber_executions_needing_person Executions in the store that wait for a person \
                     or a signal, or are paused, by state. A sub-plan counts as its root.\n\
                     # TYPE faber_executions_needing_person gauge\n"
-        .to_owned();
+            .to_owned();
     for state in ExecutionState::ALL.into_iter().filter(|state| !state.is_finished()) {
         let state = state.as_str();
         let found = counts.iter().find(|count| count.keys.first().is_some_and(|key| key == state));
@@ -98,8 +99,7 @@ mod tests {
             p50: None,
             p95: None,
         };
-        let counts =
-            [count(ExecutionState::Waiting, 29, 40), count(ExecutionState::Paused, 2, 30)];
+        let counts = [count(ExecutionState::Waiting, 29, 40), count(ExecutionState::Paused, 2, 30)];
         let text = format_counts(&counts, now);
         for line in [
             "faber_executions_needing_person{state=\"WAITING\"} 29\n",

@@ -55,7 +55,8 @@ async fn a_signal_that_no_step_waits_for_is_reported() {
     let id = waiting["executionId"].as_str().unwrap();
     let unknown = workspace.run(&["signal", id, "paymnt", "--no-run"]).await;
     assert_eq!(unknown.status, 0, "{unknown:?}");
-    let expected = "no step waits for the signal `paymnt`, so it has no effect: the steps wait for `payment`";
+    let expected =
+        "no step waits for the signal `paymnt`, so it has no effect: the steps wait for `payment`";
     assert!(unknown.err.contains(expected), "{unknown:?}");
     let known = workspace.run(&["signal", id, "payment"]).await;
     assert_eq!(known.status, 0, "{known:?}");

@@ -88,8 +88,7 @@ async fn a_worker_continues_an_execution_that_another_process_left() {
 #[tokio::test]
 async fn workers_are_listed_with_the_names_of_their_nodes() {
     let workspace = Workspace::new();
-    let mut server =
-        workspace.spawn(&["serve", "--listen", "127.0.0.1:0", "--node", "node-1"]);
+    let mut server = workspace.spawn(&["serve", "--listen", "127.0.0.1:0", "--node", "node-1"]);
     let line = server.wait_for_line(" on node node-1").await;
     let id = line.split(' ').nth(1).unwrap().to_owned();
     assert!(id.starts_with("work_"), "{line}");
@@ -100,8 +99,10 @@ async fn workers_are_listed_with_the_names_of_their_nodes() {
     let mut worker = RunningCommand::new(command.spawn().unwrap());
     worker.wait_for_line(" on node node-2").await;
     worker.wait_for_line("working on sqlite:").await;
-    let plan = workspace
-        .file("plan.json", r#"{"tools":[{"id":"w","name":"flow.sleep","parameters":{"ms":600000}}]}"#);
+    let plan = workspace.file(
+        "plan.json",
+        r#"{"tools":[{"id":"w","name":"flow.sleep","parameters":{"ms":600000}}]}"#,
+    );
     let mut run = workspace.spawn(&["run", "--plan", &plan, "--server", url]);
     run.wait_for_line("executing exec_").await;
     let table = workspace.run(&["list", "workers"]).await.out;

@@ -68,7 +68,10 @@ mod tests {
         assert_eq!(choose_tool("render", &[]).unwrap(), "render");
         for (name, expected) in [
             ("charge", "`charge` means `shop.charge`, `bank.charge`: write one of them"),
-            ("chrge", "no execution failed because of a tool `chrge`: `shop.charge`, `bank.charge`, `shop.render` failed"),
+            (
+                "chrge",
+                "no execution failed because of a tool `chrge`: `shop.charge`, `bank.charge`, `shop.render` failed",
+            ),
         ] {
             let failure = choose_tool(name, &known).unwrap_err();
             assert!(failure.message.starts_with(expected), "{failure:?}");

@@ -16,9 +16,7 @@ use engine::age;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{
-    failed_tool::find_failed_tool, plan::list_saved, time_range, workers::list_workers,
-};
+use super::{failed_tool::find_failed_tool, plan::list_saved, time_range, workers::list_workers};
 use crate::{
     ExitStatus,
     args::{CreatedRange, DetailFilters, List, api_name},

@@ -181,8 +181,7 @@ impl Permits for Memory {
         now: Timestamp,
     ) -> Result<Permission, StoreError> {
         let mut state = self.lock_state();
-        let live: Vec<WorkerId> =
-            state.work.list_leases(now).map(|lease| lease.worker).collect();
+        let live: Vec<WorkerId> = state.work.list_leases(now).map(|lease| lease.worker).collect();
         Ok(state.permits.acquire(ask, now, |worker| !live.contains(&worker)))
     }
 

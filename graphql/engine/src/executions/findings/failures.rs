@@ -114,8 +114,7 @@ fn add_execution_failure<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>
         candidates.add(Severity::Warning, Some(*occurrence), move || {
             let reason = reason.as_ref().map(|reason| format!(": {}", find_cause_line(reason)));
             let by = describe_actor(history.cancelled_by.as_deref(), *occurrence);
-            let message =
-                format!("the execution was cancelled{by}{}", reason.unwrap_or_default());
+            let message = format!("the execution was cancelled{by}{}", reason.unwrap_or_default());
             let can_retry =
                 can_be_retried(view) && view.execution.state() == ExecutionState::Cancelled;
             let retry = can_retry.then(|| Remedy::retry(view.execution));
