@@ -19,7 +19,10 @@ pub(super) async fn find_failed_tool(
     struct ToolCount {
         keys: Vec<String>,
     }
-    let Some(name) = name.filter(|name| !name.contains('.')) else { return Ok(name) };
+    let Some(name) = name else { return Ok(None) };
+    if name.contains('.') {
+        return Ok(Some(name));
+    }
     let arguments =
         [("groupBy: [ExecutionGroup!]!", json!(["TOOL"])), ("first: Int", json!(MAX_TOOLS))];
     let counts: Vec<ToolCount> =
