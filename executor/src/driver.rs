@@ -5,6 +5,7 @@
 
 mod calls;
 pub(crate) mod children;
+pub(crate) mod failed_appends;
 mod parking;
 mod pending;
 mod permit_requests;
@@ -38,6 +39,7 @@ use tracing::{debug, warn};
 use self::{
     calls::HeldStart,
     children::{ChildStatus, Children},
+    failed_appends::FailedAppendLog,
     parking::{CROWDED_DELAY, StartPermission},
     pending::PendingEvents,
     permit_requests::PermitRequests,
@@ -71,6 +73,7 @@ pub(crate) struct WorkerContext {
     pub(crate) replanner: OnceLock<Arc<dyn Replanner>>,
     pub(crate) span_sink: OnceLock<Arc<dyn SpanSink>>,
     pub(crate) slow_store: SlowStoreLog,
+    pub(crate) failed_appends: FailedAppendLog,
     pub(crate) slots: Arc<Semaphore>,
     /// Memory slots for executions that wait for permits. An execution that continues keeps its
     /// waiting slot if no normal slot is free.
@@ -219,6 +222,12 @@ impl Driver {
         }
         driver.decide(Input::Woken);
         driver
+    }
+
+    /// Remembers that this worker continues the execution of a lost worker. Telemetry reports this
+    /// when the claim is durable.
+    pub(crate) fn note_lost_worker(&mut self, lost: Option<WorkerId>) {
+        self.telemetry.note_lost_worker(lost);
     }
 
     /// Claims a stored execution whose next events are too large for the store, and fails the tasks

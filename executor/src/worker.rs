@@ -36,7 +36,8 @@ use crate::{
     control::Control,
     driver::{
         DriveError, Driver, DriverStop, NewExecution, WorkerContext, children::notify_parent,
-        load_existing, slow_store::SlowStoreLog, telemetry::resend_spans,
+        failed_appends::FailedAppendLog, load_existing, slow_store::SlowStoreLog,
+        telemetry::resend_spans,
     },
     lease::LeaseClock,
     options::Options,
@@ -121,6 +122,7 @@ impl Worker {
             replanner: OnceLock::new(),
             span_sink: OnceLock::new(),
             slow_store: SlowStoreLog::default(),
+            failed_appends: FailedAppendLog::default(),
             slots: Arc::clone(&slots),
             waiting_slots,
             is_alone: scope == WorkerScope::Given,
@@ -290,8 +292,12 @@ impl Worker {
     }
 
     /// Claims a stored execution, unless this worker drives it already. Returns `false` if the
-    /// worker has no free slot. `known_epoch` is the newest claim that the caller knows.
-    fn claim_execution(&mut self, id: ExecutionId, known_epoch: Epoch) -> bool {
+    /// worker has no free slot.
+    ///
+    /// If the log has a newer claim than the caller knows, this worker leaves an unfinished execution
+    /// to the worker of that claim.
+    fn claim_execution(&mut self, id: ExecutionId, known: impl Into<KnownClaim>) -> bool {
+        let known = known.into();
         if self.local.contains(id) {
             return true;
         }
@@ -302,8 +308,7 @@ impl Worker {
         let context = Arc::clone(&self.context);
         let pause = self.backlog.damaged.next_pause(id);
         self.drivers.spawn(async move {
-            let result =
-                drive_execution(Arc::clone(&context), id, known_epoch, commands, permit).await;
+            let result = drive_execution(Arc::clone(&context), id, known, commands, permit).await;
             let result = fail_unwritable(&context, id, result).await;
             scan::postpone_if_damaged(&context, id, pause, &result).await;
             (id, result)
@@ -327,14 +332,29 @@ impl Worker {
     }
 }
 
+/// The newest claim of an execution that a worker knows.
+#[derive(Clone, Copy, Debug)]
+struct KnownClaim {
+    epoch: Epoch,
+    /// The owner, if its lease has expired.
+    lost_worker: Option<WorkerId>,
+}
+
+impl From<Epoch> for KnownClaim {
+    fn from(epoch: Epoch) -> Self {
+        Self { epoch, lost_worker: None }
+    }
+}
+
 async fn drive_execution(
     context: Arc<WorkerContext>,
     id: ExecutionId,
-    known_epoch: Epoch,
+    known: KnownClaim,
     commands: mpsc::Receiver<SentCommand>,
     slot: OwnedSemaphorePermit,
 ) -> Result<DriverStop, DriveError> {
     let store = Arc::clone(&context.store);
+    let KnownClaim { epoch: known_epoch, lost_worker } = known;
     let execution = load_existing(&*store, id).await?;
     let inbox = store.list_commands(Some(id)).await?;
     if known_epoch >= execution.epoch() {
@@ -352,7 +372,9 @@ async fn drive_execution(
         return Err(DriveError::ClaimedElsewhere(execution.epoch()));
     }
     debug!(execution = %id, seq = %execution.seq(), "claiming");
-    Driver::resume(context, execution, inbox, commands, slot).run().await
+    let mut driver = Driver::resume(context, execution, inbox, commands, slot);
+    driver.note_lost_worker(lost_worker);
+    driver.run().await
 }
 
 /// Ends an execution whose next events are too large for the store. Otherwise each claim would call

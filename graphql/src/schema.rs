@@ -43,6 +43,7 @@ mod tool;
 mod tool_operations;
 mod toolkit;
 mod waits;
+mod workers;
 
 use std::sync::Arc;
 

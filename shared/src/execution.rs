@@ -25,7 +25,7 @@ pub use self::{
     attempts::{AttemptOutcome, AttemptTracker, EndedAttempt},
     carried::{CarriedKey, ChildCalls},
     error::ReplayError,
-    history::{FirstError, History, Occurrence, Takeover},
+    history::{FirstError, Handover, History, Occurrence, Takeover},
     items::Items,
     options::{ExecutionMode, ExecutionOptions},
     phase::{ExecutionState, Phase},
@@ -217,7 +217,7 @@ impl Execution {
         } else {
             self.record_takeover(occurrence, event);
             self.apply_to_execution(*at, event)?;
-            self.record_history(occurrence, event);
+            self.record_history(occurrence, recorded);
         }
         self.commands.extend(event.command());
         self.count_bytes(recorded);
@@ -301,22 +301,40 @@ impl Execution {
         };
         let interrupted: Vec<Task> =
             self.agenda.running().iter().copied().filter(is_call).collect();
-        let last_at = self.history.last.map_or(claim.at, |last| last.at);
+        let lost_at = self.history.last.map_or(claim.at, |last| last.at);
         for task in &interrupted {
             let whole = Task::from(task.step);
             for task in [*task, whole] {
                 if let Some(step) = find_task(&mut self.steps, task) {
-                    step.spent.exclude_gap(last_at, claim.at);
+                    step.spent.exclude_gap(lost_at, claim.at);
                 }
             }
         }
-        self.history.add_takeover(Takeover { claim, lost, new, interrupted });
+        if interrupted.is_empty() && self.is_only_ready() {
+            let (before, after) = (lost, new);
+            self.history.add_handover(Handover { claim, before, idle_since: lost_at, after });
+        } else {
+            self.history.add_takeover(Takeover { claim, lost, lost_at, new, interrupted });
+        }
     }
 
-    fn record_history(&mut self, occurrence: Occurrence, event: &Event) {
-        match event {
-            Event::CancelRequested { reason } => {
-                self.history.cancelled.get_or_insert((occurrence, reason.clone()));
+    /// Returns `true` if a task could start now, and nothing else explains a time without events.
+    fn is_only_ready(&self) -> bool {
+        let agenda = &self.agenda;
+        let has_wait = !agenda.running().is_empty()
+            || !agenda.sleeping().is_empty()
+            || !agenda.in_children().is_empty()
+            || !agenda.retrying().is_empty()
+            || !agenda.waiting().is_empty();
+        let can_start = !agenda.ready().is_empty() || !agenda.without_permit().is_empty();
+        can_start && !has_wait && !self.is_paused()
+    }
+
+    fn record_history(&mut self, occurrence: Occurrence, recorded: &RecordedEvent) {
+        match &recorded.event {
+            Event::CancelRequested { reason } if self.history.cancelled.is_none() => {
+                self.history.cancelled = Some((occurrence, reason.clone()));
+                self.history.cancelled_by.clone_from(&recorded.by);
             }
             Event::ExecutionFailed { error } => {
                 self.history.add_error(None, error);
@@ -327,7 +345,10 @@ impl Execution {
                 self.history.add_error(None, &error);
                 self.history.deadline_passed = Some(occurrence);
             }
-            Event::Paused { .. } => self.history.paused = Some(occurrence),
+            Event::Paused { .. } => {
+                self.history.paused = Some(occurrence);
+                self.history.paused_by.clone_from(&recorded.by);
+            }
             Event::WaitsShortened { ahead_ms } => {
                 self.history.shortened = Some((occurrence, *ahead_ms));
             }

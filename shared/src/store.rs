@@ -187,8 +187,14 @@ pub trait Log: fmt::Debug + Send + Sync {
     /// permits from now on.
     async fn remove_worker(&self, worker: WorkerId) -> Result<(), StoreError>;
 
+    /// Returns the leases that have not expired, in order of the ids of their workers.
+    async fn list_leases(&self, now: Timestamp) -> Result<Vec<Lease>, StoreError>;
+
     /// Returns the workers whose lease has not expired, in order of their ids.
-    async fn list_workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError>;
+    async fn list_workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError> {
+        let leases = self.list_leases(now).await?;
+        Ok(leases.into_iter().map(|lease| lease.worker).collect())
+    }
 }
 
 #[async_trait]

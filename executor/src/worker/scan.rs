@@ -19,7 +19,7 @@ use shared::{
 use tokio::time::Instant;
 use tracing::{error, warn};
 
-use super::{DriveError, DriverStop, Worker, WorkerContext, WorkerScope};
+use super::{DriveError, DriverStop, KnownClaim, Worker, WorkerContext, WorkerScope};
 use crate::required_tools::RequiredTools;
 
 const MAX_HEADS: usize = 256;
@@ -235,7 +235,10 @@ impl Worker {
                 lacking.push(head);
             } else if self.should_claim(&head, &workers) {
                 let is_new = !self.local.contains(head.execution);
-                claimed += usize::from(self.claim_execution(head.execution, head.epoch) && is_new);
+                // Only a due execution and an orphan are candidates, so another owner was lost.
+                let lost_worker = head.owner.filter(|owner| *owner != self.context.worker);
+                let known = KnownClaim { epoch: head.epoch, lost_worker };
+                claimed += usize::from(self.claim_execution(head.execution, known) && is_new);
             }
         }
         Ok((claimed, lacking))

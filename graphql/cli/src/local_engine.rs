@@ -112,7 +112,7 @@ impl LocalEngine {
         };
         let running_worker = scope.map(|scope| {
             RunningWorker::new(WorkerParts {
-                node: setup.environment.node_name(),
+                node: config.node.value.clone(),
                 store: Arc::clone(&store),
                 toolbox: toolbox.clone(),
                 clock: Arc::clone(&clock),

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use otlp::{OtlpSink, Settings};
+use otlp::{Machine, OtlpSink, Settings};
 use shared::trace::{OpenSpan, Scope, SpanContext, SpanKind, SpanSink, with_scope};
 use tokio::runtime::Handle;
 
@@ -15,13 +15,17 @@ pub(crate) struct TraceExport {
 impl TraceExport {
     /// Starts the export if the variables `OTEL_…` ask for it. Only warns of a variable with a
     /// wrong value, because such variables are often set for all programs of a machine.
-    pub(crate) fn start(environment: &Environment) -> Self {
+    ///
+    /// `node` is the name of this node in the spans.
+    pub(crate) fn start(environment: &Environment, node: &str) -> Self {
         let parent = variable("TRACEPARENT");
         let state = variable("TRACESTATE");
         let caller = parent.and_then(|parent| SpanContext::parse(&parent, state.as_deref()));
-        let node = environment.node_name();
+        let host = environment.host_name();
         let started = Settings::read(variable).and_then(|settings| {
-            let start = |settings| OtlpSink::start(settings, &node, Handle::current());
+            let start = |settings| {
+                OtlpSink::start(settings, Machine { host: &host, node }, Handle::current())
+            };
             settings.map(start).transpose()
         });
         let sink = started.unwrap_or_else(|why| {

@@ -2,9 +2,11 @@
 //! selects every field, because `--json` prints all of them, but the struct has only the fields
 //! that views use.
 
+mod counts;
 #[cfg(test)]
 mod tests;
 mod tools;
+mod workers;
 
 use std::{
     collections::BTreeMap,
@@ -18,9 +20,13 @@ use shared::{
     clock::Timestamp, diagnostic::Diagnostic, execution::ExecutionState, id::ExecutionId,
 };
 
-pub use self::tools::{
-    NamedElement, Tool, ToolCollision, ToolMatch, ToolResult, ToolSet, ToolSetChange, ToolUsage,
-    Toolkit, ToolkitEdge,
+pub use self::{
+    counts::ExecutionCount,
+    tools::{
+        NamedElement, Tool, ToolCollision, ToolMatch, ToolResult, ToolSet, ToolSetChange,
+        ToolUsage, Toolkit, ToolkitEdge,
+    },
+    workers::Worker,
 };
 use crate::view::plain;
 

@@ -61,6 +61,8 @@ const EXPENSIVE_FIELDS: &[ExpensiveField] = &[
     field_cost("Query.audit", 5),
     field_cost("Query.toolHistoryConnection", 5),
     field_cost("Query.node", 20),
+    // This field reads the executions of each worker.
+    field_cost("Query.workers", 50),
     field_cost("Query.blob", 1_000),
     field_cost("Query.exportPlan", 200),
     list_cost("Request.plans", 1, 3),

@@ -20,6 +20,7 @@ use super::{
     select::SelectQuery,
     tool_operations::ToolQuery,
     toolkit::ToolkitQuery,
+    workers::WorkerQuery,
 };
 
 /// Queries. An unknown id returns null or an empty list.
@@ -34,6 +35,7 @@ pub(crate) struct Query(
     RecordQuery,
     NodeQuery,
     CallerQuery,
+    WorkerQuery,
 );
 
 #[derive(Clone, Copy, Debug, Default)]

@@ -119,12 +119,21 @@ impl Log for Mongo {
         Ok(())
     }
 
-    async fn list_workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError> {
+    async fn list_leases(&self, now: Timestamp) -> Result<Vec<Lease>, StoreError> {
         let live = doc! { "until": { "$gt": now.timestamp_micros() } };
         let found = self.collection("workers").find(live).sort(doc! { "_id": 1 }).await;
         let rows = lists::read_all(found).await?;
-        lists::skip_damaged_items(rows.iter().map(|row| rows::parse_field(row, "_id", "a worker")))
+        lists::skip_damaged_items(rows.iter().map(read_lease))
     }
+}
+
+fn read_lease(row: &Row) -> Result<Lease, StoreError> {
+    const WHAT: &str = "a worker";
+    Ok(Lease {
+        worker: rows::parse_field(row, "_id", WHAT)?,
+        node: rows::read_text(row, "node", WHAT)?.to_owned(),
+        until: rows::read_time(row, "until", WHAT)?,
+    })
 }
 
 #[async_trait]

@@ -61,6 +61,8 @@ audit_actions! {
     DISCONNECT_TOOL = "disconnect_tool";
     SET_SCORE = "set_score";
     UPDATE_TOOLKIT = "update_toolkit";
+    BACKUP = "backup";
+    EXPORT = "export";
     RESTORE = "restore";
     IMPORT = "import";
     REKEY = "rekey";

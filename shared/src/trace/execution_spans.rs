@@ -62,6 +62,10 @@ pub fn attempt_span(
         ("faber.step.attempt", attempt.get().into()),
         ("faber.step.outcome", ended.outcome.as_str().into()),
     ];
+    if let Some(claim) = &ended.claim {
+        attributes.push(("faber.worker.id", claim.worker.to_string().into()));
+        attributes.push(("faber.node", claim.node.to_string().into()));
+    }
     if let Some(item) = task.part.item {
         attributes.push(("faber.step.item", item.into()));
     }

@@ -78,6 +78,10 @@ pub(crate) async fn watch_with_approvals(
                 follower.take_approved_steps(|_| true);
                 follower.id = next;
             }
+            // A person who cancels wants the state, and not the outputs.
+            StopReason::Finished if purpose == Purpose::Finish => {
+                return show_state(session, id).await;
+            }
             StopReason::Finished => return show_ending(session, id).await,
             StopReason::GivenUp => {
                 // The execution asked for a replan and got none. So the command fails, even if the

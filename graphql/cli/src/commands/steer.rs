@@ -21,6 +21,7 @@ use super::{
     follow::{Purpose, show_state, watch_to_end},
     missing_tools,
     plan::{planning_options, show_stored},
+    signal_names::warn_of_unknown_name,
 };
 use crate::{
     App, ExitStatus,
@@ -219,6 +220,12 @@ pub(crate) async fn send_signal(app: &App, args: SignalArgs) -> Result<ExitStatu
         })?,
         None => Value::Null,
     };
+    let session = Session::open_existing(app, Need::Store).await?;
+    let warned = session.close_after(async |session| {
+        let id = find_execution(&session.client, &args.id).await?.execution_id;
+        warn_of_unknown_name(session, id, &args.name).await
+    });
+    warned.await?;
     let arguments = [("name: String!", json!(args.name)), ("payload: JSON", payload)];
     answer_and_drive(app, &args.id, "signalExecution", &arguments, !args.no_run).await
 }

@@ -153,4 +153,6 @@ fn selected_fields_exist_in_the_schema() {
     check_fields::<Toolkit>("Toolkit", Toolkit::VIEW_FIELDS, false);
     check_fields::<Pruned>("Pruned", Pruned::FIELDS, true);
     check_fields::<AuditEntry>("AuditEntry", AuditEntry::FIELDS, true);
+    check_fields::<ExecutionCount>("ExecutionCount", ExecutionCount::FIELDS, true);
+    check_fields::<Worker>("Worker", Worker::FIELDS, true);
 }

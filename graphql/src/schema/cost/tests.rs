@@ -105,6 +105,7 @@ const CHEAP_FIELDS: &[(&str, &str)] = &[
     ("TranscriptEntry", "at content kind kindEnum"),
     ("UndoCall", "executionId index stepId toolName"),
     ("Wait", "executionId index kind kindEnum message name stepId until"),
+    ("Worker", "executions leaseUntil node workerId"),
 ];
 
 fn cost_of_query(query: &str) -> Cost {
