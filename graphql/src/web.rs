@@ -32,7 +32,7 @@ const PAGE_PATHS: [&str; 17] = [
     "/scheduled",
     "/approvals",
     "/compare",
-        "/plans/{id}",
+    "/plans/{id}",
     "/saved",
     "/saved/{name}",
     "/nodes",

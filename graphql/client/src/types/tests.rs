@@ -103,7 +103,7 @@ fn check_fields<T: for<'de> Deserialize<'de>>(name: &str, text: &str, needs_all_
     assert!(!read.is_empty(), "{name} is read by a struct");
     if needs_all_values {
         let missing: Vec<_> = read.iter().filter(|field| !selected.contains(**field)).collect();
-        let is_summary = |field: &&&str| ["retries", "forks"].contains(**field);
+        let is_summary = |field: &&&str| ["retries", "forks"].contains(*field);
         assert!(missing.iter().all(is_summary), "{name} lacks {missing:?}");
         for field in &find_object(&schema, name).fields {
             let is_selected = selected.contains(field.node.name.node.as_str());

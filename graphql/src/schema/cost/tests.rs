@@ -52,7 +52,10 @@ const CHEAP_FIELDS: &[(&str, &str)] = &[
     ("PlanningError", "code codeEnum message"),
     ("Progress", "message progress total"),
     ("Pruned", "executions more plans requests"),
-    ("Query", "caller executions plans requests savedPlan savedPlanConnection savedPlans tool toolSets"),
+    (
+        "Query",
+        "caller executions plans requests savedPlan savedPlanConnection savedPlans tool toolSets",
+    ),
     ("Remedy", "command isDangerous label mutation variables"),
     ("RepeatedCall", "calls outcomeUnknown remedies stepId toolName"),
     ("Replanning", "givenUp reason state"),

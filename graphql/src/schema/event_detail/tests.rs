@@ -139,8 +139,9 @@ async fn every_field_of_every_object_can_be_read() {
             }
         });
         let fields = fields.collect::<Vec<_>>().join(" ");
-        let found = select_fields(&stored, &format!("detail {{ ... on {name} {{ {fields} }} }}"));
-        assert!(found.await["detail"]["type"].is_string(), "{stored}");
+        let selection = format!("detail {{ ... on {name} {{ {fields} }} }}");
+        let found = select_fields(&stored, &selection).await;
+        assert!(found["detail"]["type"].is_string(), "{stored}");
     }
 }
 
