@@ -50,8 +50,7 @@ impl CurrentCallLimits {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Replaces the rules. A call that waits for a permit keeps its rules, and an execution in
-    /// memory ignores rules for tools that had no rule when the worker claimed it.
+    /// Replaces the rules. A call that waits for a permit keeps its rules.
     pub fn replace(&self, limits: Arc<CallLimits>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = limits;
     }

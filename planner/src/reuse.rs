@@ -69,10 +69,8 @@ pub fn create_retry(ended: &Execution, scope: RetryScope<'_>) -> Result<Created,
     Ok(created)
 }
 
-/// Adds the keys of `once` calls whose outcome is unknown, and the calls that a person settled.
-///
-/// The output of a settled step is among the reused outputs. In a retry of the steps that failed, a
-/// settled item of a list is reused when its step runs again for the same item.
+/// Adds the keys of `once` calls whose outcome is unknown, and the calls that a person settled. The
+/// output of a settled step is among the reused outputs.
 fn take_over_calls(
     created: &mut Created,
     ended: &Execution,
@@ -156,9 +154,7 @@ fn steps_kept_before(ended: &Execution, from: StepNumber) -> Vec<bool> {
     kept
 }
 
-/// Returns the first event of an execution that continues a finished execution with a new plan. It
-/// reuses the outputs of the [reusable](reusable_steps) steps, and its number of remaining replans
-/// is lower by one.
+/// Returns the first event of an execution that continues a finished execution with a new plan.
 pub fn create_replan(ended: &Execution, plan: &Plan) -> Result<Created, ReuseError> {
     if !ended.state().is_finished() {
         return Err(ReuseError::Open(ended.id()));
@@ -206,10 +202,8 @@ fn take_over_same_calls(
     Ok(())
 }
 
-/// Returns for each step of a new plan whether its output can be reused.
-///
-/// Such a step is the same in both plans and depends on reusable steps only. It succeeded and was
-/// not compensated, or was skipped because of its condition or a dependency.
+/// Returns for each step of a new plan whether its output can be reused. Such a step is the same in
+/// both plans and depends on reusable steps only.
 pub fn reusable_steps(ended: &Execution, plan: &Plan) -> Vec<bool> {
     let mut reusable = Vec::with_capacity(plan.steps().len());
     for step in plan.steps() {

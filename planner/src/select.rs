@@ -1,8 +1,5 @@
-//! Tool selection: ranks tools for a query by meaning, by words, or by both.
-//!
-//! The index of a tool holds the vector of its description, the mean of the vectors of its examples
-//! ([`Centroid`]), and its words. A [`Selector`] keeps the index of the last tools and updates only
-//! the tools that changed.
+//! Tool selection: ranks tools for a query by meaning, by words, or by both. A [`Selector`] keeps
+//! the index of the last tools and updates only the tools that changed.
 
 mod best;
 mod collision;

@@ -26,10 +26,8 @@ pub fn next_moment(at: Timestamp) -> Timestamp {
     at.checked_add_signed(TimeDelta::microseconds(1)).unwrap_or(at)
 }
 
-/// A clock that does not jump when an administrator changes the machine's clock.
-///
-/// It adds an offset to the time since boot. The offset changes only slowly, by
-/// [`approach`](Clock::approach). Leases, retries, sleeps and deadlines of a process use it.
+/// A clock that does not jump when an administrator changes the machine's clock. It adds an offset
+/// to the time since boot, and the offset changes only slowly, by [`approach`](Clock::approach).
 #[derive(Debug)]
 pub struct SteadyClock(Mutex<SteadyState>);
 

@@ -1,10 +1,5 @@
-//! Expressions in the Common Expression Language (CEL).
-//!
-//! A [`Condition`] decides whether a step runs or a toolset exists. The condition of a step is
-//! parsed when a plan is compiled or loaded, so errors show before anything runs, and evaluated
-//! when every step that it reads has finished. An [`Expression`] computes the output of a
-//! `flow.compute` step. Parsing and evaluating are pure and bounded, because a plan may be
-//! untrusted.
+//! Expressions in the Common Expression Language (CEL). Parsing and evaluating are pure and
+//! bounded, because a plan may be untrusted.
 
 mod compile;
 mod eval;

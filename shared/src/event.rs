@@ -1,12 +1,7 @@
 //! Events. An execution's log of events is the only truth about the execution.
 //!
-//! The machine decides events, the driver appends them to the log, and
-//! [`Execution::apply`](crate::execution::Execution::apply) computes the state from them. Heads are
-//! computed from the same events.
-//!
-//! The JSON of events is a stored format. Its fields have the names of the API. If a name changes,
-//! the old name stays as an alias, as for layouts before version 6. A new field needs a default. So
-//! old logs stay readable.
+//! The JSON of events is a stored format. If a name changes, the old name stays as an alias, and a
+//! new field needs a default, so that old logs stay readable.
 
 mod size;
 mod unknown_call;
@@ -42,9 +37,8 @@ pub struct RecordedEvent {
     pub event: Event,
 }
 
-/// An event in the life of an execution. Events never change, and only the whole log of a finished
-/// execution is removed. An event with a `part` is about an item of a step's list, or about a
-/// compensation, and not about the whole step.
+/// An event in the life of an execution. An event with a `part` is about an item of a step's list,
+/// or about a compensation, and not about the whole step.
 ///
 /// `command` is the inbox command that caused an event. The log keeps it, so that the same command
 /// has no second effect.

@@ -35,10 +35,8 @@ pub const TEXT_BYTES: usize = 4 << 10;
 /// Maximum bytes of events in one document of a store. One event may exceed it, up to
 /// [`DOCUMENT_BYTES`].
 pub const APPEND_BYTES: usize = 8 << 20;
-/// Maximum size of one document of a store, in bytes.
-///
-/// It stays below 16 MiB, above which `MongoDB` refuses documents. The limit applies to every
-/// store, so that data can move between stores.
+/// Maximum size of one document of a store, in bytes. `MongoDB` refuses documents above 16 MiB. The
+/// limit applies to every store, so that data can move between stores.
 pub const DOCUMENT_BYTES: usize = 15 << 20;
 /// Maximum number of events that one read of a log returns. The read always completes its last
 /// document, so it may exceed the limit.
@@ -47,10 +45,8 @@ pub const READ_EVENTS: usize = 4_096;
 pub const MESSAGE_BYTES: usize = 8 << 10;
 /// Maximum bytes of a progress message. The limit is low, because a call makes many of them.
 pub const PROGRESS_BYTES: usize = 512;
-/// Minimum time between two progress reports of a call. If a call reports more often, the newest
-/// report replaces the earlier reports.
-///
-/// People do not read faster, and each report adds an event to the log.
+/// Minimum time between two progress reports of a call, because each report adds an event to the
+/// log.
 pub const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// Number of progress reports of an attempt that are recorded at full rate. Later reports are
 /// recorded every [`LATE_PROGRESS_INTERVAL`], so that the log of a long attempt stays short.
@@ -124,10 +120,8 @@ pub const CONDITION_DEPTH: usize = 24;
 /// Maximum number of operators, dots and brackets in a condition, except `&&` and `||`. Each
 /// operator or dot of a chain such as `a + b + c` adds a level to the parser's tree.
 pub const CONDITION_OPERATORS: usize = 128;
-/// Maximum number of operations of one evaluation of a condition. This number of operations takes a
-/// few dozen milliseconds.
-///
-/// This is enough to read each of 10,000 items ten times, but not for nested loops over long lists.
+/// Maximum number of operations of one evaluation of a condition. It is not enough for nested loops
+/// over long lists.
 pub const CONDITION_WORK: usize = 1_000_000;
 /// Maximum bytes that a pattern in a condition can compile to. The time of a match grows with these
 /// bytes.
@@ -160,7 +154,7 @@ pub const ANSWER_BYTES: usize = 32 << 20;
 /// Cost of compiling the largest pattern, in operations of a condition.
 pub const PATTERN_COST: usize = 8_000;
 /// Maximum total cost of compiling the patterns of a plan. A small pattern costs 1,000 and a large
-/// one 8,000. Compiling as many patterns as the limit allows takes seconds, not minutes.
+/// one 8,000.
 pub const PLAN_PATTERNS: usize = 16_000_000;
 /// Maximum number of actions and tools in the toolkit graph. A larger graph is of no use to people.
 pub const TOOLKIT_NODES: usize = 10_000;

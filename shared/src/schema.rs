@@ -1,10 +1,6 @@
-//! JSON Schemas, such as those of tools' parameters. A schema is compiled once and checked often.
-//!
-//! Schemas are untrusted, and a check with a small schema can need more evaluations than there is
-//! time for. So [`check_cost`] refuses costly schemas before they are compiled, and a check stops
-//! at a maximum number of evaluations. A [`Budget`] also limits the checks of one plan together.
-//! A check that exceeds `QUICK_EVALUATIONS` is repeated on a separate thread. Small values of
-//! simple schemas are checked without counting.
+//! JSON Schemas, such as those of tools' parameters. Schemas are untrusted, so [`check_cost`]
+//! refuses costly schemas before they are compiled, and a check stops at a maximum number of
+//! evaluations.
 
 mod cost;
 mod keywords;
@@ -109,11 +105,8 @@ pub fn check_cost(schema: &Value) -> Result<(), String> {
     cost::measure_schema(schema).map(drop)
 }
 
-/// Returns the patterns of a schema that can be large and cannot be enforced, because they are too
-/// large or invalid. [`Schema::without_large_patterns`] removes these patterns.
-///
-/// Compiles only patterns that can be large, at most `left`, and subtracts the number of compiled
-/// patterns from `left`.
+/// Returns the patterns of a schema that can be large and cannot be enforced. Compiles at most
+/// `left` patterns, and subtracts their number from `left`.
 pub fn find_large_patterns(schema: &Value, left: &mut usize) -> Vec<String> {
     let Ok(figures) = cost::measure_schema(schema) else { return Vec::new() };
     if figures.pattern_count == 0 {

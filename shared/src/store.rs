@@ -11,12 +11,6 @@
 //!
 //! Fencing needs no further promise. A claim is an event, so a worker that lost its claim appends
 //! at a stale position, and its append fails.
-//!
-//! [`Inbox`] keeps commands, and [`Permits`] limits calls. [`Documents`] keeps requests and plans,
-//! which never change, and heads, which are a cache of the logs. [`KeyValue`] keeps small documents
-//! that change. Methods of [`dyn Store`](Store), such as those for saved plans and idempotency
-//! keys, are written once, on top of [`KeyValue`]. [`Vectors`] keeps embeddings of texts.
-//! [`AuditLog`] keeps who did what.
 
 mod assembly;
 mod audit;
@@ -193,8 +187,14 @@ pub trait Log: fmt::Debug + Send + Sync {
     /// permits from now on.
     async fn remove_worker(&self, worker: WorkerId) -> Result<(), StoreError>;
 
+    /// Returns the leases that have not expired, in order of the ids of their workers.
+    async fn list_leases(&self, now: Timestamp) -> Result<Vec<Lease>, StoreError>;
+
     /// Returns the workers whose lease has not expired, in order of their ids.
-    async fn list_workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError>;
+    async fn list_workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError> {
+        let leases = self.list_leases(now).await?;
+        Ok(leases.into_iter().map(|lease| lease.worker).collect())
+    }
 }
 
 #[async_trait]

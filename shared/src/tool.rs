@@ -144,10 +144,8 @@ impl<T: Copy + Ord> ToolNames<T> {
         self.find(name).map(|(_, value)| value)
     }
 
-    /// Returns the display name of a tool.
-    ///
-    /// This is `set.name`, unless the name from the source contains a dot and identifies the same
-    /// tool, such as `file_tools.glob`.
+    /// Returns the display name of a tool: `set.name`, unless the name from the source contains a
+    /// dot and identifies the same tool, such as `file_tools.glob`.
     pub fn display_name(&self, tool: &ToolDefinition) -> ToolName {
         let (own_name, qualified) = (&tool.name, tool.qualified_name());
         let is_whole = set_prefix(own_name.as_str()).is_some()
@@ -329,10 +327,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Returns the report as logs keep it.
-    ///
-    /// A long message loses its middle. A total that is not finite is dropped, and so is the whole
-    /// report if its amount is not finite.
+    /// Returns the report as logs keep it, or `None` if its amount is not finite. A long message
+    /// loses its middle.
     pub fn shortened_for_log(self) -> Option<Self> {
         let message = match self.message {
             Some(text) if text.len() > limits::PROGRESS_BYTES => {

@@ -32,6 +32,7 @@ mod metrics;
 mod models;
 mod plan_tests;
 mod plans;
+mod questions;
 mod selection;
 mod serve_and_worker;
 mod settle;

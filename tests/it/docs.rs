@@ -93,6 +93,26 @@ fn every_relative_link_leads_to_a_file_and_a_heading() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
+fn check_generated(script: &str) {
+    let output = std::process::Command::new(installed::find_program("python3"))
+        .arg(repository().join(script))
+        .arg("--check")
+        .output()
+        .unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&text));
+}
+
+#[test]
+fn the_list_for_assistants_has_every_page() {
+    check_generated("docs/llms.py");
+}
+
+#[test]
+fn pictures_show_what_their_script_draws() {
+    check_generated("docs/images/draw.py");
+}
+
 fn code_blocks<'p>(page: &'p str, language: &str) -> Vec<&'p str> {
     let fence = format!("```{language}\n");
     page.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap()).collect()

@@ -326,7 +326,7 @@ impl Simulation {
     }
 
     async fn all_executions(&self) -> Vec<ExecutionId> {
-        let page = Page { first: 10_000, after: None };
+        let page = Page::first_items(10_000);
         let heads = self.world.memory.list_heads(&ExecutionFilter::default(), &page).await;
         let heads = heads.expect("the memory store does not fail").items;
         let mut all: Vec<ExecutionId> = heads.into_iter().map(|head| head.1.execution).collect();

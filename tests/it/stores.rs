@@ -111,6 +111,8 @@ macro_rules! stores {
                     only_old_calls_are_pruned_from_records,
                     exactly_one_writer_creates_a_record,
                     pages_have_no_gaps_and_no_repeats,
+                    pages_from_the_end_have_no_gaps_and_no_repeats,
+                    a_page_stays_between_its_cursors,
                     plans_are_found_by_request_and_words,
                     records_are_listed_by_name_in_both_directions,
                     readers_during_pruning_get_no_error,
@@ -218,7 +220,7 @@ async fn check_neighbours(old: &dyn Store, new: &dyn Store, restarted: &dyn Stor
     assert_eq!(new.request(request_id(2)).await.unwrap(), Some(labelled.clone()));
     let of_old = request(2, "new", 2);
     assert_eq!(old.request(request_id(2)).await.unwrap(), Some(of_old.clone()));
-    let page = Page { first: 10, after: None };
+    let page = Page::first_items(10);
     for (store, second) in [(old, of_old.clone()), (restarted, of_old), (new, labelled)] {
         let listing = store.list_requests(&RequestFilter::default(), &page).await.unwrap();
         let found: Vec<_> = listing.items.into_iter().map(|(_, request)| request).collect();

@@ -219,8 +219,8 @@ impl Log for FaultyStore {
         self.with_faults(self.inner.remove_worker(worker)).await
     }
 
-    async fn list_workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError> {
-        self.with_faults(self.inner.list_workers(now)).await
+    async fn list_leases(&self, now: Timestamp) -> Result<Vec<Lease>, StoreError> {
+        self.with_faults(self.inner.list_leases(now)).await
     }
 }
 

@@ -1,8 +1,4 @@
 //! The toolset `system_tools`: a shell, processes, logs, system information and a task list.
-//!
-//! Commands run in a [sandbox]. The configuration decides whether they have a network, and where
-//! they may write besides the root. A command of `bash` ends together with everything that it
-//! started.
 
 mod background;
 mod bash;

@@ -1,13 +1,8 @@
 //! Sandbox for commands.
 //!
 //! A process can only restrict itself, and little is safe between `fork` and `exec`. So a command
-//! starts through the `faber` binary. Its hidden subcommand `confined` ([`run_confined`]) restricts
-//! its own process and then runs the program. A program that embeds Faber has no such subcommand.
-//! Such a program names a `faber` binary with [`Launcher::with_binary`], or uses
-//! [`Launcher::unconfined`]. Unconfined commands get only a clean environment.
-//!
-//! The restrictions depend on the kernel. [`kernel_support`] reports them, and the README lists
-//! them.
+//! starts through the `faber` binary, whose hidden subcommand ([`run_confined`]) restricts its own
+//! process and then runs the program.
 
 #[cfg(target_os = "linux")]
 mod kernel;
@@ -52,9 +47,7 @@ const NEEDS_SECCOMP: &str = "the connections of the command (this needs system c
                              seccomp)";
 const CONFINED_VARIABLES: [&str; 4] = ["PATH", HOME_VARIABLE, "LANG", "TMPDIR"];
 const HOME_VARIABLE: &str = "HOME";
-/// Variables that other programs get, such as user, locale, terminal, proxies, and the library
-/// paths of languages. A star matches any suffix. The list has no variable that may be a secret.
-/// Secrets are passed by name.
+/// Variables that other programs get, none of which may be a secret. A star matches any suffix.
 const PROGRAM_VARIABLES: [&str; 52] = [
     "PATH",
     "HOME",

@@ -149,9 +149,6 @@ fn check_runnable(program: &Path, cwd: Option<&Path>) -> io::Result<()> {
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A process with everything that it started. Dropping this value kills all of them.
-///
-/// If the process is a reaper, only the reaper knows all processes of its command. So the reaper
-/// gets a signal to kill them, and is killed itself if it does not end.
 pub struct ProcessGroup {
     /// `None` only during the drop.
     child: Option<Child>,

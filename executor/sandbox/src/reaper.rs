@@ -1,10 +1,5 @@
-//! A process between the engine and a command. It ends everything that the command started.
-//!
-//! A process group does not contain processes that leave it with `setsid`, and a signal to children
-//! does not reach grandchildren. On Linux the reaper adopts orphans of the command. The reaper
-//! kills the remaining processes when the command ends or ignores a request to stop, and when the
-//! engine ends. The command is in the reaper's process group, so the engine's signals reach it
-//! directly.
+//! A process between the engine and a command. It ends everything that the command started,
+//! including processes that leave their process group with `setsid`.
 
 use std::{
     fs::File,
@@ -43,7 +38,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// a twentieth of the time, unless the number of processes grows fast.
 const PAUSE_FACTOR: u32 = 20;
 /// Maximum number of kill rounds. In each round, children of killed processes become children of
-/// the reaper. A fast fork bomb survives all rounds if its processes cannot be killed in one step.
+/// the reaper.
 const MAX_KILL_ROUNDS: u32 = 100;
 /// Time limit for the kill rounds. The engine waits for them.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);

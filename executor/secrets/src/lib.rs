@@ -1,9 +1,4 @@
 //! Reads secrets from the environment and from files, and removes them from texts.
-//!
-//! The configuration contains names of secrets only: `{secret: GITHUB_TOKEN}`. A call reads the
-//! environment, and drops the value when it ends. Files, as in `{secret_file: token}`, are read with
-//! the configuration. `Debug` does not show values. Outputs and errors contain `***GITHUB_TOKEN***`
-//! instead.
 
 mod encoded_secret;
 mod file;

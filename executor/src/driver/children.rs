@@ -1,13 +1,7 @@
 //! Child executions: steps that execute another plan.
 //!
 //! The parent's `step_started` event contains the id of the child, so starting a child twice
-//! creates only one execution. The parent can be parked during a long wait.
-//!
-//! When a child finishes, its driver sends a command to the inbox of an unfinished parent, and only
-//! then clears the owner of the child. If the driver crashes before that, the child is an orphan,
-//! and the worker that claims it sends the command. The command has no data: the parent's driver
-//! reads the log of the child. The command stays in the inbox until the child's result is recorded,
-//! so a crash in between loses nothing.
+//! creates only one execution.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -68,9 +68,6 @@ impl Decision<'_> {
 
     /// Moves due retries that need a permit to the permit queue, up to the first retry that needs
     /// none.
-    ///
-    /// The queue is not in the log. The next owner must start the other tasks in the same order, so
-    /// queued tasks must not block them.
     fn queue_due_retries(&mut self) {
         while let Some(task) = self.first_due_retry()
             && self.execution.is_limited(task)
@@ -85,9 +82,6 @@ impl Decision<'_> {
     }
 
     /// Returns the next ready task or due retry.
-    ///
-    /// With one slot, this is the first task in plan order. In a sequential execution, it waits for
-    /// earlier tasks that need a permit. With more slots, whole steps come before items of loops.
     fn next_startable_task(&self) -> Option<Task> {
         let agenda = self.execution.agenda();
         let due = self.first_due_retry();

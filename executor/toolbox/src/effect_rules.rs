@@ -1,9 +1,5 @@
-//! Effects that the configuration of a toolset sets.
-//!
-//! A source knows too little about its tools. Most MCP servers do not declare the effect of a
-//! second call, so their tools are `once`. The owner of the configuration often knows the effect
-//! and can set it. A rule that calls a tool `read` or `idempotent` makes Faber repeat its calls
-//! after a crash or a timeout.
+//! Effects that the configuration of a toolset sets, because a source knows too little about its
+//! tools.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};

@@ -1,8 +1,4 @@
-//! Rules for the names of tools.
-//!
-//! MCP servers and files from other people define these names. Models read them, plans contain
-//! them, and commands look them up. A name therefore has no spaces and no path to another folder.
-//! It also differs from the names of the tools that control Faber.
+//! Rules for the names of tools, which MCP servers and files from other people define.
 
 use shared::{
     id::{ToolName, ToolSetName},

@@ -1,11 +1,7 @@
 //! The tools of this process by set, and which of them are available.
 //!
 //! A set is registered immediately, and its tools arrive when its source has connected. Until then,
-//! a name may still change its meaning, so callers wait with [`Toolbox::wait_for_names`] first. A
-//! set whose source has failed connects again when a call needs a tool that the set lacks.
-//!
-//! Plans store qualified names (`set.name`), which always mean the same tool. If that tool is
-//! missing, [`Toolbox::find_planned`] returns no other tool of a similar name.
+//! a name may still change its meaning, so callers wait with [`Toolbox::wait_for_names`] first.
 
 mod costly_tools;
 mod inventory;
@@ -147,10 +143,7 @@ impl Toolbox {
         });
     }
 
-    /// Adds a tool to an existing set. The cost does not grow with the number of tools, because
-    /// thousands may be registered one by one.
-    ///
-    /// The caller must have checked the tool's schemas.
+    /// Adds a tool to an existing set. The caller must have checked the tool's schemas.
     pub fn add_tool(&self, name: &ToolSetName, tool: ReadyTool) {
         let mut inventory = self.0.inventory.write().unwrap_or_else(PoisonError::into_inner);
         inventory.add_tool(name, tool);

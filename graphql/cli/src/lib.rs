@@ -1,6 +1,5 @@
-//! The command line. Most commands are operations of the API: a [`Client`](client::Client) sends
-//! them to the engine of this process or, with `--server`, to a running server. Responses are typed
-//! values ([`client::types`]), and [`client::view`] draws them for people.
+//! The command line. Most commands are operations of the API, which a [`Client`](client::Client)
+//! sends to the engine of this process or to a running server.
 
 mod args;
 mod bench;
@@ -25,20 +24,24 @@ use std::{
     io::{self, Write as _},
     pin::Pin,
     process::ExitCode,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
-use clap::{CommandFactory, Parser, error::ErrorKind};
+use clap::{CommandFactory, FromArgMatches, error::ErrorKind};
 use client::{failure::Failure, view::plain};
 use graphql::schema;
-use shared::{clock::WallClock, trace::SpanSink};
+use shared::{
+    clock::WallClock,
+    metrics::{Build, set_build},
+    trace::SpanSink,
+};
 
 use self::{
     args::{Cli, Command, ConfigCommand, ToolkitCommand, Tools, Toolsets, TraceCommand},
     commands::{
-        add_toolset, audit, backup, config as config_command, debug, doctor, fork, list, login,
-        manual, models, plan, run, serve, settle, steer, test, toolkit, tools,
+        add_toolset, audit, backup, config as config_command, counts, debug, doctor, fork, list,
+        login, manual, models, plan, run, serve, settle, steer, test, toolkit, tools,
     },
     screen::Screen,
     session::{Need, Session},
@@ -108,7 +111,9 @@ const BLOCKING_THREAD_KEEP_ALIVE: Duration = Duration::from_secs(1);
 ///
 /// This function is not generic over the arguments, because the crate of the binary would then
 /// compile all commands again.
-pub fn main(arguments: &[OsString]) -> ExitCode {
+///
+/// `build` is the commit and its date, such as `c1bbd1a0f00d 2026-11-28`, if the build knew them.
+pub fn main(arguments: &[OsString], build: Option<&'static str>) -> ExitCode {
     // This hidden subcommand confines this process and then becomes the command of a tool. It runs
     // before any thread starts, because threads that exist already would not be confined.
     if let [_, first, rest @ ..] = arguments
@@ -118,7 +123,7 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
     }
     memory::start_release_thread();
     let environment = Environment::from_process();
-    let cli = match Cli::try_parse_from(arguments) {
+    let cli = match parse_arguments(arguments, build.and_then(Build::parse)) {
         Ok(cli) => cli,
         Err(err) => {
             return report_usage(
@@ -165,6 +170,17 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
         Ok(status) => ExitCode::from(status.to_code()),
         Err(failure) => ExitCode::from(screen.fail(&failure)),
     }
+}
+
+fn parse_arguments(arguments: &[OsString], build: Option<Build>) -> Result<Cli, clap::Error> {
+    static VERSION: OnceLock<String> = OnceLock::new();
+    if let Some(build) = build {
+        set_build(build);
+    }
+    let version = VERSION.get_or_init(|| Build::describe_version(build));
+    let mut command = Cli::command().version(version.as_str());
+    let matches = command.try_get_matches_from_mut(arguments)?;
+    Cli::from_arg_matches(&matches).map_err(|err| err.format(&mut command))
 }
 
 fn report_usage(err: &clap::Error, arguments: &[OsString], environment: &Environment) -> ExitCode {
@@ -238,7 +254,7 @@ async fn dispatch(
     }
     let config = Config::load(&flags, &environment)?;
     log.set_level(config.log_level.value.as_deref());
-    let export = TraceExport::start(&environment);
+    let export = TraceExport::start(&environment, &config.node.value);
     let app = App { config, flags, environment, screen, log, span_sink: export.sink() };
     let name = span_name(&cli.command);
     export.run_command(name, Box::pin(run_command(&app, cli.command))).await
@@ -341,6 +357,7 @@ async fn run_in_session(session: &Session<'_>, command: Command) -> Result<ExitS
             debug::export_trace(session, &id).await
         }
         Command::Blob { id, output } => debug::print_blob(session, &id, output.as_deref()).await,
+        Command::Counts(args) => counts::count_executions(session, args).await,
         Command::List { subcommand } => list::list(session, subcommand).await,
         Command::Tools { subcommand } => tools::run_tools_command(session, subcommand).await,
         Command::Toolsets { subcommand } => tools::run_toolsets_command(session, subcommand).await,

@@ -1,11 +1,12 @@
-//! Objects of the API as commands read them, each with the selection of its fields.
-//!
-//! `FIELDS` selects every field of an object, because `--json` prints all of them. The struct has
-//! only the fields that views use. A test compares `FIELDS` and the struct with the schema.
+//! Objects of the API as commands read them, each with the selection of its fields. `FIELDS`
+//! selects every field, because `--json` prints all of them, but the struct has only the fields
+//! that views use.
 
+mod counts;
 #[cfg(test)]
 mod tests;
 mod tools;
+mod workers;
 
 use std::{
     collections::BTreeMap,
@@ -19,9 +20,13 @@ use shared::{
     clock::Timestamp, diagnostic::Diagnostic, execution::ExecutionState, id::ExecutionId,
 };
 
-pub use self::tools::{
-    NamedElement, Tool, ToolCollision, ToolMatch, ToolResult, ToolSet, ToolSetChange, ToolUsage,
-    Toolkit, ToolkitEdge,
+pub use self::{
+    counts::ExecutionCount,
+    tools::{
+        NamedElement, Tool, ToolCollision, ToolMatch, ToolResult, ToolSet, ToolSetChange,
+        ToolUsage, Toolkit, ToolkitEdge,
+    },
+    workers::Worker,
 };
 use crate::view::plain;
 
@@ -119,7 +124,7 @@ pub struct ExecutionStatus {
 }
 
 impl ExecutionStatus {
-    pub const VALUES: &str = "executionId requestId planId state mode priority startAt deadline \
+    pub const VALUES: &str = "id executionId requestId planId state mode priority startAt deadline \
         createdAt startedAt finishedAt node seq input dryRun compensateOnFailure labels parentExecutionId \
         parentStepId parentIndex retryOf forkedFrom total successful failed skipped cancelled outputs";
     pub const SUMMARY_FIELDS: &str = "executionId requestId state dryRun startedAt createdAt \
@@ -227,7 +232,7 @@ pub struct StepStatus {
 impl StepStatus {
     fn fields() -> String {
         let part = format!(
-            "stepId index toolName state attempts startedAt finishedAt durationMs workMs waitedMs \
+            "id stepId index toolName state attempts startedAt finishedAt durationMs workMs waitedMs \
              resolvedParameters output error {{ {} }} warnings reused settled settledOutput \
              settledComment skipReason waitsFor until \
              progress {{ progress total message }} childExecutionId",
@@ -361,7 +366,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    pub const VALUES: &str = "planId requestId version query createdAt planner executionOrder \
+    pub const VALUES: &str = "id planId requestId version query createdAt planner executionOrder \
         layers mermaid dot";
     pub const VIEW_FIELDS: &str = "planId requestId version query planner layers executionOrder \
         tools { stepId toolName plan parameters dependsOn effect when forEach compensate \
@@ -436,7 +441,7 @@ pub struct Request {
 }
 
 impl Request {
-    pub const VALUES: &str = "requestId query createdAt labels";
+    pub const VALUES: &str = "id requestId query createdAt labels";
 
     pub fn fields(last: i32) -> String {
         format!(

@@ -1,8 +1,5 @@
-//! Watches an execution and its children until it is finished or needs a person.
-//!
-//! The caller reads one [`Update`] after another, and loads the [phase](Watcher::load_phase) of the
-//! execution after each. The caller can wait for other futures at the same time, because
-//! [`Watcher::next`] loses no event if its future is dropped.
+//! Watches an execution and its children until it is finished or needs a person. [`Watcher::next`]
+//! loses no event if its future is dropped.
 
 use std::{sync::Arc, time::Duration};
 
@@ -149,8 +146,7 @@ impl<'a> Watcher<'a> {
     }
 
     /// Returns the phase of the execution after the updates so far. `has_reader` returns whether a
-    /// worker will read the inbox of an execution. An answer in an inbox that no worker reads
-    /// counts as missing.
+    /// worker will read the inbox of an execution.
     pub async fn load_phase(
         &mut self,
         has_reader: impl AsyncFn(ExecutionId) -> Result<bool, Failure>,
@@ -165,9 +161,8 @@ impl<'a> Watcher<'a> {
     }
 }
 
-/// Returns `true` if all steps that wait for a person still do, and no inbox of their executions
-/// contains a command that has a reader. The append that records an answer also removes it from the
-/// inbox, so this function reads the inbox before the state.
+/// The append that records an answer also removes it from the inbox, so this function reads the
+/// inbox before the state.
 async fn is_unanswered(
     client: &Client,
     store: Option<&Arc<dyn Store>>,

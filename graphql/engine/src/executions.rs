@@ -255,8 +255,9 @@ impl Executions {
         }
     }
 
-    /// Starts an execution. If an execution with the same key and subject exists, returns its id
-    /// instead.
+    /// Starts an execution, or returns the id of the execution that was started with the same
+    /// idempotency key before. Fails with a conflict if that execution has another `subject` (its
+    /// plan or query) or other options.
     async fn find_or_start(
         &self,
         plan: &Arc<Plan>,
@@ -417,8 +418,7 @@ impl Executions {
     }
 
     /// Returns one finding about a call with an unknown outcome for each child that failed because
-    /// of such a call. Prefers a call that no person has settled. Reads at most `children_left`
-    /// children.
+    /// of such a call. Reads at most `children_left` children.
     async fn find_unknown_child_calls(
         &self,
         execution: &Execution,

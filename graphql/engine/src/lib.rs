@@ -66,7 +66,7 @@ pub use self::{
     tools::{
         Tools,
         calls::CallReport,
-        history::DirectCall,
+        history::{CallListing, DirectCall},
         inventory::{Inventory, MissingTool},
     },
 };

@@ -1,7 +1,6 @@
-//! The sign-in on the page: the authorization code flow of OpenID Connect with PKCE (RFC 7636).
-//!
-//! The server keeps no state between the start and the end. The browser keeps it in a sealed cookie,
-//! so that a client that starts many sign-ins cannot fill the memory.
+//! The sign-in on the page: the authorization code flow of OpenID Connect with PKCE (RFC 7636). The
+//! browser keeps the state in a sealed cookie, so that a client that starts many sign-ins cannot
+//! fill the memory.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,5 @@
-//! The limit of requests to the token endpoint.
-//!
-//! Everyone can start a sign-in and send invented codes afterwards. Each code causes a request with
-//! the secret of Faber. Too many such requests could make the issuer refuse Faber's own requests.
+//! The limit of requests to the token endpoint. Too many invented codes could make the issuer
+//! refuse Faber's own requests.
 
 use std::{
     collections::VecDeque,

@@ -116,6 +116,11 @@ impl ApiExecution {
 /// One run of a plan. Its state is computed from its event log.
 #[Object(name = "Execution")]
 impl ApiExecution {
+    /// Same as `executionId`. Identifies the object in the whole API.
+    pub(super) async fn id(&self) -> ID {
+        ID(self.0.id().to_string())
+    }
+
     /// Id of the execution, `exec_…`.
     async fn execution_id(&self) -> ID {
         ID(self.0.id().to_string())

@@ -62,8 +62,8 @@ pub(super) struct ToolExecutionInput {
     /// Variables to set from the output, as `{"path in the output": "variable"}`. Templates read
     /// them as `{{vars.variable}}`.
     output_mapping: Option<Value>,
-    /// Condition in CEL over `steps["id"]`, `vars` and `input`. If it is false, the step is
-    /// skipped.
+    /// Condition in CEL over step ids, `steps["id"]`, `vars` and `input`. If it is false, the step
+    /// is skipped.
     when: Option<String>,
     /// Template of a list, such as `{{step.items}}`. The step runs once for each item, and its
     /// templates read `{{item}}` and `{{index}}`, from 0.
@@ -495,8 +495,8 @@ pub(super) struct ExecutionFilter {
     /// Executions created before this time.
     to: Option<DateTime>,
     /// True: executions that wait for an approval, a decision or a signal, or are paused. False:
-    /// all other executions. With `parts: false`, an execution also counts as waiting if one of its
-    /// child executions waits or is paused.
+    /// all other executions. With `parts: false`, an execution also counts as waiting if an
+    /// execution below it waits or is paused.
     needs_person: Option<bool>,
     /// Executions with all of these labels: an object such as `{"team": "shop"}`. A label with
     /// `null` can have any value.

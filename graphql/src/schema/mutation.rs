@@ -17,6 +17,7 @@ use super::{
         AgentOptions, ExecutionFilter, ExecutionOptions, PlanInput, PlanningOptions, check_input,
     },
     plan::{Plan, PlanPayload},
+    plan_mutation::{self, PlanMutation},
     prune::PruneMutation,
     retry::{self, RetryMode},
     scalar::to_int,
@@ -28,7 +29,13 @@ use super::{
 /// Mutations. A mutation that starts an execution returns when the execution is stored. Use a
 /// subscription or `execution` to follow it.
 #[derive(Clone, Copy, Debug, Default, MergedObject)]
-pub(crate) struct Mutation(WorkMutation, ToolMutation, ToolkitMutation, PruneMutation);
+pub(crate) struct Mutation(
+    WorkMutation,
+    ToolMutation,
+    ToolkitMutation,
+    PruneMutation,
+    PlanMutation,
+);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct WorkMutation;
@@ -43,11 +50,7 @@ impl WorkMutation {
         #[graphql(desc = "Purpose of the plan, in words, at most 64 KiB.")] query: String,
         #[graphql(desc = "Options of planning.")] options: Option<PlanningOptions>,
     ) -> Result<Plan> {
-        let options = PlanningOptions::to_engine(options)?;
-        let engine = ctx.data::<Engine>()?;
-        let planned = engine.plans.plan_query(&query, &options).await;
-        engine.executions.record_planning(&planned).await;
-        Ok(Plan(planned.map_err(ApiError::from)?))
+        plan_mutation::plan_query(ctx.data::<Engine>()?, &query, options).await
     }
 
     /// Stores an explicit plan. If a diagnostic is an `ERROR`, nothing is stored, and the payload
@@ -249,12 +252,8 @@ impl WorkMutation {
                     input.")]
         inputs: Option<Value>,
     ) -> Result<bool> {
-        let id = parse_id("plan", &plan_id)?;
         let engine = ctx.data::<Engine>()?;
-        let saved = engine.plans.library.save_plan(&name, id, inputs.as_ref()).await;
-        saved.map_err(ApiError::from)?;
-        let target = AuditTarget { plan: Some(id), ..AuditTarget::named(&name) };
-        engine.executions.record_action(AuditAction::SAVE_PLAN, target, Value::Null).await;
+        plan_mutation::save_plan(engine, &name, &plan_id, inputs.as_ref()).await?;
         Ok(true)
     }
 
@@ -397,7 +396,7 @@ fn or_default<Input: Into<Output>, Output: Default>(input: Option<Input>) -> Out
     input.map(Into::into).unwrap_or_default()
 }
 
-fn parse_id<Id: FromStr>(kind: &str, id: &ID) -> ApiResult<Id> {
+pub(super) fn parse_id<Id: FromStr>(kind: &str, id: &ID) -> ApiResult<Id> {
     id.parse().map_err(|_| not_found(kind, id))
 }
 

@@ -1,10 +1,8 @@
 //! Decides which field becomes null after an error: the failed field if it is nullable, otherwise
 //! its nearest nullable parent.
 //!
-//! The library makes an object null if one of its fields failed. This module corrects two cases. If
-//! a field fails before its resolver returns an object, the library treats the field as non-null,
-//! even if its type is nullable. For an error in a list, the library reports only the index of the
-//! item, without the field.
+//! The library treats a field as non-null if it fails before its resolver returns an object, and
+//! reports an error in a list without the field. This module corrects both cases.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -13,7 +13,7 @@ use super::{
 
 const DEFAULT_SAVED_PLANS: i32 = 100;
 
-pub(super) struct SavedPlan(store::SavedPlan);
+pub(super) struct SavedPlan(pub(super) store::SavedPlan);
 
 /// Plan with a name. `runSavedPlan` runs it, and steps of other plans can run it.
 #[Object]

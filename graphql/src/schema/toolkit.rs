@@ -409,13 +409,14 @@ pub(super) struct Action {
 
 /// Edge of the toolkit.
 #[derive(SimpleObject)]
+#[graphql(complex)]
 pub(super) struct ToolkitEdge {
     /// Name of the action from which the edge leads.
     from: String,
     /// Name of the action or tool to which the edge leads.
     to: String,
     /// Kind of the edge: `next` leads to an action that can follow, and `call` leads to a tool.
-    kind: String,
+    pub(super) kind: String,
     /// Weight of the edge, as it was set. Recommendations use it.
     score: f64,
     /// Share of the observed calls or transitions from the action `from` that took this edge, from
@@ -480,7 +481,7 @@ fn list_actions(toolkit: &graph::Toolkit) -> Vec<Action> {
         .collect()
 }
 
-fn list_tools(engine: &Engine, toolkit: &graph::Toolkit) -> Vec<Tool> {
+pub(super) fn list_tools(engine: &Engine, toolkit: &graph::Toolkit) -> Vec<Tool> {
     let sets = engine.tools.inventory.toolbox().sets();
     let tool = |(name, node): (&NodeName, &Node)| {
         let called = name.as_str().parse().ok()?;

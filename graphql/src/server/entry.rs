@@ -83,8 +83,8 @@ pub(super) struct HandshakeCaller {
     caller: Option<Caller>,
 }
 
-/// Reads the handshake of a WebSocket. Fails if it has a wrong token. Accepts a missing token,
-/// because browsers cannot add headers to the handshake and send the token in `connection_init`.
+/// Reads the handshake of a WebSocket. Accepts a missing token, because browsers cannot add headers
+/// to the handshake and send the token in `connection_init`.
 pub(super) fn read_handshake(access: &Access, parts: &Parts) -> Result<HandshakeCaller, Refusal> {
     let peer = find_peer(parts)?;
     let has_credentials = bearer_token(&parts.headers).is_some()

@@ -75,9 +75,8 @@ impl Token {
         )
     }
 
-    /// Returns the stem of the noun for a path: `file` if the last part of the path has a dot,
-    /// otherwise `directori`. Returns `None` for another token, and for a path that begins with a
-    /// dot.
+    /// Returns the stem of the noun for a path: `file` if its last part has a dot, otherwise
+    /// `directori`.
     pub(super) fn path_noun(&self) -> Option<&'static str> {
         let is_path = self.kind == TokenKind::Path && !self.value.starts_with('.');
         let name = self.value.rsplit('/').next().filter(|_| is_path)?;

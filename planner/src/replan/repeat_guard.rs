@@ -1,9 +1,5 @@
-//! Rejects new plans that would repeat an effect.
-//!
-//! The guard collects the calls of `once` tools from the logs of a finished execution, of the
-//! executions that it continues, and of their child executions. It compares them with the calls of
-//! a new plan. Before the plan runs, the parameters of these calls are known only from reused
-//! outputs, the input, and the literal parameters of `flow.echo`.
+//! Rejects new plans that would repeat an effect. Before a plan runs, only some parameters of its
+//! calls are known.
 
 use std::{borrow::Cow, cell::Cell, collections::BTreeMap, sync::Arc};
 

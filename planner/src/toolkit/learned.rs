@@ -1,8 +1,5 @@
-//! Learned followers: the tools that follow each other in executions that succeeded.
-//!
-//! This module counts calls and transitions. Older observations count less. Scores are smoothed
-//! shares of these counts, so a few observations have little influence. Learning never changes the
-//! configured scores, and people see both scores.
+//! Learned followers: the tools that follow each other in executions that succeeded. Scores are
+//! smoothed, so a few observations have little influence.
 
 use std::collections::BTreeMap;
 
@@ -120,9 +117,6 @@ impl Learned {
 
     /// Returns the learned score of an edge, or `None` if no such call or transition of its action
     /// was observed. `tool` returns the tool of a name in the graph.
-    ///
-    /// Executions call tools, not actions. A tool of several actions counts for each of them in
-    /// equal shares.
     pub fn score(
         &self,
         toolkit: &Toolkit,

@@ -1,10 +1,5 @@
-//! The typed form of a plan, for servers that force an answer to follow a JSON Schema.
-//!
-//! A model can name only offered tools and their parameters. A value is true or false, a part of
-//! the query, a number of the query, a member of an enumeration, or a template of an output field.
-//! Only parameters for composed text, for dates and other formats, or without a known type take
-//! other values. The size of the schema is limited: if the query has too many words, its parts are
-//! not listed, and any short text is allowed.
+//! The typed form of a plan, for servers that force an answer to follow a JSON Schema. A model can
+//! name only offered tools and their parameters. The size of the schema is limited.
 
 use std::collections::BTreeSet;
 

@@ -1,12 +1,6 @@
-//! Translates JSON text to BSON, and back to the same text.
-//!
-//! Developers query BSON, and Faber reads JSON. Each conversion is one pass, unless the value is
-//! very large. A value that BSON cannot hold is stored as its JSON text, with the BSON type
-//! *JavaScript code*. JSON has no such type, so no converted value has this type by accident.
-//!
-//! Faber's times are microseconds in its JSON. A [`Times`] rule names the fields that are times. A
-//! time becomes a BSON date, which has milliseconds. If a date loses digits, the next field has the
-//! exact time, and its name ends in `Micros`.
+//! Translates JSON text to BSON, and back to the same text. A value that BSON cannot hold is stored
+//! as its JSON text, with the BSON type *JavaScript code*, which no converted value has by
+//! accident.
 
 mod decode;
 mod encode;

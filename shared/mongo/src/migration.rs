@@ -1,7 +1,4 @@
 //! Converts a database of an earlier layout. `docs/design/store-layout.md` describes the steps.
-//!
-//! Each batch replaces documents that still have the old form and then moves the cursor in `meta`.
-//! So a killed process loses at most one batch, and a second process does no harm.
 
 mod convert;
 

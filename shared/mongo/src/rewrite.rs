@@ -1,8 +1,4 @@
 //! Reads and replaces documents that otherwise never change, for a change of the encryption key.
-//!
-//! A large plan and a large entry of a transcript have several documents, which one transaction
-//! replaces. Readers of such documents [read until two reads agree](super::text_parts::read_stable), because a
-//! transaction can end between two of their queries.
 
 use std::{io, time::Duration};
 

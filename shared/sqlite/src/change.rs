@@ -315,9 +315,8 @@ impl LogCache {
         Ok(is_stale)
     }
 
-    /// Clears the cache. Call it after a transaction was rolled back, because the cache contains
-    /// changes of that transaction, and before the first change of the next transaction if another
-    /// process has written.
+    /// Clears the cache. Call it after a transaction was rolled back, and before the first change
+    /// of the next transaction if another process has written.
     pub(super) fn clear(&mut self) {
         self.logs.clear();
         self.counts.clear();

@@ -12,12 +12,11 @@ const MAX_PREPARED_STATEMENTS: usize = 192;
 /// earlier unless the disk is too slow.
 const CHECKPOINT_PAGES: i64 = 16_384;
 
-/// Creates the file if it does not exist. Only the owner of the file can read it, because outputs
-/// of tools can be private. Does not create a folder, because a missing folder is more likely a
-/// typing error.
+/// Creates the file if it does not exist. Only its owner can read it, because outputs of tools can
+/// be private.
 ///
-/// Does not open an existing file. Closing it again would drop the locks that SQLite holds on it in
-/// this process.
+/// Does not open an existing file, because closing it again would drop the locks that SQLite holds
+/// on it in this process.
 pub(super) fn create_file(path: &Path) -> Result<(), StoreError> {
     let failed = |err: &io::Error| {
         StoreError::Unavailable(format!(

@@ -1,9 +1,5 @@
 //! Numbers of finished executions, kept beside the executions so that a count of ten million takes
 //! milliseconds. `docs/design/counts.md` describes them.
-//!
-//! A *cell* has the tally of the executions that were created in one period and that have the same
-//! state, error, tool and kind. Each transaction collects the changes of cells and writes each
-//! changed cell once. Unfinished executions are few, so queries read them one by one.
 
 mod build;
 mod cells;

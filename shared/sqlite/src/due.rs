@@ -1,12 +1,5 @@
-//! Finds due executions for claims.
-//!
-//! The partial indexes `heads_due` and `heads_token` have only executions that a worker can claim.
-//! If executions of several tokens wait, a list is read from `heads_token`, a part for each token.
-//! Otherwise it is read from `heads_due`.
-//!
-//! The label `@token` has the token of an execution. The table `stored_bytes` has one row for each
-//! execution of a token, so that the bytes of a token are the sum of an index. A trigger removes the
-//! row with the execution, also if a process of an earlier version removes it.
+//! Finds due executions for claims. The partial indexes `heads_due` and `heads_token` have only
+//! executions that a worker can claim.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use shared::{

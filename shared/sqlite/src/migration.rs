@@ -1,7 +1,4 @@
 //! Converts the rows of an earlier layout. `docs/design/store-layout.md` describes the steps.
-//!
-//! Each transaction converts a few hundred rows and moves the cursor in `meta`. So a killed process
-//! loses at most one transaction, and several processes can convert the same file.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,7 +1,5 @@
-//! The agenda of an execution: tasks by the kind of work that they need next.
-//!
-//! Each event updates the agenda, so the machine does not search the plan for work after each
-//! event.
+//! The agenda of an execution: tasks by the kind of work that they need next, so that the machine
+//! does not search the plan for work after each event.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,9 +1,4 @@
-//! Audit entries. An entry names the actor, the action and the time.
-//!
-//! Each action of an actor has one entry, so that one index answers who did what. The stores write
-//! the entry about a start together with the first event, and the entry about a command together
-//! with the command. The engine writes the entries about actions that belong to no execution. Steps
-//! and other consequences have no entries, because the log of their execution has them.
+//! Audit entries. Each action of an actor has one entry, so that one index answers who did what.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -20,9 +15,8 @@ use crate::{
     json, limits,
 };
 
-/// The name of an action, in snake case.
-///
-/// It is a text, because a node of a later version may write actions that this node does not know.
+/// The name of an action, in snake case. It is a text, because a node of a later version may write
+/// actions that this node does not know.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct AuditAction(Cow<'static, str>);
@@ -67,6 +61,8 @@ audit_actions! {
     DISCONNECT_TOOL = "disconnect_tool";
     SET_SCORE = "set_score";
     UPDATE_TOOLKIT = "update_toolkit";
+    BACKUP = "backup";
+    EXPORT = "export";
     RESTORE = "restore";
     IMPORT = "import";
     REKEY = "rekey";
@@ -145,9 +141,7 @@ impl AuditEntry {
     }
 
     /// Returns the entry about the start of an execution, or `None` if the event is not the first
-    /// one or has no actor.
-    ///
-    /// Executions that the engine starts for a step have no actor.
+    /// one or has no actor. Executions that the engine starts for a step have no actor.
     pub fn of_start(execution: ExecutionId, first: &RecordedEvent) -> Option<Box<Self>> {
         let (Event::Created(created), Some(by)) = (&first.event, &first.by) else { return None };
         let Created { plan, request, options, retry_of, is_replan, forked_from, .. } = &**created;

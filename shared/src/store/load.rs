@@ -5,10 +5,8 @@ use crate::{
     id::{ExecutionId, Seq},
 };
 
-/// Loads an execution up to the end of its log, or returns `None` if it has no log.
-///
-/// If the log is being removed, the result may contain its beginning only. An append to such an
-/// execution fails. A reader must check that the head still exists.
+/// Loads an execution up to the end of its log, or returns `None` if it has no log. If the log is
+/// being removed, the result may contain its beginning only.
 ///
 /// # Errors
 ///

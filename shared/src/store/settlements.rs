@@ -1,7 +1,5 @@
-//! Decisions of people about calls of finished steps whose outcome is unknown.
-//!
-//! No event follows `finished`, so a decision about an ended execution is a record beside the log.
-//! Retention removes it together with the log.
+//! Decisions of people about calls of finished steps whose outcome is unknown. No event follows
+//! `finished`, so a decision about an ended execution is a record beside the log.
 
 use std::collections::BTreeSet;
 

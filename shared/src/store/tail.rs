@@ -11,11 +11,8 @@ use crate::{
     id::{ExecutionId, Seq},
 };
 
-/// Follows a log from position `after` until the execution finishes or is removed.
-///
-/// Subscriptions, the command line and tests all use it. A slow reader falls behind, but misses
-/// nothing. The stream of a finished log ends after its last event. Followers of the same log share
-/// their reads.
+/// Follows a log from position `after` until the execution finishes or is removed. A slow reader
+/// falls behind, but misses nothing.
 pub fn follow_log(
     store: Arc<dyn Store>,
     id: ExecutionId,

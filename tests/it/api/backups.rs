@@ -27,7 +27,7 @@ use super::test_api::{ProcessRole, TestApi};
 use crate::mongod::Mongod;
 
 fn largest_page() -> Page {
-    Page { first: 10_000, after: None }
+    Page::first_items(10_000)
 }
 
 async fn write_backup(store: &dyn Store, path: &Path) -> Report {

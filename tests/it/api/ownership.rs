@@ -10,6 +10,7 @@ use shared::blob::{self, Blob, BlobId};
 use super::test_api::{ProcessRole, TestApi, apis_without_server, collect_all, json_to_text};
 use crate::mongod::Mongod;
 
+mod nodes;
 mod schema_walk;
 
 /// Operators. `ann` and `bob` see only what is their own, and `ops` sees all.

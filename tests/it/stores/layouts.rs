@@ -41,7 +41,7 @@ async fn a_store_with_a_newer_schema_is_refused() {
         ),
     );
     let err = Sqlite::open(&path).map(drop).unwrap_err();
-    assert_eq!(err, StoreError::TooNew { found: newer, known: LAYOUT });
+    assert_eq!(err, StoreError::TooNew { found: newer, newest_known: LAYOUT });
 }
 
 /// A node of the next layout adds columns and tables, but a node of this layout can read what it
@@ -316,7 +316,7 @@ async fn an_updated_sqlite_file_of_version_4_knows_which_executions_need_a_perso
     add_version_4_execution(&path, 15, "IN_PROGRESS", &[started("a")]);
     let store = Sqlite::open(&path).unwrap();
     let filter = ExecutionFilter { needs_person: Some(true), ..ExecutionFilter::default() };
-    let found = store.list_heads(&filter, &Page { first: 9, after: None }).await.unwrap();
+    let found = store.list_heads(&filter, &Page::first_items(9)).await.unwrap();
     let needing = found.items.iter().map(|(_, head)| head.execution).collect::<Vec<_>>();
     assert_eq!(needing, [14, 12, 11].map(execution));
     let head = &found.items[1].1;

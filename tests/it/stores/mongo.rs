@@ -131,7 +131,7 @@ async fn damage_affects_only_the_damaged_execution_or_plan() {
     assert!(is_damaged(&store.head(execution(1)).await.unwrap_err()));
     assert!(is_damaged(&store.plan(plan_id(1)).await.unwrap_err()));
     assert_eq!(store.read(execution(3), Seq(0)).await.unwrap().len(), 1);
-    let page = Page { first: 10, after: None };
+    let page = Page::first_items(10);
     let heads = store.list_heads(&ExecutionFilter::default(), &page).await.unwrap();
     assert_eq!(heads.items.len(), 2, "a list leaves the damaged execution out");
 }
@@ -145,7 +145,7 @@ async fn a_store_with_a_newer_schema_is_refused() {
     let newer = doc! { "$set": newer };
     edit_document(&url, "meta", doc! { "_id": "schema" }, newer).await;
     let err = Mongo::open(&url).await.map(drop).unwrap_err();
-    assert_eq!(err, StoreError::TooNew { found: version, known: LAYOUT });
+    assert_eq!(err, StoreError::TooNew { found: version, newest_known: LAYOUT });
 }
 
 #[tokio::test]

@@ -136,7 +136,7 @@ async fn damage_affects_only_the_damaged_execution_or_plan() {
     assert!(is_damaged(&store.plan(plan_id(1)).await.unwrap_err()));
     assert_eq!(store.read(execution(3), Seq(0)).await.unwrap().len(), 1);
     assert!(store.plan(plan_id(2)).await.unwrap().is_some());
-    let page = Page { first: 10, after: None };
+    let page = Page::first_items(10);
     let heads = store.list_heads(&ExecutionFilter::default(), &page).await.unwrap();
     assert_eq!(heads.items.len(), 3, "a list leaves the damaged execution out");
     store.append(some_events(execution(3), 1, 1)).await.unwrap();

@@ -48,8 +48,8 @@ pub(super) fn format_line(key: &Key, memory: &Memory, query: Option<&str>) -> St
     line
 }
 
-/// Returns the number of characters before the first match. The number is approximate, because
-/// lower case can change the length of a text. `word` must be in lower case.
+/// Returns the approximate number of characters before the first match, because lower case can
+/// change the length of a text. `word` must be in lower case.
 fn find_ignoring_case(text: &str, word: &str) -> Option<usize> {
     let folded = text.to_lowercase();
     folded.find(word).map(|index| folded[..index].chars().count())

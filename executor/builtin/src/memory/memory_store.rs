@@ -29,7 +29,7 @@ const MAX_QUERY_BYTES: usize = limits::TEXT_BYTES;
 const RECORDS_PER_PAGE: usize = 32;
 const MAX_SHOWN_MATCHES: usize = 10;
 const MAX_LISTED_MEMORIES: usize = 200;
-/// Bytes of text after which a search stops. Reading so many bytes takes about a second.
+/// Bytes of text after which a search stops.
 pub(super) const MAX_SEARCH_BYTES: usize = 256 << 20;
 
 #[derive(Debug)]

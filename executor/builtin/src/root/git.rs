@@ -1,8 +1,5 @@
-//! Protection of `.git` against changes.
-//!
-//! A hook or setting in `.git` can make the next Git command run a program. So each change checks
-//! the names of the path and of its target after symlinks. It checks them before it creates
-//! folders, and again before it opens the folder without following symlinks.
+//! Protection of `.git` against changes, because a hook or setting in `.git` can make the next Git
+//! command run a program.
 
 use std::path::{Component, Path, PathBuf};
 

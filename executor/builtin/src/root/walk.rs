@@ -107,8 +107,8 @@ impl<'a> Walk<'a> {
         Self { entries_left, ..self }
     }
 
-    /// Sets the start. Rules do not apply to the start itself. The walk uses the canonical path, so
-    /// it finds protected files even through symlinks.
+    /// Sets the start, to which rules do not apply. The walk uses its canonical path, so that it
+    /// finds protected files even through symlinks.
     pub(crate) fn set_start(&mut self, path: &Path, kind: EntryKind) -> Result<Entry, ToolError> {
         let caller_path = path.to_owned();
         let real = self.root.canonical_path(path);

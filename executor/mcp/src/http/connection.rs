@@ -163,11 +163,8 @@ impl Connection {
         self.send_authorized(request, None).await
     }
 
-    /// Sends a request, with a token if there is one.
-    ///
-    /// The server may refuse a request because of its token. Such a request had no effect, so it is
-    /// sent again with another token, and a third time if that token was not new and is refused
-    /// too. `limit` does not include the time to get tokens.
+    /// Sends a request, with a token if there is one. A request that is refused because of its
+    /// token had no effect, so it is sent again. `limit` does not include the time to get tokens.
     async fn send_authorized(
         &self,
         mut request: OutgoingRequest,

@@ -27,8 +27,8 @@ const MAX_RESUMES: u32 = 20;
 
 type RequestError = (ErrorCode, String);
 
-/// Sends a request, and delivers the messages that follow. The last message is an answer or an
-/// error. The answer of a legacy server arrives on the server's stream instead.
+/// Sends a request, and delivers the messages that follow, the last of which is an answer or an
+/// error. A legacy server answers on its stream instead.
 pub(super) async fn run_request(
     connection: Arc<Connection>,
     id: RequestId,

@@ -186,8 +186,8 @@ impl LoginTarget<'_> {
         found.map_err(|err| login_error(web, &err, redaction))
     }
 
-    /// Sends a request without a token. Returns the challenge if the server refuses the request
-    /// with one. A challenge may name the authorization server.
+    /// Sends a request without a token. Returns the challenge of the server's refusal, which may
+    /// name the authorization server.
     async fn request_challenge(&self, web: &AuthHttp) -> Result<Option<String>, LoginError> {
         let mut redaction = Redaction::default();
         let given = configured_headers(self.server, &mut redaction).map_err(LoginError::Refused)?;
@@ -246,9 +246,8 @@ impl LoginTarget<'_> {
         scopes
     }
 
-    /// Returns the client of the login: the configured client, the client of the metadata document,
-    /// or the client of the last login if it is still usable. If there is none, [`register_client`]
-    /// registers a client.
+    /// Returns the client of the login if one is configured or known. Otherwise,
+    /// [`register_client`] must register a client.
     fn known_client(
         &self,
         metadata: &AuthorizationMetadata,
@@ -272,10 +271,8 @@ impl LoginTarget<'_> {
         before.client.as_ref().filter(is_usable).cloned()
     }
 
-    /// Removes the registered client of an expired login until the new login succeeds.
-    ///
-    /// A server that has forgotten the client may report this only in the browser. The next login
-    /// then registers another client.
+    /// Removes the registered client of an expired login until the new login succeeds, because a
+    /// server that has forgotten the client may report this only in the browser.
     async fn forget_ended_client(&self, client: &RegisteredClient) -> Result<(), LoginError> {
         if self.client.is_some() || self.document == Some(client.id.as_str()) {
             return Ok(());

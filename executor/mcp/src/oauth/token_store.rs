@@ -38,10 +38,8 @@ pub struct Logins {
     folder: PathBuf,
 }
 
-/// The file with the login to one server.
-///
-/// Its name contains the toolset and a digest of the URL. If a configuration gives the name of the
-/// toolset to another server, that server does not get the token.
+/// The file with the login to one server. Its name contains a digest of the URL, so that another
+/// server with the same toolset name does not get the token.
 #[derive(Clone, Debug)]
 pub(super) struct TokenStore {
     file: Arc<PathBuf>,

@@ -1,11 +1,6 @@
-//! The HTTP client for authorization servers.
-//!
-//! - A configured server or identity provider may have any address.
-//! - A server that a configured server names is allowed in a private network only if the configured
-//!   server is in a private network, too. rmcp accepts such a server by its name, but not by a
-//!   private IP address.
-//! - Secrets are sent over https, or stay on this machine.
-//! - Redirects are not followed.
+//! The HTTP client for authorization servers. A server that a public server names cannot be in a
+//! private network, secrets go only over https or stay on this machine, and redirects are not
+//! followed.
 
 use std::{
     net::IpAddr,
@@ -191,9 +186,8 @@ impl SharedState {
         Ok(if is_anywhere { AddressScope::Anywhere } else { AddressScope::Public })
     }
 
-    /// Returns whether the configured server is in a private network. All addresses of the server
-    /// must be private, because otherwise a public server could pass as private by adding one
-    /// private address.
+    /// Returns whether all addresses of the configured server are private. A public server could
+    /// otherwise pass as private by adding one private address.
     async fn is_private(&self) -> Result<bool, HttpError> {
         let resolve_addresses = || async {
             let name = self.server.host_str().unwrap_or_default();

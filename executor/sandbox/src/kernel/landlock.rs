@@ -37,14 +37,12 @@ pub(crate) const SYSTEM_FOLDERS: [&str; 14] = [
 /// The folder with the system's configuration, which includes secrets. A command reads only the
 /// parts that every user may read.
 const ETC_FOLDER: &str = "/etc";
-/// Folders of the system in which people keep programs beside their secrets. As in `/etc`, a
-/// command reads only the parts that every user may read. Packages put no secrets into the other
-/// folders of `/usr`.
+/// Folders of the system in which people keep programs beside their secrets. A command reads only
+/// the parts that every user may read.
 const MIXED_FOLDERS: [&str; 2] = ["/opt", "/usr/local"];
 const USR_FOLDER: &str = "/usr";
 /// Maximum number of files and folders in each of the [`MIXED_FOLDERS`] that are checked for each
-/// command. A command cannot read a folder beyond this limit, unless the configuration names the
-/// folder.
+/// command. A command cannot read the rest.
 const MAX_CHECKED_ENTRIES: usize = 200_000;
 /// Home folders. A permission for `/` does not include them.
 const HOME_FOLDERS: [&str; 2] = ["/root", "/home"];

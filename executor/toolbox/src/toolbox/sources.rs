@@ -61,7 +61,7 @@ impl Toolbox {
     }
 
     /// Connects a failed set again, unless its next attempt is not due yet. Returns `true` if the
-    /// set starts to connect. The set keeps its tools while it connects.
+    /// set starts to connect.
     pub fn reconnect_set(&self, name: &ToolSetName) -> bool {
         let mut inventory = self.0.inventory.write().unwrap_or_else(PoisonError::into_inner);
         let is_failed = |set: &ToolSet| matches!(set.status, SetStatus::Failed { .. });

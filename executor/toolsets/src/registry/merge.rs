@@ -97,8 +97,7 @@ pub(super) struct SetMerger<'a> {
 }
 
 impl SetMerger<'_> {
-    /// Returns the sets in their order: configured sets first. Added sets, and sets that registered
-    /// tools created, follow in the order of their creation. Sets of documents are the last.
+    /// Returns the sets in their order: configured sets first, sets of documents last.
     pub(super) fn merge(&self, records: &KnownRecords) -> MergedSets {
         let mut merged = MergedSets::default();
         let sets = self.all_sets(records, &mut merged.complaints);

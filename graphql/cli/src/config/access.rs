@@ -108,9 +108,8 @@ impl AccessConfig {
         self.tokens.is_empty()
     }
 
-    /// Returns the environment variables that added toolsets are allowed to use. Returns `None` if
-    /// the setting has neither tokens nor names. Then all variables are allowed, because only this
-    /// machine can add toolsets.
+    /// Returns the environment variables that added toolsets are allowed to use. `None` allows all
+    /// variables, because only this machine can add toolsets then.
     pub fn secrets(&self) -> Option<BTreeSet<String>> {
         let named = self.secrets.clone();
         if self.is_empty() { named } else { Some(named.unwrap_or_default()) }
@@ -126,9 +125,7 @@ impl AccessConfig {
     }
 
     /// Reads the tokens from the environment and from files, and adds the equivalent patterns for
-    /// renamed built-in toolsets.
-    ///
-    /// Called by servers and by `faber doctor`, because other commands need no tokens.
+    /// renamed built-in toolsets. Most commands need no tokens and do not call this.
     pub fn open(
         &self,
         sets: &[SetConfig],

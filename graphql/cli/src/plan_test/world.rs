@@ -267,7 +267,7 @@ impl World {
     }
 
     async fn load_unfinished(&self) -> Result<Vec<Execution>, Failure> {
-        let page = Page { first: MAX_EXECUTIONS, after: None };
+        let page = Page::first_items(MAX_EXECUTIONS);
         let heads = self.store.list_heads(&ExecutionFilter::default(), &page).await?;
         let mut open = Vec::new();
         for (_, head) in heads.items {

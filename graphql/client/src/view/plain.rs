@@ -1,8 +1,5 @@
-//! Escapes texts of tools, plans and servers for a terminal.
-//!
-//! Control characters, and characters that hide text or change its direction, become visible signs:
-//! `␛`, `\u{202e}`. In a text of one line, `⏎` shows the end of a line, so that a text cannot forge
-//! a line of Faber's.
+//! Escapes texts of tools, plans and servers for a terminal, so that a text cannot control it or
+//! forge a line of Faber's.
 
 use std::{borrow::Cow, fmt::Write as _};
 

@@ -30,9 +30,8 @@ const MAX_OTHER_EXECUTIONS: usize = 10;
 const MAX_COMMANDS: usize = 10;
 const MAX_ITEMS: usize = 10;
 
-/// Reports on the execution `id` and its children. Without `id`, or if the request lacks this
-/// execution, reports on the newest execution without a parent. A full report contains all
-/// executions, every value, and the transcript.
+/// Reports on the execution `id`, or on the newest execution without a parent if the request has no
+/// such execution. A full report also contains all other executions.
 pub fn draw_report(request: &Request, id: Option<&str>, is_full: bool, paint: Paint) -> String {
     let all = || request.executions.iter();
     let roots = all().filter(|execution| execution.parent_execution_id.is_none());

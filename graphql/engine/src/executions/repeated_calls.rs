@@ -85,9 +85,8 @@ impl CallCount {
         }
     }
 
-    /// Counts those calls of some steps whose outcome is unknown, including calls of earlier
-    /// executions. If the steps belong to a child, `parent_step` is the step of the retried
-    /// execution that started this child.
+    /// Counts those calls of some steps whose outcome is unknown. If the steps belong to a child,
+    /// `parent_step` is the step of the retried execution that started this child.
     fn add_unknown_calls(
         &mut self,
         execution: &Execution,

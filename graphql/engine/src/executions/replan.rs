@@ -1,8 +1,6 @@
-//! Replans: on request, and automatically when an execution with `replans` has finished.
-//!
-//! The log of an execution determines whether it needs an automatic replan. The id of the next
-//! execution is derived from the id of the finished execution, so its existence shows that the
-//! replan is done. If the replan was given up, a transcript entry has the reason.
+//! Replans: on request, and automatically when an execution with `replans` has finished. The id of
+//! the next execution is derived from the id of the finished execution, so its existence shows that
+//! the replan is done.
 
 #[cfg(test)]
 mod tests;
@@ -295,9 +293,8 @@ impl Executions {
         if self.control.exists(next).await? { Err(already_replanned(id, next)) } else { Ok(()) }
     }
 
-    /// Rejects options that ask for automatic replans which are impossible, and records the tools
-    /// that a replan may use. Returns whether the execution can be replanned automatically. For a
-    /// query, call this function twice: before planning with no plan, and then with the plan.
+    /// Rejects options that ask for automatic replans which are impossible. For a query, call this
+    /// function twice: before planning with no plan, and then with the plan.
     pub(super) fn check_replans(
         &self,
         plan: Option<&Plan>,

@@ -209,7 +209,7 @@ impl PlanLibrary {
         name: &str,
         plan: PlanId,
         inputs: Option<&Value>,
-    ) -> Result<(), EngineError> {
+    ) -> Result<SavedPlan, EngineError> {
         check_name(name)?;
         let inputs = match inputs {
             None | Some(Value::Null) => None,
@@ -222,7 +222,8 @@ impl PlanLibrary {
             return Err(EngineError::not_found("plan", plan));
         }
         let saved = SavedPlan { name: name.to_owned(), plan, inputs, at: self.clock.now() };
-        Ok(self.store.save_plan(&saved).await?)
+        self.store.save_plan(&saved).await?;
+        Ok(saved)
     }
 
     pub async fn saved_plans(

@@ -223,9 +223,7 @@ impl Selection {
         Ok(changed.await?.0)
     }
 
-    /// Stores a change. Fails if the result is too large, if a new action has the name of a tool,
-    /// or if the caller is not allowed to use a new tool. Calls `change` again if another node has
-    /// changed the toolkit.
+    /// Stores a change. Calls `change` again if another node has changed the toolkit.
     async fn change_toolkit<T>(
         &self,
         change: impl Fn(&mut Toolkit) -> Result<T, ToolkitError>,

@@ -105,7 +105,8 @@ pub(super) async fn put_plan(
     let filter = PlanFilter { request: Some(info.request), ..PlanFilter::default() };
     let mut after = None;
     loop {
-        let listing = store.list_plans(&filter, &Page { first: PAGE_LEN, after }).await?;
+        let listing =
+            store.list_plans(&filter, &Page { after, ..Page::first_items(PAGE_LEN) }).await?;
         after = listing.items.last().map(|(cursor, _)| cursor.clone());
         let mut versions = listing.items.iter().map(|(_, listed)| listed);
         if let Some(other) = versions.find(|listed| listed.version == info.version) {

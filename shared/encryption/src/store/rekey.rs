@@ -1,11 +1,5 @@
-//! Encrypts old values with the active key.
-//!
-//! The first pass reads every document and replaces those with other keys or clear values. The
-//! second pass replaces nothing. It counts the values that are left, because another process may
-//! have written values of an old key during the first pass.
-//!
-//! Nothing notes the progress. After an interruption, another run reads all documents again, and
-//! replaces only those that the first run did not reach.
+//! Encrypts old values with the active key. A second pass counts the values that are left, because
+//! another process may have written values of an old key during the first pass.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -115,6 +115,9 @@ fn choose_ids<'a>(foreign: &'a ForeignObjects, place: &str) -> [&'a str; 2] {
         "executionId" | "executionIds" | "ids" => {
             [&foreign.objects.execution, "exec_1704123456_zzzzzzzzz"]
         }
+        "id" if place == "Query.node.id" => {
+            [&foreign.objects.execution, "exec_1704123456_zzzzzzzzz"]
+        }
         "id" => [&foreign.blob, &foreign.unknown_blob],
         _ => panic!("`{place}` takes an id: say here what it names"),
     }

@@ -56,7 +56,8 @@ pub(super) struct Call {
 }
 
 /// Returns the operations with at least one of the configured tags, or all operations if no tag is
-/// configured. Leaves out operations that cannot be read.
+/// configured. Leaves out operations that cannot be read. Fails if no server has a valid address,
+/// or if more than [`MAX_TOOLS`] operations are left.
 pub(super) fn operations(
     set: &ToolSetName,
     document: &Document,
