@@ -307,6 +307,8 @@ pub(super) enum AuditAction {
     Retry,
     /// An execution was replanned.
     Replan,
+    /// An execution was forked.
+    Fork,
     /// A step was approved.
     Approve,
     /// A step was rejected.
@@ -353,6 +355,10 @@ pub(super) enum AuditAction {
     SetScore,
     /// The toolkit was replaced or extended.
     UpdateToolkit,
+    /// A backup of the store was made.
+    Backup,
+    /// The history was exported.
+    Export,
     /// A backup was written into the store.
     Restore,
     /// A history was written into the store.
