@@ -397,6 +397,7 @@ pub(super) enum ErrorCode {
 #[ComplexObject]
 impl TimelineEntry {
     /// `kind` as an enum.
+    #[expect(clippy::unused_async, reason = "fields of the API are asynchronous")]
     async fn kind_enum(&self) -> Result<EventType> {
         require_value(&self.kind)
     }
@@ -405,6 +406,7 @@ impl TimelineEntry {
 #[ComplexObject]
 impl Wait {
     /// `kind` as an enum.
+    #[expect(clippy::unused_async, reason = "fields of the API are asynchronous")]
     async fn kind_enum(&self) -> Result<WaitKind> {
         require_value(&self.kind)
     }
@@ -413,6 +415,7 @@ impl Wait {
 #[ComplexObject]
 impl ToolkitEdge {
     /// `kind` as an enum.
+    #[expect(clippy::unused_async, reason = "fields of the API are asynchronous")]
     async fn kind_enum(&self) -> Result<ToolkitEdgeKind> {
         require_value(&self.kind)
     }
