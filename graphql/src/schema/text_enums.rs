@@ -307,6 +307,8 @@ pub(super) enum AuditAction {
     Retry,
     /// An execution was replanned.
     Replan,
+    /// An execution was run again with changes.
+    Fork,
     /// A step was approved.
     Approve,
     /// A step was rejected.
