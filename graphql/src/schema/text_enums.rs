@@ -307,7 +307,7 @@ pub(super) enum AuditAction {
     Retry,
     /// An execution was replanned.
     Replan,
-    /// An execution was run again with changes.
+    /// An execution was forked.
     Fork,
     /// A step was approved.
     Approve,
@@ -355,6 +355,10 @@ pub(super) enum AuditAction {
     SetScore,
     /// The toolkit was replaced or extended.
     UpdateToolkit,
+    /// A backup of the store was made.
+    Backup,
+    /// The history was exported.
+    Export,
     /// A backup was written into the store.
     Restore,
     /// A history was written into the store.
