@@ -192,7 +192,7 @@ impl Planner for ModelPlanner {
         check_query(query, catalog)?;
         let (messages, form) = (
             prompt::first_messages(query, hint, catalog),
-            prompt::answer_form(grammar::plan_schema_for_query(query, catalog)),
+            prompt::answer_form(grammar::plan_schema_for_query(query, hint, catalog)),
         );
         let rounds = WriterRounds::new(messages, form, None);
         self.finish_plan(query, catalog, compiler, rounds).await

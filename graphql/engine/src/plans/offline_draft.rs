@@ -12,6 +12,9 @@ use super::{PlanningScope, Plans};
 /// sees the tool that requests a replan, and the tools of the offline draft, or in a replan those
 /// of the earlier plan.
 const DEFAULT_MODEL_TOOLS: usize = 8;
+/// A model sees all tools if there are at most this many. They are the same for each query, so that
+/// a server can reuse its work on them. They include the eight tools of `flow`.
+const MAX_UNSELECTED_TOOLS: usize = 24;
 const MODEL_FAILED_CODE: &str = "plan.model_failed";
 
 impl Plans {
@@ -39,7 +42,7 @@ impl Plans {
         scope: &PlanningScope<'_>,
     ) -> Candidates {
         let count = all_tools.catalog.list_plannable().count();
-        if scope.max_tools.is_some() || count <= DEFAULT_MODEL_TOOLS {
+        if scope.max_tools.is_some() || count <= MAX_UNSELECTED_TOOLS {
             return all_tools;
         }
         let Candidates { catalog, report } =
