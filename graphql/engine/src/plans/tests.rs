@@ -23,6 +23,12 @@ struct Page {
     page: String,
 }
 
+const UNRELATED_TOOLS: [&str; 26] = [
+    "paint_a", "paint_b", "paint_c", "paint_d", "paint_e", "paint_f", "paint_g", "paint_h",
+    "paint_i", "paint_j", "paint_k", "paint_l", "paint_m", "paint_n", "paint_o", "paint_p",
+    "paint_q", "paint_r", "paint_s", "paint_t", "paint_u", "paint_v", "paint_w", "paint_x",
+    "paint_y", "paint_z",
+];
 const FEW_UNRELATED_TOOLS: usize = 11;
 
 async fn engine_with_model(answers: &[Value]) -> (Embedded, crate::Engine, Arc<ScriptedModel>) {
@@ -34,10 +40,9 @@ async fn engine_with_tools(
     answers: &[Value],
 ) -> (Embedded, crate::Engine, Arc<ScriptedModel>) {
     let run = |_: Page, _: ToolContext| async { Ok::<_, ToolError>("done") };
-    let paint =
-        |index| function("own", &format!("paint_{index}"), "Paints a wall.", Effect::Once, run);
+    let paint = |name: &&'static str| function("own", name, "Paints a wall.", Effect::Once, run);
     let mut tools = vec![function("own", "read_page", "Reads a page.", Effect::Read, run)];
-    tools.extend((0..unrelated_count).map(paint));
+    tools.extend(UNRELATED_TOOLS[..unrelated_count].iter().map(paint));
     let set = ToolSet::ready("own".parse().unwrap(), "local", "", tools);
     let faber = Embedded::open("memory:", [set]).await.unwrap();
     let answers = answers.iter().map(|answer| reply_with(&answer.to_string(), &[])).collect();
@@ -59,7 +64,7 @@ fn prompt_texts(question: &Question) -> (String, String) {
 #[tokio::test]
 async fn a_model_sees_eight_of_many_tools_and_the_offline_draft() {
     let plan = json!({ "tools": [{ "name": "read_page", "parameters": { "page": "home" } }] });
-    let (_faber, engine, model) = engine_with_tools(30, &[plan]).await;
+    let (_faber, engine, model) = engine_with_tools(UNRELATED_TOOLS.len(), &[plan]).await;
     let plan = engine.plans.plan_query(QUERY, &PlanningOptions::default()).await.unwrap();
     assert_eq!(plan.info().planner, "scripted");
     let (rules, request) = prompt_texts(&model.questions.lock().unwrap()[0]);
@@ -77,15 +82,15 @@ async fn a_model_sees_eight_of_many_tools_and_the_offline_draft() {
 async fn a_model_sees_the_same_tools_for_each_query_if_there_are_few() {
     let plan = json!({ "tools": [{ "name": "read_page", "parameters": { "page": "home" } }] });
     let (_faber, engine, model) = engine_with_model(&[plan.clone(), plan]).await;
-    for query in [QUERY, "paint a wall in paint_3"] {
+    for query in [QUERY, "paint the wall of page home"] {
         engine.plans.plan_query(query, &PlanningOptions::default()).await.unwrap();
     }
     let questions = model.questions.lock().unwrap();
     let [first, second] = &questions[..] else { panic!("{questions:?}") };
     let (first, second) = (prompt_texts(first).0, prompt_texts(second).0);
     assert_eq!(first, second);
-    for index in 0..FEW_UNRELATED_TOOLS {
-        assert!(first.contains(&format!("\npaint_{index}(page)")), "{first}");
+    for name in &UNRELATED_TOOLS[..FEW_UNRELATED_TOOLS] {
+        assert!(first.contains(&format!("\n{name}(page)")), "{first}");
     }
 }
 
