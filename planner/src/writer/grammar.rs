@@ -128,12 +128,12 @@ impl SaidValues {
     }
 
     fn may_give(&self, name: &str, schema: &Value) -> bool {
-        match schema["type"].as_str() {
-            _ if self.hinted_names.contains(name) => true,
+        let is_said = match schema["type"].as_str() {
             Some("boolean") => split_words(name).is_subset(&self.words),
             Some("string") => self.has_digit || !is_moment(schema),
             _ => true,
-        }
+        };
+        is_said || self.hinted_names.contains(name)
     }
 }
 
