@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use self::reading::ParsedAnswer;
 use crate::{
-    Note, PlanCompiler, Planner, PlanningError, Proposal, ProposedPlan, Rejection,
+    Hint, Note, PlanCompiler, Planner, PlanningError, Proposal, ProposedPlan, Rejection,
     catalog::Catalog,
     compile::Compiled,
     draft::{Draft, SubDraft},
@@ -185,7 +185,7 @@ impl Planner for ModelPlanner {
     async fn plan_with_hint(
         &self,
         query: &str,
-        hint: Option<&Draft>,
+        hint: Option<Hint<'_>>,
         catalog: &Catalog,
         compiler: &dyn PlanCompiler,
     ) -> Result<ProposedPlan, PlanningError> {
@@ -329,7 +329,8 @@ fn list_named_plans(draft: &Draft) -> BTreeSet<&str> {
 }
 
 fn no_plan_error(message: String) -> PlanningError {
-    PlanningError::NoPlan { message, nearest: Vec::new(), notes: Vec::new() }
+    let (nearest, notes) = (Vec::new(), Vec::new());
+    PlanningError::NoPlan { message, nearest, is_certain: false, notes }
 }
 
 fn impossible_plan_error(query: &str, reason: &str) -> PlanningError {

@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use shared::tool::ToolDefinition;
 
 use super::tool_lines::short_name;
-use crate::{catalog::Catalog, draft::Draft};
+use crate::{Hint, catalog::Catalog};
 
 /// Maximum number of words of a query. The parts of a longer query are not listed.
 const MAX_LISTED_WORDS: usize = 60;
@@ -60,7 +60,7 @@ const NUMBER_WORDS: [&str; 13] = [
 
 pub(super) fn plan_schema_for_query(
     query: &str,
-    hint: Option<&Draft>,
+    hint: Option<Hint<'_>>,
     catalog: &Catalog,
 ) -> Option<Value> {
     let tools: Vec<&ToolDefinition> = catalog.list_plannable().map(AsRef::as_ref).collect();
@@ -101,7 +101,7 @@ struct SaidValues {
 }
 
 impl SaidValues {
-    fn read(query: &str, hint: Option<&Draft>) -> Self {
+    fn read(query: &str, hint: Option<Hint<'_>>) -> Self {
         let mut said = Self {
             words: split_words(query),
             numbers: list_numbers(query),
@@ -109,8 +109,10 @@ impl SaidValues {
             hinted_names: BTreeSet::new(),
             hinted_texts: Vec::new(),
         };
-        let steps = hint.into_iter().flat_map(|hint| &hint.tools);
-        steps.filter_map(|step| step.parameters.as_ref()).for_each(|value| said.add_hint(value));
+        if let Some(Hint::Draft(draft)) = hint {
+            let parameters = draft.tools.iter().filter_map(|step| step.parameters.as_ref());
+            parameters.for_each(|value| said.add_hint(value));
+        }
         said
     }
 
@@ -343,7 +345,10 @@ fn add_fields(schema: &Value, levels: usize, fields: &mut BTreeSet<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::writer::tests::{catalog_with_tool, make_catalog};
+    use crate::{
+        draft::Draft,
+        writer::tests::{catalog_with_tool, make_catalog},
+    };
 
     #[test]
     fn a_value_is_a_part_of_the_query() {
@@ -422,7 +427,8 @@ mod tests {
         )
         .unwrap();
         let catalog = catalog_with_tool("", input, None);
-        let schema = plan_schema_for_query("save a dozen", Some(&hint), &catalog).unwrap();
+        let schema =
+            plan_schema_for_query("save a dozen", Some(Hint::Draft(&hint)), &catalog).unwrap();
         let step = &schema["anyOf"][0]["properties"]["tools"]["items"]["anyOf"][0];
         assert!(step["properties"]["parameters"]["properties"]["isNew"].is_object());
         assert_eq!(schema["$defs"]["number"]["enum"], json!([12]));

@@ -95,6 +95,16 @@ async fn a_model_sees_the_same_tools_for_each_query_if_there_are_few() {
 }
 
 #[tokio::test]
+async fn a_model_sees_why_the_query_itself_forbids_a_plan() {
+    for (query, is_forbidden) in [("don't paint the page home", true), ("xyzzy", false)] {
+        let (_faber, engine, model) = engine_with_model(&[json!({ "impossible": "no" })]).await;
+        engine.plans.plan_query(query, &PlanningOptions::default()).await.unwrap_err();
+        let (_, request) = prompt_texts(&model.questions.lock().unwrap()[0]);
+        assert_eq!(request.contains("<hint>\n{\"impossible\":\""), is_forbidden, "{request}");
+    }
+}
+
+#[tokio::test]
 async fn the_offline_draft_is_the_result_if_the_models_plan_is_invalid() {
     let wrong = json!({ "tools": [{ "name": "read_pages", "parameters": {} }] });
     let (_faber, engine, _) = engine_with_model(&[wrong]).await;
